@@ -1,0 +1,139 @@
+"""`settings.PGJOBS` as one frozen object: the list of keys, types and defaults.
+
+Nothing else in the package reads the setting. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conf:
+    """The keys of `settings.PGJOBS` and their defaults; docs/settings.md explains each."""
+
+    LEASE_SECONDS: float = 60.0
+    POLL_INTERVAL_SECONDS: float = 5.0
+    SHUTDOWN_TIMEOUT_SECONDS: float = 30.0
+    TIMEOUT_GRACE_SECONDS: float = 5.0
+    RETENTION_SECONDS: float | None = 7 * 86400.0
+    FAILED_RETENTION_SECONDS: float | None = 30 * 86400.0
+    CONCURRENCY: int | None = None
+    ASYNC_CONCURRENCY: int = 100
+    PROCESSES: int = 1
+    MAX_ATTEMPTS: int = 25
+    MAX_PAYLOAD_BYTES: int = 262_144
+    LISTEN: bool = True
+    WORKER_DATABASE: str | None = None
+    UNKNOWN_TASK: str = "wait"
+    TASK_MODULES: tuple[str, ...] = ()
+
+
+# The server's own limit on one payload (domain pgjobs_payload), in bytes.
+SERVER_PAYLOAD_BYTES = 1_048_576
+
+
+class Rule(NamedTuple):
+    """What one key accepts: its type, in words, and exactly."""
+
+    kind: type
+    expected: str
+    fits: Callable[[Any], bool]
+    nullable: bool = False
+
+
+_RULES = {
+    "LEASE_SECONDS": Rule(float, "seconds from 1 to 86400", lambda v: 1 <= v <= 86400),
+    "POLL_INTERVAL_SECONDS": Rule(float, "seconds from 0.05 to 3600", lambda v: 0.05 <= v <= 3600),
+    "SHUTDOWN_TIMEOUT_SECONDS": Rule(float, "seconds, 0 or more", lambda v: 0 <= v < 1e9),
+    "TIMEOUT_GRACE_SECONDS": Rule(float, "seconds, 0 or more", lambda v: 0 <= v < 1e9),
+    "RETENTION_SECONDS": Rule(
+        float, "seconds, 0 or more, or None", lambda v: 0 <= v < 1e11, nullable=True
+    ),
+    "FAILED_RETENTION_SECONDS": Rule(
+        float, "seconds, 0 or more, or None", lambda v: 0 <= v < 1e11, nullable=True
+    ),
+    "CONCURRENCY": Rule(
+        int, "a whole number from 1 to 1000, or None", lambda v: 1 <= v <= 1000, nullable=True
+    ),
+    "ASYNC_CONCURRENCY": Rule(int, "a whole number from 1 to 100000", lambda v: 1 <= v <= 100_000),
+    "PROCESSES": Rule(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
+    "MAX_ATTEMPTS": Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000),
+    "MAX_PAYLOAD_BYTES": Rule(
+        int,
+        f"a whole number from 1 to {SERVER_PAYLOAD_BYTES}",
+        lambda v: 1 <= v <= SERVER_PAYLOAD_BYTES,
+    ),
+    "LISTEN": Rule(bool, "True or False", lambda v: True),
+    "WORKER_DATABASE": Rule(
+        str, "an alias of DATABASES, or None", lambda v: v in settings.DATABASES, nullable=True
+    ),
+    "UNKNOWN_TASK": Rule(str, "'wait' or 'fail'", lambda v: v in ("wait", "fail")),
+    "TASK_MODULES": Rule(
+        tuple,
+        "a list of dotted module names",
+        lambda v: all(isinstance(name, str) and name for name in v),
+    ),
+}
+
+
+def find_problems(value: object) -> list[tuple[str, str]]:
+    """Return (fact, remedy) for everything wrong with *value* as the setting PGJOBS."""
+    if not isinstance(value, Mapping):
+        return [(f"expected PGJOBS to be a dict, got {value!r}.", "Write PGJOBS = {...}.")]
+    problems = []
+    for key, given in value.items():
+        rule = _RULES.get(key)
+        if rule is None:
+            near = difflib.get_close_matches(str(key), _RULES, n=1, cutoff=0.4)
+            hint = f"Did you mean {near[0]}?" if near else "Remove it."
+            problems.append((f"unknown key {key!r} in PGJOBS.", hint))
+        elif not _accepts(rule, given):
+            fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {given!r}."
+            problems.append((fact, "See docs/settings.md."))
+    return problems
+
+
+def _accepts(rule: Rule, value: object) -> bool:
+    if value is None:
+        return rule.nullable
+    if isinstance(value, bool) and rule.kind is not bool:
+        return False
+    kinds = {float: (float, int), tuple: (tuple, list)}.get(rule.kind, (rule.kind,))
+    return isinstance(value, kinds) and rule.fits(value)
+
+
+@cache
+def get_conf() -> Conf:
+    """Return the settings in force; raise ImproperlyConfigured if one of them is wrong."""
+    value = getattr(settings, "PGJOBS", {})
+    problems = find_problems(value)
+    if problems:
+        raise ImproperlyConfigured(" ".join(f"{fact} {hint}" for fact, hint in problems))
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    return Conf(**given)
+
+
+def automatic_concurrency() -> int:
+    """Return the number of threads for CONCURRENCY = None: usable processors + 4, at most 32."""
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    )
+    return min(32, usable + 4)
+
+
+def _forget(*, setting: str, **kwargs: object) -> None:
+    if setting in ("PGJOBS", "DATABASES"):
+        get_conf.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_pgjobs.conf")

@@ -1,0 +1,110 @@
+"""Every exception of the package.
+
+Exception
+├── JobError                 something about a job; the base of what we raise and record
+│   ├── UnknownTask          a row names a task that this process does not have
+│   ├── PayloadError         stored arguments or an outcome that cannot be decoded or kept
+│   ├── WorkerLost           recorded when the worker of an attempt disappeared
+│   └── ClaimLost            the attempt no longer owns its job
+├── JobSteering              raised by a task to say what becomes of the attempt
+│   ├── Retry
+│   ├── Discard
+│   └── Snooze
+└── ServerUnreachable        the database cannot be reached
+
+BaseException
+└── JobInterrupt             raised *into* a running task; not an Exception, so that
+    ├── JobTimeout           `except Exception` in a task does not swallow it
+    ├── JobCancelled
+    ├── JobReleased
+    └── LeaseLost
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class JobError(Exception):
+    """Something is wrong with a job."""
+
+
+class UnknownTask(JobError):
+    """The task that a job names is not declared in this process."""
+
+
+class PayloadError(JobError):
+    """Stored arguments cannot be decoded, or a result cannot be stored."""
+
+
+class WorkerLost(JobError):
+    """The worker of the attempt disappeared: its lease ended before the job did."""
+
+
+class ClaimLost(JobError):
+    """The attempt does not own its job any more, so its work was rolled back."""
+
+
+class ServerUnreachable(Exception):
+    """The database cannot be reached, or is not what the worker needs."""
+
+
+class JobSteering(Exception):
+    """Base of the exceptions with which a task says what becomes of its job."""
+
+
+class Retry(JobSteering):
+    """End the attempt as a failure and try again, *after* seconds or a timedelta from now.
+
+    Without *after* the task's backoff decides. The attempt counts: when it was the last one,
+    the job fails.
+    """
+
+    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.after = seconds_or_none(after)
+
+
+class Discard(JobSteering):
+    """Fail the job now, however many attempts are left; *reason* is recorded."""
+
+
+class Snooze(JobSteering):
+    """Run the job again after *seconds* (or a timedelta); the attempt does not count."""
+
+    def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
+        super().__init__(reason)
+        self.seconds = seconds_or_none(seconds) or 0.0
+
+
+def seconds_or_none(duration: float | timedelta | None) -> float | None:
+    """Return *duration* in seconds; raise ValueError if it is negative or not finite."""
+    if duration is None:
+        return None
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(
+            f"expected a duration of 0 seconds or more, got {duration!r}. "
+            "Give seconds as a number, or a timedelta."
+        )
+    return seconds
+
+
+class JobInterrupt(BaseException):
+    """Base of what the worker raises into a task that has to end."""
+
+
+class JobTimeout(JobInterrupt):
+    """The attempt ran longer than its timeout."""
+
+
+class JobCancelled(JobInterrupt):
+    """Somebody cancelled the job while it was running."""
+
+
+class JobReleased(JobInterrupt):
+    """The worker shuts down and gives the job back; the attempt does not count."""
+
+
+class LeaseLost(JobInterrupt):
+    """The worker could not renew its lease, so the job may already run elsewhere."""

@@ -1,0 +1,54 @@
+"""The model field for PostgreSQL's type `json`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import models
+
+
+class Undecodable(str):
+    """The text of a JSON column that Python cannot decode; shown as it is."""
+
+
+class PlainJSONField(models.Field):
+    """A column of type `json`, which keeps a value exactly as it was sent.
+
+    `jsonb`, behind Django's JSONField, turns 1e16 into an integer and reorders keys. The
+    column is read as text and decoded here, so that a row Python cannot decode (a number of
+    5,000 digits, 5,000 levels) yields `Undecodable` and not an error for the whole page.
+    To filter inside the value, cast it: `Cast("args", JSONField())`.
+    """
+
+    def db_type(self, connection: Any) -> str:
+        return "json"
+
+    def get_prep_value(self, value: Any) -> Any:
+        if value is None or hasattr(value, "as_sql"):
+            return value
+        return json.dumps(value, allow_nan=False)
+
+    def get_placeholder(self, value: Any, compiler: Any, connection: Any) -> str:
+        return "%s::json"
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        return f"({sql})::text", params
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return Undecodable(value)
+
+
+class TextArrayField(models.Field):
+    """A column of type `text[]`, read and written as a list of str.
+
+    Django's own ArrayField would oblige every project to install `django.contrib.postgres`.
+    """
+
+    def db_type(self, connection: Any) -> str:
+        return "text[]"

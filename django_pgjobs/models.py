@@ -1,0 +1,163 @@
+"""Job and Worker: the schema, and reading it with the ORM.
+
+Everything that changes a job is SQL of ours (`django_pgjobs.client`, the worker), never
+`save()`: a job moves between two partitions, and its writes are fenced.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from django_pgjobs.fields import PlainJSONField, TextArrayField
+from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """Reads of jobs; each of the two groups stays within one partition."""
+
+    def unfinished(self) -> JobQuerySet:
+        """Keep the jobs that are ready or running."""
+        return self.filter(status__in=sorted(UNFINISHED))
+
+    def finished(self) -> JobQuerySet:
+        """Keep the jobs that are successful, failed or cancelled."""
+        return self.filter(status__in=sorted(FINISHED))
+
+
+class Job(models.Model):
+    """One request to run one task."""
+
+    id = models.BigAutoField(primary_key=True)
+    claim = models.BigIntegerField(
+        _("claim"),
+        default=0,
+        editable=False,
+        help_text=_("Fencing token: rises at every claim and every give-back."),
+    )
+    worker_id = models.BigIntegerField(
+        _("worker id"),
+        null=True,
+        editable=False,
+        help_text=_("The worker that holds the job, or held it last."),
+    )
+    enqueued_at = models.DateTimeField(_("enqueued at"), db_default=Now(), editable=False)
+    run_after = models.DateTimeField(
+        _("run after"), null=True, help_text=_("The earliest start that was asked for.")
+    )
+    due_at = models.DateTimeField(
+        _("due at"),
+        null=True,
+        editable=False,
+        help_text=_("When the job may run next; empty means now."),
+    )
+    started_at = models.DateTimeField(
+        _("started at"), null=True, editable=False, help_text=_("Begin of the first attempt.")
+    )
+    last_attempted_at = models.DateTimeField(
+        _("last attempted at"),
+        null=True,
+        editable=False,
+        help_text=_("Begin of the newest attempt."),
+    )
+    finished_at = models.DateTimeField(_("finished at"), null=True, editable=False)
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, editable=False)
+    timeout = models.FloatField(
+        _("timeout"), null=True, help_text=_("Seconds one attempt may take.")
+    )
+    attempts = models.IntegerField(
+        _("attempts"), default=0, help_text=_("How often the job was started; counted at claim.")
+    )
+    max_attempts = models.IntegerField(
+        _("max attempts"), null=True, help_text=_("Empty: as the task declares.")
+    )
+    lost_count = models.IntegerField(
+        _("lost count"), default=0, help_text=_("How many attempts ended with their worker.")
+    )
+    priority = models.SmallIntegerField(
+        _("priority"), default=0, help_text=_("-100 to 100; higher runs first.")
+    )
+    status = models.TextField(_("status"), choices=JobStatus, default=JobStatus.READY)
+    queue_name = models.TextField(_("queue"), default="default")
+    task_path = models.TextField(_("task"))
+    backend = models.TextField(
+        _("backend"), default="default", help_text=_("Alias in the setting TASKS.")
+    )
+    args = PlainJSONField(_("positional arguments"), default=list)
+    kwargs = PlainJSONField(_("keyword arguments"), default=dict)
+    correlation_id = models.TextField(_("correlation id"), default="", blank=True)
+    tags = TextArrayField(_("tags"), default=list, blank=True)
+    metadata = PlainJSONField(_("metadata"), default=dict)
+    errors = models.JSONField(
+        _("errors"),
+        default=list,
+        help_text=_("One entry per failed attempt."),
+    )
+    result = PlainJSONField(_("result"), null=True)
+    progress = PlainJSONField(_("progress"), null=True)
+    worker_ids = TextArrayField(
+        _("workers"),
+        default=list,
+        help_text=_("Name of the worker of each attempt."),
+    )
+    note = models.TextField(
+        _("note"), default="", blank=True, help_text=_("Why the job was last given back.")
+    )
+
+    objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()
+
+    class Meta:
+        db_table = "pgjobs_job"
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+        default_permissions = ("view", "delete")
+        required_db_vendor = "postgresql"
+
+    def __str__(self) -> str:
+        return f"{self.task_path} #{self.pk}"
+
+
+class Worker(models.Model):
+    """One `runjobs` process: its lease covers every job it runs.
+
+    A worker is live while `ended_at` is empty and its lease runs.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    started_at = models.DateTimeField(_("started at"), db_default=Now())
+    heartbeat_at = models.DateTimeField(_("last heartbeat"), db_default=Now())
+    lease_expires_at = models.DateTimeField(_("lease expires at"))
+    ended_at = models.DateTimeField(_("ended at"), null=True)
+    pid = models.IntegerField(_("process id"))
+    slots = models.IntegerField(_("slots"), help_text=_("Threads that run jobs."))
+    lost = models.BooleanField(
+        _("lost"), default=False, help_text=_("The lease ended before the worker said goodbye.")
+    )
+    listening = models.BooleanField(
+        _("listening"),
+        default=False,
+        help_text=_("Idle and to be notified of new jobs; busy workers find them by working."),
+    )
+    name = models.TextField(_("name"))
+    host = models.TextField(_("host"))
+    version = models.TextField(_("version"))
+    queues = TextArrayField(_("queues"), null=True, help_text=_("Empty: all."))
+    excluded_queues = TextArrayField(_("excluded queues"), default=list)
+    backends = TextArrayField(_("backends"))
+    task_paths = TextArrayField(
+        _("tasks"),
+        help_text=_("The tasks this worker knows."),
+    )
+
+    class Meta:
+        db_table = "pgjobs_worker"
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view", "delete")
+        required_db_vendor = "postgresql"
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.pk}"

@@ -1,0 +1,90 @@
+"""When to try again: attempt number -> seconds.
+
+*backoff* of a task is a list of seconds (the last one repeats), an `Exponential`, or a
+callable `(exception, task_result) -> seconds | timedelta | None`, where None means no more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django_pgjobs.exceptions import seconds_or_none
+
+# One delay may not be longer than this: a year. Longer ones are a mistake of the formula.
+LONGEST_DELAY_SECONDS = 366 * 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential:
+    """Wait `base * factor ** (attempt - 1)` seconds, at most *maximum*, with jitter.
+
+    *jitter* is the part of the delay that is random, from 0 to 1: with 0.5 a delay of 8
+    seconds becomes something between 4 and 8, so jobs that failed together come back apart.
+    """
+
+    base: float = 2.0
+    factor: float = 2.0
+    maximum: float = 3600.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (self.base >= 0 and self.factor >= 1 and self.maximum >= 0):
+            raise ValueError(
+                "expected base and maximum of Exponential to be 0 or more and factor to be 1 "
+                f"or more, got {self!r}."
+            )
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"expected jitter of Exponential from 0 to 1, got {self.jitter!r}.")
+
+    def delay(self, attempt: int) -> float:
+        """Return the seconds to wait after failed attempt number *attempt* (from 1)."""
+        try:
+            full = min(self.base * self.factor ** (attempt - 1), self.maximum)
+        except OverflowError:
+            full = self.maximum
+        return full * (1 - self.jitter * random.random())
+
+
+Backoff = Sequence[float] | Exponential | Callable[[BaseException, Any], float | timedelta | None]
+
+DEFAULT_BACKOFF = Exponential()
+
+
+def check_backoff(backoff: object) -> None:
+    """Raise ValueError or TypeError, saying what was expected, if *backoff* is not usable."""
+    if isinstance(backoff, Exponential) or callable(backoff):
+        return
+    if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
+        raise TypeError(
+            "expected backoff to be a list of seconds, Exponential(...) or a callable "
+            f"(exception, task_result) -> seconds or None, got {backoff!r}."
+        )
+    if not backoff:
+        raise ValueError("expected backoff to list at least one delay in seconds, got [].")
+    for delay in backoff:
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < 1e10:
+            raise ValueError(f"expected delays of 0 seconds or more in backoff, got {delay!r}.")
+
+
+def delay_after(
+    backoff: Backoff,
+    *,
+    attempt: int,
+    error: BaseException,
+    make_result: Callable[[], Any],
+) -> float | None:
+    """Return the seconds to wait after failed attempt number *attempt*, None for no more.
+
+    *make_result* builds the TaskResult that a callable backoff receives.
+    """
+    if isinstance(backoff, Exponential):
+        delay: float | None = backoff.delay(attempt)
+    elif callable(backoff):
+        delay = seconds_or_none(backoff(error, make_result()))
+    else:
+        delay = float(backoff[min(attempt, len(backoff)) - 1])
+    return None if delay is None else min(delay, LONGEST_DELAY_SECONDS)

@@ -1,0 +1,71 @@
+-- Claim up to *limit* due jobs of the given lanes, best priority first, oldest first.
+--
+-- First the best jobs of all lanes are looked at without locks, to see how many each lane is
+-- to give; then that many are locked per lane. A row that another worker holds is passed over
+-- for the next one of its lane, so two workers that claim at once both get full batches.
+-- Each lane is read from its floor (see worker/claimer.py) and not from its head.
+-- Parameters: backends, queue_names text[], floor_urgencies integer[], floor_ids bigint[] (one
+--     entry per lane); max_jobs integer; worker_id bigint; worker_name text
+-- Returns: id, claim, attempts, max_attempts, timeout, priority, backend, queue_name, task_path,
+--     args, kwargs (both text, decoded per job), seconds the job was due; in no order
+-- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
+-- Index: pgjobs_job_ready
+WITH lane AS (
+    SELECT backend, queue_name, floor_urgency, floor_id
+    FROM unnest(
+        %(backends)s::text[], %(queue_names)s::text[], %(floor_urgencies)s::integer[],
+        %(floor_ids)s::bigint[]
+    ) AS lane (backend, queue_name, floor_urgency, floor_id)
+),
+share AS (
+    SELECT best.backend, best.queue_name, best.floor_urgency, best.floor_id, count(*) AS jobs
+    FROM (
+        SELECT lane.backend, lane.queue_name, lane.floor_urgency, lane.floor_id
+        FROM lane
+        CROSS JOIN LATERAL (
+            SELECT -job.priority AS urgency, job.id
+            FROM pgjobs_job_live AS job
+            WHERE
+                job.status = 'ready' AND job.due_at IS NULL
+                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+            ORDER BY -job.priority, job.id
+            LIMIT %(max_jobs)s::integer
+        ) AS candidate
+        ORDER BY candidate.urgency, candidate.id
+        LIMIT %(max_jobs)s::integer
+    ) AS best
+    GROUP BY best.backend, best.queue_name, best.floor_urgency, best.floor_id
+),
+taken AS MATERIALIZED (
+    SELECT locked.id
+    FROM share
+    CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL
+            AND job.backend = share.backend AND job.queue_name = share.queue_name
+            AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
+        ORDER BY -job.priority, job.id
+        LIMIT share.jobs
+        FOR UPDATE SKIP LOCKED
+    ) AS locked
+)
+UPDATE pgjobs_job_live AS job
+SET
+    status = 'running',
+    claim = job.claim + 1,
+    attempts = job.attempts + 1,
+    worker_id = %(worker_id)s::bigint,
+    worker_ids = job.worker_ids || %(worker_name)s::text,
+    started_at = COALESCE(job.started_at, statement_timestamp()),
+    last_attempted_at = statement_timestamp(),
+    note = ''
+WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
+RETURNING
+    job.id, job.claim, job.attempts, job.max_attempts, job.timeout, job.priority, job.backend,
+    job.queue_name, job.task_path, job.args::text, job.kwargs::text,
+    EXTRACT(
+        EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)
+    )::double precision

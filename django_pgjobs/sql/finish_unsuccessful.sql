@@ -1,0 +1,31 @@
+-- Finish attempts that failed for good or were cancelled, if they still own their jobs.
+-- Parameters: ids, claims bigint[]; statuses text[] ('failed' or 'cancelled'); errors text with
+--     one JSON object per line, an empty line for none; notes text[]; ages, durations double
+--     precision[] (seconds); max_errors integer (beyond it the second oldest entry goes)
+-- Returns: id of each job that was finished
+-- Locks: the finished rows, by primary key
+-- Index: pgjobs_job_live_pkey
+UPDATE pgjobs_job AS job
+SET
+    status = outcome.status,
+    errors = CASE
+        WHEN outcome.error IS NULL THEN job.errors
+        WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer
+            THEN (job.errors - 1) || outcome.error::jsonb
+        ELSE job.errors || outcome.error::jsonb
+    END,
+    note = outcome.note,
+    finished_at = statement_timestamp() - make_interval(secs => outcome.age),
+    last_attempted_at
+        = statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
+    started_at = CASE
+        WHEN job.attempts > 1 THEN job.started_at
+        ELSE statement_timestamp() - make_interval(secs => outcome.age + outcome.duration)
+    END
+FROM unnest(
+    %(ids)s::bigint[], %(claims)s::bigint[], %(statuses)s::text[],
+    string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
+    %(ages)s::double precision[], %(durations)s::double precision[]
+) AS outcome (id, claim, status, error, note, age, duration)
+WHERE job.id = outcome.id AND job.claim = outcome.claim AND job.status = 'running'
+RETURNING job.id

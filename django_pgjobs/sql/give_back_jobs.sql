@@ -1,0 +1,35 @@
+-- Give jobs back to be run again: retry, snooze, release, unknown task. A job that somebody
+-- asked to cancel meanwhile ends here instead.
+-- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL: at once); counted
+--     boolean[] (does the attempt count?); errors text with one JSON object per line, an empty
+--     line for none; notes text[]; max_errors integer
+-- Returns: id of each job that was given back or cancelled
+-- Locks: the given rows, by primary key
+-- Index: pgjobs_job_live_pkey
+UPDATE pgjobs_job AS job
+SET
+    status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
+    finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
+    claim = job.claim + 1,
+    worker_id = NULL,
+    progress = NULL,
+    due_at = statement_timestamp() + make_interval(secs => outcome.delay),
+    attempts = CASE WHEN outcome.counted THEN job.attempts ELSE job.attempts - 1 END,
+    worker_ids = CASE
+        WHEN outcome.counted THEN job.worker_ids
+        ELSE job.worker_ids[:cardinality(job.worker_ids) - 1]
+    END,
+    started_at = CASE WHEN outcome.counted OR job.attempts > 1 THEN job.started_at END,
+    errors = CASE
+        WHEN outcome.error IS NULL THEN job.errors
+        WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer
+            THEN (job.errors - 1) || outcome.error::jsonb
+        ELSE job.errors || outcome.error::jsonb
+    END,
+    note = outcome.note
+FROM unnest(
+    %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
+    %(counted)s::boolean[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[]
+) AS outcome (id, claim, delay, counted, error, note)
+WHERE job.id = outcome.id AND job.claim = outcome.claim AND job.status = 'running'
+RETURNING job.id

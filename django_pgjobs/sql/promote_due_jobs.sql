@@ -1,0 +1,32 @@
+-- Let jobs whose time has come be claimed, and tell when the next one is due.
+-- Parameters: max_jobs integer
+-- Returns: one row: number of jobs promoted, seconds until the next due job (NULL: none waits)
+-- Locks: the promoted rows, in order of due_at, SKIP LOCKED
+-- Index: pgjobs_job_due
+WITH due AS MATERIALIZED (
+    SELECT job.id
+    FROM pgjobs_job_live AS job
+    WHERE
+        job.status = 'ready' AND job.due_at IS NOT NULL
+        AND job.due_at <= statement_timestamp()
+    ORDER BY job.due_at
+    LIMIT %(max_jobs)s::integer
+    FOR UPDATE SKIP LOCKED
+),
+promoted AS (
+    UPDATE pgjobs_job_live AS job
+    SET due_at = NULL
+    WHERE job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'
+    RETURNING job.id
+)
+SELECT
+    (SELECT count(*) FROM promoted),
+    EXTRACT(
+        EPOCH FROM (
+            SELECT min(job.due_at)
+            FROM pgjobs_job_live AS job
+            WHERE
+                job.status = 'ready' AND job.due_at IS NOT NULL
+                AND job.due_at > statement_timestamp()
+        ) - statement_timestamp()
+    )::double precision

@@ -1,0 +1,27 @@
+-- Return jobs that this worker claimed without hearing of it: the answer to a claim was lost
+-- with its connection. They never started here, so the attempt does not count.
+-- Parameters: worker_id bigint; held_ids bigint[] (the jobs the worker knows of); note text
+-- Returns: id
+-- Locks: the returned rows, in order of id, SKIP LOCKED
+-- Index: pgjobs_job_running
+UPDATE pgjobs_job_live AS job
+SET
+    status = 'ready',
+    claim = job.claim + 1,
+    worker_id = NULL,
+    attempts = job.attempts - 1,
+    worker_ids = job.worker_ids[:cardinality(job.worker_ids) - 1],
+    started_at = CASE WHEN job.attempts > 1 THEN job.started_at END,
+    note = %(note)s::text
+WHERE job.status = 'running' AND job.id = ANY (
+    ARRAY(
+        SELECT unheld.id
+        FROM pgjobs_job_live AS unheld
+        WHERE
+            unheld.status = 'running' AND unheld.worker_id = %(worker_id)s::bigint
+            AND NOT unheld.id = ANY (%(held_ids)s::bigint[])
+        ORDER BY unheld.id
+        FOR UPDATE SKIP LOCKED
+    )
+)
+RETURNING job.id

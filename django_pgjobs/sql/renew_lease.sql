@@ -1,0 +1,31 @@
+-- Renew a worker's lease, unless it ran out already: what is lost stays lost.
+-- Parameters: id bigint; lease double precision (seconds)
+-- Returns: one row while the lease holds: is this the leader (the oldest live worker)?; seconds
+--     until the earliest lease of another worker ends (NULL: no other worker)
+-- Locks: the worker's own row
+-- Index: none
+WITH renewed AS (
+    UPDATE pgjobs_worker AS worker
+    SET
+        heartbeat_at = statement_timestamp(),
+        lease_expires_at
+            = statement_timestamp() + make_interval(secs => %(lease)s::double precision)
+    WHERE
+        worker.id = %(id)s::bigint AND worker.ended_at IS NULL
+        AND worker.lease_expires_at > statement_timestamp()
+    RETURNING worker.id
+),
+other AS (
+    SELECT worker.id, worker.lease_expires_at
+    FROM pgjobs_worker AS worker
+    WHERE worker.ended_at IS NULL AND worker.id <> %(id)s::bigint
+)
+SELECT
+    NOT EXISTS (
+        SELECT FROM other
+        WHERE other.id < renewed.id AND other.lease_expires_at > statement_timestamp()
+    ),
+    EXTRACT(
+        EPOCH FROM (SELECT min(other.lease_expires_at) FROM other) - statement_timestamp()
+    )::double precision
+FROM renewed

@@ -1,0 +1,93 @@
+-- Return the jobs of workers that are gone: no row, said goodbye, or a lease that ran out.
+--
+-- An expired lease is never renewed (renew_lease.sql), so whoever holds it has lost; the rising
+-- claim makes its late writes miss. The first loss returns the job at once, later ones after a
+-- growing, random delay; a job that used up its attempts fails.
+-- Parameters: max_jobs integer; default_max_attempts integer; max_errors integer; note text
+-- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost
+-- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED
+-- Index: pgjobs_job_running
+WITH RECURSIVE holder AS (
+    (
+        SELECT job.worker_id
+        FROM pgjobs_job_live AS job
+        WHERE job.status = 'running'
+        ORDER BY job.worker_id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.worker_id
+    FROM holder
+    CROSS JOIN LATERAL (
+        SELECT job.worker_id
+        FROM pgjobs_job_live AS job
+        WHERE job.status = 'running' AND job.worker_id > holder.worker_id
+        ORDER BY job.worker_id
+        LIMIT 1
+    ) AS following
+),
+gone AS (
+    SELECT holder.worker_id
+    FROM holder
+    WHERE NOT EXISTS (
+        SELECT FROM pgjobs_worker AS worker
+        WHERE
+            worker.id = holder.worker_id AND worker.ended_at IS NULL
+            AND worker.lease_expires_at > statement_timestamp()
+    )
+),
+taken AS MATERIALIZED (
+    SELECT locked.id, gone.worker_id
+    FROM gone
+    CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'running'
+            AND job.worker_id IS NOT DISTINCT FROM gone.worker_id
+        ORDER BY job.id
+        LIMIT %(max_jobs)s::integer
+        FOR UPDATE SKIP LOCKED
+    ) AS locked
+    LIMIT %(max_jobs)s::integer
+)
+UPDATE pgjobs_job AS job
+SET
+    status = CASE
+        WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
+        WHEN job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
+            THEN 'failed'
+        ELSE 'ready'
+    END,
+    finished_at = CASE
+        WHEN
+            job.cancel_requested_at IS NOT NULL
+            OR job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
+            THEN statement_timestamp()
+    END,
+    due_at = CASE
+        WHEN job.lost_count > 0
+            THEN statement_timestamp() + make_interval(
+                secs => LEAST(2 ^ LEAST(job.lost_count, 10), 300) * (0.5 + random() / 2)
+            )
+    END,
+    claim = job.claim + 1,
+    lost_count = job.lost_count + 1,
+    worker_id = NULL,
+    progress = NULL,
+    note = %(note)s::text,
+    errors = CASE
+        WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
+        ELSE job.errors
+    END || jsonb_build_object(
+        'exception_class', 'django_pgjobs.exceptions.WorkerLost',
+        'message', %(note)s::text,
+        'traceback', '',
+        'attempt', job.attempts,
+        'worker', job.worker_ids[cardinality(job.worker_ids)],
+        'started_at', job.last_attempted_at,
+        'failed_at', statement_timestamp()
+    )
+FROM taken
+WHERE job.id = taken.id AND job.status = 'running'
+RETURNING job.id, job.task_path, job.status, job.attempts, taken.worker_id

@@ -1,1 +1,58 @@
+"""Background jobs for Django that live in the project's own PostgreSQL.
+
+    from django_pgjobs import task
+
+    @task(queue_name="mail", max_attempts=5)
+    def send_welcome(user_id: int) -> None: ...
+
+    send_welcome.enqueue(user_id=user.pk)     # commits or rolls back with the caller's data
+
+Importing this module needs no settings and loads no model.
+"""
+
+from __future__ import annotations
+
+from django_pgjobs.client import acancel, areschedule, arequeue, cancel, requeue, reschedule
+from django_pgjobs.context import CurrentJob, current_job
+from django_pgjobs.exceptions import (
+    Discard,
+    JobCancelled,
+    JobError,
+    JobInterrupt,
+    JobTimeout,
+    PayloadError,
+    Retry,
+    Snooze,
+    UnknownTask,
+    WorkerLost,
+)
+from django_pgjobs.retries import Exponential
+from django_pgjobs.status import JobStatus
+from django_pgjobs.tasks import Task, task
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "CurrentJob",
+    "Discard",
+    "Exponential",
+    "JobCancelled",
+    "JobError",
+    "JobInterrupt",
+    "JobStatus",
+    "JobTimeout",
+    "PayloadError",
+    "Retry",
+    "Snooze",
+    "Task",
+    "UnknownTask",
+    "WorkerLost",
+    "acancel",
+    "arequeue",
+    "areschedule",
+    "cancel",
+    "current_job",
+    "requeue",
+    "reschedule",
+    "task",
+]

@@ -39,19 +39,16 @@ def _load() -> dict[str, Any]:
     exceptions = importlib.import_module(f"{TASKS_PACKAGE}.exceptions")
     signals = importlib.import_module(f"{TASKS_PACKAGE}.signals")
     backends = importlib.import_module(f"{TASKS_PACKAGE}.backends.base")
-    names: dict[str, Any] = {
-        name: getattr(root, name)
-        for name in ("Task", "TaskContext", "TaskResult", "TaskResultStatus", "task_backends")
-    }
+    names: dict[str, Any] = {name: getattr(base, name) for name in FROM_BASE}
     names |= {name: getattr(signals, name) for name in SIGNALS}
-    names["TaskError"] = base.TaskError
-    names["normalize_json"] = base.normalize_json
+    names["task_backends"] = root.task_backends
     names["BaseTaskBackend"] = backends.BaseTaskBackend
     names["TaskResultDoesNotExist"] = exceptions.TaskResultDoesNotExist
     names["InvalidTask"] = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
     return names
 
 
+FROM_BASE = ("Task", "TaskContext", "TaskError", "TaskResult", "TaskResultStatus", "normalize_json")
 SIGNALS = ("task_enqueued", "task_started", "task_finished")
 
 if not TYPE_CHECKING:

@@ -1,10 +1,16 @@
 -- Give finished jobs new attempts; their errors stay as history.
--- Parameters: ids bigint[]; delay double precision (seconds; NULL: at once); note text
+-- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
+--     NULL; both NULL: at once; note text
 -- Returns: id, queue_name
 -- Locks: the rows, in order of id, SKIP LOCKED
 -- Index: pgjobs_job_finished_pkey
 WITH taken AS MATERIALIZED (
-    SELECT job.id
+    SELECT
+        job.id,
+        COALESCE(
+            %(run_after)s::timestamptz,
+            statement_timestamp() + make_interval(secs => %(delay)s::double precision)
+        ) AS run_after
     FROM pgjobs_job_finished AS job
     WHERE
         job.id = ANY (%(ids)s::bigint[])
@@ -27,8 +33,8 @@ SET
     result = NULL,
     progress = NULL,
     note = %(note)s::text,
-    run_after = NULL,
-    due_at = statement_timestamp() + make_interval(secs => %(delay)s::double precision)
+    run_after = taken.run_after,
+    due_at = CASE WHEN taken.run_after > statement_timestamp() THEN taken.run_after END
 FROM taken
 WHERE job.id = taken.id AND job.status IN ('successful', 'failed', 'cancelled')
 RETURNING job.id, job.queue_name

@@ -44,7 +44,7 @@ taken AS MATERIALIZED (
         FROM pgjobs_job_live AS job
         WHERE
             job.status = 'running'
-            AND job.worker_id IS NOT DISTINCT FROM gone.worker_id
+            AND job.worker_id = gone.worker_id
         ORDER BY job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED

@@ -1,0 +1,160 @@
+"""The `django.tasks` backend: `TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend"}}`.
+
+Importing this module and building the backend touch no model and no database, because both
+happen while the project's task modules are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+from django.db import transaction
+from django.db.models import QuerySet
+
+from django_pgjobs import client
+from django_pgjobs.compat import (
+    BaseTaskBackend,
+    InvalidTask,
+    TaskResult,
+    TaskResultDoesNotExist,
+)
+from django_pgjobs.compat import Task as DjangoTask
+from django_pgjobs.results import new_result, replace_unchecked, result_of_row
+from django_pgjobs.signals import has_receivers, task_enqueued
+from django_pgjobs.tasks import Task
+
+# What the table's CHECK constraints allow, in bytes.
+MAX_QUEUE_NAME = 128
+MAX_TASK_PATH = 512
+
+
+class PgJobsBackend(BaseTaskBackend):
+    """Stores jobs in the table pgjobs_job of the project's own database."""
+
+    task_class = Task
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def validate_task(self, task: DjangoTask) -> None:
+        """Raise InvalidTask if the task cannot be enqueued here."""
+        run_after: Any = task.run_after
+        if isinstance(run_after, timedelta):
+            if run_after < timedelta(0):
+                raise InvalidTask(f"run_after must not be negative, got {run_after!r}.")
+            run_after = None
+        # A look-alike, because django.tasks knows no timedelta and a copy would be validated.
+        super().validate_task(
+            SimpleNamespace(  # type: ignore[arg-type]
+                func=task.func,
+                priority=task.priority,
+                backend=task.backend,
+                queue_name=task.queue_name,
+                takes_context=task.takes_context,
+                run_after=run_after,
+            )
+        )
+        _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
+        _check_text("the task's path", task.module_path, MAX_TASK_PATH)
+
+    def enqueue(self, task: DjangoTask, args: Any, kwargs: Any) -> TaskResult:
+        """Insert the job in the caller's transaction and return its result.
+
+        Raise InvalidTask, TypeError or ValueError before anything is sent if the task or its
+        arguments cannot be stored.
+        """
+        self.validate_task(task)
+        job_id, enqueued_at, run_after = client.insert(task, args, kwargs)
+        if isinstance(task.run_after, timedelta):
+            task = replace_unchecked(task, {"run_after": run_after})
+        result = new_result(
+            task, job_id=job_id, enqueued_at=enqueued_at, args=args, kwargs=kwargs
+        )
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def enqueue_many(
+        self, task: DjangoTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
+    ) -> list[str]:
+        """See `Task.enqueue_many`."""
+        self.validate_task(task)
+        ids: list[str] = []
+        with transaction.atomic(using=client.job_database()):
+            for items in client.batches(arguments):
+                inserted = client.insert_many(task, items, first_index=len(ids))
+                ids.extend(map(str, inserted))
+                if has_receivers(task_enqueued):
+                    self._announce(task, inserted, items)
+        return ids
+
+    async def aenqueue_many(
+        self, task: DjangoTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
+    ) -> list[str]:
+        """See `Task.enqueue_many`."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, arguments)
+
+    def enqueue_from(
+        self, task: DjangoTask, queryset: QuerySet[Any], arguments: dict[str, Any]
+    ) -> int:
+        """See `Task.enqueue_from`."""
+        self.validate_task(task)
+        return client.insert_from(task, queryset, arguments)
+
+    async def aenqueue_from(
+        self, task: DjangoTask, queryset: QuerySet[Any], arguments: dict[str, Any]
+    ) -> int:
+        """See `Task.enqueue_from`."""
+        return await sync_to_async(self.enqueue_from, thread_sensitive=True)(
+            task, queryset, arguments
+        )
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """Return the job's result; raise TaskResultDoesNotExist for any other id."""
+        job_id = client.parse_job_id(result_id)
+        row = client.get_row(job_id, backend=self.alias) if job_id is not None else None
+        if row is None:
+            raise TaskResultDoesNotExist(result_id)
+        return result_of_row(row, self.alias)
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """Report a project that uses the backend without its app."""
+        if apps.is_installed("django_pgjobs"):
+            return []
+        return [
+            Error(
+                f"TASKS[{self.alias!r}] uses PgJobsBackend, but its app is not installed.",
+                hint="Add 'django_pgjobs' to INSTALLED_APPS and run manage.py migrate.",
+                id="pgjobs.E001",
+            )
+        ]
+
+    def _announce(
+        self,
+        task: DjangoTask,
+        ids: list[int],
+        items: list[Mapping[str, Any] | tuple[Any, ...]],
+    ) -> None:
+        # The jobs of one statement share their timestamps.
+        first = client.get_row(ids[0], backend=self.alias)
+        if first is None:
+            return
+        for job_id, item in zip(ids, items, strict=True):
+            args, kwargs = ((), item) if isinstance(item, Mapping) else (item, {})
+            result = new_result(
+                task, job_id=job_id, enqueued_at=first.enqueued_at, args=args, kwargs=kwargs
+            )
+            task_enqueued.send(type(self), task_result=result)
+
+
+def _check_text(name: str, text: Any, limit: int) -> None:
+    if not isinstance(text, str) or "\0" in text or not 1 <= len(text.encode()) <= limit:
+        raise InvalidTask(
+            f"expected {name} to be text of 1 to {limit} bytes without NUL, got {text!r}."
+        )

@@ -1,0 +1,98 @@
+"""What a running task may ask and say: `current_job()`.
+
+The worker owns the object behind it; a task reads it, reports progress through it, and finds
+out whether it should end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextvars import ContextVar
+from typing import Protocol
+
+from django_pgjobs.payload import scrub
+
+
+class RunningJob(Protocol):
+    """What the worker's attempt offers to `CurrentJob`."""
+
+    id: int
+    attempt: int
+    max_attempts: int
+    queue_name: str
+    deadline: float | None
+    progress: str
+    cancelling: bool
+    losing: bool
+
+
+class CurrentJob:
+    """The job that is running in this thread or asyncio task."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self, running: RunningJob) -> None:
+        self._running = running
+
+    @property
+    def id(self) -> int:
+        """The job's id."""
+        return self._running.id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self._running.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the job has in all."""
+        return self._running.max_attempts
+
+    @property
+    def queue_name(self) -> str:
+        """The queue the job was enqueued to."""
+        return self._running.queue_name
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the attempt times out, None without a timeout."""
+        deadline = self._running.deadline
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    @property
+    def deadline(self) -> float | None:
+        """When the attempt times out, on the clock of `time.monotonic()`; None without timeout."""
+        return self._running.deadline
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Did somebody cancel the job, or did the worker lose the right to run it?"""
+        return self._running.cancelling or self._running.losing
+
+    @property
+    def heartbeat_ok(self) -> bool:
+        """Does the worker still hold its lease, as far as it knows?"""
+        return not self._running.losing
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far the job is; stored about once a second, outside its transaction."""
+        report = {"done": done, "total": total, "message": scrub(str(message), 500)}
+        self._running.progress = json.dumps(report, allow_nan=False)
+
+
+_current: ContextVar[CurrentJob | None] = ContextVar("django_pgjobs_current_job", default=None)
+
+
+def current_job() -> CurrentJob:
+    """Return the job that is running here; raise LookupError outside a job."""
+    job = _current.get()
+    if job is None:
+        raise LookupError("current_job() was called outside a running job.")
+    return job
+
+
+def enter_job(running: RunningJob) -> None:
+    """Make *running* the current job of this context; for the worker."""
+    _current.set(CurrentJob(running))

@@ -1,0 +1,142 @@
+"""The worker's own connections: autocommit, prepared statements, a deadline on everything.
+
+No user code ever touches them. Their planner settings leave each hot statement the one plan it
+was written for: a table that fills and empties all day has no statistics to trust.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from django.db import connections
+
+# A statement of ours that takes longer than this is cut off by the server, ...
+STATEMENT_SECONDS = 30
+# ... and one whose answer does not come by then is cut off here: the server is frozen or gone.
+ANSWER_SECONDS = 35.0
+
+SERVER_SETTINGS = {
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+
+TRANSPORT = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+
+class OwnConnection:
+    """One connection of the worker to the database of *alias*; opened when first used."""
+
+    def __init__(self, alias: str, role: str) -> None:
+        self.alias = alias
+        self.role = role
+        self.is_direct = True
+        self.answer_due: float | None = None
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
+    def open(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return the open connection; raise psycopg.OperationalError if it cannot be opened."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; the next use opens a new one."""
+        if self._connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+        """Give a cursor, under the deadline; each statement is its own transaction."""
+        connection = self.open()
+        with self._deadline(), connection.cursor() as cursor:
+            yield cursor
+
+    @contextlib.contextmanager
+    def round_trip(self, cursors: int) -> Iterator[list[psycopg.Cursor[tuple[Any, ...]]]]:
+        """Give *cursors* cursors whose statements travel together and commit together."""
+        connection = self.open()
+        with self._deadline(), contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(connection.cursor()) for _ in range(cursors)]
+            if cursors > 1:
+                with connection.pipeline():
+                    yield opened
+            else:
+                yield opened
+
+    def cut(self) -> None:
+        """Break the connection under a statement that waits too long; safe from any thread."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            return
+        with contextlib.suppress(OSError, psycopg.Error):
+            with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
+
+    def is_overdue(self) -> bool:
+        """Is a statement waiting for its answer longer than any may?"""
+        due = self.answer_due
+        return due is not None and time.monotonic() > due
+
+    @contextlib.contextmanager
+    def _deadline(self) -> Iterator[None]:
+        self.answer_due = time.monotonic() + ANSWER_SECONDS
+        try:
+            yield
+        finally:
+            self.answer_due = None
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        params = connection_parameters(self.alias)
+        params["application_name"] = f"pgjobs {self.role}"
+        connection = psycopg.connect(**params, autocommit=True)
+        # A pooler invents the process id that it tells the client at the start.
+        [(backend_pid,)] = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchall()
+        self.is_direct = backend_pid == connection.info.backend_pid
+        if self.is_direct:
+            connection.prepare_threshold = 0
+            connection.execute(
+                "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[])"
+                " AS setting (name, value)",
+                [list(SERVER_SETTINGS), list(SERVER_SETTINGS.values())],
+                prepare=False,
+            )
+        else:
+            connection.prepare_threshold = None
+        return connection
+
+
+def connection_parameters(alias: str) -> dict[str, Any]:
+    """Return what psycopg needs to open a connection of its own to the database of *alias*."""
+    given = connections[alias].get_connection_params()
+    ours = {"cursor_factory", "server_side_binding", "prepare_threshold", "context", "autocommit"}
+    params = TRANSPORT | {key: value for key, value in given.items() if key not in ours}
+    params.pop("assume_role", None)
+    params.pop("isolation_level", None)
+    return params

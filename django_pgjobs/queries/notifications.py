@@ -1,0 +1,40 @@
+"""LISTEN and NOTIFY. A notification is a hint; polling is the truth.
+
+Anybody who may connect can send and read notifications, so they carry a queue's name or
+nothing, and whoever receives one asks the database.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from django_pgjobs.queries.cursor import Cursor, execute
+
+# New or newly runnable jobs; the payload is the queue's name.
+JOBS_CHANNEL = "pgjobs"
+# Somebody asked to cancel a running job; no payload.
+CANCEL_CHANNEL = "pgjobs_cancel"
+
+
+def notify_workers(cursor: Cursor, queue_names: list[str]) -> None:
+    """Wake the workers of these queues when the transaction commits."""
+    params = {"channel": JOBS_CHANNEL, "queue_names": sorted(set(queue_names))}
+    execute(cursor, "notify_workers", params)
+
+
+def notify_cancelled(cursor: Cursor) -> None:
+    """Tell workers, when the transaction commits, to look for cancelled jobs."""
+    execute(cursor, "notify_workers", {"channel": CANCEL_CHANNEL, "queue_names": [""]})
+
+
+def listen(connection: psycopg.Connection[Any]) -> None:
+    """Subscribe to both channels."""
+    connection.execute(f"LISTEN {JOBS_CHANNEL}", prepare=False)
+    connection.execute(f"LISTEN {CANCEL_CHANNEL}", prepare=False)
+
+
+def check_alive(connection: psycopg.Connection[Any]) -> None:
+    """Ask for a sign of life; raise psycopg.OperationalError if there is none."""
+    connection.execute("SELECT 1", prepare=False)

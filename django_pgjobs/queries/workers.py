@@ -1,0 +1,47 @@
+"""Statements on workers and their leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, execute, fetch
+
+
+class Renewal(NamedTuple):
+    """What a renewed lease tells of the others."""
+
+    is_leader: bool
+    next_expiry: float | None
+
+
+def register_worker(cursor: Cursor, row: Mapping[str, Any]) -> int:
+    """Enter a worker and start its lease; return its id."""
+    [(worker_id,)] = fetch(cursor, "register_worker", row)
+    return int(worker_id)
+
+
+def renew_lease(cursor: Cursor, worker_id: int, *, lease: float) -> Renewal | None:
+    """Extend the lease to *lease* seconds from now; None: it ran out, the worker is lost."""
+    rows = fetch(cursor, "renew_lease", {"id": worker_id, "lease": lease})
+    return Renewal._make(rows[0]) if rows else None
+
+
+def end_worker(cursor: Cursor, worker_id: int) -> None:
+    """Say goodbye for a worker that holds no job any more."""
+    execute(cursor, "end_worker", {"id": worker_id})
+
+
+def end_lost_workers(cursor: Cursor) -> list[tuple[int, str]]:
+    """Close the rows of workers whose lease ran out; return their ids and names."""
+    return fetch(cursor, "end_lost_workers", {})
+
+
+def set_listening(cursor: Cursor, worker_id: int, *, listening: bool) -> None:
+    """Say whether the worker wants to be notified of new jobs."""
+    execute(cursor, "set_listening", {"id": worker_id, "listening": listening})
+
+
+def prune_workers(cursor: Cursor, *, retention: float) -> None:
+    """Delete the rows of workers that ended more than *retention* seconds ago."""
+    execute(cursor, "prune_workers", {"retention": retention})

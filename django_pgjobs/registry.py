@@ -1,0 +1,60 @@
+"""Finding the task that a job names, without ever importing what a row says.
+
+A row's text is only looked up among modules that are already loaded; modules are loaded by
+`discover_tasks`, from settings. So whoever can write to the table can call declared tasks,
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import cache
+
+from django.apps import apps
+from django.utils.module_loading import autodiscover_modules
+
+from django_pgjobs.compat import Task as DjangoTask
+from django_pgjobs.conf import get_conf
+from django_pgjobs.exceptions import UnknownTask
+
+_found: dict[str, DjangoTask] = {}
+
+
+def discover_tasks() -> None:
+    """Import the module `tasks` of every installed app, and PGJOBS["TASK_MODULES"]."""
+    autodiscover_modules("tasks")
+    for name in get_conf().TASK_MODULES:
+        importlib.import_module(name)
+
+
+@cache
+def discover_tasks_once() -> None:
+    """Call `discover_tasks`, the first time only."""
+    if apps.ready:
+        discover_tasks()
+
+
+def find_task(path: str) -> DjangoTask:
+    """Return the task declared as *path*; raise UnknownTask if no loaded module has it."""
+    found = _found.get(path)
+    if found is None:
+        module_name, _, name = path.rpartition(".")
+        candidate = vars(sys.modules.get(module_name, object)).get(name)
+        if not isinstance(candidate, DjangoTask) or candidate.module_path != path:
+            raise UnknownTask(
+                f"no task {path} is declared here. Deploy its code, or add its module to "
+                "PGJOBS['TASK_MODULES'] if it is not in an app's tasks.py."
+            )
+        found = _found[path] = candidate
+    return found
+
+
+def list_task_paths() -> list[str]:
+    """Return the paths of all tasks in loaded modules, sorted."""
+    paths = set()
+    for module in list(sys.modules.values()):
+        for value in list(getattr(module, "__dict__", {}).values()):
+            if isinstance(value, DjangoTask):
+                paths.add(value.module_path)
+    return sorted(paths)

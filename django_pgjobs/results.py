@@ -1,0 +1,178 @@
+"""Jobs as `django.tasks` sees them: TaskResult, TaskError, and the task of a stored row."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from datetime import datetime
+from types import FunctionType
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from django_pgjobs.compat import (
+    Task as DjangoTask,
+)
+from django_pgjobs.compat import (
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+)
+from django_pgjobs.exceptions import PayloadError, UnknownTask
+from django_pgjobs.payload import decode_arguments
+from django_pgjobs.queries.jobs import JobRow
+from django_pgjobs.registry import discover_tasks_once, find_task
+from django_pgjobs.status import JobStatus
+from django_pgjobs.tasks import Task
+
+STATUSES = {
+    JobStatus.READY: TaskResultStatus.READY,
+    JobStatus.RUNNING: TaskResultStatus.RUNNING,
+    JobStatus.SUCCESSFUL: TaskResultStatus.SUCCESSFUL,
+    JobStatus.FAILED: TaskResultStatus.FAILED,
+    JobStatus.CANCELLED: TaskResultStatus.FAILED,
+}
+
+
+def exception_path(exception: type[BaseException]) -> str:
+    """Return the dotted path to store for an exception class.
+
+    Readers import what is stored here (`TaskError.exception_class`), so only the path of a
+    class that really lives in a loaded module is; for others the path of its nearest base
+    that does.
+    """
+    for candidate in exception.__mro__:
+        module = sys.modules.get(candidate.__module__)
+        if getattr(module, candidate.__qualname__, None) is candidate:
+            return f"{candidate.__module__}.{candidate.__qualname__}"
+    return "builtins.BaseException"
+
+
+def local_time(instant: datetime | None) -> datetime | None:
+    """Return *instant* as the project's USE_TZ has it: aware in UTC, or naive in local time."""
+    if instant is None:
+        return None
+    if settings.USE_TZ:
+        return instant.astimezone(timezone.UTC) if instant.tzinfo else timezone.make_aware(instant)
+    return timezone.make_naive(instant) if instant.tzinfo else instant
+
+
+def task_of_row(row: JobRow, backend: str) -> DjangoTask:
+    """Return the task as it was enqueued, or a stand-in if this process does not have it."""
+    declared = _find_or_discover(row.task_path)
+    changes: dict[str, Any] = {
+        "priority": row.priority,
+        "queue_name": row.queue_name,
+        "run_after": local_time(row.run_after),
+        "backend": backend,
+    }
+    if isinstance(declared, Task):
+        changes["timeout"] = row.timeout
+        changes["correlation_id"] = row.correlation_id
+        changes["tags"] = tuple(row.tags)
+        if json_equal(row.metadata, declared.metadata) is False:
+            changes["metadata"] = json.loads(row.metadata)
+    return replace_unchecked(declared, changes)
+
+
+def json_equal(text: str, value: Mapping[str, Any]) -> bool:
+    """Does *text* decode to *value*?"""
+    return bool(json.loads(text) == value)
+
+
+def _find_or_discover(path: str) -> DjangoTask:
+    try:
+        return find_task(path)
+    except UnknownTask:
+        discover_tasks_once()
+    try:
+        return find_task(path)
+    except UnknownTask:
+        return stand_in(path)
+
+
+def replace_unchecked(task: DjangoTask, changes: Mapping[str, Any]) -> DjangoTask:
+    """Return *task* with other fields, without validation: the settings may have changed."""
+    copied: DjangoTask = object.__new__(type(task))
+    for field in fields(task):
+        value = changes[field.name] if field.name in changes else getattr(task, field.name)
+        object.__setattr__(copied, field.name, value)
+    return copied
+
+
+def stand_in(path: str) -> DjangoTask:
+    """Return a task of this path that raises UnknownTask when it is called."""
+
+    def unknown(*args: Any, **kwargs: Any) -> None:
+        raise UnknownTask(f"no task {path} is declared in this process.")
+
+    function = FunctionType(unknown.__code__, unknown.__globals__, closure=unknown.__closure__)
+    function.__module__, _, function.__qualname__ = path.rpartition(".")
+    made: DjangoTask = object.__new__(Task)
+    for field in fields(Task):
+        default = field.default
+        if default is MISSING and field.default_factory is not MISSING:
+            default = field.default_factory()
+        object.__setattr__(made, field.name, function if field.name == "func" else default)
+    return made
+
+
+def result_of_row(row: JobRow, backend: str) -> TaskResult:
+    """Return the TaskResult of a stored job; undecodable arguments show as empty."""
+    try:
+        args, kwargs = decode_arguments(row.args, row.kwargs)
+    except PayloadError:
+        args, kwargs = [], {}
+    result = TaskResult(
+        task=task_of_row(row, backend),
+        id=str(row.id),
+        status=STATUSES.get(JobStatus(row.status), TaskResultStatus.FAILED),
+        enqueued_at=local_time(row.enqueued_at),
+        started_at=local_time(row.started_at),
+        last_attempted_at=local_time(row.last_attempted_at),
+        finished_at=local_time(row.finished_at),
+        args=args,
+        kwargs=kwargs,
+        backend=backend,
+        errors=[task_error(entry) for entry in json.loads(row.errors)],
+        worker_ids=row.worker_ids,
+    )
+    if row.result is not None:
+        object.__setattr__(result, "_return_value", json.loads(row.result))
+    return result
+
+
+def task_error(entry: Mapping[str, Any]) -> TaskError:
+    """Return one entry of a job's list of errors as django.tasks has it."""
+    return TaskError(
+        exception_class_path=str(entry.get("exception_class", "")),
+        traceback=str(entry.get("traceback") or entry.get("message", "")),
+    )
+
+
+def new_result(
+    task: DjangoTask,
+    *,
+    job_id: int,
+    enqueued_at: datetime,
+    args: Any,
+    kwargs: Any,
+) -> TaskResult:
+    """Return the TaskResult of a job that was just enqueued."""
+    return TaskResult(
+        task=task,
+        id=str(job_id),
+        status=TaskResultStatus.READY,
+        enqueued_at=local_time(enqueued_at),
+        started_at=None,
+        last_attempted_at=None,
+        finished_at=None,
+        args=list(args),
+        kwargs=dict(kwargs),
+        backend=task.backend,
+        errors=[],
+        worker_ids=[],
+    )

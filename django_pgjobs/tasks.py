@@ -1,0 +1,211 @@
+"""`@task` and what a task declares.
+
+A task is a `django.tasks` Task with our options as further fields. Everything is checked when
+the task is declared, and again by `.using()`, so that a mistake shows at import and not at
+the first job.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, overload
+
+from django.db.models import QuerySet
+
+from django_pgjobs.compat import InvalidTask, task_backends
+from django_pgjobs.compat import Task as DjangoTask
+from django_pgjobs.retries import DEFAULT_BACKOFF, Backoff, check_backoff
+
+Exceptions = tuple[type[BaseException], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(DjangoTask):
+    """A module-level function that can be enqueued, and how its jobs are to be run.
+
+    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *timeout* is seconds per attempt.
+    *retry_on* lists the exceptions after which a job is tried again (default: any Exception),
+    *discard_on* those after which it fails at once; *discard_on* wins. *atomic* runs the task
+    and its completion in one transaction. *correlation_id*, *tags* and *metadata* are stored
+    with the job and are yours.
+    """
+
+    priority: int = 0
+    backend: str = "default"
+    queue_name: str = "default"
+    run_after: datetime | timedelta | None = None
+    takes_context: bool = False
+    max_attempts: int | None = None
+    backoff: Backoff = DEFAULT_BACKOFF
+    timeout: float | None = None
+    retry_on: Exceptions = (Exception,)
+    discard_on: Exceptions = ()
+    atomic: bool = False
+    correlation_id: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        for name in ("retry_on", "discard_on"):
+            value = getattr(self, name)
+            set_field(self, name, (value,) if isinstance(value, type) else tuple(value))
+        if not isinstance(self.tags, str):
+            set_field(self, "tags", tuple(self.tags))
+        check_options(self)
+        DjangoTask.__post_init__(self)
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | timedelta | None = None,
+        backend: str | None = None,
+        max_attempts: int | None = None,
+        timeout: float | None = None,
+        correlation_id: str | None = None,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Task:
+        """Return the task with other options for the jobs that are enqueued through it.
+
+        None leaves an option as it is. *run_after* may be an aware datetime, or a timedelta
+        from the moment of enqueueing by the database's clock. *backoff*, *retry_on*,
+        *discard_on* and *atomic* are read where the task runs, so they belong to the
+        declaration and cannot be given here.
+        """
+        changes: dict[str, Any] = {
+            "priority": priority,
+            "queue_name": queue_name,
+            "run_after": run_after,
+            "backend": backend,
+            "max_attempts": max_attempts,
+            "timeout": timeout,
+            "correlation_id": correlation_id,
+            "tags": tags,
+            "metadata": metadata,
+        }
+        return replace(self, **{key: v for key, v in changes.items() if v is not None})
+
+    def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
+        """Enqueue a job per item, a few thousand per statement; return their ids in order.
+
+        An item is a dict of keyword arguments or a tuple of positional ones. Everything is
+        one atomic block: all of the jobs exist, or none. Raise as `enqueue` does, naming the
+        item.
+        """
+        ids: list[str] = self.get_backend().enqueue_many(self, arguments)
+        return ids
+
+    async def aenqueue_many(
+        self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
+    ) -> list[str]:
+        """See `enqueue_many`."""
+        ids: list[str] = await self.get_backend().aenqueue_many(self, arguments)
+        return ids
+
+    def enqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
+        """Enqueue a job per row of *queryset* in one INSERT ... SELECT; return their number.
+
+        Each argument is an expression over the row, such as `F("pk")`, or a constant:
+        `push.enqueue_from(Order.objects.filter(paid=False), order_id=F("pk"))`. The rows never
+        reach Python, so `task_enqueued` is not sent.
+        """
+        count: int = self.get_backend().enqueue_from(self, queryset, arguments)
+        return count
+
+    async def aenqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
+        """See `enqueue_from`."""
+        count: int = await self.get_backend().aenqueue_from(self, queryset, arguments)
+        return count
+
+
+def check_options(task: Task) -> None:
+    """Raise InvalidTask, saying what was expected and what came, if an option is wrong."""
+    for problem in _find_problems(task):
+        raise InvalidTask(f"@task {task.func.__qualname__} {problem}")
+
+
+def _find_problems(task: Task) -> Iterable[str]:
+    if task.max_attempts is not None and not _is_count(task.max_attempts):
+        yield f"expected max_attempts to be 1 or more, got {task.max_attempts!r}."
+    if task.timeout is not None and not _is_duration(task.timeout):
+        yield f"expected timeout to be more than 0 seconds, got {task.timeout!r}."
+    try:
+        check_backoff(task.backoff)
+    except (TypeError, ValueError) as error:
+        yield str(error)
+    for name in ("retry_on", "discard_on"):
+        for item in getattr(task, name):
+            if not (isinstance(item, type) and issubclass(item, BaseException)):
+                yield f"expected {name} to list exception classes, got {item!r}."
+    if isinstance(task.tags, str) or not all(isinstance(t, str) and t for t in task.tags):
+        yield f"expected tags to be a list of strings, got {task.tags!r}."
+    if not isinstance(task.correlation_id, str) or "\0" in task.correlation_id:
+        yield f"expected correlation_id to be text without NUL, got {task.correlation_id!r}."
+    if not isinstance(task.metadata, Mapping):
+        yield f"expected metadata to be a dict, got {task.metadata!r}."
+    if task.atomic and inspect.iscoroutinefunction(task.func):
+        yield "expected a plain function for atomic=True: Django has no async transactions."
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
+
+
+def _is_duration(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value > 0
+    )
+
+
+@overload
+def task(function: Callable[..., Any], /) -> Task: ...
+
+
+@overload
+def task(
+    *,
+    priority: int = 0,
+    queue_name: str = "default",
+    backend: str = "default",
+    takes_context: bool = False,
+    max_attempts: int | None = None,
+    backoff: Backoff = DEFAULT_BACKOFF,
+    timeout: float | None = None,
+    retry_on: type[BaseException] | Iterable[type[BaseException]] = (Exception,),
+    discard_on: type[BaseException] | Iterable[type[BaseException]] = (),
+    atomic: bool = False,
+    correlation_id: str = "",
+    tags: Iterable[str] = (),
+    metadata: Mapping[str, Any] = {},
+) -> Callable[[Callable[..., Any]], Task]: ...
+
+
+def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare a module-level function as a task; see `Task` for the options.
+
+    Raise InvalidTask if an option or the function is wrong, and TypeError for an option that
+    does not exist.
+    """
+    known = {f.name for f in fields(Task)} - {"func"}
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")
+    if "run_after" in options:
+        raise TypeError("@task cannot fix run_after for all jobs; use .using(run_after=...).")
+
+    def declare(func: Callable[..., Any]) -> Task:
+        declared = task_backends[options.get("backend", "default")].task_class
+        chosen = declared if issubclass(declared, Task) else Task
+        return chosen(func=func, **options)
+
+    return declare(function) if function is not None else declare

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from types import FunctionType
 from typing import Any
 
@@ -56,7 +56,7 @@ def local_time(instant: datetime | None) -> datetime | None:
     if instant is None:
         return None
     if settings.USE_TZ:
-        return instant.astimezone(timezone.UTC) if instant.tzinfo else timezone.make_aware(instant)
+        return instant.astimezone(UTC) if instant.tzinfo else timezone.make_aware(instant)
     return timezone.make_naive(instant) if instant.tzinfo else instant
 
 

@@ -10,11 +10,14 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
 from django.db import connections
+from psycopg.pq import TransactionStatus
+
+from django_pgjobs.queries.cursor import Cursor
 
 # A statement of ours that takes longer than this is cut off by the server, ...
 STATEMENT_SECONDS = 30
@@ -71,24 +74,33 @@ class OwnConnection:
                 self._connection.close()
             self._connection = None
 
+    def close_if_broken(self) -> None:
+        """Close the connection if it is of no more use."""
+        if self._connection is not None and (
+            self._connection.closed
+            or self._connection.info.transaction_status != TransactionStatus.IDLE
+        ):
+            self.close()
+
     @contextlib.contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
         """Give a cursor, under the deadline; each statement is its own transaction."""
         connection = self.open()
-        with self._deadline(), connection.cursor() as cursor:
+        with self.deadline(), connection.cursor() as cursor:
             yield cursor
 
-    @contextlib.contextmanager
-    def round_trip(self, cursors: int) -> Iterator[list[psycopg.Cursor[tuple[Any, ...]]]]:
-        """Give *cursors* cursors whose statements travel together and commit together."""
+    def round_trip(self, sends: Sequence[Callable[[Cursor], None]]) -> list[list[Any]]:
+        """Send statements that travel and commit together; return the rows of each.
+
+        Each function gets a cursor and sends one statement.
+        """
         connection = self.open()
-        with self._deadline(), contextlib.ExitStack() as stack:
-            opened = [stack.enter_context(connection.cursor()) for _ in range(cursors)]
-            if cursors > 1:
-                with connection.pipeline():
-                    yield opened
-            else:
-                yield opened
+        with self.deadline(), contextlib.ExitStack() as stack:
+            cursors = [stack.enter_context(connection.cursor()) for _ in sends]
+            with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext():
+                for send, cursor in zip(sends, cursors, strict=True):
+                    send(cursor)
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def cut(self) -> None:
         """Break the connection under a statement that waits too long; safe from any thread."""
@@ -105,7 +117,7 @@ class OwnConnection:
         return due is not None and time.monotonic() > due
 
     @contextlib.contextmanager
-    def _deadline(self) -> Iterator[None]:
+    def deadline(self) -> Iterator[None]:
         self.answer_due = time.monotonic() + ANSWER_SECONDS
         try:
             yield

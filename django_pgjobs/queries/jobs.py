@@ -1,7 +1,7 @@
 """Statements on jobs.
 
-The worker's functions come in pairs with pipelining in mind: `send_*` sends, and the rows are
-fetched from the cursor when all statements of a round trip have been sent.
+The worker's are named `send_*`: they send and fetch nothing, because several travel in one
+round trip (`queries.connection.OwnConnection.round_trip`), whose rows come afterwards.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class ClaimedRow(NamedTuple):
     args: str
     kwargs: str
     waited: float
+    detail: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Success:
+class Success(NamedTuple):
     """An attempt that returned; *result* is JSON text, empty for None."""
 
     id: int
@@ -85,6 +85,8 @@ class Return:
     counted: bool
     error: str
     note: str
+    age: float
+    duration: float
 
 
 def insert_job(cursor: Cursor, row: Mapping[str, Any]) -> tuple[int, datetime, datetime | None]:
@@ -128,8 +130,13 @@ def send_claim(
     max_jobs: int,
     worker_id: int,
     worker_name: str,
+    detailed: bool,
+    detailed_paths: list[str],
 ) -> None:
-    """Send the claim of up to *max_jobs* jobs from the lanes, each from its floor on."""
+    """Send the claim of up to *max_jobs* jobs from the lanes, each from its floor on.
+
+    The jobs of *detailed_paths*, or with *detailed* all of them, come with their whole row.
+    """
     params = {
         "backends": [lane.backend for lane in floors],
         "queue_names": [lane.queue_name for lane in floors],
@@ -138,15 +145,17 @@ def send_claim(
         "max_jobs": max_jobs,
         "worker_id": worker_id,
         "worker_name": worker_name,
+        "detailed": detailed,
+        "detailed_paths": detailed_paths,
     }
     execute(cursor, "claim_jobs", params)
 
 
-def fetch_claimed(cursor: Cursor) -> list[ClaimedRow]:
+def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
     """Return what the claim took, best priority first, oldest first."""
-    rows = [ClaimedRow._make(row) for row in cursor.fetchall()]
-    rows.sort(key=lambda row: (-row.priority, row.id))
-    return rows
+    claimed = [ClaimedRow._make(row) for row in rows]
+    claimed.sort(key=lambda row: (-row.priority, row.id))
+    return claimed
 
 
 def send_successes(cursor: Cursor, outcomes: Sequence[Success]) -> None:
@@ -185,14 +194,11 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return]) -> None:
         "counted": [o.counted for o in outcomes],
         "errors": "\n".join(o.error for o in outcomes),
         "notes": [o.note for o in outcomes],
+        "ages": [o.age for o in outcomes],
+        "durations": [o.duration for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
     execute(cursor, "give_back_jobs", params)
-
-
-def fetch_ids(cursor: Cursor) -> set[int]:
-    """Return the ids that a finishing statement really changed."""
-    return {row[0] for row in cursor.fetchall()}
 
 
 def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, str]]) -> None:
@@ -206,39 +212,28 @@ def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, str]]) -> No
 
 
 def send_promotion(cursor: Cursor, *, max_jobs: int) -> None:
-    """Send the promotion of jobs whose time has come."""
+    """Send the promotion of jobs whose time has come; the row is (promoted, next due in s)."""
     execute(cursor, "promote_due_jobs", {"max_jobs": max_jobs})
 
 
-def fetch_promotion(cursor: Cursor) -> tuple[int, float | None]:
-    """Return how many jobs were promoted, and the seconds until the next one is due."""
-    [(promoted, next_due)] = cursor.fetchall()
-    return promoted, next_due
-
-
 def send_lane_listing(cursor: Cursor) -> None:
-    """Send the question which lanes have jobs that may run now."""
+    """Send the question which lanes have jobs that may run now; the rows are Lanes."""
     execute(cursor, "list_ready_lanes", {})
 
 
-def fetch_lanes(cursor: Cursor) -> list[Lane]:
-    """Return the lanes that have jobs which may run now."""
-    return [Lane._make(row) for row in cursor.fetchall()]
+def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
+    """Send the question which of the worker's running jobs somebody asked to cancel."""
+    execute(cursor, "list_cancelled_jobs", {"worker_id": worker_id})
 
 
-def list_cancelled_jobs(cursor: Cursor, *, worker_id: int) -> list[int]:
-    """Return the ids of the worker's running jobs that somebody asked to cancel."""
-    return [row[0] for row in fetch(cursor, "list_cancelled_jobs", {"worker_id": worker_id})]
-
-
-def release_unheld_jobs(cursor: Cursor, *, worker_id: int, held_ids: list[int]) -> list[int]:
-    """Return jobs claimed for the worker that are not in *held_ids* to the queue."""
+def send_release_unheld(cursor: Cursor, *, worker_id: int, held_ids: list[int]) -> None:
+    """Send the return of jobs claimed for the worker that are not in *held_ids*."""
     params = {
         "worker_id": worker_id,
         "held_ids": held_ids,
         "note": "released: the connection was lost during the claim",
     }
-    return [row[0] for row in fetch(cursor, "release_unheld_jobs", params)]
+    execute(cursor, "release_unheld_jobs", params)
 
 
 class Rescued(NamedTuple):
@@ -329,3 +324,33 @@ def prune_jobs(cursor: Cursor, *, status: str, retention: float, max_jobs: int) 
 def array_text(items: Iterable[object]) -> str:
     """Return the text form of a PostgreSQL array of numbers, faster than a list is adapted."""
     return "{" + ",".join(map(str, items)) + "}"
+
+
+def row_of_claim(row: ClaimedRow, detail: dict[str, Any]) -> JobRow:
+    """Return a claimed job in full, of what the claim returned of it."""
+
+    def instant(name: str) -> datetime | None:
+        return datetime.fromisoformat(detail[name]) if detail[name] else None
+
+    return JobRow(
+        id=row.id,
+        status="running",
+        task_path=row.task_path,
+        queue_name=row.queue_name,
+        priority=row.priority,
+        run_after=instant("run_after"),
+        enqueued_at=datetime.fromisoformat(detail["enqueued_at"]),
+        started_at=instant("started_at"),
+        last_attempted_at=instant("last_attempted_at"),
+        finished_at=None,
+        max_attempts=row.max_attempts,
+        timeout=row.timeout,
+        correlation_id=detail["correlation_id"],
+        tags=detail["tags"],
+        args=row.args,
+        kwargs=row.kwargs,
+        metadata=detail["metadata"],
+        errors=detail["errors"],
+        result=None,
+        worker_ids=detail["worker_ids"],
+    )

@@ -3,11 +3,14 @@
 -- First the best jobs of all lanes are looked at without locks, to see how many each lane is
 -- to give; then that many are locked per lane. A row that another worker holds is passed over
 -- for the next one of its lane, so two workers that claim at once both get full batches.
--- Each lane is read from its floor (see worker/claimer.py) and not from its head.
+-- Each lane is read from its floor (see worker/claimer.py) and not from its head. A worker
+-- whose lease ran out claims nothing.
 -- Parameters: backends, queue_names text[], floor_urgencies integer[], floor_ids bigint[] (one
---     entry per lane); max_jobs integer; worker_id bigint; worker_name text
+--     entry per lane); max_jobs integer; worker_id bigint; worker_name text; detailed boolean,
+--     detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, timeout, priority, backend, queue_name, task_path,
---     args, kwargs (both text, decoded per job), seconds the job was due; in no order
+--     args, kwargs (both text, decoded per job), seconds since the job could first have run,
+--     the rest of the row as JSON text or NULL; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready
 WITH lane AS (
@@ -16,6 +19,12 @@ WITH lane AS (
         %(backends)s::text[], %(queue_names)s::text[], %(floor_urgencies)s::integer[],
         %(floor_ids)s::bigint[]
     ) AS lane (backend, queue_name, floor_urgency, floor_id)
+    WHERE EXISTS (
+        SELECT FROM pgjobs_worker AS worker
+        WHERE
+            worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL
+            AND worker.lease_expires_at > statement_timestamp()
+    )
 ),
 share AS (
     SELECT best.backend, best.queue_name, best.floor_urgency, best.floor_id, count(*) AS jobs
@@ -68,4 +77,14 @@ RETURNING
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
     EXTRACT(
         EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)
-    )::double precision
+    )::double precision,
+    CASE
+        WHEN %(detailed)s::boolean OR job.task_path = ANY (%(detailed_paths)s::text[])
+            THEN json_build_object(
+                'enqueued_at', job.enqueued_at, 'run_after', job.run_after,
+                'started_at', job.started_at, 'last_attempted_at', job.last_attempted_at,
+                'correlation_id', job.correlation_id, 'tags', job.tags,
+                'metadata', job.metadata::text, 'errors', job.errors::text,
+                'worker_ids', job.worker_ids
+            )::text
+    END

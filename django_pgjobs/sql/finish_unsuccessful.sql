@@ -1,7 +1,8 @@
 -- Finish attempts that failed for good or were cancelled, if they still own their jobs.
 -- Parameters: ids, claims bigint[]; statuses text[] ('failed' or 'cancelled'); errors text with
 --     one JSON object per line, an empty line for none; notes text[]; ages, durations double
---     precision[] (seconds); max_errors integer (beyond it the second oldest entry goes)
+--     precision[] (seconds); max_errors integer (beyond it the second oldest
+--     entry goes)
 -- Returns: id of each job that was finished
 -- Locks: the finished rows, by primary key
 -- Index: pgjobs_job_live_pkey
@@ -10,9 +11,15 @@ SET
     status = outcome.status,
     errors = CASE
         WHEN outcome.error IS NULL THEN job.errors
-        WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer
-            THEN (job.errors - 1) || outcome.error::jsonb
-        ELSE job.errors || outcome.error::jsonb
+        ELSE CASE
+            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
+            ELSE job.errors
+        END || (outcome.error::jsonb || jsonb_build_object(
+            'worker', job.worker_ids[cardinality(job.worker_ids)],
+            'started_at',
+            statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
+            'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
+        ))
     END,
     note = outcome.note,
     finished_at = statement_timestamp() - make_interval(secs => outcome.age),

@@ -2,7 +2,8 @@
 -- asked to cancel meanwhile ends here instead.
 -- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL: at once); counted
 --     boolean[] (does the attempt count?); errors text with one JSON object per line, an empty
---     line for none; notes text[]; max_errors integer
+--     line for none; notes text[]; ages, durations double precision[] (seconds); max_errors
+--     integer
 -- Returns: id of each job that was given back or cancelled
 -- Locks: the given rows, by primary key
 -- Index: pgjobs_job_live_pkey
@@ -22,14 +23,21 @@ SET
     started_at = CASE WHEN outcome.counted OR job.attempts > 1 THEN job.started_at END,
     errors = CASE
         WHEN outcome.error IS NULL THEN job.errors
-        WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer
-            THEN (job.errors - 1) || outcome.error::jsonb
-        ELSE job.errors || outcome.error::jsonb
+        ELSE CASE
+            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
+            ELSE job.errors
+        END || (outcome.error::jsonb || jsonb_build_object(
+            'worker', job.worker_ids[cardinality(job.worker_ids)],
+            'started_at',
+            statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
+            'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
+        ))
     END,
     note = outcome.note
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
-    %(counted)s::boolean[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[]
-) AS outcome (id, claim, delay, counted, error, note)
+    %(counted)s::boolean[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
+    %(ages)s::double precision[], %(durations)s::double precision[]
+) AS outcome (id, claim, delay, counted, error, note, age, duration)
 WHERE job.id = outcome.id AND job.claim = outcome.claim AND job.status = 'running'
 RETURNING job.id

@@ -1,0 +1,102 @@
+"""One attempt: a claimed job on its way through the worker."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
+from django_pgjobs.queries.jobs import ClaimedRow
+
+if TYPE_CHECKING:
+    from django_pgjobs.compat import Task
+
+_raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
+# A null pointer: takes back an exception that has not been raised yet.
+_NOTHING = ctypes.py_object()
+
+
+class Attempt:
+    """What the worker knows of a job it claimed; `context.CurrentJob` shows it to the task.
+
+    An attempt is interrupted at most once. In a thread that is an exception raised at the
+    next bytecode, so it can still be under way when the task has returned: `disarm` calls it
+    back, and only after that is the attempt's end settled.
+    """
+
+    __slots__ = (
+        "_cancel_async",
+        "_interruptible",
+        "_lock",
+        "_thread_id",
+        "attempt",
+        "cancelling",
+        "claim",
+        "claimed_at",
+        "deadline",
+        "id",
+        "interrupted_by",
+        "losing",
+        "max_attempts",
+        "progress",
+        "queue_name",
+        "row",
+        "started_at",
+        "task",
+    )
+
+    def __init__(self, row: ClaimedRow, task: Task | None, max_attempts: int) -> None:
+        self.row = row
+        self.id = row.id
+        self.claim = row.claim
+        self.attempt = row.attempts
+        self.queue_name = row.queue_name
+        self.max_attempts = max_attempts
+        self.task = task
+        self.claimed_at = time.monotonic()
+        self.started_at = 0.0
+        self.deadline: float | None = None
+        self.progress = ""
+        self.cancelling = False
+        self.losing = False
+        self.interrupted_by: type[JobInterrupt] | None = None
+        self._lock = threading.Lock()
+        self._interruptible = False
+        self._thread_id = 0
+        self._cancel_async: Callable[[], None] | None = None
+
+    def arm(self, cancel_async: Callable[[], None] | None = None) -> None:
+        """Allow interruption from now on, in this thread or through *cancel_async*."""
+        with self._lock:
+            self._cancel_async = cancel_async
+            self._thread_id = threading.get_ident()
+            self._interruptible = True
+            pending = self.interrupted_by
+        if pending is not None:
+            raise pending
+
+    def disarm(self) -> None:
+        """Allow no interruption any more, and call back one that has not arrived yet."""
+        with self._lock:
+            self._interruptible = False
+            if self.interrupted_by is not None and self._cancel_async is None:
+                _raise_in_thread(self._thread_id, _NOTHING)
+
+    def interrupt(self, reason: type[JobInterrupt]) -> bool:
+        """Make the task end because of *reason*; return False if that was asked before."""
+        self.cancelling = self.cancelling or reason is JobCancelled
+        self.losing = self.losing or issubclass(reason, LeaseLost)
+        with self._lock:
+            if self.interrupted_by is not None:
+                return False
+            self.interrupted_by = reason
+            if self._interruptible:
+                if self._cancel_async is not None:
+                    self._cancel_async()
+                else:
+                    _raise_in_thread(self._thread_id, reason)
+            return True

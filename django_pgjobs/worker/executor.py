@@ -1,0 +1,113 @@
+"""Slots: the threads that run jobs, and the buffer of claimed jobs in front of them.
+
+A thread that takes a job while more are waiting wakes one other thread, so a batch of short
+jobs is run by as few threads as keep up with it, and blocking jobs spread over all.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.buffer import Buffer
+from django_pgjobs.worker.housekeeping import clean_connections, close_connections
+from django_pgjobs.worker.outcome import Outcome
+from django_pgjobs.worker.run import run_in_thread
+from django_pgjobs.worker.state import Options
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[Attempt, Outcome], None]
+
+
+class Slots:
+    """Up to `options.concurrency` threads, started when they are first needed."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        on_start: Callable[[Attempt], None],
+        on_done: Done,
+        on_crash: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._on_start = on_start
+        self._on_done = on_done
+        self._on_crash = on_crash
+        self._ready = threading.Condition()
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
+        self.buffer = Buffer()
+        self.running: dict[int, Attempt] = {}
+        # Seconds that recent jobs took, exponentially weighted; None before the first one.
+        self.mean_duration: float | None = None
+
+    def submit(self, attempts: list[Attempt]) -> None:
+        """Queue attempts for the threads, in order."""
+        self.buffer.extend(attempts)
+        self._wake_one()
+
+    def stop(self) -> None:
+        """Let idle threads end; busy ones end after their job."""
+        with self._ready:
+            self._stopping = True
+            self._ready.notify_all()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the threads; return whether all of them ended."""
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _wake_one(self) -> None:
+        with self._ready:
+            if self._idle:
+                self._ready.notify()
+            elif len(self._threads) < self._options.concurrency:
+                name = f"pgjobs-slot-{len(self._threads) + 1}"
+                thread = threading.Thread(target=self._loop, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _loop(self) -> None:
+        try:
+            while (attempt := self._next()) is not None:
+                if self.buffer and len(self.running) < self._options.concurrency:
+                    self._wake_one()
+                self._run(attempt)
+            close_connections()
+        except BaseException:
+            logger.critical("a slot crashed; the worker ends", exc_info=True)
+            self._on_crash("slot")
+
+    def _next(self) -> Attempt | None:
+        while True:
+            attempt = self.buffer.take_first()
+            if attempt is not None:
+                self.running[attempt.id] = attempt
+                return attempt
+            with self._ready:
+                if self._stopping:
+                    return None
+                if not self.buffer:
+                    self._idle += 1
+                    self._ready.wait()
+                    self._idle -= 1
+
+    def _run(self, attempt: Attempt) -> None:
+        try:
+            self._on_start(attempt)
+            outcome = run_in_thread(attempt, self._options)
+            clean_connections(attempt.id)
+        finally:
+            del self.running[attempt.id]
+        duration = outcome.duration
+        mean = self.mean_duration
+        self.mean_duration = duration if mean is None else mean + 0.1 * (duration - mean)
+        self._on_done(attempt, outcome)

@@ -1,0 +1,140 @@
+"""The lease: the time-bounded right of a worker to run the jobs it claimed.
+
+One row per worker covers all of its jobs. The server's clock decides when a lease is over;
+whoever lets it run out has lost for good, because an expired lease is never renewed. The
+worker enters the table anew, under another id.
+
+What each side knows, with a lease of 60 seconds:
+
+    0 s    renewed: the server counts 60 s from when it ran the statement, the worker counts
+           60 s from before it sent it, so the worker's idea ends first
+    20 s   the next renewal is due; a thread that does nothing else sends it
+    40 s   two renewals failed: the worker interrupts its own jobs
+    60 s   over: any other worker returns the jobs (rescue), and their claims rise, so that
+           late writes of this one match no row
+
+Nobody has to be elected for the rescue. A renewal tells when the earliest lease of another
+worker ends, and each worker looks again at that time; when several do, rows are skipped that
+another one has locked.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import psycopg
+
+from django_pgjobs.queries import jobs, workers
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.state import WorkerState
+
+logger = logging.getLogger(__name__)
+
+RESCUE_BATCH = 1_000
+RETRY_SECONDS = 1.0
+
+
+class LeaseKeeper(Role):
+    """Renews the worker's lease, notices its loss, and rescues the jobs of lost workers."""
+
+    name = "lease"
+
+    def __init__(
+        self,
+        state: WorkerState,
+        connection: OwnConnection,
+        *,
+        register: Callable[[OwnConnection], None],
+        on_danger: Callable[[], None],
+        on_crash: Callable[[str], None],
+    ) -> None:
+        super().__init__(on_crash)
+        self._state = state
+        self._connection = connection
+        self._register = register
+        self._on_danger = on_danger
+        self._renewed_at = time.monotonic()
+        self._is_endangered = False
+        self.is_leader = False
+
+    def run(self) -> None:
+        while not self.stop_requested:
+            try:
+                pause = self._renew()
+            except psycopg.Error as error:
+                logger.warning("worker=%s lease not renewed: %s", self._state.name, str(error).strip())
+                self._connection.close_if_broken()
+                pause = RETRY_SECONDS
+            self._check_danger()
+            self.wait(pause)
+        self._end()
+
+    def _renew(self) -> float:
+        """Renew the lease and rescue; return the seconds until the next look."""
+        lease = self._state.options.lease
+        asked_at = time.monotonic()
+        with self._connection.cursor() as cursor:
+            renewal = workers.renew_lease(cursor, self._state.worker_id, lease=lease)
+        if renewal is None:
+            self._begin_anew()
+            return 0.0
+        self._renewed_at = asked_at
+        self._is_endangered = False
+        self.is_leader = renewal.is_leader
+        if renewal.is_leader or (renewal.next_expiry is not None and renewal.next_expiry <= 0):
+            self._rescue()
+        pause = lease / 3
+        if renewal.next_expiry is not None and renewal.next_expiry > 0:
+            pause = min(pause, renewal.next_expiry + 0.01)
+        return pause
+
+    def _begin_anew(self) -> None:
+        logger.error(
+            "worker=%s lost its lease: its jobs may run elsewhere; it enters anew",
+            self._state.name,
+        )
+        self._register(self._connection)
+        self._renewed_at = time.monotonic()
+        self._is_endangered = False
+        self._on_danger()
+
+    def _check_danger(self) -> None:
+        """Interrupt our jobs when two renewals were missed."""
+        silent = time.monotonic() - self._renewed_at
+        if silent > self._state.options.lease * 2 / 3 and not self._is_endangered:
+            self._is_endangered = True
+            logger.error("worker=%s no lease for %.0f s: ends its jobs", self._state.name, silent)
+            self._on_danger()
+
+    def _rescue(self) -> None:
+        with self._connection.cursor() as cursor:
+            while True:
+                rescued = jobs.rescue_jobs(
+                    cursor,
+                    max_jobs=RESCUE_BATCH,
+                    default_max_attempts=self._state.options.max_attempts,
+                )
+                for job in rescued:
+                    logger.warning(
+                        "job=%s task=%s rescued from worker #%s: %s after attempt %s",
+                        job.id,
+                        job.task_path,
+                        job.worker_id,
+                        job.status,
+                        job.attempts,
+                    )
+                if len(rescued) < RESCUE_BATCH:
+                    break
+            for worker_id, name in workers.end_lost_workers(cursor):
+                logger.warning("worker #%s %s is lost: its lease ran out", worker_id, name)
+
+    def _end(self) -> None:
+        try:
+            with self._connection.cursor() as cursor:
+                workers.end_worker(cursor, self._state.worker_id)
+        except psycopg.Error as error:
+            logger.warning("worker=%s could not say goodbye: %s", self._state.name, str(error).strip())
+        self._connection.close()

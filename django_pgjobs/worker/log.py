@@ -1,0 +1,110 @@
+"""The worker's log lines: one event per line, `key=value`, never arguments or results."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.outcome import Kind, Outcome
+
+logger = logging.getLogger("django_pgjobs.worker")
+
+LEVELS = {
+    Kind.DONE: logging.INFO,
+    Kind.FAIL: logging.ERROR,
+    Kind.RETRY: logging.WARNING,
+    Kind.UNKNOWN: logging.ERROR,
+    Kind.LOST: logging.WARNING,
+}
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, 0x2028, 0x2029)}
+
+
+def log_start(attempt: Attempt, worker: str) -> None:
+    """Log that an attempt begins."""
+    if logger.isEnabledFor(logging.INFO):
+        fields = _fields(attempt, worker) | {"waited": seconds(attempt.row.waited)}
+        _log(logging.INFO, "start", attempt, fields)
+
+
+def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
+    """Log what an attempt came to."""
+    level = LEVELS.get(outcome.kind, logging.INFO)
+    if not logger.isEnabledFor(level):
+        return
+    fields = _fields(attempt, worker) | {"ran": seconds(outcome.duration)}
+    if outcome.delay is not None:
+        fields["again_in"] = seconds(outcome.delay)
+    if outcome.exception is not None:
+        fields["error"] = _one_line(outcome.exception)
+    elif outcome.note:
+        fields["note"] = outcome.note
+    _log(level, outcome.kind.value, attempt, fields)
+
+
+def _fields(attempt: Attempt, worker: str) -> dict[str, str]:
+    return {
+        "attempt": f"{attempt.attempt}/{attempt.max_attempts}",
+        "queue": attempt.queue_name,
+        "worker": worker,
+    }
+
+
+def _log(level: int, event: str, attempt: Attempt, fields: dict[str, str]) -> None:
+    text = " ".join(f"{key}={value}" for key, value in fields.items())
+    extra = {"event": event, "job": attempt.id, "task": attempt.row.task_path, **fields}
+    logger.log(
+        level,
+        "%-7s %s #%d %s",
+        event,
+        attempt.row.task_path.translate(CONTROL),
+        attempt.id,
+        text.translate(CONTROL),
+        extra={"pgjobs": extra},
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        text = f"{type(error).__qualname__}: {error}"
+    except Exception:
+        text = type(error).__qualname__
+    return text[:200]
+
+
+def seconds(duration: float) -> str:
+    """Return a duration as people read it: 42ms, 3.75s, 12min, 2h10min."""
+    if duration < 1:
+        return f"{duration * 1000:.0f}ms"
+    if duration < 90:
+        return f"{duration:.2f}s"
+    minutes = int(duration // 60)
+    return f"{minutes}min" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}min"
+
+
+class TextFormatter(logging.Formatter):
+    """`18:47:03.118 done    shop.tasks.send_welcome #12 attempt=1/25 ...`."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(message)s")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, with the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= getattr(record, "pgjobs", {})
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)

@@ -1,0 +1,393 @@
+"""The pump: claims jobs and writes outcomes, both in the same round trip.
+
+One loop, one connection. Every turn it looks at what has to be written and what could be
+claimed, sends those statements together (they commit together, so a busy worker pays one
+commit for a batch of outcomes and the next claim), and hands on what came back.
+
+*Idle.* When a look finds nothing the next one follows after 10, 20, 40 ... milliseconds, up to
+the poll interval: a transaction that was open at the last look is met after at most as long
+again as it lasted. After the first few the worker says that it is listening, so that an
+enqueue notifies it, and looks once more.
+
+*Lost connections.* Outcomes are kept and sent again. A claim whose answer was lost may have
+taken jobs that we never heard of; until a lease has passed, everything that the table says we
+run and we do not hold is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from django_pgjobs.exceptions import JobCancelled, LeaseLost
+from django_pgjobs.queries import jobs, workers
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claimer import Claimer
+from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry, statements
+from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.run import make_attempt
+from django_pgjobs.worker.state import WorkerState
+
+logger = logging.getLogger(__name__)
+
+FIRST_GAP_SECONDS = 0.01
+# A worker that found nothing for so long says that it listens.
+LISTEN_AFTER_SECONDS = 0.15
+# One that found jobs for so long takes that back.
+BUSY_SECONDS = 0.05
+# A claimed job that no slot began within this time goes back to the queue.
+HOARD_SECONDS = 0.5
+# How often a worker with running jobs looks at their progress.
+TICK_SECONDS = 1.0
+PROMOTE_BATCH = 1_000
+MAX_BACKOFF_SECONDS = 5.0
+
+Rows = list[Any]
+
+
+class Turn:
+    """The statements of one round trip, each with what is to be done with its rows."""
+
+    def __init__(self, worker_id: int) -> None:
+        self.worker_id = worker_id
+        self.sends: list[Callable[[Cursor], None]] = []
+        self.receivers: list[Callable[[Rows], None]] = []
+        self.batch: list[Entry] = []
+        self.written: set[int] = set()
+        self.claims = False
+        self.claimed: list[jobs.ClaimedRow] = []
+        self.looked = False
+        self.lanes: list[jobs.Lane] | None = None
+        self.promoted = 0
+        self.next_due: float | None = None
+
+    def add(self, send: Callable[[Cursor], None], receive: Callable[[Rows], None]) -> None:
+        """Let a statement travel with this turn."""
+        self.sends.append(send)
+        self.receivers.append(receive)
+
+
+class Pump(Role):
+    """Moves jobs between the table and the slots."""
+
+    name = "pump"
+
+    def __init__(
+        self,
+        state: WorkerState,
+        connection: OwnConnection,
+        claimer: Claimer,
+        completer: Completer,
+        *,
+        dispatch: Callable[[list[Attempt]], None],
+        take_back: Callable[[float | None], list[Attempt]],
+        on_interrupted: Callable[[Attempt], None],
+        on_limit: Callable[[str], None],
+        on_crash: Callable[[str], None],
+        detailed_paths: list[str],
+        wants_details: Callable[[], bool],
+    ) -> None:
+        super().__init__(on_crash)
+        self._state = state
+        self._connection = connection
+        self._claimer = claimer
+        self._completer = completer
+        self._dispatch = dispatch
+        self._take_back = take_back
+        self._on_interrupted = on_interrupted
+        self._on_limit = on_limit
+        self._detailed_paths = detailed_paths
+        self._wants_details = wants_details
+        self._turn = Turn(0)
+        self._look_at = 0.0
+        self._gap = FIRST_GAP_SECONDS
+        self._busy_since: float | None = None
+        self._tick_at = 0.0
+        self._reconcile_until = 0.0
+        self._failures = 0
+        self._low_water = 0
+        self._cancels_requested = False
+        self._listening = False
+        self.can_listen = False
+        self.missed_notification = False
+
+    # What other threads say
+
+    def add_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take over an outcome, and wake up unless it may wait for company."""
+        self._completer.add(attempt, outcome)
+        if len(self._completer) == 1 or self._claimer.buffered() <= self._low_water:
+            self.wake()
+
+    def notified(self, queue_name: str) -> None:
+        """Look for jobs of a queue now."""
+        self._claimer.note_queue(queue_name)
+        self.look_now()
+
+    def look_now(self) -> None:
+        """Look for jobs now."""
+        self._gap = FIRST_GAP_SECONDS
+        self._look_at = 0.0
+        self._claimer.request_head_scan()
+        self.wake()
+
+    def look_for_cancelled(self) -> None:
+        """Look now for running jobs that somebody asked to cancel."""
+        self._cancels_requested = True
+        self.wake()
+
+    def give_up_all(self) -> None:
+        """End and give back everything, because the lease is lost or about to be.
+
+        Where the lease is lost already, no row is changed: the claims have risen.
+        """
+        for attempt in self._take_back(None):
+            self._completer.add(attempt, released("given back: the lease was not renewed"))
+        for attempt in list(self._state.held.values()):
+            if attempt.interrupt(LeaseLost):
+                self._on_interrupted(attempt)
+        self._listening = False
+        self.look_now()
+
+    # The loop
+
+    def run(self) -> None:
+        while not (self.stop_requested and not self._state.held):
+            try:
+                worked = self._take_turn()
+            except psycopg.Error as error:
+                self._note_failure(error)
+                if self.stop_requested and self._failures > 3:
+                    break
+                self.wait(min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))
+                continue
+            if worked and self._failures:
+                logger.info("worker=%s the database answers again", self._state.name)
+                self._failures = 0
+            if not worked:
+                self.wait(self._seconds_to_sleep())
+        self._connection.close()
+
+    def _take_turn(self) -> bool:
+        """Do what is due in one round trip; return False if nothing was."""
+        turn = self._turn = Turn(self._state.worker_id)
+        self._plan(turn, time.monotonic())
+        if not turn.sends:
+            return False
+        answers = self._connection.round_trip(turn.sends)
+        for receive, rows in zip(turn.receivers, answers, strict=True):
+            receive(rows)
+        self._completer.settle(turn.batch, turn.written)
+        self._accept(turn)
+        if turn.looked:
+            self._set_next_look(turn)
+        self._check_limits(turn)
+        return True
+
+    def _plan(self, turn: Turn, now: float) -> None:
+        self._return_hoarded(now)
+        self._low_water = self._claimer.low_water
+        if len(self._completer) and self._flush_is_due():
+            turn.batch = self._completer.take()
+            for send in statements(turn.batch):
+                turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
+        wanted = self._claimer.wanted()
+        if wanted and now >= self._look_at:
+            if self._should_listen():
+                self._set_listening(turn, True)
+                return
+            self._plan_look(turn, wanted, now)
+        if self._listening and self._is_busy(now, wanted):
+            self._set_listening(turn, False)
+        if self._state.held and (now >= self._tick_at or self._cancels_requested):
+            self._plan_tick(turn, now)
+
+    def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
+        scans = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
+        turn.looked = True
+        if scans:
+            if now < self._reconcile_until:
+                self._plan_reconciliation(turn)
+            turn.add(
+                lambda cursor: jobs.send_promotion(cursor, max_jobs=PROMOTE_BATCH),
+                lambda rows: self._note_promotion(turn, rows),
+            )
+        if self._claimer.has_lanes:
+            turn.claims = True
+            floors = self._claimer.floors(from_heads=scans)
+            turn.add(
+                lambda cursor: jobs.send_claim(
+                    cursor,
+                    floors,
+                    max_jobs=wanted,
+                    worker_id=turn.worker_id,
+                    worker_name=self._state.name,
+                    detailed=self._wants_details(),
+                    detailed_paths=self._detailed_paths,
+                ),
+                lambda rows: self._note_claimed(turn, wanted, rows),
+            )
+        if scans:
+            # After the claim, so that it tells what is left.
+            turn.add(jobs.send_lane_listing, lambda rows: self._note_lanes(turn, rows))
+
+    def _plan_reconciliation(self, turn: Turn) -> None:
+        held = list(self._state.held)
+        turn.add(
+            lambda cursor: jobs.send_release_unheld(
+                cursor, worker_id=turn.worker_id, held_ids=held
+            ),
+            lambda rows: logger.warning(
+                "worker=%s gave back %d jobs of a claim whose answer was lost",
+                self._state.name,
+                len(rows),
+            )
+            if rows
+            else None,
+        )
+
+    def _plan_tick(self, turn: Turn, now: float) -> None:
+        self._tick_at = now + TICK_SECONDS
+        reports = []
+        for attempt in list(self._state.held.values()):
+            report, attempt.progress = attempt.progress, ""
+            if report:
+                reports.append((attempt.id, attempt.claim, report))
+        if reports:
+            turn.add(lambda cursor: jobs.send_progress(cursor, reports), lambda rows: None)
+        if self._cancels_requested or not self.can_listen:
+            self._cancels_requested = False
+            turn.add(
+                lambda cursor: jobs.send_cancel_listing(cursor, worker_id=turn.worker_id),
+                self._interrupt_cancelled,
+            )
+
+    # What came back
+
+    def _note_promotion(self, turn: Turn, rows: Rows) -> None:
+        [(turn.promoted, turn.next_due)] = rows
+
+    def _note_lanes(self, turn: Turn, rows: Rows) -> None:
+        turn.lanes = [jobs.Lane._make(row) for row in rows]
+        self._claimer.note_lanes(turn.lanes)
+
+    def _note_claimed(self, turn: Turn, wanted: int, rows: Rows) -> None:
+        turn.claimed = jobs.claimed_rows(rows)
+        self._claimer.note_claimed(turn.claimed, wanted)
+
+    def _interrupt_cancelled(self, rows: Rows) -> None:
+        for (job_id,) in rows:
+            attempt = self._state.held.get(job_id)
+            if attempt is not None and attempt.interrupt(JobCancelled):
+                self._on_interrupted(attempt)
+
+    def _accept(self, turn: Turn) -> None:
+        """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
+        if not turn.claimed:
+            return
+        attempts = [make_attempt(row, self._state.options) for row in turn.claimed]
+        if turn.worker_id != self._state.worker_id:
+            logger.warning("worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts))
+            return
+        for attempt in attempts:
+            self._state.held[attempt.id] = attempt
+        self._dispatch(attempts)
+
+    def _set_next_look(self, turn: Turn) -> None:
+        now = time.monotonic()
+        if turn.claimed:
+            self._gap = FIRST_GAP_SECONDS
+            self._busy_since = self._busy_since or now
+            nothing_left = turn.lanes is not None and not self._claimer.has_lanes
+            self._look_at = now + self._gap if nothing_left else 0.0
+        elif not turn.claims and self._claimer.has_lanes:
+            self._look_at = 0.0
+            self.missed_notification = self._listening and not turn.promoted
+        else:
+            self._busy_since = None
+            self._look_at = now + self._gap
+            self._gap = min(self._gap * 2, self._state.options.poll_interval)
+        if turn.next_due is not None:
+            self._look_at = min(self._look_at, now + turn.next_due + 0.001)
+        if turn.promoted:
+            self._look_at = 0.0
+
+    def _check_limits(self, turn: Turn) -> None:
+        limit = self._state.options.max_jobs
+        if limit is not None and self._state.finished_jobs >= limit:
+            self._on_limit(f"{limit} jobs are done")
+        if not self._state.options.drain or self._state.held:
+            return
+        if turn.lanes is None:
+            self._look_at = 0.0
+            self._claimer.request_head_scan()
+        elif not turn.claims and not self._claimer.has_lanes and not turn.promoted:
+            self._on_limit("nothing is left to run")
+
+    # Conditions
+
+    def _flush_is_due(self) -> bool:
+        is_low = self._claimer.buffered() <= self._low_water
+        return is_low or self._completer.oldest_age() >= LINGER_SECONDS
+
+    def _should_listen(self) -> bool:
+        return self.can_listen and not self._listening and self._gap >= LISTEN_AFTER_SECONDS
+
+    def _is_busy(self, now: float, wanted: int) -> bool:
+        if self._busy_since is not None and now - self._busy_since > BUSY_SECONDS:
+            return True
+        return not wanted and now >= self._tick_at
+
+    def _set_listening(self, turn: Turn, listening: bool) -> None:
+        def note(rows: Rows) -> None:
+            self._listening = listening
+
+        turn.add(
+            lambda cursor: workers.set_listening(cursor, turn.worker_id, listening=listening), note
+        )
+
+    def _seconds_to_sleep(self) -> float | None:
+        now = time.monotonic()
+        waits = []
+        if len(self._completer):
+            waits.append(LINGER_SECONDS - self._completer.oldest_age())
+        if self._claimer.wanted():
+            waits.append(self._look_at - now)
+        if self._state.held:
+            waits.append(self._tick_at - now)
+        if self._claimer.buffered():
+            waits.append(HOARD_SECONDS / 2)
+        return max(0.0, min(waits)) if waits else None
+
+    def _return_hoarded(self, now: float) -> None:
+        if not self._claimer.buffered():
+            return
+        for attempt in self._take_back(now - HOARD_SECONDS):
+            self._completer.add(attempt, released("given back: no slot became free"))
+
+    def _note_failure(self, error: psycopg.Error) -> None:
+        turn = self._turn
+        self._failures += 1
+        level = logging.WARNING if self._failures == 1 else logging.INFO
+        logger.log(
+            level, "worker=%s statement failed: %s", self._state.name, str(error).strip()
+        )
+        self._completer.put_back(turn.batch)
+        turn.batch = []
+        if turn.claims:
+            self._reconcile_until = time.monotonic() + self._state.options.lease
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            self._connection.close_if_broken()
+            self._listening = False
+        else:
+            self._completer.isolate()
+        self.look_now()
+        self._wake.clear()

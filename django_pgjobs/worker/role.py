@@ -1,0 +1,65 @@
+"""The contract of a role: start, wake, stop, and never end by itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+
+class Role:
+    """A loop in a thread of its own.
+
+    A subclass implements `run`, which returns soon after `stop_requested` becomes true. If it
+    raises instead, the whole process ends (*on_crash*): a worker that lost a role must not
+    look alive.
+    """
+
+    name = "role"
+
+    def __init__(self, on_crash: Callable[[str], None]) -> None:
+        self._on_crash = on_crash
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.stop_requested = False
+
+    def start(self) -> None:
+        """Start the loop."""
+        self._thread = threading.Thread(target=self._guarded, name=f"pgjobs-{self.name}")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let the loop look at the world now; cheap when it is awake already."""
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Ask the loop to end."""
+        self.stop_requested = True
+        self.wake()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the loop; return whether it ended."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wait(self, timeout: float | None) -> None:
+        """Sleep until `wake`, at most *timeout* seconds."""
+        self._wake.wait(timeout)
+        self._wake.clear()
+
+    def run(self) -> None:
+        """Do the work of the role."""
+        raise NotImplementedError
+
+    def _guarded(self) -> None:
+        try:
+            self.run()
+        except BaseException:
+            logger.critical("role=%s crashed; the worker ends", self.name, exc_info=True)
+            self._on_crash(self.name)

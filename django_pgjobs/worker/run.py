@@ -1,0 +1,159 @@
+"""Running one attempt: resolve, decode, call, and say what it came to.
+
+Nothing escapes from here: whatever a row holds or a task does, the result is an Outcome.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections, transaction
+
+from django_pgjobs import client
+from django_pgjobs.compat import TaskContext, TaskResult, task_backends
+from django_pgjobs.context import enter_job
+from django_pgjobs.exceptions import ClaimLost, JobInterrupt, PayloadError, UnknownTask, WorkerLost
+from django_pgjobs.payload import decode_arguments
+from django_pgjobs.queries import jobs
+from django_pgjobs.registry import find_task
+from django_pgjobs.results import result_of_row
+from django_pgjobs.signals import has_receivers, task_started
+from django_pgjobs.tasks import Task
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.outcome import Kind, Outcome, of_exception, success
+from django_pgjobs.worker.state import Options
+
+logger = logging.getLogger(__name__)
+
+
+def make_attempt(row: jobs.ClaimedRow, options: Options) -> Attempt:
+    """Return the attempt for a claimed row; its task is None if this process has none."""
+    try:
+        task = find_task(row.task_path)
+    except UnknownTask:
+        return Attempt(row, None, row.max_attempts or options.max_attempts)
+    ours = task if isinstance(task, Task) else None
+    declared = ours.max_attempts if ours else None
+    return Attempt(row, task, row.max_attempts or declared or options.max_attempts)
+
+
+def is_async(attempt: Attempt) -> bool:
+    """Does the attempt run on the event loop?"""
+    return attempt.task is not None and inspect.iscoroutinefunction(attempt.task.func)
+
+
+def timeout_of(attempt: Attempt) -> float | None:
+    """Return the seconds the attempt may take."""
+    if attempt.row.timeout is not None:
+        return attempt.row.timeout
+    return attempt.task.timeout if isinstance(attempt.task, Task) else None
+
+
+def prepare(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of the call; raise what makes it impossible."""
+    if attempt.task is None:
+        find_task(attempt.row.task_path)
+    if attempt.attempt > attempt.max_attempts:
+        raise WorkerLost(f"the workers of all {attempt.max_attempts} attempts were lost.")
+    args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
+    if attempt.task is not None and attempt.task.takes_context:
+        args.insert(0, TaskContext(task_result=task_result(attempt)))
+    return args, kwargs
+
+
+def run_in_thread(attempt: Attempt, options: Options) -> Outcome:
+    """Run an attempt in this thread and return its outcome."""
+    return contextvars.copy_context().run(_run_in_context, attempt, options)
+
+
+def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
+    outcome: Outcome | None = None
+    attempt.started_at = time.monotonic()
+    try:
+        try:
+            args, kwargs = prepare(attempt)
+            announce_start(attempt)
+            enter_job(attempt)
+            attempt.arm()
+            outcome = _call(attempt, args, kwargs, options)
+        except BaseException as error:
+            outcome = failure(attempt, error, options)
+        attempt.disarm()
+    except JobInterrupt as interrupt:
+        # It arrived while the outcome was made; an outcome that was ready before stands.
+        attempt.disarm()
+        outcome = outcome or failure(attempt, interrupt, options)
+    settle(attempt, outcome)
+    return outcome
+
+
+def _call(attempt: Attempt, args: list[Any], kwargs: dict[str, Any], options: Options) -> Outcome:
+    task = attempt.task
+    assert task is not None
+    if not (isinstance(task, Task) and task.atomic):
+        return success(task.call(*args, **kwargs), options.max_payload_bytes)
+    database = client.job_database()
+    with transaction.atomic(using=database):
+        outcome = success(task.call(*args, **kwargs), options.max_payload_bytes)
+        duration = time.monotonic() - attempt.started_at
+        done = jobs.Success(
+            id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
+        )
+        with connections[database].cursor() as cursor:
+            jobs.send_successes(cursor, [done])
+            if not cursor.fetchall():
+                raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
+    outcome.stored = True
+    return outcome
+
+
+def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
+    """Return the outcome of an attempt that raised *error*."""
+    return of_exception(
+        attempt,
+        error,
+        lambda: task_result(attempt),
+        unknown_fails=options.unknown_fails,
+    )
+
+
+def settle(attempt: Attempt, outcome: Outcome) -> None:
+    """Note when the attempt ended and how long it took."""
+    outcome.ended_at = time.monotonic()
+    outcome.duration = outcome.ended_at - attempt.started_at if attempt.started_at else 0.0
+
+
+def announce_start(attempt: Attempt) -> None:
+    """Send task_started; a receiver that raises is logged and changes nothing."""
+    if attempt.task is not None and has_receivers(task_started):
+        send_to_receivers(task_started, attempt, task_result(attempt))
+
+
+def send_to_receivers(signal: Any, attempt: Attempt, result: TaskResult) -> None:
+    """Send one of django.tasks' signals with the backend's class as sender, robustly."""
+    sender = type(task_backends[attempt.row.backend])
+    for receiver, response in signal.send_robust(sender, task_result=result):
+        if isinstance(response, Exception):
+            logger.error(
+                "job=%s receiver %r raised %r", attempt.id, receiver, response, exc_info=response
+            )
+
+
+def task_result(attempt: Attempt) -> TaskResult:
+    """Return the running job as django.tasks shows it."""
+    row = attempt.row
+    if row.detail is None:
+        stored = client.get_row(row.id, backend=row.backend)
+        if stored is None:
+            raise PayloadError(f"job {row.id} is not in the table any more.")
+    else:
+        stored = jobs.row_of_claim(row, json.loads(row.detail))
+    return result_of_row(stored, row.backend)
+
+

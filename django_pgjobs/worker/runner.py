@@ -1,0 +1,321 @@
+"""One worker process: builds the roles, waits for signals, and stops in good order.
+
+Stopping: claim nothing more, give unstarted jobs back, wait for the running ones up to the
+shutdown timeout, interrupt and give back what still runs, write the last outcomes, say
+goodbye. The lease is kept until the end, so nobody takes jobs that are just being finished.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import psycopg
+
+import django_pgjobs
+from django_pgjobs.exceptions import JobReleased
+from django_pgjobs.queries import workers
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.registry import find_task, list_task_paths
+from django_pgjobs.retries import Exponential
+from django_pgjobs.signals import has_receivers, task_started
+from django_pgjobs.tasks import Task
+from django_pgjobs.worker.announcer import Announcer
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claimer import Claimer
+from django_pgjobs.worker.completer import Completer, statements
+from django_pgjobs.worker.event_loop import AsyncSlots
+from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.leases import LeaseKeeper
+from django_pgjobs.worker.listener import Listener
+from django_pgjobs.worker.log import log_outcome, log_start, seconds
+from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.pump import Pump
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.run import failure, is_async, settle, timeout_of
+from django_pgjobs.worker.shutdown import SignalPipe
+from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.watchdog import Watchdog
+
+logger = logging.getLogger("django_pgjobs.worker")
+
+EXIT_OK = 0
+EXIT_CRASHED = 1
+EXIT_RESTART = 75
+# How long interrupted jobs and the last outcomes have at the end of a shutdown.
+LAST_SECONDS = 3.0
+
+
+class Runner:
+    """One worker process, from registration to goodbye."""
+
+    def __init__(self, options: Options, pipe: SignalPipe) -> None:
+        self._options = options
+        self._pipe = pipe
+        self._exit_code = EXIT_OK
+        self._stop_reason = ""
+        self._started_at = time.monotonic()
+        host = socket.gethostname()
+        self._host = host
+        self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
+        self._connections = {
+            role: OwnConnection(options.database, role)
+            for role in ("pump", "lease", "listener", "pruner")
+        }
+        self._build_roles()
+
+    def _build_roles(self) -> None:
+        options, state, crash = self._options, self.state, self._crashed
+        own = self._connections
+        self.slots = Slots(
+            options, on_start=self._begin, on_done=self._done, on_crash=crash
+        )
+        self.async_slots = AsyncSlots(
+            options, on_start=self._begin, on_done=self._done, on_crash=crash
+        )
+        self.announcer = Announcer(crash)
+        self.completer = Completer(state, self.announcer.add)
+        self.claimer = Claimer(state, self.slots, self.async_slots)
+        self.watchdog = Watchdog(
+            list(own.values()),
+            grace=options.timeout_grace,
+            is_running=self._is_running,
+            on_stuck=self._stuck,
+            on_crash=crash,
+        )
+        self.pump = Pump(
+            state,
+            own["pump"],
+            self.claimer,
+            self.completer,
+            dispatch=self._dispatch,
+            take_back=self._take_back,
+            on_interrupted=self.watchdog.expect_end,
+            on_limit=self._ask_to_stop,
+            on_crash=crash,
+            detailed_paths=detailed_paths(),
+            wants_details=lambda: has_receivers(task_started),
+        )
+        self.leases = LeaseKeeper(
+            state,
+            own["lease"],
+            register=self._register,
+            on_danger=self.pump.give_up_all,
+            on_crash=crash,
+        )
+        self.listener = Listener(own["listener"], self.pump, crash)
+        self.pruner = Pruner(
+            options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
+        )
+
+    # The life of the process
+
+    def run(self) -> int:
+        """Run until a signal, a limit or a crash; return the exit code.
+
+        Raise psycopg.OperationalError if the database cannot be reached at the start.
+        """
+        self._register(self._connections["lease"])
+        for role in self._roles():
+            role.start()
+        logger.info("ready   worker=%s", self.state.name)
+        while not self._stop_reason:
+            for number in self._pipe.wait(self._seconds_to_limit()):
+                self._handle(number)
+            self._check_own_limits()
+        self._shut_down()
+        return self._exit_code
+
+    def _roles(self) -> list[Role]:
+        roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
+        return [*roles, self.listener] if self._options.listen else roles
+
+    def _register(self, connection: OwnConnection) -> None:
+        options = self._options
+        row: dict[str, Any] = {
+            "name": self.state.name,
+            "host": self._host,
+            "pid": os.getpid(),
+            "version": django_pgjobs.__version__,
+            "slots": options.concurrency,
+            "queues": list(options.queues) if options.queues is not None else None,
+            "excluded_queues": list(options.excluded_queues),
+            "backends": list(options.backends),
+            "task_paths": list_task_paths(),
+            "lease": options.lease,
+        }
+        with connection.cursor() as cursor:
+            self.state.worker_id = workers.register_worker(cursor, row)
+
+    def _handle(self, number: int) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._ask_to_stop(signal.Signals(number).name)
+        elif number == signal.SIGQUIT:
+            self._leave_at_once(number)
+        elif number == signal.SIGUSR1:
+            logger.info("quiet   SIGUSR1: no new jobs")
+            self.state.stopping = True
+        elif number == signal.SIGUSR2:
+            faulthandler.dump_traceback(sys.stderr)
+
+    def _ask_to_stop(self, reason: str) -> None:
+        self._stop_reason = self._stop_reason or reason
+        self._pipe.wake()
+
+    def _crashed(self, role: str) -> None:
+        self._exit_code = EXIT_CRASHED
+        self._ask_to_stop(f"role {role} crashed")
+
+    def _seconds_to_limit(self) -> float | None:
+        if self._options.max_memory_mib is not None:
+            return 1.0
+        if self._options.max_time is None:
+            return None
+        return max(0.0, self._started_at + self._options.max_time - time.monotonic())
+
+    def _check_own_limits(self) -> None:
+        options = self._options
+        if options.max_time is not None:
+            if time.monotonic() - self._started_at >= options.max_time:
+                self._ask_to_stop(f"{options.max_time:g} s are over")
+        if options.max_memory_mib is not None:
+            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            if used > options.max_memory_mib:
+                self._ask_to_stop(f"{used} MiB of memory are in use")
+
+    # What the slots and the watchdog say
+
+    def _begin(self, attempt: Attempt) -> None:
+        log_start(attempt, self.state.name)
+        timeout = timeout_of(attempt)
+        if timeout is not None:
+            self.watchdog.watch(attempt, timeout)
+
+    def _done(self, attempt: Attempt, outcome: Outcome) -> None:
+        log_outcome(attempt, outcome, self.state.name)
+        self.pump.add_outcome(attempt, outcome)
+
+    def _dispatch(self, attempts: list[Attempt]) -> None:
+        for_loop = [attempt for attempt in attempts if is_async(attempt)]
+        if for_loop:
+            self.async_slots.submit(for_loop)
+            attempts = [attempt for attempt in attempts if not is_async(attempt)]
+        if attempts:
+            self.slots.submit(attempts)
+
+    def _take_back(self, claimed_before: float | None) -> list[Attempt]:
+        taken = self.slots.buffer.take_back(claimed_before)
+        return taken + self.async_slots.buffer.take_back(claimed_before)
+
+    def _running(self) -> list[Attempt]:
+        return [*self.slots.running.values(), *self.async_slots.running.values()]
+
+    def _is_running(self, attempt: Attempt) -> bool:
+        return attempt.id in self.slots.running or attempt.id in self.async_slots.running
+
+    def _stuck(self, attempt: Attempt) -> None:
+        logger.error(
+            "job=%s task=%s does not end: this process is given up, its other jobs go back",
+            attempt.id,
+            attempt.row.task_path,
+        )
+        reason = attempt.interrupted_by or JobReleased
+        outcome = failure(attempt, reason(), self._options)
+        settle(attempt, outcome)
+        self.pump.add_outcome(attempt, outcome)
+        self._exit_code = EXIT_RESTART
+        self._ask_to_stop(f"job {attempt.id} is stuck")
+
+    # The end
+
+    def _shut_down(self) -> None:
+        is_broken = self._exit_code != EXIT_OK
+        timeout = 0.0 if is_broken else self._options.shutdown_timeout
+        self.state.stopping = True
+        self._log_stop(timeout)
+        for attempt in self._take_back(None):
+            self.completer.add(attempt, released("released at shutdown"))
+        self.pump.wake()
+        if not self._wait_until_empty(timeout):
+            for attempt in self._running():
+                attempt.interrupt(JobReleased)
+            self._wait_until_empty(LAST_SECONDS)
+        left = list(self.state.held.values())
+        for attempt in left:
+            self.completer.add(attempt, released("released at shutdown"))
+        for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
+            role.stop()
+        self.slots.stop()
+        self.async_slots.stop()
+        ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
+        self.leases.stop()
+        ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
+        logger.info(
+            "stop    %d jobs finished, %d given back. %s. Bye.",
+            self.state.finished_jobs,
+            len(left),
+            seconds(time.monotonic() - self._started_at),
+        )
+        if not all(ended):
+            # A thread that cannot be ended would keep the interpreter from exiting cleanly.
+            logging.shutdown()
+            os._exit(self._exit_code)
+
+    def _log_stop(self, timeout: float) -> None:
+        running = self._running()
+        waiting = ""
+        if running:
+            oldest = min(running, key=lambda attempt: attempt.started_at)
+            ran = seconds(time.monotonic() - oldest.started_at)
+            waiting = (
+                f" waiting for {len(running)} (longest {oldest.row.task_path} #{oldest.id}, "
+                f"{ran}); deadline {timeout:g}s"
+            )
+        logger.info("stop    %s: no new jobs;%s", self._stop_reason, waiting or " nothing runs")
+
+    def _wait_until_empty(self, timeout: float) -> bool:
+        """Wait until nothing is held; a second signal ends the process at once."""
+        deadline = time.monotonic() + timeout
+        while self.state.held:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for number in self._pipe.wait(min(left, 0.05)):
+                if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+                    self._leave_at_once(number)
+        return True
+
+    def _leave_at_once(self, number: int) -> None:
+        """Give everything back on a connection of its own and end the process."""
+        held = list(self.state.held.values())
+        logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, len(held))
+        batch = [(attempt, released("released at shutdown")) for attempt in held]
+        try:
+            own = OwnConnection(self._options.database, "exit")
+            if batch:
+                own.round_trip(statements(batch))
+            with own.cursor() as cursor:
+                workers.end_worker(cursor, self.state.worker_id)
+        except psycopg.Error as error:
+            logger.error("could not give the jobs back, rescue will: %s", str(error).strip())
+        logging.shutdown()
+        os._exit(131 if number == signal.SIGQUIT else 130)
+
+
+def detailed_paths() -> list[str]:
+    """Return the tasks whose code sees the whole job: a context argument, a backoff callable."""
+    paths = []
+    for path in list_task_paths():
+        task = find_task(path)
+        backoff = task.backoff if isinstance(task, Task) else None
+        if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
+            paths.append(path)
+    return paths

@@ -1,0 +1,57 @@
+"""What the roles of one worker process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from django_pgjobs.queries.jobs import Lane
+from django_pgjobs.worker.attempt import Attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How one worker process is to behave; durations are seconds."""
+
+    database: str
+    backends: tuple[str, ...]
+    queues: tuple[str, ...] | None = None
+    excluded_queues: tuple[str, ...] = ()
+    concurrency: int
+    async_concurrency: int
+    lease: float
+    poll_interval: float
+    shutdown_timeout: float
+    timeout_grace: float
+    retention: float | None
+    failed_retention: float | None
+    max_attempts: int
+    max_payload_bytes: int
+    listen: bool
+    unknown_fails: bool
+    drain: bool = False
+    max_jobs: int | None = None
+    max_time: float | None = None
+    max_memory_mib: int | None = None
+    name: str = ""
+
+    def serves(self, lane: Lane) -> bool:
+        """Does the worker run the jobs of this lane?"""
+        if lane.backend not in self.backends or lane.queue_name in self.excluded_queues:
+            return False
+        return self.queues is None or lane.queue_name in self.queues
+
+
+@dataclass
+class WorkerState:
+    """The worker's identity and the attempts it holds, from claim to stored outcome.
+
+    `held` is the truth about what this process owns: whatever the database says it runs and
+    is not here was claimed without our hearing of it.
+    """
+
+    options: Options
+    name: str
+    worker_id: int = 0
+    held: dict[int, Attempt] = field(default_factory=dict)
+    stopping: bool = False
+    finished_jobs: int = 0

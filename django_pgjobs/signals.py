@@ -1,13 +1,14 @@
 """Is anybody listening to a signal of django.tasks?
 
-Django connects a receiver of its own to each, which only logs. Building a TaskResult for it
-costs more than the rest of a job's bookkeeping, so it is done when the log line would be
-written or when somebody else is connected.
+Django connects a receiver of its own to each, which only logs, and by default to no handler
+that writes anything. Building a TaskResult for it would cost more than the rest of a job's
+bookkeeping, so signals are sent when somebody else is connected or the line would be written.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 
 from django.dispatch import Signal
 
@@ -16,11 +17,35 @@ from django_pgjobs.compat import TASKS_PACKAGE, task_enqueued, task_finished, ta
 _logger = logging.getLogger(TASKS_PACKAGE)
 _LEVELS = {id(task_enqueued): logging.DEBUG, id(task_started): logging.INFO}
 
+# The answer for a log level is good for this long.
+ANSWER_SECONDS = 1.0
+_answers: dict[int, tuple[float, bool]] = {}
+
 
 def has_receivers(signal: Signal, *, failed: bool = False) -> bool:
-    """Would sending *signal* reach anybody? *failed* tells it for the finish of a failure."""
+    """Would sending *signal* have an effect? *failed* tells it for the finish of a failure."""
+    if len(signal.receivers) > 1:
+        return True
     level = logging.ERROR if failed else _LEVELS.get(id(signal), logging.INFO)
-    return len(signal.receivers) > 1 or _logger.isEnabledFor(level)
+    asked_at, answer = _answers.get(level, (0.0, False))
+    now = time.monotonic()
+    if now - asked_at > ANSWER_SECONDS:
+        answer = _is_written(level)
+        _answers[level] = (now, answer)
+    return answer
+
+
+def _is_written(level: int) -> bool:
+    """Would any handler write a record of django.tasks of this level?"""
+    if not _logger.isEnabledFor(level):
+        return False
+    record = _logger.makeRecord(_logger.name, level, __file__, 0, "", (), None)
+    logger: logging.Logger | None = _logger
+    while logger is not None:
+        if any(level >= handler.level and handler.filter(record) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
 
 
 __all__ = ["has_receivers", "task_enqueued", "task_finished", "task_started"]

@@ -33,7 +33,7 @@ SERVER_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
-    "enable_hashjoin": "off",
+    "enable_nestloop": "off",
     "enable_mergejoin": "off",
     "jit": "off",
 }

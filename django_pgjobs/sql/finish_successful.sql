@@ -20,5 +20,10 @@ FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(results)s::text, E'\n', ''),
     %(ages)s::double precision[], %(durations)s::double precision[]
 ) AS outcome (id, claim, result, age, duration)
-WHERE job.id = outcome.id AND job.claim = outcome.claim AND job.status = 'running'
+WHERE
+    -- Not "status = 'running'": that would let the planner walk the index of running jobs,
+    -- which is full of dead entries, instead of the primary key.
+    job.id = ANY (%(ids)s::bigint[])
+    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+    AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

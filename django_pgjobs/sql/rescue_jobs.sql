@@ -89,5 +89,8 @@ SET
         'failed_at', statement_timestamp()
     )
 FROM taken
-WHERE job.id = taken.id AND job.status = 'running'
+WHERE
+    job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+    AND job.id = taken.id
 RETURNING job.id, job.task_path, job.status, job.attempts, taken.worker_id

@@ -8,5 +8,8 @@ SET progress = report.progress::json
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(progress)s::text, E'\n')
 ) AS report (id, claim, progress)
-WHERE job.id = report.id AND job.claim = report.claim AND job.status = 'running'
+WHERE
+    job.id = ANY (%(ids)s::bigint[])
+    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+    AND job.id = report.id AND job.claim = report.claim
 RETURNING job.id

@@ -74,9 +74,7 @@ class PgJobsBackend(BaseTaskBackend):
         job_id, enqueued_at, run_after = client.insert(task, args, kwargs)
         if isinstance(task.run_after, timedelta):
             task = replace_unchecked(task, {"run_after": run_after})
-        result = new_result(
-            task, job_id=job_id, enqueued_at=enqueued_at, args=args, kwargs=kwargs
-        )
+        result = new_result(task, job_id=job_id, enqueued_at=enqueued_at, args=args, kwargs=kwargs)
         task_enqueued.send(type(self), task_result=result)
         return result
 

@@ -65,7 +65,9 @@ class LeaseKeeper(Role):
             try:
                 pause = self._renew()
             except psycopg.Error as error:
-                logger.warning("worker=%s lease not renewed: %s", self._state.name, str(error).strip())
+                logger.warning(
+                    "worker=%s lease not renewed: %s", self._state.name, str(error).strip()
+                )
                 self._connection.close_if_broken()
                 pause = RETRY_SECONDS
             self._check_danger()
@@ -136,5 +138,7 @@ class LeaseKeeper(Role):
             with self._connection.cursor() as cursor:
                 workers.end_worker(cursor, self._state.worker_id)
         except psycopg.Error as error:
-            logger.warning("worker=%s could not say goodbye: %s", self._state.name, str(error).strip())
+            logger.warning(
+                "worker=%s could not say goodbye: %s", self._state.name, str(error).strip()
+            )
         self._connection.close()

@@ -31,7 +31,9 @@ class Listener(Role):
 
     name = "listener"
 
-    def __init__(self, connection: OwnConnection, pump: Pump, on_crash: Callable[[str], None]) -> None:
+    def __init__(
+        self, connection: OwnConnection, pump: Pump, on_crash: Callable[[str], None]
+    ) -> None:
         super().__init__(on_crash)
         self._connection = connection
         self._pump = pump

@@ -134,9 +134,7 @@ def _retry_delay(
         return None
     backoff = ours.backoff if ours else DEFAULT_BACKOFF
     try:
-        return delay_after(
-            backoff, attempt=attempt.attempt, error=error, make_result=make_result
-        )
+        return delay_after(backoff, attempt=attempt.attempt, error=error, make_result=make_result)
     except Exception:
         logger.exception("backoff of %s raised; the default is used", attempt.row.task_path)
         return DEFAULT_BACKOFF.delay(attempt.attempt)

@@ -167,7 +167,9 @@ class Pump(Role):
                 self._note_failure(error)
                 if self.stop_requested and self._failures > 3:
                     break
-                self.wait(min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))
+                self.wait(
+                    min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1)
+                )
                 continue
             if worked and self._failures:
                 logger.info("worker=%s the database answers again", self._state.name)
@@ -245,13 +247,15 @@ class Pump(Role):
             lambda cursor: jobs.send_release_unheld(
                 cursor, worker_id=turn.worker_id, held_ids=held
             ),
-            lambda rows: logger.warning(
-                "worker=%s gave back %d jobs of a claim whose answer was lost",
-                self._state.name,
-                len(rows),
-            )
-            if rows
-            else None,
+            lambda rows: (
+                logger.warning(
+                    "worker=%s gave back %d jobs of a claim whose answer was lost",
+                    self._state.name,
+                    len(rows),
+                )
+                if rows
+                else None
+            ),
         )
 
     def _plan_tick(self, turn: Turn, now: float) -> None:
@@ -295,7 +299,9 @@ class Pump(Role):
             return
         attempts = [make_attempt(row, self._state.options) for row in turn.claimed]
         if turn.worker_id != self._state.worker_id:
-            logger.warning("worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts))
+            logger.warning(
+                "worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts)
+            )
             return
         for attempt in attempts:
             self._state.held[attempt.id] = attempt
@@ -377,9 +383,7 @@ class Pump(Role):
         turn = self._turn
         self._failures += 1
         level = logging.WARNING if self._failures == 1 else logging.INFO
-        logger.log(
-            level, "worker=%s statement failed: %s", self._state.name, str(error).strip()
-        )
+        logger.log(level, "worker=%s statement failed: %s", self._state.name, str(error).strip())
         self._completer.put_back(turn.batch)
         turn.batch = []
         if turn.claims:

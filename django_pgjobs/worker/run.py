@@ -23,7 +23,7 @@ from django_pgjobs.payload import decode_arguments
 from django_pgjobs.queries import jobs
 from django_pgjobs.registry import find_task
 from django_pgjobs.results import result_of_row
-from django_pgjobs.signals import has_receivers, task_started
+from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome, of_exception, success
@@ -135,6 +135,33 @@ def announce_start(attempt: Attempt) -> None:
         send_to_receivers(task_started, attempt, task_result(attempt))
 
 
+def wants_announcement(outcome: Outcome) -> bool:
+    """Is the outcome final, and does anybody want to know?"""
+    failed = outcome.kind is not Kind.DONE
+    return outcome.status is not None and has_receivers(task_finished, failed=failed)
+
+
+def announce_finish(attempt: Attempt, outcome: Outcome) -> None:
+    """Send task_finished for a stored outcome; receivers that raise are logged."""
+    if not wants_announcement(outcome):
+        return
+    try:
+        row = client.get_row(attempt.id, backend=attempt.row.backend)
+        if row is None:
+            return
+        result = result_of_row(row, attempt.row.backend)
+        if outcome.exception is None:
+            send_to_receivers(task_finished, attempt, result)
+            return
+        # Receivers such as Django's own log what sys.exc_info() says.
+        try:
+            raise outcome.exception
+        except BaseException:
+            send_to_receivers(task_finished, attempt, result)
+    except Exception:
+        logger.exception("job=%s task_finished could not be sent", attempt.id)
+
+
 def send_to_receivers(signal: Any, attempt: Attempt, result: TaskResult) -> None:
     """Send one of django.tasks' signals with the backend's class as sender, robustly."""
     sender = type(task_backends[attempt.row.backend])
@@ -155,5 +182,3 @@ def task_result(attempt: Attempt) -> TaskResult:
     else:
         stored = jobs.row_of_claim(row, json.loads(row.detail))
     return result_of_row(stored, row.backend)
-
-

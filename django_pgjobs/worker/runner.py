@@ -50,6 +50,9 @@ logger = logging.getLogger("django_pgjobs.worker")
 EXIT_OK = 0
 EXIT_CRASHED = 1
 EXIT_RESTART = 75
+# Only between a supervisor and its children: the code changed, or they are to be replaced.
+EXIT_RELOAD = 76
+RELOAD_SECONDS = 3.0
 # How long interrupted jobs and the last outcomes have at the end of a shutdown.
 LAST_SECONDS = 3.0
 
@@ -62,6 +65,7 @@ class Runner:
         self._pipe = pipe
         self._exit_code = EXIT_OK
         self._stop_reason = ""
+        self._shutdown_timeout = options.shutdown_timeout
         self._started_at = time.monotonic()
         host = socket.gethostname()
         self._host = host
@@ -75,9 +79,7 @@ class Runner:
     def _build_roles(self) -> None:
         options, state, crash = self._options, self.state, self._crashed
         own = self._connections
-        self.slots = Slots(
-            options, on_start=self._begin, on_done=self._done, on_crash=crash
-        )
+        self.slots = Slots(options, on_start=self._begin, on_done=self._done, on_crash=crash)
         self.async_slots = AsyncSlots(
             options, on_start=self._begin, on_done=self._done, on_crash=crash
         )
@@ -99,7 +101,7 @@ class Runner:
             dispatch=self._dispatch,
             take_back=self._take_back,
             on_interrupted=self.watchdog.expect_end,
-            on_limit=self._ask_to_stop,
+            on_limit=self.ask_to_stop,
             on_crash=crash,
             detailed_paths=detailed_paths(),
             wants_details=lambda: has_receivers(task_started),
@@ -156,8 +158,11 @@ class Runner:
             self.state.worker_id = workers.register_worker(cursor, row)
 
     def _handle(self, number: int) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self._ask_to_stop(signal.Signals(number).name)
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self.ask_to_stop(signal.Signals(number).name)
+        elif number == signal.SIGHUP:
+            self._exit_code = EXIT_RELOAD
+            self.ask_to_stop("HUP")
         elif number == signal.SIGQUIT:
             self._leave_at_once(number)
         elif number == signal.SIGUSR1:
@@ -166,13 +171,20 @@ class Runner:
         elif number == signal.SIGUSR2:
             faulthandler.dump_traceback(sys.stderr)
 
-    def _ask_to_stop(self, reason: str) -> None:
+    def ask_to_stop(self, reason: str) -> None:
+        """Let the worker stop in good order; safe from any thread."""
         self._stop_reason = self._stop_reason or reason
         self._pipe.wake()
 
+    def ask_to_reload(self, reason: str) -> None:
+        """Let the worker stop soon, to be started again by its supervisor."""
+        self._exit_code = EXIT_RELOAD
+        self._shutdown_timeout = min(self._shutdown_timeout, RELOAD_SECONDS)
+        self.ask_to_stop(reason)
+
     def _crashed(self, role: str) -> None:
         self._exit_code = EXIT_CRASHED
-        self._ask_to_stop(f"role {role} crashed")
+        self.ask_to_stop(f"role {role} crashed")
 
     def _seconds_to_limit(self) -> float | None:
         if self._options.max_memory_mib is not None:
@@ -185,11 +197,11 @@ class Runner:
         options = self._options
         if options.max_time is not None:
             if time.monotonic() - self._started_at >= options.max_time:
-                self._ask_to_stop(f"{options.max_time:g} s are over")
+                self.ask_to_stop(f"{options.max_time:g} s are over")
         if options.max_memory_mib is not None:
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             if used > options.max_memory_mib:
-                self._ask_to_stop(f"{used} MiB of memory are in use")
+                self.ask_to_stop(f"{used} MiB of memory are in use")
 
     # What the slots and the watchdog say
 
@@ -232,13 +244,13 @@ class Runner:
         settle(attempt, outcome)
         self.pump.add_outcome(attempt, outcome)
         self._exit_code = EXIT_RESTART
-        self._ask_to_stop(f"job {attempt.id} is stuck")
+        self.ask_to_stop(f"job {attempt.id} is stuck")
 
     # The end
 
     def _shut_down(self) -> None:
-        is_broken = self._exit_code != EXIT_OK
-        timeout = 0.0 if is_broken else self._options.shutdown_timeout
+        is_broken = self._exit_code in (EXIT_CRASHED, EXIT_RESTART)
+        timeout = 0.0 if is_broken else self._shutdown_timeout
         self.state.stopping = True
         self._log_stop(timeout)
         for attempt in self._take_back(None):

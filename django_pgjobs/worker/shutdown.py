@@ -23,9 +23,10 @@ HANDLED = [
 
 
 class SignalPipe:
-    """Where the numbers of received signals are read from; used as a context manager."""
+    """Where the numbers of received signals are read from; *extra* are handled as well."""
 
-    def __init__(self) -> None:
+    def __init__(self, extra: tuple[int, ...] = ()) -> None:
+        self._numbers = [*HANDLED, *extra]
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -33,7 +34,7 @@ class SignalPipe:
     @contextlib.contextmanager
     def installed(self) -> Iterator[SignalPipe]:
         """Handle the signals while the block runs; in the main thread only."""
-        previous = {number: signal.signal(number, _ignore) for number in HANDLED}
+        previous = {number: signal.signal(number, _ignore) for number in self._numbers}
         previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         try:
             yield self

@@ -1,26 +1,393 @@
-"""`manage.py runjobs`."""
+"""`manage.py runjobs`: run a worker."""
+
 from __future__ import annotations
-from django.core.management.base import BaseCommand
-import logging, sys
+
+import argparse
+import logging
+import math
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import django
+import psycopg
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
+from django.utils import autoreload
+
+import django_pgjobs
 from django_pgjobs import client
-from django_pgjobs.conf import automatic_concurrency, get_conf
-from django_pgjobs.registry import discover_tasks
+from django_pgjobs.backend import PgJobsBackend
+from django_pgjobs.compat import task_backends
+from django_pgjobs.conf import Conf, automatic_concurrency, get_conf
+from django_pgjobs.exceptions import ServerUnreachable
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.server import describe_server
+from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
+from django_pgjobs.worker.log import JsonFormatter, TextFormatter
 from django_pgjobs.worker.runner import Runner
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options
-from django_pgjobs.worker.log import TextFormatter
+from django_pgjobs.worker.supervisor import Supervisor, end_with_parent
+
+EXIT_UNREACHABLE = 3
+VALUE_FLAGS = (
+    "concurrency",
+    "max_jobs",
+    "max_time",
+    "max_memory",
+    "shutdown_timeout",
+    "poll_interval",
+    "lease_seconds",
+)
+LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+
+EPILOG = """
+Signals: TERM or INT stops taking jobs, finishes the running ones within the shutdown timeout
+and gives the rest back; a second one gives everything back at once. USR1 stops taking jobs and
+stays; USR2 prints the stacks of all threads; HUP replaces the child processes.
+
+Exit status: 0 done or stopped, 1 crashed, 2 wrong use, 3 no database at the start,
+75 a job could not be ended (start me again), 130 ended by a second signal.
+"""
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number of at least 1."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}.")
+    return number
+
+
+def concurrency(text: str) -> int:
+    """Return a number of threads, or the automatic one."""
+    return automatic_concurrency() if text == "auto" else whole_number(text)
+
+
+def duration(text: str) -> float:
+    """Return a number of seconds, 0 or more."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, got {text!r}.")
+    return seconds
+
+
+def queue_names(text: str) -> tuple[str, ...]:
+    """Return the names in a comma-separated list."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected queue names with commas between, got {text!r}.")
+    return names
+
 
 class Command(BaseCommand):
-    def add_arguments(self, parser):
-        parser.add_argument("-c","--concurrency",type=int)
-        parser.add_argument("--drain",action="store_true")
-        parser.add_argument("--no-reload",action="store_true")
-    def handle(self, **o):
-        conf=get_conf(); discover_tasks()
-        if o["verbosity"]>0:
-            h=logging.StreamHandler(); h.setFormatter(TextFormatter()); l=logging.getLogger("django_pgjobs"); l.addHandler(h); l.setLevel(logging.INFO)
-        opt=Options(database=client.job_database(), backends=("default",), concurrency=o["concurrency"] or automatic_concurrency(), async_concurrency=conf.ASYNC_CONCURRENCY, lease=conf.LEASE_SECONDS, poll_interval=conf.POLL_INTERVAL_SECONDS, shutdown_timeout=conf.SHUTDOWN_TIMEOUT_SECONDS, timeout_grace=conf.TIMEOUT_GRACE_SECONDS, retention=conf.RETENTION_SECONDS, failed_retention=conf.FAILED_RETENTION_SECONDS, max_attempts=conf.MAX_ATTEMPTS, max_payload_bytes=conf.MAX_PAYLOAD_BYTES, listen=conf.LISTEN, unknown_fails=conf.UNKNOWN_TASK=="fail", drain=o["drain"])
-        pipe=SignalPipe()
-        with pipe.installed():
-            code=Runner(opt,pipe).run()
+    """Run background jobs until told to stop."""
+
+    help = "Runs background jobs: of all queues, in this process, until TERM or Ctrl-C."
+
+    def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(*args, **kwargs)
+        parser.epilog = EPILOG
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        what = parser.add_argument_group("what to run")
+        what.add_argument(
+            "-q", "--queues", type=queue_names, metavar="A,B", help="Only these queues."
+        )
+        what.add_argument(
+            "--exclude-queues",
+            type=queue_names,
+            default=(),
+            metavar="A,B",
+            help="All queues but these.",
+        )
+        self._add_size(parser)
+        self._add_limits(parser)
+        self._add_behaviour(parser)
+
+    def _add_size(self, parser: CommandParser) -> None:
+        size = parser.add_argument_group("how much at a time")
+        size.add_argument(
+            "-c",
+            "--concurrency",
+            type=concurrency,
+            metavar="N|auto",
+            help="Jobs at a time per process, in threads (default: processors + 4, at most 32). "
+            "Async jobs come on top, see PGJOBS['ASYNC_CONCURRENCY'].",
+        )
+        size.add_argument(
+            "--processes",
+            type=whole_number,
+            metavar="N",
+            help="Processes; with more than 1 this one only supervises (default: 1).",
+        )
+
+    def _add_limits(self, parser: CommandParser) -> None:
+        limits = parser.add_argument_group("when to stop")
+        limits.add_argument(
+            "--drain", action="store_true", help="Stop when nothing is left that may run now."
+        )
+        limits.add_argument(
+            "--max-jobs", type=whole_number, metavar="N", help="Stop after N finished jobs."
+        )
+        limits.add_argument("--max-time", type=duration, metavar="S", help="Stop after S seconds.")
+        limits.add_argument(
+            "--max-memory",
+            type=whole_number,
+            metavar="MIB",
+            help="Stop when more memory is in use. With --processes, the limits on jobs and "
+            "memory replace the child process instead.",
+        )
+        limits.add_argument(
+            "--shutdown-timeout",
+            type=duration,
+            metavar="S",
+            help="How long running jobs may take to finish (default: 30).",
+        )
+
+    def _add_behaviour(self, parser: CommandParser) -> None:
+        how = parser.add_argument_group("how to work")
+        how.add_argument(
+            "--poll-interval",
+            type=duration,
+            metavar="S",
+            help="The longest time between two looks at an idle queue (default: 5).",
+        )
+        how.add_argument(
+            "--listen",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help="Be notified of new jobs; without, they are found by polling (default: yes).",
+        )
+        how.add_argument(
+            "--lease-seconds",
+            type=duration,
+            metavar="S",
+            help="After how long without a sign of life others take the jobs (default: 60).",
+        )
+        how.add_argument(
+            "--reload",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help="Restart when code changes (default: as DEBUG, not with --drain or limits).",
+        )
+        how.add_argument("--name", default="", help="The worker's name (default: host:pid).")
+        how.add_argument(
+            "--log-format", choices=("text", "json"), default="text", help="One line per event."
+        )
+        how.add_argument(
+            "--check",
+            action="store_true",
+            help="Check settings, database and queues, say what would run, and exit.",
+        )
+        how.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+
+    def handle(self, **flags: Any) -> None:
+        conf = get_conf()
+        set_up_logging(flags["verbosity"], flags["log_format"])
+        discover_tasks()
+        options = make_options(conf, flags)
+        processes = flags["processes"] or conf.PROCESSES
+        reloads = self._reloads(flags)
+        if not flags["child"]:
+            self._print_banner(options, processes)
+        if flags["check"]:
+            return
+        if not flags["child"] and (processes > 1 or reloads):
+            code = Supervisor(child_flags(flags), options, processes=processes).run()
+        else:
+            code = run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
         sys.exit(code)
+
+    def _reloads(self, flags: dict[str, Any]) -> bool:
+        if flags["reload"] is not None:
+            return bool(flags["reload"])
+        limits = ("drain", "max_jobs", "max_time", "check", "child")
+        flags["reload"] = bool(settings.DEBUG) and not any(flags[name] for name in limits)
+        return flags["reload"]
+
+    def _print_banner(self, options: Options, processes: int) -> None:
+        try:
+            server = describe_server(OwnConnection(options.database, "check"))
+        except psycopg.OperationalError as error:
+            self._give_up(
+                EXIT_UNREACHABLE,
+                f"the database {options.database!r} cannot be reached: {str(error).strip()}",
+                "Start it, or correct DATABASES in the settings.",
+            )
+        except ServerUnreachable as error:
+            self._give_up(EXIT_UNREACHABLE, str(error), "Run manage.py migrate first.")
+        queues = ",".join(options.queues) if options.queues else "all"
+        if options.excluded_queues:
+            queues += " but " + ",".join(options.excluded_queues)
+        lines = [
+            f"django-pgjobs {django_pgjobs.__version__} · Django {django.get_version()} · "
+            f"Python {sys.version.split()[0]} · PostgreSQL {server.version} (database "
+            f'"{server.database}")',
+            f"queues  {queues} ({processes} x {options.concurrency} threads)",
+            f"tasks   {len(list_task_paths())} found      listen  "
+            f"{_listen_words(options.listen, server.is_direct)} "
+            f"(poll at most every {options.poll_interval:g} s)",
+        ]
+        if options.queues:
+            missing = sorted(set(options.queues) - set(server.queues) - declared_queues())
+            lines += [
+                f"WARNING no task and no waiting job uses the queue {name!r}. Is it spelt right?"
+                for name in missing
+            ]
+        lines.append("Ctrl-C to stop, twice to stop at once.")
+        if self._is_chatty:
+            self.stdout.write("\n".join(lines))
+
+    def _give_up(self, code: int, fact: str, remedy: str) -> None:
+        raise CommandError(f"{fact} {remedy}", returncode=code)
+
+    def execute(self, *args: Any, **options: Any) -> Any:
+        self._is_chatty = options.get("verbosity", 1) > 0
+        return super().execute(*args, **options)
+
+
+def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
+    """Run one worker process; return its exit status."""
+    pipe = SignalPipe()
+    with pipe.installed():
+        runner = Runner(options, pipe)
+        if is_child:
+            end_with_parent(runner.ask_to_stop)
+        if reloads:
+            watch_files(runner.ask_to_reload)
+        try:
+            return runner.run()
+        except psycopg.OperationalError as error:
+            raise CommandError(
+                f"the database {options.database!r} cannot be reached: {str(error).strip()}",
+                returncode=EXIT_UNREACHABLE,
+            ) from error
+
+
+def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
+    """Return the options of a worker process: flags, else settings; raise CommandError."""
+
+    def choose(flag: str, setting: Any) -> Any:
+        return setting if flags[flag] is None else flags[flag]
+
+    if flags["queues"] and flags["exclude_queues"]:
+        raise CommandError(
+            "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
+        )
+    lease = choose("lease_seconds", conf.LEASE_SECONDS)
+    poll_interval = choose("poll_interval", conf.POLL_INTERVAL_SECONDS)
+    if lease < 1:
+        raise CommandError(f"expected --lease-seconds of 1 or more, got {lease:g}.", returncode=2)
+    if poll_interval < 0.05:
+        raise CommandError(
+            f"expected --poll-interval of 0.05 or more, got {poll_interval:g}.", returncode=2
+        )
+    return Options(
+        database=worker_database(conf),
+        backends=backend_aliases(),
+        queues=flags["queues"],
+        excluded_queues=flags["exclude_queues"],
+        concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
+        async_concurrency=conf.ASYNC_CONCURRENCY,
+        lease=lease,
+        poll_interval=poll_interval,
+        shutdown_timeout=choose("shutdown_timeout", conf.SHUTDOWN_TIMEOUT_SECONDS),
+        timeout_grace=conf.TIMEOUT_GRACE_SECONDS,
+        retention=conf.RETENTION_SECONDS,
+        failed_retention=conf.FAILED_RETENTION_SECONDS,
+        max_attempts=conf.MAX_ATTEMPTS,
+        max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
+        listen=choose("listen", conf.LISTEN),
+        unknown_fails=conf.UNKNOWN_TASK == "fail",
+        drain=flags["drain"],
+        max_jobs=flags["max_jobs"],
+        max_time=flags["max_time"],
+        max_memory_mib=flags["max_memory"],
+        name=flags["name"],
+    )
+
+
+def worker_database(conf: Conf) -> str:
+    """Return the alias whose parameters the worker's own connections use."""
+    database = conf.WORKER_DATABASE or client.job_database()
+    if connections[database].vendor != "postgresql":
+        raise CommandError(
+            f"expected the database {database!r} to be PostgreSQL, got "
+            f"{connections[database].vendor}. Set DATABASES or a router accordingly."
+        )
+    return database
+
+
+def backend_aliases() -> tuple[str, ...]:
+    """Return the aliases in TASKS that are ours; raise CommandError if there is none."""
+    aliases = tuple(
+        alias for alias in task_backends.settings if isinstance(task_backends[alias], PgJobsBackend)
+    )
+    if not aliases:
+        raise CommandError(
+            "no alias in TASKS uses django_pgjobs.backend.PgJobsBackend. Set "
+            'TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}.'
+        )
+    return aliases
+
+
+def declared_queues() -> set[str]:
+    """Return the queues that the declared tasks use."""
+    return {find_task(path).queue_name for path in list_task_paths()}
+
+
+def _listen_words(wanted: bool, is_direct: bool) -> str:
+    if not wanted:
+        return "off"
+    return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
+
+
+def set_up_logging(verbosity: int, log_format: str) -> None:
+    """Write the worker's log lines to stderr, unless the project has handlers for them."""
+    logger = logging.getLogger("django_pgjobs")
+    logger.setLevel(LEVELS[verbosity])
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+        logger.addHandler(handler)
+        logger.propagate = False
+
+
+def child_flags(flags: dict[str, Any]) -> list[str]:
+    """Return the command line that gives a child process the same options."""
+    line = [f"--verbosity={flags['verbosity']}", f"--log-format={flags['log_format']}"]
+    for name in ("queues", "exclude_queues"):
+        if flags[name]:
+            line.append(f"--{name.replace('_', '-')}={','.join(flags[name])}")
+    for name in VALUE_FLAGS:
+        if flags[name] is not None:
+            line.append(f"--{name.replace('_', '-')}={flags[name]}")
+    if flags["drain"]:
+        line.append("--drain")
+    for name in ("listen", "reload"):
+        if flags[name] is not None:
+            line.append(f"--{name}" if flags[name] else f"--no-{name}")
+    return line
+
+
+def watch_files(on_change: Callable[[str], None]) -> None:
+    """Call *on_change* when a module of the project changes, with Django's own reloader."""
+
+    def notice(sender: Any, file_path: Any, **kwargs: Any) -> bool:
+        on_change(f"{file_path} changed")
+        return True
+
+    autoreload.file_changed.connect(notice, weak=False, dispatch_uid="django_pgjobs.reload")
+    reloader = autoreload.get_reloader()
+    threading.Thread(
+        target=reloader.run, args=(threading.main_thread(),), name="pgjobs-reload", daemon=True
+    ).start()

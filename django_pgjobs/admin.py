@@ -1,0 +1,50 @@
+"""Jobs and workers in the admin, to look at and not to change."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from django_pgjobs.models import Job, Worker
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Shows rows and counts none of them: a table of jobs has no bound."""
+
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    list_per_page = 50
+    list_max_show_all = 0
+    sortable_by: ClassVar[tuple[str, ...]] = ()
+    ordering: ClassVar[tuple[str, ...]] = ("-id",)
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    """The list names tasks by their stored path; nothing of the project is imported."""
+
+    list_display = ("id", "task_path", "status", "queue_name", "attempts", "enqueued_at", "note")
+    list_filter = ("status",)
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        # One huge payload must not enter the list.
+        return super().get_queryset(request).defer("args", "kwargs", "result", "errors", "metadata")
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    """Live and recent worker processes."""
+
+    list_display = ("id", "name", "heartbeat_at", "ended_at", "lost", "slots", "queues")

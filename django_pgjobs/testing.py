@@ -1,0 +1,123 @@
+"""Running jobs in the tests of a project.
+
+    from django_pgjobs.testing import run_jobs
+
+    def test_sign_up(client):
+        client.post("/sign-up/", {...})
+        assert run_jobs() == 1
+
+Jobs are claimed by the worker's own statements and run by the worker's own code, in this
+thread, on the test's own connection: so it works inside a TestCase, whose transaction no
+other connection can see into.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connections
+
+from django_pgjobs import client
+from django_pgjobs.compat import task_backends
+from django_pgjobs.conf import get_conf
+from django_pgjobs.models import Job
+from django_pgjobs.queries import jobs, workers
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.jobs import HEAD, Lane
+from django_pgjobs.registry import discover_tasks_once
+from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.completer import statements
+from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.state import Options
+
+__all__ = ["run_jobs"]
+
+LEASE_SECONDS = 3600.0
+
+
+def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
+    """Run waiting jobs until none is left, and those they enqueue; return how many attempts ran.
+
+    With *at_once* retries and scheduled jobs do not wait for their time. Raise RuntimeError
+    after *limit* attempts, because a job that always enqueues another would never end.
+    """
+    discover_tasks_once()
+    ran = 0
+    with connections[client.job_database()].cursor() as cursor, _registered(cursor) as worker_id:
+        while rows := _claim_one(cursor, worker_id, at_once):
+            if ran >= limit:
+                raise RuntimeError(f"run_jobs() expected at most {limit} attempts, got more.")
+            _run(cursor, rows[0])
+            ran += 1
+    return ran
+
+
+@contextmanager
+def _registered(cursor: Cursor) -> Iterator[int]:
+    row = {
+        "name": "run_jobs",
+        "host": "test",
+        "pid": os.getpid(),
+        "version": "test",
+        "slots": 1,
+        "queues": None,
+        "excluded_queues": [],
+        "backends": list(task_backends.settings),
+        "task_paths": [],
+        "lease": LEASE_SECONDS,
+    }
+    worker_id = workers.register_worker(cursor, row)
+    yield worker_id
+    workers.end_worker(cursor, worker_id)
+
+
+def _claim_one(cursor: Cursor, worker_id: int, at_once: bool) -> list[jobs.ClaimedRow]:
+    if at_once:
+        Job.objects.filter(status=JobStatus.READY, due_at__isnull=False).update(due_at=None)
+    else:
+        jobs.send_promotion(cursor, max_jobs=1_000)
+        cursor.fetchall()
+    jobs.send_lane_listing(cursor)
+    lanes = {Lane._make(row): HEAD for row in cursor.fetchall()}
+    jobs.send_claim(
+        cursor,
+        lanes,
+        max_jobs=1,
+        worker_id=worker_id,
+        worker_name="run_jobs",
+        detailed=True,
+        detailed_paths=[],
+    )
+    return jobs.claimed_rows(cursor.fetchall())
+
+
+def _run(cursor: Cursor, row: jobs.ClaimedRow) -> None:
+    options = _options()
+    attempt = make_attempt(row, options)
+    outcome = run_in_thread(attempt, options)
+    if not outcome.stored:
+        for send in statements([(attempt, outcome)]):
+            send(cursor)
+    announce_finish(attempt, outcome)
+
+
+def _options() -> Options:
+    conf = get_conf()
+    return Options(
+        database=client.job_database(),
+        backends=tuple(task_backends.settings),
+        concurrency=1,
+        async_concurrency=1,
+        lease=LEASE_SECONDS,
+        poll_interval=1.0,
+        shutdown_timeout=0.0,
+        timeout_grace=0.0,
+        retention=None,
+        failed_retention=None,
+        max_attempts=conf.MAX_ATTEMPTS,
+        max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
+        listen=False,
+        unknown_fails=conf.UNKNOWN_TASK == "fail",
+    )

@@ -12,7 +12,7 @@ Importing this module needs no settings and loads no model.
 
 from __future__ import annotations
 
-from django_pgjobs.client import acancel, areschedule, arequeue, cancel, requeue, reschedule
+from django_pgjobs.client import acancel, arequeue, areschedule, cancel, requeue, reschedule
 from django_pgjobs.context import CurrentJob, current_job
 from django_pgjobs.exceptions import (
     Discard,

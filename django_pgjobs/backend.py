@@ -1,4 +1,4 @@
-"""The `django.tasks` backend: `TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend"}}`.
+"""The `django.tasks` backend, `"BACKEND": "django_pgjobs.backend.PgJobsBackend"` in TASKS.
 
 Importing this module and building the backend touch no model and no database, because both
 happen while the project's task modules are imported.
@@ -11,7 +11,6 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.db import transaction
@@ -19,12 +18,12 @@ from django.db.models import QuerySet
 
 from django_pgjobs import client
 from django_pgjobs.compat import (
+    AnyResult,
+    AnyTask,
     BaseTaskBackend,
     InvalidTask,
-    TaskResult,
     TaskResultDoesNotExist,
 )
-from django_pgjobs.compat import Task as DjangoTask
 from django_pgjobs.results import new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
 from django_pgjobs.tasks import Task
@@ -43,7 +42,7 @@ class PgJobsBackend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
-    def validate_task(self, task: DjangoTask) -> None:
+    def validate_task(self, task: AnyTask) -> None:
         """Raise InvalidTask if the task cannot be enqueued here."""
         run_after: Any = task.run_after
         if isinstance(run_after, timedelta):
@@ -64,7 +63,7 @@ class PgJobsBackend(BaseTaskBackend):
         _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
         _check_text("the task's path", task.module_path, MAX_TASK_PATH)
 
-    def enqueue(self, task: DjangoTask, args: Any, kwargs: Any) -> TaskResult:
+    def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
         """Insert the job in the caller's transaction and return its result.
 
         Raise InvalidTask, TypeError or ValueError before anything is sent if the task or its
@@ -79,7 +78,7 @@ class PgJobsBackend(BaseTaskBackend):
         return result
 
     def enqueue_many(
-        self, task: DjangoTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
+        self, task: AnyTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
     ) -> list[str]:
         """See `Task.enqueue_many`."""
         self.validate_task(task)
@@ -92,28 +91,14 @@ class PgJobsBackend(BaseTaskBackend):
                     self._announce(task, inserted, items)
         return ids
 
-    async def aenqueue_many(
-        self, task: DjangoTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
-    ) -> list[str]:
-        """See `Task.enqueue_many`."""
-        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(task, arguments)
-
     def enqueue_from(
-        self, task: DjangoTask, queryset: QuerySet[Any], arguments: dict[str, Any]
+        self, task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]
     ) -> int:
         """See `Task.enqueue_from`."""
         self.validate_task(task)
         return client.insert_from(task, queryset, arguments)
 
-    async def aenqueue_from(
-        self, task: DjangoTask, queryset: QuerySet[Any], arguments: dict[str, Any]
-    ) -> int:
-        """See `Task.enqueue_from`."""
-        return await sync_to_async(self.enqueue_from, thread_sensitive=True)(
-            task, queryset, arguments
-        )
-
-    def get_result(self, result_id: str) -> TaskResult:
+    def get_result(self, result_id: str) -> AnyResult:
         """Return the job's result; raise TaskResultDoesNotExist for any other id."""
         job_id = client.parse_job_id(result_id)
         row = client.get_row(job_id, backend=self.alias) if job_id is not None else None
@@ -135,7 +120,7 @@ class PgJobsBackend(BaseTaskBackend):
 
     def _announce(
         self,
-        task: DjangoTask,
+        task: AnyTask,
         ids: list[int],
         items: list[Mapping[str, Any] | tuple[Any, ...]],
     ) -> None:

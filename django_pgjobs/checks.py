@@ -57,7 +57,7 @@ def check_router(
         model._meta.label
         for model in apps.get_models()
         if model._meta.managed
-        and not model._meta.app_label == "pgjobs"
+        and model._meta.app_label != "pgjobs"
         and not model.__module__.startswith("django.contrib.")
         and router.db_for_write(model) != jobs
     ]

@@ -25,7 +25,7 @@ from django.db.models.expressions import BaseExpression
 from django.db.models.functions import JSONObject
 from django.utils import timezone
 
-from django_pgjobs.compat import Task as DjangoTask
+from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import JobError, seconds_or_none
 from django_pgjobs.payload import encode_value
@@ -45,7 +45,7 @@ def job_database() -> str:
     return router.db_for_write(apps.get_model("pgjobs", "Job"))
 
 
-def insert(task: DjangoTask, args: Any, kwargs: Any) -> tuple[int, datetime, datetime | None]:
+def insert(task: AnyTask, args: Any, kwargs: Any) -> tuple[int, datetime, datetime | None]:
     """Insert one job; return its id, `enqueued_at` and `run_after`."""
     row = job_columns(task)
     row["args"], row["kwargs"] = encode_arguments(task, args, kwargs)
@@ -63,7 +63,7 @@ def batches(arguments: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def insert_many(task: DjangoTask, items: list[Item], *, first_index: int) -> list[int]:
+def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[int]:
     """Insert a job per item in one statement; return their ids.
 
     Errors name the item, counted from *first_index*.
@@ -76,7 +76,7 @@ def insert_many(task: DjangoTask, items: list[Item], *, first_index: int) -> lis
         return jobs.insert_jobs(cursor, row)
 
 
-def insert_from(task: DjangoTask, queryset: QuerySet[Any], arguments: dict[str, Any]) -> int:
+def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]) -> int:
     """Insert a job per row of *queryset*; return their number."""
     check_signature(task, (), arguments)
     database = job_database()
@@ -108,7 +108,7 @@ def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
         return jobs.get_job(cursor, job_id, backend=backend)
 
 
-def job_columns(task: DjangoTask) -> dict[str, Any]:
+def job_columns(task: AnyTask) -> dict[str, Any]:
     """Return the columns that the task's options determine."""
     run_after, delay = _instant_or_delay(task.run_after)
     ours = task if isinstance(task, Task) else None
@@ -133,7 +133,7 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
 
 
-def _encode_item(task: DjangoTask, item: Item, index: int) -> tuple[str, str]:
+def _encode_item(task: AnyTask, item: Item, index: int) -> tuple[str, str]:
     try:
         if isinstance(item, Mapping):
             return encode_arguments(task, (), item)
@@ -146,7 +146,7 @@ def _encode_item(task: DjangoTask, item: Item, index: int) -> tuple[str, str]:
         raise type(error)(f"item {index} of enqueue_many(): {error}") from error
 
 
-def encode_arguments(task: DjangoTask, args: Any, kwargs: Any) -> tuple[str, str]:
+def encode_arguments(task: AnyTask, args: Any, kwargs: Any) -> tuple[str, str]:
     """Return both columns; raise TypeError or ValueError if the task could not be called so."""
     check_signature(task, args, kwargs)
     limit = get_conf().MAX_PAYLOAD_BYTES
@@ -184,7 +184,7 @@ def signature_of(function: Any, takes_context: bool) -> Signature:
     return Signature(function, takes_context)
 
 
-def check_signature(task: DjangoTask, args: Any, kwargs: Mapping[str, Any]) -> None:
+def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError if the task's function cannot be called with these arguments."""
     signature = signature_of(task.func, task.takes_context)
     if not args and signature.accepts_names(kwargs):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from django.tasks import (
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
+
+    AnyTask: TypeAlias = Task[..., Any]
+    AnyResult: TypeAlias = TaskResult[..., Any]
 
 TASKS_PACKAGE = "django.tasks" if importlib.util.find_spec("django.tasks") else "django_tasks"
 
@@ -42,6 +45,7 @@ def _load() -> dict[str, Any]:
     names: dict[str, Any] = {name: getattr(base, name) for name in FROM_BASE}
     names |= {name: getattr(signals, name) for name in SIGNALS}
     names["task_backends"] = root.task_backends
+    names["AnyTask"], names["AnyResult"] = base.Task, base.TaskResult
     names["BaseTaskBackend"] = backends.BaseTaskBackend
     names["TaskResultDoesNotExist"] = exceptions.TaskResultDoesNotExist
     names["InvalidTask"] = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
@@ -55,6 +59,8 @@ if not TYPE_CHECKING:
     globals().update(_load())
 
 __all__ = [
+    "AnyResult",
+    "AnyTask",
     "BaseTaskBackend",
     "InvalidTask",
     "Task",

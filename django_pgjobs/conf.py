@@ -119,7 +119,9 @@ def get_conf() -> Conf:
     problems = find_problems(value)
     if problems:
         raise ImproperlyConfigured(" ".join(f"{fact} {hint}" for fact, hint in problems))
-    given = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    given: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in value.items()
+    }
     return Conf(**given)
 
 

@@ -12,7 +12,7 @@ class Undecodable(str):
     """The text of a JSON column that Python cannot decode; shown as it is."""
 
 
-class PlainJSONField(models.Field):
+class PlainJSONField(models.Field):  # type: ignore[type-arg]
     """A column of type `json`, which keeps a value exactly as it was sent.
 
     `jsonb`, behind Django's JSONField, turns 1e16 into an integer and reorders keys. The
@@ -44,7 +44,7 @@ class PlainJSONField(models.Field):
             return Undecodable(value)
 
 
-class TextArrayField(models.Field):
+class TextArrayField(models.Field):  # type: ignore[type-arg]
     """A column of type `text[]`, read and written as a list of str.
 
     Django's own ArrayField would oblige every project to install `django.contrib.postgres`.

@@ -10,15 +10,17 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
+from typing import TypeGuard
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
 
+from django_pgjobs.compat import AnyTask
 from django_pgjobs.compat import Task as DjangoTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import UnknownTask
 
-_found: dict[str, DjangoTask] = {}
+_found: dict[str, AnyTask] = {}
 
 
 def discover_tasks() -> None:
@@ -35,13 +37,13 @@ def discover_tasks_once() -> None:
         discover_tasks()
 
 
-def find_task(path: str) -> DjangoTask:
+def find_task(path: str) -> AnyTask:
     """Return the task declared as *path*; raise UnknownTask if no loaded module has it."""
     found = _found.get(path)
     if found is None:
         module_name, _, name = path.rpartition(".")
         candidate = vars(sys.modules.get(module_name, object)).get(name)
-        if not isinstance(candidate, DjangoTask) or candidate.module_path != path:
+        if not is_task(candidate) or candidate.module_path != path:
             raise UnknownTask(
                 f"no task {path} is declared here. Deploy its code, or add its module to "
                 "PGJOBS['TASK_MODULES'] if it is not in an app's tasks.py."
@@ -50,11 +52,16 @@ def find_task(path: str) -> DjangoTask:
     return found
 
 
+def is_task(value: object) -> TypeGuard[AnyTask]:
+    """Is *value* a task? Asks its type only: isinstance() would wake up lazy objects."""
+    return issubclass(type(value), DjangoTask)
+
+
 def list_task_paths() -> list[str]:
     """Return the paths of all tasks in loaded modules, sorted."""
     paths = set()
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
-            if isinstance(value, DjangoTask):
+            if is_task(value):
                 paths.add(value.module_path)
     return sorted(paths)

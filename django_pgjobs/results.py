@@ -13,14 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from django_pgjobs.compat import (
-    Task as DjangoTask,
-)
-from django_pgjobs.compat import (
-    TaskError,
-    TaskResult,
-    TaskResultStatus,
-)
+from django_pgjobs.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
 from django_pgjobs.exceptions import PayloadError, UnknownTask
 from django_pgjobs.payload import decode_arguments
 from django_pgjobs.queries.jobs import JobRow
@@ -60,7 +53,7 @@ def local_time(instant: datetime | None) -> datetime | None:
     return timezone.make_naive(instant) if instant.tzinfo else instant
 
 
-def task_of_row(row: JobRow, backend: str) -> DjangoTask:
+def task_of_row(row: JobRow, backend: str) -> AnyTask:
     """Return the task as it was enqueued, or a stand-in if this process does not have it."""
     declared = _find_or_discover(row.task_path)
     changes: dict[str, Any] = {
@@ -83,7 +76,7 @@ def json_equal(text: str, value: Mapping[str, Any]) -> bool:
     return bool(json.loads(text) == value)
 
 
-def _find_or_discover(path: str) -> DjangoTask:
+def _find_or_discover(path: str) -> AnyTask:
     try:
         return find_task(path)
     except UnknownTask:
@@ -94,16 +87,16 @@ def _find_or_discover(path: str) -> DjangoTask:
         return stand_in(path)
 
 
-def replace_unchecked(task: DjangoTask, changes: Mapping[str, Any]) -> DjangoTask:
+def replace_unchecked(task: AnyTask, changes: Mapping[str, Any]) -> AnyTask:
     """Return *task* with other fields, without validation: the settings may have changed."""
-    copied: DjangoTask = object.__new__(type(task))
+    copied: AnyTask = object.__new__(type(task))
     for field in fields(task):
         value = changes[field.name] if field.name in changes else getattr(task, field.name)
         object.__setattr__(copied, field.name, value)
     return copied
 
 
-def stand_in(path: str) -> DjangoTask:
+def stand_in(path: str) -> AnyTask:
     """Return a task of this path that raises UnknownTask when it is called."""
 
     def unknown(*args: Any, **kwargs: Any) -> None:
@@ -111,7 +104,7 @@ def stand_in(path: str) -> DjangoTask:
 
     function = FunctionType(unknown.__code__, unknown.__globals__, closure=unknown.__closure__)
     function.__module__, _, function.__qualname__ = path.rpartition(".")
-    made: DjangoTask = object.__new__(Task)
+    made: AnyTask = object.__new__(Task)
     for field in fields(Task):
         default = field.default
         if default is MISSING and field.default_factory is not MISSING:
@@ -120,7 +113,7 @@ def stand_in(path: str) -> DjangoTask:
     return made
 
 
-def result_of_row(row: JobRow, backend: str) -> TaskResult:
+def result_of_row(row: JobRow, backend: str) -> AnyResult:
     """Return the TaskResult of a stored job; undecodable arguments show as empty."""
     try:
         args, kwargs = decode_arguments(row.args, row.kwargs)
@@ -154,13 +147,13 @@ def task_error(entry: Mapping[str, Any]) -> TaskError:
 
 
 def new_result(
-    task: DjangoTask,
+    task: AnyTask,
     *,
     job_id: int,
     enqueued_at: datetime,
     args: Any,
     kwargs: Any,
-) -> TaskResult:
+) -> AnyResult:
     """Return the TaskResult of a job that was just enqueued."""
     return TaskResult(
         task=task,

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, overload
 
+from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
-from django_pgjobs.compat import InvalidTask, task_backends
-from django_pgjobs.compat import Task as DjangoTask
+from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 
 Exceptions = tuple[type[BaseException], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task(DjangoTask):
+class Task(AnyTask):
     """A module-level function that can be enqueued, and how its jobs are to be run.
 
     `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *timeout* is seconds per attempt.
@@ -37,7 +37,7 @@ class Task(DjangoTask):
     priority: int = 0
     backend: str = "default"
     queue_name: str = "default"
-    run_after: datetime | timedelta | None = None
+    run_after: datetime | timedelta | None = None  # type: ignore[assignment]
     takes_context: bool = False
     max_attempts: int | None = None
     backoff: Backoff = DEFAULT_BACKOFF
@@ -57,7 +57,7 @@ class Task(DjangoTask):
         if not isinstance(self.tags, str):
             set_field(self, "tags", tuple(self.tags))
         check_options(self)
-        DjangoTask.__post_init__(self)
+        AnyTask.__post_init__(self)
 
     def using(
         self,
@@ -99,15 +99,23 @@ class Task(DjangoTask):
         one atomic block: all of the jobs exist, or none. Raise as `enqueue` does, naming the
         item.
         """
-        ids: list[str] = self.get_backend().enqueue_many(self, arguments)
-        return ids
+        backend: Any = self.get_backend()
+        if hasattr(backend, "enqueue_many"):
+            ids: list[str] = backend.enqueue_many(self, arguments)
+            return ids
+        # Another backend, such as Django's dummy in tests: one by one does the same.
+        return [
+            backend.enqueue(self, (), item).id
+            if isinstance(item, Mapping)
+            else backend.enqueue(self, item, {}).id
+            for item in arguments
+        ]
 
     async def aenqueue_many(
         self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
     ) -> list[str]:
         """See `enqueue_many`."""
-        ids: list[str] = await self.get_backend().aenqueue_many(self, arguments)
-        return ids
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(arguments)
 
     def enqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
         """Enqueue a job per row of *queryset* in one INSERT ... SELECT; return their number.
@@ -116,13 +124,18 @@ class Task(DjangoTask):
         `push.enqueue_from(Order.objects.filter(paid=False), order_id=F("pk"))`. The rows never
         reach Python, so `task_enqueued` is not sent.
         """
-        count: int = self.get_backend().enqueue_from(self, queryset, arguments)
+        backend: Any = self.get_backend()
+        if not hasattr(backend, "enqueue_from"):
+            raise TypeError(
+                f"enqueue_from() needs PgJobsBackend behind TASKS[{self.backend!r}], got "
+                f"{type(backend).__qualname__}. Use enqueue_many() instead."
+            )
+        count: int = backend.enqueue_from(self, queryset, arguments)
         return count
 
     async def aenqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
         """See `enqueue_from`."""
-        count: int = await self.get_backend().aenqueue_from(self, queryset, arguments)
-        return count
+        return await sync_to_async(self.enqueue_from, thread_sensitive=True)(queryset, **arguments)
 
 
 def check_options(task: Task) -> None:
@@ -132,6 +145,16 @@ def check_options(task: Task) -> None:
 
 
 def _find_problems(task: Task) -> Iterable[str]:
+    yield from _find_run_problems(task)
+    if isinstance(task.tags, str) or not all(isinstance(t, str) and t for t in task.tags):
+        yield f"expected tags to be a list of strings, got {task.tags!r}."
+    if not isinstance(task.correlation_id, str) or "\0" in task.correlation_id:
+        yield f"expected correlation_id to be text without NUL, got {task.correlation_id!r}."
+    if not isinstance(task.metadata, Mapping):
+        yield f"expected metadata to be a dict, got {task.metadata!r}."
+
+
+def _find_run_problems(task: Task) -> Iterable[str]:
     if task.max_attempts is not None and not _is_count(task.max_attempts):
         yield f"expected max_attempts to be 1 or more, got {task.max_attempts!r}."
     if task.timeout is not None and not _is_duration(task.timeout):
@@ -144,12 +167,6 @@ def _find_problems(task: Task) -> Iterable[str]:
         for item in getattr(task, name):
             if not (isinstance(item, type) and issubclass(item, BaseException)):
                 yield f"expected {name} to list exception classes, got {item!r}."
-    if isinstance(task.tags, str) or not all(isinstance(t, str) and t for t in task.tags):
-        yield f"expected tags to be a list of strings, got {task.tags!r}."
-    if not isinstance(task.correlation_id, str) or "\0" in task.correlation_id:
-        yield f"expected correlation_id to be text without NUL, got {task.correlation_id!r}."
-    if not isinstance(task.metadata, Mapping):
-        yield f"expected metadata to be a dict, got {task.metadata!r}."
     if task.atomic and inspect.iscoroutinefunction(task.func):
         yield "expected a plain function for atomic=True: Django has no async transactions."
 

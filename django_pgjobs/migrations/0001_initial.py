@@ -133,7 +133,7 @@ DROP FUNCTION pgjobs_wake_v1();
 
 class Migration(migrations.Migration):
     initial = True
-    dependencies: list[tuple[str, str]] = []
+    dependencies = []
     operations = [
         migrations.RunSQL(
             CREATE_JOB_TABLE,

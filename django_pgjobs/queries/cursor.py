@@ -12,7 +12,8 @@ from django_pgjobs.sql import load
 class Cursor(Protocol):
     """The part of a cursor that psycopg and Django share."""
 
-    rowcount: int
+    @property
+    def rowcount(self) -> int: ...
 
     def execute(self, query: Any, params: Any = None, /) -> Any: ...
 

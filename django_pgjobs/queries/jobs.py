@@ -107,10 +107,21 @@ def insert_jobs_from(
 
     *select* is SQL that Django's compiler made of a QuerySet. Return the number of jobs.
     """
-    columns = ("task_path", "queue_name", "backend", "priority", "metadata", "max_attempts")
-    columns += ("timeout", "correlation_id", "tags")
-    query = (
-        "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"
+    columns = [
+        "task_path",
+        "queue_name",
+        "backend",
+        "priority",
+        "metadata",
+        "max_attempts",
+        "timeout",
+        "correlation_id",
+        "tags",
+        "run_after",
+        "delay",
+    ]
+    query = (  # the only composed part is what Django's compiler made
+        "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"  # noqa: S608
         " timeout, correlation_id, tags, run_after, kwargs)"
         " SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
         " %s::double precision, %s::text, %s::text[],"
@@ -118,8 +129,7 @@ def insert_jobs_from(
         " statement_timestamp() + make_interval(secs => %s::double precision)), source.kwargs"
         f" FROM ({select}) AS source (kwargs)"
     )
-    values = [row[column] for column in columns] + [row["run_after"], row["delay"]]
-    cursor.execute(query, [*values, *select_params])
+    cursor.execute(query, [*(row[column] for column in columns), *select_params])
     return cursor.rowcount
 
 

@@ -12,7 +12,7 @@ from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.jobs import ClaimedRow
 
 if TYPE_CHECKING:
-    from django_pgjobs.compat import Task
+    from django_pgjobs.compat import AnyTask
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -49,7 +49,7 @@ class Attempt:
         "task",
     )
 
-    def __init__(self, row: ClaimedRow, task: Task | None, max_attempts: int) -> None:
+    def __init__(self, row: ClaimedRow, task: AnyTask | None, max_attempts: int) -> None:
         self.row = row
         self.id = row.id
         self.claim = row.claim
@@ -67,9 +67,9 @@ class Attempt:
         self._lock = threading.Lock()
         self._interruptible = False
         self._thread_id = 0
-        self._cancel_async: Callable[[], None] | None = None
+        self._cancel_async: Callable[[], object] | None = None
 
-    def arm(self, cancel_async: Callable[[], None] | None = None) -> None:
+    def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""
         with self._lock:
             self._cancel_async = cancel_async

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django_pgjobs.queries import jobs
+from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.state import WorkerState
@@ -141,7 +142,7 @@ def statements(batch: Sequence[Entry]) -> list[Send]:
                 jobs.Success(attempt.id, attempt.claim, outcome.result, age, outcome.duration)
             )
         elif outcome.status is not None:
-            ends.append(_end(attempt, outcome, age))
+            ends.append(_end(attempt, outcome, outcome.status, age))
         else:
             returns.append(_return(attempt, outcome, age))
     sends: list[Send] = []
@@ -154,12 +155,11 @@ def statements(batch: Sequence[Entry]) -> list[Send]:
     return sends
 
 
-def _end(attempt: Attempt, outcome: Outcome, age: float) -> jobs.End:
-    assert outcome.status is not None
+def _end(attempt: Attempt, outcome: Outcome, status: JobStatus, age: float) -> jobs.End:
     return jobs.End(
         id=attempt.id,
         claim=attempt.claim,
-        status=outcome.status.value,
+        status=status.value,
         error=outcome.error,
         note=outcome.note,
         age=age,

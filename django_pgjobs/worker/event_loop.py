@@ -42,7 +42,7 @@ class AsyncSlots:
         self._on_start = on_start
         self._on_done = on_done
         self._on_crash = on_crash
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.buffer = Buffer()
@@ -51,12 +51,12 @@ class AsyncSlots:
     def submit(self, attempts: list[Attempt]) -> None:
         """Queue attempts for the loop, in order."""
         self.buffer.extend(attempts)
-        self._start_loop().call_soon_threadsafe(self._fill)
+        self._ensure_started()
+        self._loop.call_soon_threadsafe(self._fill)
 
     def stop(self) -> None:
         """End the loop once its jobs have ended."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
     def join(self, timeout: float) -> bool:
         """Wait for the loop's thread; return whether it ended."""
@@ -65,17 +65,14 @@ class AsyncSlots:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _start_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+    def _ensure_started(self) -> None:
+        if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run_loop, name="pgjobs-event-loop", daemon=True
             )
             self._thread.start()
-        return self._loop
 
     def _run_loop(self) -> None:
-        assert self._loop is not None
         try:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
@@ -84,7 +81,6 @@ class AsyncSlots:
             self._on_crash("event loop")
 
     def _fill(self) -> None:
-        assert self._loop is not None
         while len(self.running) < self._options.async_concurrency:
             attempt = self.buffer.take_first()
             if attempt is None:
@@ -106,8 +102,8 @@ class AsyncSlots:
     async def _outcome_of(self, attempt: Attempt) -> Outcome:
         attempt.started_at = time.monotonic()
         try:
-            args, kwargs = await self._prepare(attempt)
-            value = await self._call(attempt, args, kwargs)
+            call = await self._prepare(attempt)
+            value = await self._call(attempt, call)
             outcome = success(value, self._options.max_payload_bytes)
         except BaseException as error:
             # In a thread, because a backoff of the project's own may read the database.
@@ -118,7 +114,7 @@ class AsyncSlots:
         run.settle(attempt, outcome)
         return outcome
 
-    async def _prepare(self, attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
+    async def _prepare(self, attempt: Attempt) -> run.Call:
         task = attempt.task
         needs_row = task is not None and task.takes_context and attempt.row.detail is None
         if has_receivers(task_started) or needs_row:
@@ -127,11 +123,10 @@ class AsyncSlots:
             return prepared
         return run.prepare(attempt)
 
-    async def _call(self, attempt: Attempt, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        assert self._loop is not None
+    async def _call(self, attempt: Attempt, call: run.Call) -> Any:
         loop = self._loop
         # A task of its own, so that a cancellation ends the job and never its bookkeeping.
-        body = loop.create_task(_body(attempt, args, kwargs))
+        body = loop.create_task(_body(attempt, call))
         attempt.arm(cancel_async=lambda: loop.call_soon_threadsafe(body.cancel))
         await asyncio.wait([body])
         if body.cancelled():
@@ -144,13 +139,10 @@ class AsyncSlots:
         return value
 
 
-async def _body(
-    attempt: Attempt, args: list[Any], kwargs: dict[str, Any]
-) -> tuple[Any, BaseException | None]:
+async def _body(attempt: Attempt, call: run.Call) -> tuple[Any, BaseException | None]:
     # asyncio would end its whole loop on the SystemExit or KeyboardInterrupt of one task.
-    assert attempt.task is not None
     enter_job(attempt)
     try:
-        return await attempt.task.func(*args, **kwargs), None
+        return await call.task.func(*call.args, **call.kwargs), None
     except BaseException as error:
         return None, error

@@ -87,11 +87,11 @@ def seconds(duration: float) -> str:
 class TextFormatter(logging.Formatter):
     """`18:47:03.118 done    shop.tasks.send_welcome #12 attempt=1/25 ...`."""
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+    default_msec_format = "%s.%03d"
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s %(message)s")
+        super().__init__("%(asctime)s %(message)s", datefmt=None)
+        self.default_time_format = "%H:%M:%S"
 
 
 class JsonFormatter(logging.Formatter):

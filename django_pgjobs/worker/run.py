@@ -10,13 +10,12 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connections, transaction
 
 from django_pgjobs import client
-from django_pgjobs.compat import TaskContext, TaskResult, task_backends
+from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
 from django_pgjobs.context import enter_job
 from django_pgjobs.exceptions import ClaimLost, JobInterrupt, PayloadError, UnknownTask, WorkerLost
 from django_pgjobs.payload import decode_arguments
@@ -55,16 +54,23 @@ def timeout_of(attempt: Attempt) -> float | None:
     return attempt.task.timeout if isinstance(attempt.task, Task) else None
 
 
-def prepare(attempt: Attempt) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of the call; raise what makes it impossible."""
-    if attempt.task is None:
-        find_task(attempt.row.task_path)
+class Call(NamedTuple):
+    """A task and what to call it with."""
+
+    task: AnyTask
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def prepare(attempt: Attempt) -> Call:
+    """Return the call of an attempt; raise what makes it impossible."""
+    task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
         raise WorkerLost(f"the workers of all {attempt.max_attempts} attempts were lost.")
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
-    if attempt.task is not None and attempt.task.takes_context:
+    if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
-    return args, kwargs
+    return Call(task, args, kwargs)
 
 
 def run_in_thread(attempt: Attempt, options: Options) -> Outcome:
@@ -77,11 +83,11 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
     attempt.started_at = time.monotonic()
     try:
         try:
-            args, kwargs = prepare(attempt)
+            call = prepare(attempt)
             announce_start(attempt)
             enter_job(attempt)
             attempt.arm()
-            outcome = _call(attempt, args, kwargs, options)
+            outcome = _call(attempt, call, options)
         except BaseException as error:
             outcome = failure(attempt, error, options)
         attempt.disarm()
@@ -93,9 +99,8 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
     return outcome
 
 
-def _call(attempt: Attempt, args: list[Any], kwargs: dict[str, Any], options: Options) -> Outcome:
-    task = attempt.task
-    assert task is not None
+def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
+    task, args, kwargs = call
     if not (isinstance(task, Task) and task.atomic):
         return success(task.call(*args, **kwargs), options.max_payload_bytes)
     database = client.job_database()
@@ -162,7 +167,7 @@ def announce_finish(attempt: Attempt, outcome: Outcome) -> None:
         logger.exception("job=%s task_finished could not be sent", attempt.id)
 
 
-def send_to_receivers(signal: Any, attempt: Attempt, result: TaskResult) -> None:
+def send_to_receivers(signal: Any, attempt: Attempt, result: AnyResult) -> None:
     """Send one of django.tasks' signals with the backend's class as sender, robustly."""
     sender = type(task_backends[attempt.row.backend])
     for receiver, response in signal.send_robust(sender, task_result=result):
@@ -172,7 +177,7 @@ def send_to_receivers(signal: Any, attempt: Attempt, result: TaskResult) -> None
             )
 
 
-def task_result(attempt: Attempt) -> TaskResult:
+def task_result(attempt: Attempt) -> AnyResult:
     """Return the running job as django.tasks shows it."""
     row = attempt.row
     if row.detail is None:

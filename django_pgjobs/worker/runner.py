@@ -195,9 +195,9 @@ class Runner:
 
     def _check_own_limits(self) -> None:
         options = self._options
-        if options.max_time is not None:
-            if time.monotonic() - self._started_at >= options.max_time:
-                self.ask_to_stop(f"{options.max_time:g} s are over")
+        lived = time.monotonic() - self._started_at
+        if options.max_time is not None and lived >= options.max_time:
+            self.ask_to_stop(f"{options.max_time:g} s are over")
         if options.max_memory_mib is not None:
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             if used > options.max_memory_mib:

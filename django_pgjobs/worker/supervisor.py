@@ -75,7 +75,7 @@ class Supervisor:
             if code is None:
                 self._kill_if_late(child)
                 return
-            self._note_exit(child, code)
+            self._note_exit(child, child.process, code)
         if child.is_done or self._stopping_since is not None:
             child.is_done = True
         elif time.monotonic() >= child.start_at:
@@ -90,14 +90,13 @@ class Supervisor:
             ENVIRONMENT_VARIABLE: settings.SETTINGS_MODULE,
         }
         child.started_at = time.monotonic()
-        child.process = subprocess.Popen(
+        child.process = subprocess.Popen(  # noqa: S603 - our own command line
             command, env=environment, stdin=subprocess.PIPE, start_new_session=True
         )
 
-    def _note_exit(self, child: Child, code: int) -> None:
-        assert child.process is not None
-        if child.process.stdin is not None:
-            child.process.stdin.close()
+    def _note_exit(self, child: Child, process: subprocess.Popen[bytes], code: int) -> None:
+        if process.stdin is not None:
+            process.stdin.close()
         child.process = None
         child.exit_codes.append(code)
         lived = time.monotonic() - child.started_at

@@ -211,8 +211,9 @@ class Command(BaseCommand):
         if flags["reload"] is not None:
             return bool(flags["reload"])
         limits = ("drain", "max_jobs", "max_time", "check", "child")
-        flags["reload"] = bool(settings.DEBUG) and not any(flags[name] for name in limits)
-        return flags["reload"]
+        reloads = bool(settings.DEBUG) and not any(flags[name] for name in limits)
+        flags["reload"] = reloads
+        return reloads
 
     def _print_banner(self, options: Options, processes: int) -> None:
         try:
@@ -228,14 +229,17 @@ class Command(BaseCommand):
         queues = ",".join(options.queues) if options.queues else "all"
         if options.excluded_queues:
             queues += " but " + ",".join(options.excluded_queues)
-        lines = [
+        versions = (
             f"django-pgjobs {django_pgjobs.__version__} · Django {django.get_version()} · "
-            f"Python {sys.version.split()[0]} · PostgreSQL {server.version} (database "
-            f'"{server.database}")',
+            f"Python {sys.version.split()[0]} · PostgreSQL {server.version} "
+            f'(database "{server.database}")'
+        )
+        listens = _listen_words(options.listen, server.is_direct)
+        lines = [
+            versions,
             f"queues  {queues} ({processes} x {options.concurrency} threads)",
-            f"tasks   {len(list_task_paths())} found      listen  "
-            f"{_listen_words(options.listen, server.is_direct)} "
-            f"(poll at most every {options.poll_interval:g} s)",
+            f"tasks   {len(list_task_paths())} found",
+            f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
         ]
         if options.queues:
             missing = sorted(set(options.queues) - set(server.queues) - declared_queues())

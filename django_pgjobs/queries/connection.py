@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 from django.db import connections
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.cursor import Cursor
@@ -139,6 +140,10 @@ class OwnConnection:
                 [list(SERVER_SETTINGS), list(SERVER_SETTINGS.values())],
                 prepare=False,
             )
+            role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
+            if role:
+                set_role = sql.SQL("SET ROLE {}").format(sql.Identifier(role))
+                connection.execute(set_role, prepare=False)
         else:
             connection.prepare_threshold = None
         return connection
@@ -149,6 +154,4 @@ def connection_parameters(alias: str) -> dict[str, Any]:
     given = connections[alias].get_connection_params()
     ours = {"cursor_factory", "server_side_binding", "prepare_threshold", "context", "autocommit"}
     params = TRANSPORT | {key: value for key, value in given.items() if key not in ours}
-    params.pop("assume_role", None)
-    params.pop("isolation_level", None)
     return params

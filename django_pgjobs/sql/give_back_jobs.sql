@@ -1,6 +1,6 @@
 -- Give jobs back to be run again: retry, snooze, release, unknown task. A job that somebody
 -- asked to cancel meanwhile ends here instead.
--- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL: at once); counted
+-- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once); counted
 --     boolean[] (does the attempt count?); errors text with one JSON object per line, an empty
 --     line for none; notes text[]; ages, durations double precision[] (seconds); max_errors
 --     integer
@@ -14,7 +14,9 @@ SET
     claim = job.claim + 1,
     worker_id = NULL,
     progress = NULL,
-    due_at = statement_timestamp() + make_interval(secs => outcome.delay),
+    due_at = CASE
+        WHEN outcome.delay > 0 THEN statement_timestamp() + make_interval(secs => outcome.delay)
+    END,
     attempts = CASE WHEN outcome.counted THEN job.attempts ELSE job.attempts - 1 END,
     worker_ids = CASE
         WHEN outcome.counted THEN job.worker_ids

@@ -112,7 +112,7 @@ class Claimer:
             self._floors[Lane(row.backend, row.queue_name)] = Floor(-row.priority, row.id)
 
     def _all_slots_are_long(self) -> bool:
-        running = list(self._slots.running.values())
+        running = list(self._slots.running)
         if len(running) < self._state.options.concurrency:
             return False
         newest = max(attempt.started_at for attempt in running)

@@ -112,13 +112,13 @@ class Completer:
                 self._settle_lost(attempt, outcome)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._state.held.pop(attempt.id, None)
+        self._state.let_go(attempt)
         if outcome.status is not None:
             self._state.finished_jobs += 1
         self._on_stored(attempt, outcome)
 
     def _settle_lost(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._state.held.pop(attempt.id, None)
+        self._state.let_go(attempt)
         if outcome.sent:
             message = "job=%s outcome=%s was sent before the connection broke, or the claim is lost"
         else:

@@ -46,7 +46,7 @@ class AsyncSlots:
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.buffer = Buffer()
-        self.running: dict[int, Attempt] = {}
+        self.running: set[Attempt] = set()
 
     def submit(self, attempts: list[Attempt]) -> None:
         """Queue attempts for the loop, in order."""
@@ -85,7 +85,7 @@ class AsyncSlots:
             attempt = self.buffer.take_first()
             if attempt is None:
                 return
-            self.running[attempt.id] = attempt
+            self.running.add(attempt)
             task = self._loop.create_task(self._run(attempt))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -95,7 +95,7 @@ class AsyncSlots:
         outcome = await self._outcome_of(attempt)
         if len(self.running) == 1:
             await sync_to_async(clean_connections, thread_sensitive=True)(attempt.id)
-        del self.running[attempt.id]
+        self.running.discard(attempt)
         self._on_done(attempt, outcome)
         self._fill()
 

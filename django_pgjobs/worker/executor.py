@@ -43,7 +43,7 @@ class Slots:
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self.buffer = Buffer()
-        self.running: dict[int, Attempt] = {}
+        self.running: set[Attempt] = set()
         # Seconds that recent jobs took, exponentially weighted; None before the first one.
         self.mean_duration: float | None = None
 
@@ -90,7 +90,7 @@ class Slots:
         while True:
             attempt = self.buffer.take_first()
             if attempt is not None:
-                self.running[attempt.id] = attempt
+                self.running.add(attempt)
                 return attempt
             with self._ready:
                 if self._stopping:
@@ -106,7 +106,7 @@ class Slots:
             outcome = run_in_thread(attempt, self._options)
             clean_connections(attempt.id)
         finally:
-            del self.running[attempt.id]
+            self.running.discard(attempt)
         duration = outcome.duration
         mean = self.mean_duration
         self.mean_duration = duration if mean is None else mean + 0.1 * (duration - mean)

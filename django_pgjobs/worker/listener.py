@@ -54,7 +54,7 @@ class Listener(Role):
                 self._connection.close()
                 self._failures += 1
                 logger.warning("listening failed, polling meanwhile: %s", str(error).strip())
-                pause = min(0.2 * 2**self._failures, MAX_BACKOFF_SECONDS)
+                pause = min(0.2 * 2 ** min(self._failures, 10), MAX_BACKOFF_SECONDS)
                 self.wait(pause * random.uniform(0.5, 1))
         self._connection.close()
 

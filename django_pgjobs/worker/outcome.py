@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from types import TracebackType
 from typing import Any
 
+from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.exceptions import (
     ClaimLost,
     Discard,
@@ -60,7 +63,7 @@ class Outcome:
     delay: float | None = None
     exception: BaseException | None = None
     duration: float = 0.0
-    ended_at: float = 0.0
+    ended_at: float = field(default_factory=time.monotonic)
     stored: bool = False
     sent: bool = False
 
@@ -155,7 +158,16 @@ def describe(attempt: Attempt, error: BaseException) -> str:
 
 
 def _format(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
+    # From the task's own frame on: how the worker got there tells nobody anything.
+    start = error.__traceback__
+    while start is not None and start.tb_next is not None and _is_ours(start):
+        start = start.tb_next
+    return "".join(traceback.format_exception(type(error), error, start))
+
+
+def _is_ours(frame: TracebackType) -> bool:
+    module = str(frame.tb_frame.f_globals.get("__name__", ""))
+    return module.startswith(("django_pgjobs.worker.", f"{TASKS_PACKAGE}."))
 
 
 def _safely(make: Callable[[], str], otherwise: str) -> str:

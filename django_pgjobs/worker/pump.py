@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +109,8 @@ class Pump(Role):
         self._wants_details = wants_details
         self._turn = Turn(0)
         self._look_at = 0.0
+        self._look_requested = False
+        self._notified_queues: deque[str] = deque()
         self._gap = FIRST_GAP_SECONDS
         self._busy_since: float | None = None
         self._tick_at = 0.0
@@ -115,7 +118,8 @@ class Pump(Role):
         self._failures = 0
         self._low_water = 0
         self._cancels_requested = False
-        self._listening = False
+        # The worker id that the table shows as listening, if it is still ours.
+        self._listening_as = 0
         self.can_listen = False
         self.missed_notification = False
 
@@ -129,14 +133,12 @@ class Pump(Role):
 
     def notified(self, queue_name: str) -> None:
         """Look for jobs of a queue now."""
-        self._claimer.note_queue(queue_name)
+        self._notified_queues.append(queue_name)
         self.look_now()
 
     def look_now(self) -> None:
         """Look for jobs now."""
-        self._gap = FIRST_GAP_SECONDS
-        self._look_at = 0.0
-        self._claimer.request_head_scan()
+        self._look_requested = True
         self.wake()
 
     def look_for_cancelled(self) -> None:
@@ -154,7 +156,6 @@ class Pump(Role):
         for attempt in list(self._state.held.values()):
             if attempt.interrupt(LeaseLost):
                 self._on_interrupted(attempt)
-        self._listening = False
         self.look_now()
 
     # The loop
@@ -168,7 +169,8 @@ class Pump(Role):
                 if self.stop_requested and self._failures > 3:
                     break
                 self.wait(
-                    min(0.1 * 2**self._failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1)
+                    min(0.1 * 2 ** min(self._failures, 10), MAX_BACKOFF_SECONDS)
+                    * random.uniform(0.5, 1)
                 )
                 continue
             if worked and self._failures:
@@ -191,12 +193,15 @@ class Pump(Role):
         self._accept(turn)
         if turn.looked:
             self._set_next_look(turn)
+        self._expect_returned(turn)
         self._check_limits(turn)
         return True
 
     def _plan(self, turn: Turn, now: float) -> None:
         self._return_hoarded(now)
         self._low_water = self._claimer.low_water
+        if self._look_requested:
+            self._accept_requests()
         if len(self._completer) and self._flush_is_due():
             turn.batch = self._completer.take()
             for send in statements(turn.batch):
@@ -207,10 +212,18 @@ class Pump(Role):
                 self._set_listening(turn, True)
                 return
             self._plan_look(turn, wanted, now)
-        if self._listening and self._is_busy(now, wanted):
+        if self._is_listening and self._is_busy(now, wanted):
             self._set_listening(turn, False)
         if self._state.held and (now >= self._tick_at or self._cancels_requested):
             self._plan_tick(turn, now)
+
+    def _accept_requests(self) -> None:
+        self._look_requested = False
+        while self._notified_queues:
+            self._claimer.note_queue(self._notified_queues.popleft())
+        self._claimer.request_head_scan()
+        self._gap = FIRST_GAP_SECONDS
+        self._look_at = 0.0
 
     def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
         scans = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
@@ -316,7 +329,7 @@ class Pump(Role):
             self._look_at = now + self._gap if nothing_left else 0.0
         elif not turn.claims and self._claimer.has_lanes:
             self._look_at = 0.0
-            self.missed_notification = self._listening and not turn.promoted
+            self.missed_notification = self._is_listening and not turn.promoted
         else:
             self._busy_since = None
             self._look_at = now + self._gap
@@ -325,6 +338,15 @@ class Pump(Role):
             self._look_at = min(self._look_at, now + turn.next_due + 0.001)
         if turn.promoted:
             self._look_at = 0.0
+
+    def _expect_returned(self, turn: Turn) -> None:
+        """Look again when a job that was just given back is due."""
+        delays = [outcome.delay or 0.0 for _, outcome in turn.batch if outcome.status is None]
+        if delays:
+            due_at = time.monotonic() + min(delays)
+            if due_at < self._look_at:
+                self._look_at = due_at
+                self._claimer.request_head_scan()
 
     def _check_limits(self, turn: Turn) -> None:
         limit = self._state.options.max_jobs
@@ -340,12 +362,16 @@ class Pump(Role):
 
     # Conditions
 
+    @property
+    def _is_listening(self) -> bool:
+        return self._listening_as == self._state.worker_id
+
     def _flush_is_due(self) -> bool:
         is_low = self._claimer.buffered() <= self._low_water
         return is_low or self._completer.oldest_age() >= LINGER_SECONDS
 
     def _should_listen(self) -> bool:
-        return self.can_listen and not self._listening and self._gap >= LISTEN_AFTER_SECONDS
+        return self.can_listen and not self._is_listening and self._gap >= LISTEN_AFTER_SECONDS
 
     def _is_busy(self, now: float, wanted: int) -> bool:
         if self._busy_since is not None and now - self._busy_since > BUSY_SECONDS:
@@ -354,7 +380,7 @@ class Pump(Role):
 
     def _set_listening(self, turn: Turn, listening: bool) -> None:
         def note(rows: Rows) -> None:
-            self._listening = listening
+            self._listening_as = turn.worker_id if listening else 0
 
         turn.add(
             lambda cursor: workers.set_listening(cursor, turn.worker_id, listening=listening), note
@@ -390,8 +416,7 @@ class Pump(Role):
             self._reconcile_until = time.monotonic() + self._state.options.lease
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             self._connection.close_if_broken()
-            self._listening = False
+            self._listening_as = 0
         else:
             self._completer.isolate()
-        self.look_now()
-        self._wake.clear()
+        self._look_requested = True

@@ -228,10 +228,10 @@ class Runner:
         return taken + self.async_slots.buffer.take_back(claimed_before)
 
     def _running(self) -> list[Attempt]:
-        return [*self.slots.running.values(), *self.async_slots.running.values()]
+        return [*list(self.slots.running), *list(self.async_slots.running)]
 
     def _is_running(self, attempt: Attempt) -> bool:
-        return attempt.id in self.slots.running or attempt.id in self.async_slots.running
+        return attempt in self.slots.running or attempt in self.async_slots.running
 
     def _stuck(self, attempt: Attempt) -> None:
         logger.error(

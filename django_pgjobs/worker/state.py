@@ -55,3 +55,8 @@ class WorkerState:
     held: dict[int, Attempt] = field(default_factory=dict)
     stopping: bool = False
     finished_jobs: int = 0
+
+    def let_go(self, attempt: Attempt) -> None:
+        """Note that the attempt's outcome is settled; a later attempt of the job stays held."""
+        if self.held.get(attempt.id) is attempt:
+            del self.held[attempt.id]

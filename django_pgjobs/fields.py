@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import models
@@ -29,8 +30,15 @@ class PlainJSONField(models.Field):  # type: ignore[type-arg]
             return value
         return json.dumps(value, allow_nan=False)
 
+    # Until Django 6.0; then the method below.
     def get_placeholder(self, value: Any, compiler: Any, connection: Any) -> str:
         return "%s::json"
+
+    def get_placeholder_sql(
+        self, value: Any, compiler: Any, connection: Any
+    ) -> tuple[str, Sequence[Any]]:
+        sql, params = compiler.compile(value) if hasattr(value, "as_sql") else ("%s", (value,))
+        return f"{sql}::json", params
 
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
         return f"({sql})::text", params

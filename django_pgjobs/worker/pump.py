@@ -4,10 +4,9 @@ One loop, one connection. Every turn it looks at what has to be written and what
 claimed, sends those statements together (they commit together, so a busy worker pays one
 commit for a batch of outcomes and the next claim), and hands on what came back.
 
-*Idle.* When a look finds nothing the next one follows after 10, 20, 40 ... milliseconds, up to
-the poll interval: a transaction that was open at the last look is met after at most as long
-again as it lasted. After the first few the worker says that it is listening, so that an
-enqueue notifies it, and looks once more.
+*Idle.* Looks become rarer (`pacing`). After the first few in vain the worker says that it is
+listening, so that an enqueue notifies it, and looks once more; the saying has to be committed
+before that look, or a job could fall between the two.
 
 *Lost connections.* Outcomes are kept and sent again. A claim whose answer was lost may have
 taken jobs that we never heard of; until a lease has passed, everything that the table says we
@@ -21,59 +20,30 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 
 from django_pgjobs.exceptions import JobCancelled, LeaseLost
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
-from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry, statements
+from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, statements
 from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.pacing import Pace
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turn import Rows, Turn
 
 logger = logging.getLogger(__name__)
 
-FIRST_GAP_SECONDS = 0.01
-# A worker that found nothing for so long says that it listens.
-LISTEN_AFTER_SECONDS = 0.15
-# One that found jobs for so long takes that back.
-BUSY_SECONDS = 0.05
 # A claimed job that no slot began within this time goes back to the queue.
 HOARD_SECONDS = 0.5
 # How often a worker with running jobs looks at their progress.
 TICK_SECONDS = 1.0
 PROMOTE_BATCH = 1_000
 MAX_BACKOFF_SECONDS = 5.0
-
-Rows = list[Any]
-
-
-class Turn:
-    """The statements of one round trip, each with what is to be done with its rows."""
-
-    def __init__(self, worker_id: int) -> None:
-        self.worker_id = worker_id
-        self.sends: list[Callable[[Cursor], None]] = []
-        self.receivers: list[Callable[[Rows], None]] = []
-        self.batch: list[Entry] = []
-        self.written: set[int] = set()
-        self.claims = False
-        self.claimed: list[jobs.ClaimedRow] = []
-        self.looked = False
-        self.lanes: list[jobs.Lane] | None = None
-        self.promoted = 0
-        self.next_due: float | None = None
-
-    def add(self, send: Callable[[Cursor], None], receive: Callable[[Rows], None]) -> None:
-        """Let a statement travel with this turn."""
-        self.sends.append(send)
-        self.receivers.append(receive)
 
 
 class Pump(Role):
@@ -108,11 +78,9 @@ class Pump(Role):
         self._detailed_paths = detailed_paths
         self._wants_details = wants_details
         self._turn = Turn(0)
-        self._look_at = 0.0
         self._look_requested = False
         self._notified_queues: deque[str] = deque()
-        self._gap = FIRST_GAP_SECONDS
-        self._busy_since: float | None = None
+        self._pace = Pace(state.options.poll_interval)
         self._tick_at = 0.0
         self._reconcile_until = 0.0
         self._failures = 0
@@ -187,13 +155,10 @@ class Pump(Role):
         if not turn.sends:
             return False
         answers = self._connection.round_trip(turn.sends)
-        for receive, rows in zip(turn.receivers, answers, strict=True):
-            receive(rows)
+        turn.receive(answers)
         self._completer.settle(turn.batch, turn.written)
         self._accept(turn)
-        if turn.looked:
-            self._set_next_look(turn)
-        self._expect_returned(turn)
+        self._set_next_look(turn, time.monotonic())
         self._check_limits(turn)
         return True
 
@@ -207,8 +172,8 @@ class Pump(Role):
             for send in statements(turn.batch):
                 turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
         wanted = self._claimer.wanted()
-        if wanted and now >= self._look_at:
-            if self._should_listen():
+        if wanted and now >= self._pace.look_at:
+            if self.can_listen and not self._is_listening and self._pace.is_idle:
                 self._set_listening(turn, True)
                 return
             self._plan_look(turn, wanted, now)
@@ -222,12 +187,11 @@ class Pump(Role):
         while self._notified_queues:
             self._claimer.note_queue(self._notified_queues.popleft())
         self._claimer.request_head_scan()
-        self._gap = FIRST_GAP_SECONDS
-        self._look_at = 0.0
+        self._pace.look_now()
 
     def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
         scans = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
-        turn.looked = True
+        turn.looks = True
         if scans:
             if now < self._reconcile_until:
                 self._plan_reconciliation(turn)
@@ -320,33 +284,22 @@ class Pump(Role):
             self._state.held[attempt.id] = attempt
         self._dispatch(attempts)
 
-    def _set_next_look(self, turn: Turn) -> None:
-        now = time.monotonic()
+    def _set_next_look(self, turn: Turn, now: float) -> None:
         if turn.claimed:
-            self._gap = FIRST_GAP_SECONDS
-            self._busy_since = self._busy_since or now
             nothing_left = turn.lanes is not None and not self._claimer.has_lanes
-            self._look_at = now + self._gap if nothing_left else 0.0
-        elif not turn.claims and self._claimer.has_lanes:
-            self._look_at = 0.0
+            self._pace.found_jobs(now, nothing_left=nothing_left)
+        elif turn.looks and not turn.claims and self._claimer.has_lanes:
+            self._pace.look_again()
             self.missed_notification = self._is_listening and not turn.promoted
-        else:
-            self._busy_since = None
-            self._look_at = now + self._gap
-            self._gap = min(self._gap * 2, self._state.options.poll_interval)
-        if turn.next_due is not None:
-            self._look_at = min(self._look_at, now + turn.next_due + 0.001)
+        elif turn.looks:
+            self._pace.found_nothing(now)
         if turn.promoted:
-            self._look_at = 0.0
-
-    def _expect_returned(self, turn: Turn) -> None:
-        """Look again when a job that was just given back is due."""
-        delays = [outcome.delay or 0.0 for _, outcome in turn.batch if outcome.status is None]
-        if delays:
-            due_at = time.monotonic() + min(delays)
-            if due_at < self._look_at:
-                self._look_at = due_at
-                self._claimer.request_head_scan()
+            self._pace.look_again()
+        if turn.next_due is not None:
+            self._pace.look_by(now + turn.next_due + 0.001)
+        returned = turn.delays_of_returned()
+        if returned and self._pace.look_by(now + min(returned)):
+            self._claimer.request_head_scan()
 
     def _check_limits(self, turn: Turn) -> None:
         limit = self._state.options.max_jobs
@@ -355,7 +308,7 @@ class Pump(Role):
         if not self._state.options.drain or self._state.held:
             return
         if turn.lanes is None:
-            self._look_at = 0.0
+            self._pace.look_again()
             self._claimer.request_head_scan()
         elif not turn.claims and not self._claimer.has_lanes and not turn.promoted:
             self._on_limit("nothing is left to run")
@@ -370,13 +323,8 @@ class Pump(Role):
         is_low = self._claimer.buffered() <= self._low_water
         return is_low or self._completer.oldest_age() >= LINGER_SECONDS
 
-    def _should_listen(self) -> bool:
-        return self.can_listen and not self._is_listening and self._gap >= LISTEN_AFTER_SECONDS
-
     def _is_busy(self, now: float, wanted: int) -> bool:
-        if self._busy_since is not None and now - self._busy_since > BUSY_SECONDS:
-            return True
-        return not wanted and now >= self._tick_at
+        return self._pace.is_busy(now) or (not wanted and now >= self._tick_at)
 
     def _set_listening(self, turn: Turn, listening: bool) -> None:
         def note(rows: Rows) -> None:
@@ -392,7 +340,7 @@ class Pump(Role):
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
         if self._claimer.wanted():
-            waits.append(self._look_at - now)
+            waits.append(self._pace.look_at - now)
         if self._state.held:
             waits.append(self._tick_at - now)
         if self._claimer.buffered():

@@ -106,6 +106,11 @@ class Runner:
             detailed_paths=detailed_paths(),
             wants_details=lambda: has_receivers(task_started),
         )
+        self._build_upkeep()
+
+    def _build_upkeep(self) -> None:
+        options, state, crash = self._options, self.state, self._crashed
+        own = self._connections
         self.leases = LeaseKeeper(
             state,
             own["lease"],

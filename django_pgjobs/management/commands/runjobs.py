@@ -198,7 +198,7 @@ class Command(BaseCommand):
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
         if not flags["child"]:
-            self._print_banner(options, processes)
+            self._print_banner(options, processes, flags)
         if flags["check"]:
             return
         if not flags["child"] and (processes > 1 or reloads):
@@ -215,7 +215,7 @@ class Command(BaseCommand):
         flags["reload"] = reloads
         return reloads
 
-    def _print_banner(self, options: Options, processes: int) -> None:
+    def _print_banner(self, options: Options, processes: int, flags: dict[str, Any]) -> None:
         try:
             server = describe_server(OwnConnection(options.database, "check"))
         except psycopg.OperationalError as error:
@@ -248,15 +248,11 @@ class Command(BaseCommand):
                 for name in missing
             ]
         lines.append("Ctrl-C to stop, twice to stop at once.")
-        if self._is_chatty:
+        if flags["verbosity"]:
             self.stdout.write("\n".join(lines))
 
     def _give_up(self, code: int, fact: str, remedy: str) -> None:
         raise CommandError(f"{fact} {remedy}", returncode=code)
-
-    def execute(self, *args: Any, **options: Any) -> Any:
-        self._is_chatty = options.get("verbosity", 1) > 0
-        return super().execute(*args, **options)
 
 
 def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
@@ -283,18 +279,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
     def choose(flag: str, setting: Any) -> Any:
         return setting if flags[flag] is None else flags[flag]
 
-    if flags["queues"] and flags["exclude_queues"]:
-        raise CommandError(
-            "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
-        )
-    lease = choose("lease_seconds", conf.LEASE_SECONDS)
-    poll_interval = choose("poll_interval", conf.POLL_INTERVAL_SECONDS)
-    if lease < 1:
-        raise CommandError(f"expected --lease-seconds of 1 or more, got {lease:g}.", returncode=2)
-    if poll_interval < 0.05:
-        raise CommandError(
-            f"expected --poll-interval of 0.05 or more, got {poll_interval:g}.", returncode=2
-        )
+    check_flags(flags)
     return Options(
         database=worker_database(conf),
         backends=backend_aliases(),
@@ -302,8 +287,8 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         excluded_queues=flags["exclude_queues"],
         concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
         async_concurrency=conf.ASYNC_CONCURRENCY,
-        lease=lease,
-        poll_interval=poll_interval,
+        lease=choose("lease_seconds", conf.LEASE_SECONDS),
+        poll_interval=choose("poll_interval", conf.POLL_INTERVAL_SECONDS),
         shutdown_timeout=choose("shutdown_timeout", conf.SHUTDOWN_TIMEOUT_SECONDS),
         timeout_grace=conf.TIMEOUT_GRACE_SECONDS,
         retention=conf.RETENTION_SECONDS,
@@ -318,6 +303,21 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         max_memory_mib=flags["max_memory"],
         name=flags["name"],
     )
+
+
+def check_flags(flags: dict[str, Any]) -> None:
+    """Raise CommandError for flags that are wrong together or out of bounds."""
+    if flags["queues"] and flags["exclude_queues"]:
+        raise CommandError(
+            "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
+        )
+    for name, least in (("lease_seconds", 1.0), ("poll_interval", 0.05)):
+        given = flags[name]
+        if given is not None and given < least:
+            flag = "--" + name.replace("_", "-")
+            raise CommandError(
+                f"expected {flag} of {least:g} or more, got {given:g}.", returncode=2
+            )
 
 
 def worker_database(conf: Conf) -> str:

@@ -1,0 +1,45 @@
+"""One round trip of the pump, and what it learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.jobs import ClaimedRow, Lane
+from django_pgjobs.worker.completer import Entry
+
+Rows = list[Any]
+
+
+class Turn:
+    """The statements of one round trip, each with what is to be done with its rows."""
+
+    def __init__(self, worker_id: int) -> None:
+        self.worker_id = worker_id
+        self.sends: list[Callable[[Cursor], None]] = []
+        self.receivers: list[Callable[[Rows], None]] = []
+        # What was written: the outcomes sent, and the ids of the jobs that changed.
+        self.batch: list[Entry] = []
+        self.written: set[int] = set()
+        # What was found.
+        self.looks = False
+        self.claims = False
+        self.claimed: list[ClaimedRow] = []
+        self.lanes: list[Lane] | None = None
+        self.promoted = 0
+        self.next_due: float | None = None
+
+    def add(self, send: Callable[[Cursor], None], receive: Callable[[Rows], None]) -> None:
+        """Let a statement travel with this turn."""
+        self.sends.append(send)
+        self.receivers.append(receive)
+
+    def receive(self, answers: list[Rows]) -> None:
+        """Hand each statement's rows to whoever waits for them."""
+        for receive, rows in zip(self.receivers, answers, strict=True):
+            receive(rows)
+
+    def delays_of_returned(self) -> list[float]:
+        """Return the seconds until each job that was given back is due."""
+        return [outcome.delay or 0.0 for _, outcome in self.batch if outcome.status is None]

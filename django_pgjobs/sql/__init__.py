@@ -11,5 +11,6 @@ from pathlib import Path
 
 
 def load(name: str) -> str:
-    """Return the statement in `<name>.sql`."""
-    return (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
+    """Return the statement in `<name>.sql`, without its comments: they are for people."""
+    text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-# One round trip. DISCARD ALL would also drop prepared statements, which the driver counts on.
+# DISCARD ALL would also drop prepared statements, which the driver counts on.
 RESET_SESSION = (
     "RESET ALL; RESET SESSION AUTHORIZATION; SELECT pg_advisory_unlock_all();"
     " UNLISTEN *; CLOSE ALL; DISCARD TEMP"
@@ -19,10 +19,11 @@ def reset_session(
 ) -> None:
     """Undo what SQL can do to a session, then set what Django sets on a new one.
 
-    *time_zone* and *role* are those of the project's settings.
+    *time_zone* and *role* are those of the project's settings. All in one round trip.
     """
-    connection.execute(RESET_SESSION, prepare=False)
-    if time_zone and connection.info.parameter_status("TimeZone") != time_zone:
-        connection.execute("SELECT set_config('TimeZone', %s, false)", [time_zone], prepare=False)
+    statements: list[sql.Composable] = [sql.SQL(RESET_SESSION)]
+    if time_zone:
+        statements.append(sql.SQL("SET TimeZone TO {}").format(sql.Literal(time_zone)))
     if role:
-        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)), prepare=False)
+        statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+    connection.execute(sql.SQL("; ").join(statements), prepare=False)

@@ -7,6 +7,7 @@ does in an ASGI server without per-request threads; all async jobs share its con
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -56,7 +57,11 @@ class AsyncSlots:
 
     def stop(self) -> None:
         """End the loop once its jobs have ended."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread is None:
+            self._loop.close()
+            return
+        with contextlib.suppress(RuntimeError):  # it crashed, and is closed
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def join(self, timeout: float) -> bool:
         """Wait for the loop's thread; return whether it ended."""
@@ -79,6 +84,8 @@ class AsyncSlots:
         except BaseException:
             logger.critical("the event loop crashed; the worker ends", exc_info=True)
             self._on_crash("event loop")
+        finally:
+            self._loop.close()
 
     def _fill(self) -> None:
         while len(self.running) < self._options.async_concurrency:

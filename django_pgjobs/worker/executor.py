@@ -13,7 +13,11 @@ from collections.abc import Callable
 
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.buffer import Buffer
-from django_pgjobs.worker.housekeeping import clean_connections, close_connections
+from django_pgjobs.worker.housekeeping import (
+    clean_connections,
+    close_connections,
+    drop_dead_connections,
+)
 from django_pgjobs.worker.outcome import Outcome
 from django_pgjobs.worker.run import run_in_thread
 from django_pgjobs.worker.state import Options
@@ -103,6 +107,7 @@ class Slots:
     def _run(self, attempt: Attempt) -> None:
         try:
             self._on_start(attempt)
+            drop_dead_connections()
             outcome = run_in_thread(attempt, self._options)
             clean_connections(attempt.id)
         finally:

@@ -50,9 +50,11 @@ logger = logging.getLogger("django_pgjobs.worker")
 EXIT_OK = 0
 EXIT_CRASHED = 1
 EXIT_RESTART = 75
-# Only between a supervisor and its children: the code changed, or they are to be replaced.
+# The code changed, or HUP: start me again. A supervisor does.
 EXIT_RELOAD = 76
 RELOAD_SECONDS = 3.0
+EXIT_INTERRUPTED = 130
+EXIT_QUIT = 131
 # How long interrupted jobs and the last outcomes have at the end of a shutdown.
 LAST_SECONDS = 3.0
 
@@ -273,6 +275,7 @@ class Runner:
         self.slots.stop()
         self.async_slots.stop()
         ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
+        self._give_back_held()
         self.leases.stop()
         ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
         logger.info(
@@ -311,20 +314,27 @@ class Runner:
         return True
 
     def _leave_at_once(self, number: int) -> None:
-        """Give everything back on a connection of its own and end the process."""
-        held = list(self.state.held.values())
-        logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, len(held))
-        batch = [(attempt, released("released at shutdown")) for attempt in held]
+        """Give everything back and end the process, whatever its threads are doing."""
+        count = len(self.state.held)
+        logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
+        self._give_back_held()
+        logging.shutdown()
+        os._exit(EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED)
+
+    def _give_back_held(self) -> None:
+        """Give back what is still held, on a connection that no role uses, and say goodbye."""
+        batch = [
+            (attempt, released("released at shutdown")) for attempt in self.state.held.values()
+        ]
+        if not batch:
+            return
+        own = OwnConnection(self._options.database, "exit")
         try:
-            own = OwnConnection(self._options.database, "exit")
-            if batch:
-                own.round_trip(statements(batch))
+            own.round_trip(statements(batch))
             with own.cursor() as cursor:
                 workers.end_worker(cursor, self.state.worker_id)
         except psycopg.Error as error:
             logger.error("could not give the jobs back, rescue will: %s", str(error).strip())
-        logging.shutdown()
-        os._exit(131 if number == signal.SIGQUIT else 130)
 
 
 def detailed_paths() -> list[str]:

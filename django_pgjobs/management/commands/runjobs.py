@@ -50,7 +50,8 @@ and gives the rest back; a second one gives everything back at once. USR1 stops 
 stays; USR2 prints the stacks of all threads; HUP replaces the child processes.
 
 Exit status: 0 done or stopped, 1 crashed, 2 wrong use, 3 no database at the start,
-75 a job could not be ended (start me again), 130 ended by a second signal.
+75 a job could not be ended (start me again), 76 restart asked for by HUP, 130 and 131 ended by
+a second signal or QUIT.
 """
 
 

@@ -1,0 +1,1 @@
+"""The shop: customers sign up, order, and pay through a payment provider's webhooks."""

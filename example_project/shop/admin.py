@@ -1,0 +1,119 @@
+"""The shop in the admin."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from example_project.shop.models import (
+    Customer,
+    Order,
+    OrderLine,
+    PaymentEvent,
+    Product,
+    WelcomeMail,
+)
+
+
+class WelcomeMailInline(admin.TabularInline):
+    """The welcome mails a customer got: one."""
+
+    model = WelcomeMail
+    extra = 0
+    can_delete = False
+    readonly_fields = ["recipient", "job_id", "sent_at"]
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Mails are sent by jobs."""
+        return False
+
+
+@admin.register(Customer)
+class CustomerAdmin(admin.ModelAdmin):
+    """Customers."""
+
+    list_display = ["user_id", "name", "email", "created_at"]
+    list_select_related = ["user"]
+    search_fields = ["user__email"]
+    show_full_result_count = False
+    raw_id_fields = ["user"]
+    readonly_fields = ["welcome_job_id", "created_at"]
+    inlines = [WelcomeMailInline]
+
+    @admin.display(description="name")
+    def name(self, customer: Customer) -> str:
+        """The user's name."""
+        return customer.user.first_name
+
+    @admin.display(description="e-mail")
+    def email(self, customer: Customer) -> str:
+        """The user's address."""
+        return customer.user.email
+
+
+@admin.register(Product)
+class ProductAdmin(admin.ModelAdmin):
+    """Products."""
+
+    list_display = ["sku", "name", "unit_amount"]
+    search_fields = ["sku", "name"]
+
+
+class OrderLineInline(admin.TabularInline):
+    """What was ordered."""
+
+    model = OrderLine
+    extra = 0
+
+
+class PaymentEventInline(admin.TabularInline):
+    """What the payment provider said."""
+
+    model = PaymentEvent
+    extra = 0
+    can_delete = False
+    fields = ("event_id", "type", "amount", "currency", "card", "occurred_at", "job_id")
+    readonly_fields = fields
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Events come from the provider."""
+        return False
+
+
+@admin.register(Order)
+class OrderAdmin(admin.ModelAdmin):
+    """Orders."""
+
+    list_display = [
+        "reference",
+        "status",
+        "total_amount",
+        "captured_amount",
+        "refunded_amount",
+        "placed_at",
+    ]
+    list_filter = ["status"]
+    search_fields = ["reference"]
+    show_full_result_count = False
+    raw_id_fields = ["customer"]
+    readonly_fields = ["captured_amount", "refunded_amount", "revision", "placed_at"]
+    inlines = [OrderLineInline, PaymentEventInline]
+
+
+@admin.register(PaymentEvent)
+class PaymentEventAdmin(admin.ModelAdmin):
+    """Payment events, to look at."""
+
+    list_display = ["event_id", "type", "order", "amount", "currency", "occurred_at"]
+    list_filter = ["type"]
+    list_select_related = ["order"]
+    search_fields = ["event_id", "payment_id"]
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Events come from the provider."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """What the provider said stays said."""
+        return False

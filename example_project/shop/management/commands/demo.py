@@ -1,0 +1,156 @@
+"""`manage.py demo`: the shop at work, one worker killed on the way, every effect counted."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import secrets
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import BaseCommand, CommandError, CommandParser, call_command
+
+from example_project.shop.demo import report
+from example_project.shop.demo.checks import check_everything
+from example_project.shop.demo.drain import Drain, Drained
+from example_project.shop.demo.feed import DemoError, Sent, create_products, feed, place_orders
+from example_project.shop.demo.plan import Plan, make_plan
+from example_project.shop.demo.progress import Progress
+from example_project.shop.demo.workers import Workers
+
+SMALLEST = 20
+LARGEST = 100_000
+
+
+def amount(text: str) -> int:
+    """Read a number of things to send."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not SMALLEST <= number <= LARGEST:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from {SMALLEST} to {LARGEST}, got {text!r}"
+        )
+    return number
+
+
+@contextlib.contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does: the workers are stopped then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Command(BaseCommand):
+    """Send sign-ups and webhooks, work them off with two workers, and check the outcome."""
+
+    help = (
+        "Migrate, create the user admin/admin, sign customers up and deliver payment webhooks "
+        "(some transactions roll back, some deliveries come twice), work the jobs off with two "
+        "workers, kill one of them on the way, and check in the database that each effect "
+        "happened exactly once. Exits with 1 if anything is off. Can be run again."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the options."""
+        parser.add_argument(
+            "--customers",
+            type=amount,
+            default=3000,
+            metavar="N",
+            help="how many people sign up, those rolled back included (default: 3000)",
+        )
+        parser.add_argument(
+            "--webhooks",
+            type=amount,
+            default=3000,
+            metavar="N",
+            help="how many webhooks are delivered, second deliveries included (default: 3000)",
+        )
+        parser.add_argument(
+            "--no-kill",
+            action="store_false",
+            dest="kill",
+            help="let both workers live",
+        )
+
+    def handle(self, *, customers: int, webhooks: int, kill: bool, **options: Any) -> None:
+        """Run the demo; raise CommandError if anything is off."""
+        self.stdout.ending = ""
+        run = secrets.token_hex(3)
+        log_path = Path(tempfile.gettempdir()) / f"shop-demo-{run}.log"
+        try:
+            with sigterm_interrupts():
+                self._run(
+                    run, log_path, make_plan(run, customers=customers, webhooks=webhooks), kill
+                )
+        except DemoError as error:
+            raise CommandError(f"The demo failed: {error}") from error
+        except KeyboardInterrupt:
+            raise CommandError("Interrupted; the workers are stopped.", returncode=130) from None
+
+    def _run(self, run: str, log_path: Path, plan: Plan, kill: bool) -> None:
+        started = time.monotonic()
+        self._prepare()
+        sign_ups = len(plan.committed) + len(plan.rolled_back)
+        sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
+        drained = self._drain(plan, sent, log_path, kill=kill)
+        self._say("", *report.summary(plan, sent, drained), "")
+        checks = check_everything(run, plan, sent, drained)
+        self._say("Found in the database:", *report.verdicts(checks), "")
+        seconds = time.monotonic() - started
+        if not all(check.passed for check in checks):
+            raise DemoError(f"something is off, see ✕ above and the workers' log, {log_path}")
+        self._say(f"All is well, after {seconds:.0f} s.", "")
+        self._say(*report.next_steps(sent, log_path))
+
+    def _prepare(self) -> None:
+        call_command("migrate", verbosity=0, interactive=False)
+        self._say(report.database())
+        self._say(self._make_admin())
+        create_products()
+
+    def _make_admin(self) -> str:
+        """Create admin/admin, but never where it could be more than a demo."""
+        if not settings.DEBUG:
+            return "DEBUG is off: no user admin is made."
+        user, created = User.objects.get_or_create(
+            username="admin", defaults={"is_staff": True, "is_superuser": True}
+        )
+        if created:
+            user.set_password("admin")
+            user.save(update_fields=["password"])
+        return f"Admin: user admin, password admin ({'created' if created else 'was there'})"
+
+    def _drain(self, plan: Plan, sent: Sent, log_path: Path, *, kill: bool) -> Drained:
+        with Workers(log_path, concurrency=4) as workers:
+            pids = workers.start(), workers.start()
+            self._say(f"Workers {pids[0]} and {pids[1]}, log: {log_path}")
+            drain = Drain(
+                sent,
+                workers,
+                Progress(self.stdout, "work   ", len(sent.jobs)),
+                place_early=lambda: place_orders(plan.early, sent.customers),
+            )
+            drained = drain.run(kill=kill)
+            workers.stop()
+        return drained
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self.stdout.write(f"{line}\n")
+        self.stdout.flush()

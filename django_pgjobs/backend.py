@@ -7,7 +7,7 @@ happen while the project's task modules are imported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +24,10 @@ from django_pgjobs.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
 )
-from django_pgjobs.results import new_result, replace_unchecked, result_of_row
+from django_pgjobs.exceptions import UnknownTask
+from django_pgjobs.payload import is_storable
+from django_pgjobs.registry import find_task
+from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
 from django_pgjobs.tasks import Task
 
@@ -45,10 +48,10 @@ class PgJobsBackend(BaseTaskBackend):
     def validate_task(self, task: AnyTask) -> None:
         """Raise InvalidTask if the task cannot be enqueued here."""
         run_after: Any = task.run_after
-        if isinstance(run_after, timedelta):
-            if run_after < timedelta(0):
-                raise InvalidTask(f"run_after must not be negative, got {run_after!r}.")
-            run_after = None
+        if run_after is not None and not isinstance(run_after, datetime | timedelta):
+            raise InvalidTask(
+                f"expected run_after to be a datetime or a timedelta, got {run_after!r}."
+            )
         # A look-alike, because django.tasks knows no timedelta and a copy would be validated.
         super().validate_task(
             SimpleNamespace(  # type: ignore[arg-type]
@@ -57,9 +60,18 @@ class PgJobsBackend(BaseTaskBackend):
                 backend=task.backend,
                 queue_name=task.queue_name,
                 takes_context=task.takes_context,
-                run_after=run_after,
+                run_after=None if isinstance(run_after, timedelta) else run_after,
             )
         )
+        if not task.func.__qualname__.isidentifier():
+            raise InvalidTask(
+                "Task function must be defined at a module level, under a name of its own: "
+                f"a worker cannot find {task.module_path}."
+            )
+        try:
+            client.instant_or_delay(run_after)
+        except ValueError as error:
+            raise InvalidTask(str(error)) from None
         _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
         _check_text("the task's path", task.module_path, MAX_TASK_PATH)
 
@@ -69,11 +81,15 @@ class PgJobsBackend(BaseTaskBackend):
         Raise InvalidTask, TypeError or ValueError before anything is sent if the task or its
         arguments cannot be stored.
         """
-        self.validate_task(task)
-        job_id, enqueued_at, run_after = client.insert(task, args, kwargs)
-        if isinstance(task.run_after, timedelta):
-            task = replace_unchecked(task, {"run_after": run_after})
-        result = new_result(task, job_id=job_id, enqueued_at=enqueued_at, args=args, kwargs=kwargs)
+        self._check(task)
+        stored = client.insert(task, args, kwargs)
+        result = new_result(
+            _with_instant(task, stored.run_after),
+            job_id=stored.id,
+            enqueued_at=stored.enqueued_at,
+            args=stored.args,
+            kwargs=stored.kwargs,
+        )
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -81,7 +97,7 @@ class PgJobsBackend(BaseTaskBackend):
         self, task: AnyTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
     ) -> list[str]:
         """See `Task.enqueue_many`."""
-        self.validate_task(task)
+        self._check(task)
         ids: list[str] = []
         with transaction.atomic(using=client.job_database()):
             for items in client.batches(arguments):
@@ -95,7 +111,7 @@ class PgJobsBackend(BaseTaskBackend):
         self, task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]
     ) -> int:
         """See `Task.enqueue_from`."""
-        self.validate_task(task)
+        self._check(task)
         return client.insert_from(task, queryset, arguments)
 
     def get_result(self, result_id: str) -> AnyResult:
@@ -118,6 +134,17 @@ class PgJobsBackend(BaseTaskBackend):
             )
         ]
 
+    def _check(self, task: AnyTask) -> None:
+        """Raise InvalidTask if no worker could run the task's jobs."""
+        self.validate_task(task)
+        try:
+            find_task(task.module_path)
+        except UnknownTask:
+            raise InvalidTask(
+                f"expected {task.module_path} to be a task, as workers look for it there. "
+                "Declare it with @task above the function, and let no other decorator follow."
+            ) from None
+
     def _announce(
         self,
         task: AnyTask,
@@ -128,6 +155,7 @@ class PgJobsBackend(BaseTaskBackend):
         first = client.get_row(ids[0], backend=self.alias)
         if first is None:
             return
+        task = _with_instant(task, first.run_after)
         for job_id, item in zip(ids, items, strict=True):
             args, kwargs = ((), item) if isinstance(item, Mapping) else (item, {})
             result = new_result(
@@ -136,8 +164,15 @@ class PgJobsBackend(BaseTaskBackend):
             task_enqueued.send(type(self), task_result=result)
 
 
+def _with_instant(task: AnyTask, run_after: datetime | None) -> AnyTask:
+    """Return *task* with the time that was stored for its `run_after`."""
+    if task.run_after is None:
+        return task
+    return replace_unchecked(task, {"run_after": local_time(run_after)})
+
+
 def _check_text(name: str, text: Any, limit: int) -> None:
-    if not isinstance(text, str) or "\0" in text or not 1 <= len(text.encode()) <= limit:
+    if not is_storable(text) or not 1 <= len(text.encode()) <= limit:
         raise InvalidTask(
             f"expected {name} to be text of 1 to {limit} bytes without NUL, got {text!r}."
         )

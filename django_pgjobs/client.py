@@ -8,18 +8,20 @@ unusable: what can be refused is refused before the statement is sent.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.conf import settings
-from django.db import connections, models, router
+from django.core.exceptions import EmptyResultSet
+from django.db import connections, models, router, transaction
 from django.db.models import F, QuerySet, Value
 from django.db.models.expressions import BaseExpression
 from django.db.models.functions import JSONObject
@@ -37,6 +39,10 @@ from django_pgjobs.tasks import Task
 ROWS_PER_INSERT = 5_000
 # How long cancel() and its like try again when a worker is just writing the same row.
 LOCKED_SECONDS = 2.0
+# What Python can read back in any time zone; PostgreSQL's calendar is longer.
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+LATEST = datetime(9999, 12, 30, tzinfo=UTC)
+LONGEST_DELAY = timedelta(days=366_000)
 JOB_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 
@@ -45,12 +51,30 @@ def job_database() -> str:
     return router.db_for_write(apps.get_model("pgjobs", "Job"))
 
 
-def insert(task: AnyTask, args: Any, kwargs: Any) -> tuple[int, datetime, datetime | None]:
-    """Insert one job; return its id, `enqueued_at` and `run_after`."""
+class Inserted(NamedTuple):
+    """What became of an enqueue; *args* and *kwargs* are as the task will get them."""
+
+    id: int
+    enqueued_at: datetime
+    run_after: datetime | None
+    args: Any
+    kwargs: Any
+
+
+def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted:
+    """Insert one job."""
     row = job_columns(task)
     row["args"], row["kwargs"] = encode_arguments(task, args, kwargs)
     with connections[job_database()].cursor() as cursor:
-        return jobs.insert_job(cursor, row)
+        job_id, enqueued_at, run_after = jobs.insert_job(cursor, row)
+    stored = as_stored(args, row["args"]), as_stored(kwargs, row["kwargs"])
+    return Inserted(job_id, enqueued_at, run_after, *stored)
+
+
+def as_stored(value: Any, text: str) -> Any:
+    """Return what *text* decodes to; that is *value* itself unless it has dicts inside."""
+    # The keys of dicts become strings; everything else TaskResult makes plain.
+    return json.loads(text) if "{" in text[1:] else value
 
 
 Item = Mapping[str, Any] | tuple[Any, ...]
@@ -91,8 +115,13 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
     }
     selected = queryset.annotate(pgjobs_kwargs=JSONObject(**expressions))
     query = selected.values_list("pgjobs_kwargs").query
-    select, select_params = query.get_compiler(using=database).as_sql()
-    with connections[database].cursor() as cursor:
+    try:
+        select, select_params = query.get_compiler(using=database).as_sql()
+    except EmptyResultSet:
+        return 0
+    # A savepoint: what the server refuses, such as a payload that is too long, is not known
+    # before, and must not end the caller's transaction.
+    with transaction.atomic(using=database), connections[database].cursor() as cursor:
         return jobs.insert_jobs_from(cursor, select, select_params, job_columns(task))
 
 
@@ -110,7 +139,7 @@ def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
 
 def job_columns(task: AnyTask) -> dict[str, Any]:
     """Return the columns that the task's options determine."""
-    run_after, delay = _instant_or_delay(task.run_after)
+    run_after, delay = instant_or_delay(task.run_after)
     ours = task if isinstance(task, Task) else None
     metadata = ours.metadata if ours else None
     return {
@@ -162,9 +191,12 @@ class Signature:
     def __init__(self, function: Any, takes_context: bool) -> None:
         self.full = inspect.signature(function)
         parameters = list(self.full.parameters.values())
+        # What the worker passes before the arguments of the job.
+        self.first: tuple[object, ...] = ()
         if takes_context:
+            self.first = (None,)
             parameters = parameters[1:]
-            self.full = self.full.replace(parameters=parameters)
+        self.text = str(self.full.replace(parameters=parameters))
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         self.is_simple = all(parameter.kind in named for parameter in parameters)
         self.names = frozenset(parameter.name for parameter in parameters)
@@ -190,10 +222,10 @@ def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None
     if not args and signature.accepts_names(kwargs):
         return
     try:
-        signature.full.bind(*args, **kwargs)
+        signature.full.bind(*signature.first, *args, **kwargs)
     except TypeError as error:
         raise TypeError(
-            f"{task.module_path}{signature.full} cannot be called with the arguments given: "
+            f"{task.module_path}{signature.text} cannot be called with the arguments given: "
             f"{error}."
         ) from None
 
@@ -222,7 +254,7 @@ def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     not exist. Takes part in the caller's transaction.
     """
     job_id = job_id_of(job)
-    instant, delay = _instant_or_delay(run_after)
+    instant, delay = instant_or_delay(run_after)
     with connections[job_database()].cursor() as cursor:
         queue = _change_when_unlocked(
             cursor,
@@ -242,7 +274,7 @@ def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
     transaction.
     """
     job_id = job_id_of(job)
-    instant, delay = _instant_or_delay(run_after)
+    instant, delay = instant_or_delay(run_after)
     with connections[job_database()].cursor() as cursor:
         queue = _change_when_unlocked(
             cursor,
@@ -287,23 +319,31 @@ def _change_when_unlocked(
         time.sleep(0.01)
 
 
-def _instant_or_delay(
+def instant_or_delay(
     run_after: datetime | timedelta | None,
 ) -> tuple[datetime | None, float | None]:
-    if run_after is None or isinstance(run_after, timedelta):
+    """Return *run_after* as an instant or as seconds from now; raise ValueError otherwise."""
+    if run_after is None:
+        return None, None
+    if isinstance(run_after, timedelta):
+        if run_after > LONGEST_DELAY:
+            raise ValueError(f"expected run_after within 1000 years from now, got {run_after!r}.")
         return None, seconds_or_none(run_after)
-    if timezone.is_aware(run_after):
-        return run_after, None
-    if settings.USE_TZ:
-        raise ValueError(f"expected run_after with a time zone, got {run_after!r}.")
-    return timezone.make_aware(run_after), None
+    instant = run_after
+    if timezone.is_naive(run_after):
+        if settings.USE_TZ:
+            raise ValueError(f"expected run_after with a time zone, got {run_after!r}.")
+        instant = timezone.make_aware(run_after)
+    if not EARLIEST <= instant <= LATEST:
+        raise ValueError(f"expected run_after in the years 1 to 9999, got {run_after!r}.")
+    return instant, None
 
 
 def job_id_of(job: Any) -> int:
     """Return the id of a Job, a TaskResult, or an id itself; raise ValueError for other text."""
     value = getattr(job, "pk", None) or getattr(job, "id", job)
     job_id = value if isinstance(value, int) else parse_job_id(value)
-    if job_id is None:
+    if job_id is None or not 0 < job_id < 2**63:
         raise ValueError(f"expected a job, its id or its TaskResult, got {job!r}.")
     return job_id
 

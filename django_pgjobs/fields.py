@@ -8,6 +8,8 @@ from typing import Any
 
 from django.db import models
 
+from django_pgjobs.payload import decode_value
+
 
 class Undecodable(str):
     """The text of a JSON column that Python cannot decode; shown as it is."""
@@ -47,9 +49,12 @@ class PlainJSONField(models.Field):  # type: ignore[type-arg]
         if value is None:
             return None
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return decode_value(value)
+        except ValueError:
             return Undecodable(value)
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        return self.value_from_object(obj)
 
 
 class TextArrayField(models.Field):  # type: ignore[type-arg]
@@ -60,3 +65,6 @@ class TextArrayField(models.Field):  # type: ignore[type-arg]
 
     def db_type(self, connection: Any) -> str:
         return "text[]"
+
+    def value_to_string(self, obj: models.Model) -> Any:
+        return self.value_from_object(obj)

@@ -18,6 +18,11 @@ from django_pgjobs.exceptions import PayloadError
 MAX_DEPTH = 100
 # One recorded error text; the whole list of a job stays far below PostgreSQL's limits.
 MAX_TEXT = 8_000
+# What a message shows of a value.
+MAX_SHOWN = 80
+
+VALUE_TYPES = (bytes, str, int, float, type(None), Mapping, Sequence)
+KEY_TYPES = (bytes, str, int, float, type(None))
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
@@ -35,8 +40,11 @@ def encode_value(value: object, *, name: str, max_bytes: int) -> str:
         text = _encode_slowly(value, name)
     if "\\u" in text:
         _refuse_characters(value, name)
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        _refuse_depth(value, name)
+    if _may_be_deep(text):
+        try:
+            decode_value(text)
+        except ValueError:
+            _refuse_depth(value, name)
     if len(text) > max_bytes:
         raise ValueError(
             f"expected {name} to take at most {max_bytes} bytes as JSON, got {len(text)}. "
@@ -47,39 +55,58 @@ def encode_value(value: object, *, name: str, max_bytes: int) -> str:
 
 
 def _encode_slowly(value: object, name: str) -> str:
-    for path, item in walk(value, name):
-        if isinstance(item, float) and not math.isfinite(item):
-            raise ValueError(f"expected a finite number at {path}, got {item!r}.")
-        if isinstance(item, bytes | str | int | float | None | Mapping | Sequence):
-            continue
-        raise TypeError(
-            f"Unsupported type: {type(item)} at {path}: it is not JSON serializable. "
-            "Pass a key, a string or numbers instead."
-        )
-    try:
-        return _encode(normalize_json(value))
-    except RecursionError:
-        raise ValueError(f"expected at most {MAX_DEPTH} levels in {name}, got more.") from None
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{name} cannot be stored as JSON: {error}") from error
+    for path, item, is_key in walk(value, name):
+        _refuse_scalar(item, path)
+        if not isinstance(item, KEY_TYPES if is_key else VALUE_TYPES):
+            raise TypeError(
+                f"Unsupported type: {type(item)} at {path}: it is not JSON serializable. "
+                "Pass a key, a string or numbers instead."
+            )
+    return _encode(normalize_json(value))
 
 
-def walk(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Yield (path, item) for *value* and everything in it, keys included."""
-    yield path, value
-    if depth > MAX_DEPTH:
+def _refuse_scalar(item: object, path: str) -> None:
+    if isinstance(item, float) and not math.isfinite(item):
+        raise ValueError(f"expected a finite number at {path}, got {item!r}.")
+    if isinstance(item, int):
+        try:
+            str(item)
+        except ValueError as error:
+            raise ValueError(f"expected fewer digits in the number at {path}: {error}.") from None
+    if isinstance(item, bytes):
+        try:
+            item.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"expected bytes to be UTF-8 text at {path}.") from None
+
+
+def walk(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, object, bool]]:
+    """Yield (path, item, is it a key?) for *value* and everything in it.
+
+    Raise ValueError at a list or dict that lies in more than 99 others.
+    """
+    yield path, value, False
+    if isinstance(value, str | bytes) or not isinstance(value, Mapping | Sequence):
+        return
+    if depth >= MAX_DEPTH:
         raise ValueError(f"expected at most {MAX_DEPTH} levels, got more at {path[:200]}.")
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield f"{path} key {key!r}", key
-            yield from walk(item, f"{path}[{key!r}]", depth + 1)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+            shown = shorten(repr(key))
+            yield f"{path} key {shown}", key, True
+            yield from walk(item, f"{path}[{shown}]", depth + 1)
+    else:
         for index, item in enumerate(value):
             yield from walk(item, f"{path}[{index}]", depth + 1)
 
 
+def shorten(text: str) -> str:
+    """Return *text* as it fits into a message."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
 def _refuse_characters(value: object, name: str) -> None:
-    for path, item in walk(value, name):
+    for path, item, _ in walk(value, name):
         if isinstance(item, bytes):
             item = item.decode()
         if isinstance(item, str):
@@ -99,12 +126,45 @@ def _refuse_depth(value: object, name: str) -> None:
         pass
 
 
+def decode_value(text: str) -> Any:
+    """Return the value of stored JSON text; raise ValueError if it cannot be used.
+
+    Raw SQL can store what `encode_value` refuses: numbers of 5,000 digits, 5,000 levels. What
+    json.loads stands can still be too deep for the code it is given to.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"expected at most {MAX_DEPTH} levels, got more.") from None
+    if _may_be_deep(text) and _is_deep(value):
+        raise ValueError(f"expected at most {MAX_DEPTH} levels, got more.")
+    return value
+
+
+def _may_be_deep(text: str) -> bool:
+    return text.count("[") + text.count("{") > MAX_DEPTH
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def decode_arguments(args: str, kwargs: str) -> tuple[list[Any], dict[str, Any]]:
     """Return what a job's two columns hold; raise PayloadError, never anything else."""
     try:
-        positional = [] if args == "[]" else json.loads(args)
-        named = {} if kwargs == "{}" else json.loads(kwargs)
-    except (ValueError, RecursionError) as error:
+        positional = [] if args == "[]" else decode_value(args)
+        named = {} if kwargs == "{}" else decode_value(kwargs)
+    except ValueError as error:
         raise PayloadError(f"the stored arguments cannot be decoded: {error}") from error
     if not isinstance(positional, list) or not isinstance(named, dict):
         raise PayloadError(
@@ -122,6 +182,17 @@ def encode_result(value: object, max_bytes: int) -> str | None:
     if value is None:
         return None
     return encode_value(value, name="the return value", max_bytes=max_bytes)
+
+
+def is_storable(text: object) -> bool:
+    """Is *text* a str that a text column can hold?"""
+    if not isinstance(text, str) or "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def scrub(text: str, limit: int = MAX_TEXT) -> str:

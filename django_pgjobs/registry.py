@@ -42,7 +42,8 @@ def find_task(path: str) -> AnyTask:
     found = _found.get(path)
     if found is None:
         module_name, _, name = path.rpartition(".")
-        candidate = vars(sys.modules.get(module_name, object)).get(name)
+        # sys.modules may hold None and things without a namespace.
+        candidate = getattr(sys.modules.get(module_name), "__dict__", {}).get(name)
         if not is_task(candidate) or candidate.module_path != path:
             raise UnknownTask(
                 f"no task {path} is declared here. Deploy its code, or add its module to "

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from types import FunctionType
 from typing import Any
@@ -14,8 +13,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from django_pgjobs.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
+from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import PayloadError, UnknownTask
-from django_pgjobs.payload import decode_arguments
+from django_pgjobs.payload import decode_arguments, decode_value
 from django_pgjobs.queries.jobs import JobRow
 from django_pgjobs.registry import discover_tasks_once, find_task
 from django_pgjobs.status import JobStatus
@@ -66,14 +66,20 @@ def task_of_row(row: JobRow, backend: str) -> AnyTask:
         changes["timeout"] = row.timeout
         changes["correlation_id"] = row.correlation_id
         changes["tags"] = tuple(row.tags)
-        if json_equal(row.metadata, declared.metadata) is False:
-            changes["metadata"] = json.loads(row.metadata)
+        if row.max_attempts not in (None, declared.max_attempts or get_conf().MAX_ATTEMPTS):
+            changes["max_attempts"] = row.max_attempts
+        metadata = decode_or_none(row.metadata)
+        if isinstance(metadata, dict) and metadata != declared.metadata:
+            changes["metadata"] = metadata
     return replace_unchecked(declared, changes)
 
 
-def json_equal(text: str, value: Mapping[str, Any]) -> bool:
-    """Does *text* decode to *value*?"""
-    return bool(json.loads(text) == value)
+def decode_or_none(text: str | None) -> Any:
+    """Return the value of stored JSON text, None if there is none that Python can hold."""
+    try:
+        return None if text is None else decode_value(text)
+    except ValueError:
+        return None
 
 
 def _find_or_discover(path: str) -> AnyTask:
@@ -104,6 +110,7 @@ def stand_in(path: str) -> AnyTask:
 
     function = FunctionType(unknown.__code__, unknown.__globals__, closure=unknown.__closure__)
     function.__module__, _, function.__qualname__ = path.rpartition(".")
+    function.__name__ = function.__qualname__
     made: AnyTask = object.__new__(Task)
     for field in fields(Task):
         default = field.default
@@ -114,11 +121,12 @@ def stand_in(path: str) -> AnyTask:
 
 
 def result_of_row(row: JobRow, backend: str) -> AnyResult:
-    """Return the TaskResult of a stored job; undecodable arguments show as empty."""
+    """Return the TaskResult of a stored job; values that cannot be decoded show as empty."""
     try:
         args, kwargs = decode_arguments(row.args, row.kwargs)
     except PayloadError:
         args, kwargs = [], {}
+    errors = decode_or_none(row.errors)
     result = TaskResult(
         task=task_of_row(row, backend),
         id=str(row.id),
@@ -130,17 +138,35 @@ def result_of_row(row: JobRow, backend: str) -> AnyResult:
         args=args,
         kwargs=kwargs,
         backend=backend,
-        errors=[task_error(entry) for entry in json.loads(row.errors)],
+        errors=[task_error(entry) for entry in errors] if isinstance(errors, list) else [],
         worker_ids=row.worker_ids,
     )
-    if row.result is not None:
-        object.__setattr__(result, "_return_value", json.loads(row.result))
+    object.__setattr__(result, "_return_value", decode_or_none(row.result))
     return result
 
 
-def task_error(entry: Mapping[str, Any]) -> TaskError:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredError(TaskError):  # type: ignore[misc]
+    """A recorded error; its class is looked up, not imported: the path came from a row."""
+
+    @property
+    def exception_class(self) -> type[BaseException]:
+        path = self.exception_class_path
+        module_name, _, name = path.rpartition(".")
+        module = sys.modules.get(module_name)
+        if module is None:
+            raise ImportError(f"the module of {path!r} is not loaded. Import it first.")
+        found = getattr(module, "__dict__", {}).get(name)
+        if not (isinstance(found, type) and issubclass(found, BaseException)):
+            raise ValueError(f"{path!r} does not reference a valid exception.")
+        return found
+
+
+def task_error(entry: object) -> TaskError:
     """Return one entry of a job's list of errors as django.tasks has it."""
-    return TaskError(
+    if not isinstance(entry, Mapping):
+        entry = {"message": entry}
+    return StoredError(
         exception_class_path=str(entry.get("exception_class", "")),
         traceback=str(entry.get("traceback") or entry.get("message", "")),
     )

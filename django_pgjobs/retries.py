@@ -45,7 +45,7 @@ class Exponential:
         try:
             full = min(self.base * self.factor ** (attempt - 1), self.maximum)
         except OverflowError:
-            full = self.maximum
+            full = self.maximum if self.base else 0.0
         return full * (1 - self.jitter * random.random())
 
 
@@ -56,7 +56,7 @@ DEFAULT_BACKOFF = Exponential()
 
 def check_backoff(backoff: object) -> None:
     """Raise ValueError or TypeError, saying what was expected, if *backoff* is not usable."""
-    if isinstance(backoff, Exponential) or callable(backoff):
+    if isinstance(backoff, Exponential) or (callable(backoff) and not isinstance(backoff, type)):
         return
     if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
         raise TypeError(

@@ -18,6 +18,8 @@ from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.payload import encode_value, is_storable
 from django_pgjobs.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 
 Exceptions = tuple[type[BaseException], ...]
@@ -40,21 +42,22 @@ class Task(AnyTask):
     run_after: datetime | timedelta | None = None  # type: ignore[assignment]
     takes_context: bool = False
     max_attempts: int | None = None
-    backoff: Backoff = DEFAULT_BACKOFF
+    backoff: Backoff = field(default=DEFAULT_BACKOFF, hash=False)
     timeout: float | None = None
     retry_on: Exceptions = (Exception,)
     discard_on: Exceptions = ()
     atomic: bool = False
     correlation_id: str = ""
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         for name in ("retry_on", "discard_on"):
             value = getattr(self, name)
-            set_field(self, name, (value,) if isinstance(value, type) else tuple(value))
-        if not isinstance(self.tags, str):
+            is_one = isinstance(value, type | str) or not isinstance(value, Iterable)
+            set_field(self, name, (value,) if is_one else tuple(value))
+        if isinstance(self.tags, Iterable) and not isinstance(self.tags, str):
             set_field(self, "tags", tuple(self.tags))
         check_options(self)
         AnyTask.__post_init__(self)
@@ -141,17 +144,23 @@ class Task(AnyTask):
 def check_options(task: Task) -> None:
     """Raise InvalidTask, saying what was expected and what came, if an option is wrong."""
     for problem in _find_problems(task):
-        raise InvalidTask(f"@task {task.func.__qualname__} {problem}")
+        name = getattr(task.func, "__qualname__", repr(task.func))
+        raise InvalidTask(f"@task {name} {problem}")
 
 
 def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
-    if isinstance(task.tags, str) or not all(isinstance(t, str) and t for t in task.tags):
+    if not isinstance(task.tags, tuple) or not all(t and is_storable(t) for t in task.tags):
         yield f"expected tags to be a list of strings, got {task.tags!r}."
-    if not isinstance(task.correlation_id, str) or "\0" in task.correlation_id:
+    if not is_storable(task.correlation_id):
         yield f"expected correlation_id to be text without NUL, got {task.correlation_id!r}."
     if not isinstance(task.metadata, Mapping):
         yield f"expected metadata to be a dict, got {task.metadata!r}."
+    elif task.metadata:
+        try:
+            encode_value(task.metadata, name="metadata", max_bytes=SERVER_PAYLOAD_BYTES)
+        except (TypeError, ValueError) as error:
+            yield str(error)
 
 
 def _find_run_problems(task: Task) -> Iterable[str]:

@@ -49,11 +49,15 @@ TRANSPORT = {
 
 
 class OwnConnection:
-    """One connection of the worker to the database of *alias*; opened when first used."""
+    """One connection of the worker to the database of *alias*; opened when first used.
 
-    def __init__(self, alias: str, role: str) -> None:
+    An answer that takes longer than *answer_seconds* makes the connection overdue.
+    """
+
+    def __init__(self, alias: str, role: str, *, answer_seconds: float | None = None) -> None:
         self.alias = alias
         self.role = role
+        self.answer_seconds = ANSWER_SECONDS if answer_seconds is None else answer_seconds
         self.is_direct = True
         self.answer_due: float | None = None
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
@@ -65,7 +69,16 @@ class OwnConnection:
     def open(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Return the open connection; raise psycopg.OperationalError if it cannot be opened."""
         if self._connection is None or self._connection.closed:
-            self._connection = self._connect()
+            params = connection_parameters(self.alias)
+            params["application_name"] = f"pgjobs {self.role}"
+            self._connection = psycopg.connect(**params, autocommit=True)
+            try:
+                # A pooler takes the connection and lets the first statement wait.
+                with self.deadline():
+                    self._set_up(self._connection)
+            except BaseException:
+                self.close()
+                raise
         return self._connection
 
     def close(self) -> None:
@@ -119,16 +132,13 @@ class OwnConnection:
 
     @contextlib.contextmanager
     def deadline(self) -> Iterator[None]:
-        self.answer_due = time.monotonic() + ANSWER_SECONDS
+        self.answer_due = time.monotonic() + self.answer_seconds
         try:
             yield
         finally:
             self.answer_due = None
 
-    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        params = connection_parameters(self.alias)
-        params["application_name"] = f"pgjobs {self.role}"
-        connection = psycopg.connect(**params, autocommit=True)
+    def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         # A pooler invents the process id that it tells the client at the start.
         [(backend_pid,)] = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchall()
         self.is_direct = backend_pid == connection.info.backend_pid
@@ -146,7 +156,6 @@ class OwnConnection:
                 connection.execute(set_role, prepare=False)
         else:
             connection.prepare_threshold = None
-        return connection
 
 
 def connection_parameters(alias: str) -> dict[str, Any]:

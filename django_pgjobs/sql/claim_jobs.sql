@@ -65,7 +65,8 @@ UPDATE pgjobs_job_live AS job
 SET
     status = 'running',
     claim = job.claim + 1,
-    attempts = job.attempts + 1,
+    -- An overflow would block the lane.
+    attempts = LEAST(job.attempts, 2147483646) + 1,
     worker_id = %(worker_id)s::bigint,
     worker_ids = job.worker_ids || %(worker_name)s::text,
     started_at = COALESCE(job.started_at, statement_timestamp()),

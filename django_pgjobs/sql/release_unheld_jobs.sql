@@ -1,12 +1,14 @@
 -- Return jobs that this worker claimed without hearing of it: the answer to a claim was lost
--- with its connection. They never started here, so the attempt does not count.
+-- with its connection. They never started here, so the attempt does not count. A job that
+-- somebody asked to cancel meanwhile ends here instead.
 -- Parameters: worker_id bigint; held_ids bigint[] (the jobs the worker knows of); note text
--- Returns: id
+-- Returns: id of each job that was returned or cancelled
 -- Locks: the returned rows, in order of id, SKIP LOCKED
 -- Index: pgjobs_job_running
-UPDATE pgjobs_job_live AS job
+UPDATE pgjobs_job AS job
 SET
-    status = 'ready',
+    status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
+    finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
     claim = job.claim + 1,
     worker_id = NULL,
     attempts = job.attempts - 1,

@@ -72,7 +72,8 @@ SET
             )
     END,
     claim = job.claim + 1,
-    lost_count = job.lost_count + 1,
+    -- An overflow would block the rescue.
+    lost_count = LEAST(job.lost_count, 2147483646) + 1,
     worker_id = NULL,
     progress = NULL,
     note = %(note)s::text,

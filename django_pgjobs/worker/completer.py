@@ -80,13 +80,18 @@ class Completer:
             entry[1].sent = True
             self._pending.appendleft(entry)
 
-    def isolate(self) -> None:
-        """Send the outcomes one by one, because the server refused one of a batch.
+    @property
+    def is_isolating(self) -> bool:
+        """Is the next outcome to be sent alone, without any other statement?"""
+        return self._isolated > 0
 
-        The one it refuses alone becomes a failure with a plain text, and is dropped if not
+    def isolate(self, *, was_alone: bool) -> None:
+        """Send the outcomes one by one, because the server refused something of their turn.
+
+        The one that *was_alone* becomes a failure with a plain text, and is dropped if not
         even that can be written.
         """
-        if self._isolated or len(self._pending) == 1:
+        if was_alone:
             self._simplify_first()
         else:
             self._isolated = len(self._pending)
@@ -97,6 +102,7 @@ class Completer:
         attempt, outcome = self._pending.popleft()
         if outcome.error == UNWRITABLE:
             logger.error("job=%s its outcome cannot be written; it is left to rescue", attempt.id)
+            self._state.let_go(attempt)
             return
         logger.error("job=%s the server refuses its outcome; it fails instead", attempt.id)
         plain = Outcome(Kind.FAIL, error=UNWRITABLE, ended_at=outcome.ended_at)

@@ -37,11 +37,13 @@ class AsyncSlots:
         *,
         on_start: Callable[[Attempt], None],
         on_done: Callable[[Attempt, Outcome], None],
+        on_empty: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
         self._options = options
         self._on_start = on_start
         self._on_done = on_done
+        self._on_empty = on_empty
         self._on_crash = on_crash
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
@@ -96,6 +98,8 @@ class AsyncSlots:
             task = self._loop.create_task(self._run(attempt))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if not self.buffer:
+                self._on_empty()
 
     async def _run(self, attempt: Attempt) -> None:
         self._on_start(attempt)

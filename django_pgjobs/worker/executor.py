@@ -36,11 +36,13 @@ class Slots:
         *,
         on_start: Callable[[Attempt], None],
         on_done: Done,
+        on_empty: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
         self._options = options
         self._on_start = on_start
         self._on_done = on_done
+        self._on_empty = on_empty
         self._on_crash = on_crash
         self._ready = threading.Condition()
         self._idle = 0
@@ -82,8 +84,11 @@ class Slots:
     def _loop(self) -> None:
         try:
             while (attempt := self._next()) is not None:
-                if self.buffer and len(self.running) < self._options.concurrency:
-                    self._wake_one()
+                if len(self.running) < self._options.concurrency:
+                    if self.buffer:
+                        self._wake_one()
+                    else:
+                        self._on_empty()
                 self._run(attempt)
             close_connections()
         except BaseException:

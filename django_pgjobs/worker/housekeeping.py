@@ -29,6 +29,17 @@ class Usage:
         self.used = True
         self.opened: object = None
 
+    def watch(self, raw: Any) -> None:
+        """Note as well what goes to the driver's connection, past Django."""
+        make_cursor = raw.cursor_factory
+
+        def note(*args: Any, **kwargs: Any) -> Any:
+            self.used = True
+            return make_cursor(*args, **kwargs)
+
+        raw.cursor_factory = note
+        self.opened = raw
+
     def __call__(
         self,
         execute: Callable[..., Any],
@@ -69,12 +80,13 @@ def clean_connections(job_id: int) -> None:
             _forget_transaction(connection)
             continue
         usage = _usage_of(connection)
-        if not usage.used and usage.opened is connection.connection:
+        if _is_as_it_was(connection, usage):
             continue
         try:
             _clean(connection, job_id)
+            if connection.connection not in (None, usage.opened):
+                usage.watch(connection.connection)
             usage.used = False
-            usage.opened = connection.connection
         except Exception:
             logger.info("job=%s connection could not be cleaned and is closed", job_id)
             _close(connection)
@@ -87,6 +99,19 @@ def _usage_of(connection: Any) -> Usage:
     usage = Usage()
     connection.execute_wrappers.append(usage)
     return usage
+
+
+def _is_as_it_was(connection: Any, usage: Usage) -> bool:
+    # The state of Django's and of the driver's connection changes without any statement, too.
+    raw = connection.connection
+    return (
+        not usage.used
+        and usage.opened is raw
+        and not connection.in_atomic_block
+        and connection.autocommit
+        and raw.autocommit
+        and raw.pgconn.transaction_status == TransactionStatus.IDLE
+    )
 
 
 def _clean(connection: Any, job_id: int) -> None:

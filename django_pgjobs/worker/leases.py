@@ -69,8 +69,8 @@ class LeaseKeeper(Role):
                     "worker=%s lease not renewed: %s", self._state.name, str(error).strip()
                 )
                 self._connection.close_if_broken()
-                pause = RETRY_SECONDS
-            self._check_danger()
+                pause = min(RETRY_SECONDS, self._state.options.lease / 10)
+            self.check_danger()
             self.wait(pause)
         self._end()
 
@@ -103,8 +103,11 @@ class LeaseKeeper(Role):
         self._is_endangered = False
         self._on_danger()
 
-    def _check_danger(self) -> None:
-        """Interrupt our jobs when two renewals were missed."""
+    def check_danger(self) -> None:
+        """Interrupt our jobs when two renewals were missed; safe from any thread.
+
+        The main thread asks as well, because a renewal may wait for its answer meanwhile.
+        """
         silent = time.monotonic() - self._renewed_at
         if silent > self._state.options.lease * 2 / 3 and not self._is_endangered:
             self._is_endangered = True

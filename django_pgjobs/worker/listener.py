@@ -67,7 +67,8 @@ class Listener(Role):
             )
             self.stop_requested = True
             return
-        listen(connection)
+        with self._connection.deadline():
+            listen(connection)
         self._failures = 0
         self._pump.can_listen = True
         self._pump.look_now()

@@ -69,7 +69,7 @@ def _log(level: int, event: str, attempt: Attempt, fields: dict[str, str]) -> No
 def _one_line(error: BaseException) -> str:
     try:
         text = f"{type(error).__qualname__}: {error}"
-    except Exception:
+    except BaseException:  # its __str__ is the project's code
         text = type(error).__qualname__
     return text[:200]
 

@@ -168,9 +168,12 @@ class Pump(Role):
         if self._look_requested:
             self._accept_requests()
         if len(self._completer) and self._flush_is_due():
+            is_alone = self._completer.is_isolating
             turn.batch = self._completer.take()
             for send in statements(turn.batch):
                 turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
+            if is_alone and turn.batch:
+                return
         wanted = self._claimer.wanted()
         if wanted and now >= self._pace.look_at:
             if self.can_listen and not self._is_listening and self._pace.is_idle:
@@ -359,12 +362,12 @@ class Pump(Role):
         level = logging.WARNING if self._failures == 1 else logging.INFO
         logger.log(level, "worker=%s statement failed: %s", self._state.name, str(error).strip())
         self._completer.put_back(turn.batch)
-        turn.batch = []
         if turn.claims:
             self._reconcile_until = time.monotonic() + self._state.options.lease
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             self._connection.close_if_broken()
             self._listening_as = 0
-        else:
-            self._completer.isolate()
+        elif turn.batch:
+            self._completer.isolate(was_alone=len(turn.batch) == len(turn.sends) == 1)
+        turn.batch = []
         self._look_requested = True

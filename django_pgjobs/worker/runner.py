@@ -14,7 +14,9 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -22,7 +24,7 @@ import psycopg
 import django_pgjobs
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.signals import has_receivers, task_started
@@ -57,6 +59,8 @@ EXIT_INTERRUPTED = 130
 EXIT_QUIT = 131
 # How long interrupted jobs and the last outcomes have at the end of a shutdown.
 LAST_SECONDS = 3.0
+# However short the lease, its renewal may take that long to be answered.
+LEAST_ANSWER_SECONDS = 5.0
 
 
 class Runner:
@@ -73,18 +77,37 @@ class Runner:
         self._host = host
         self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
         self._connections = {
-            role: OwnConnection(options.database, role)
-            for role in ("pump", "lease", "listener", "pruner")
+            role: OwnConnection(options.database, role) for role in ("pump", "listener", "pruner")
         }
+        # So that a renewal that gets no answer can be sent again on a new connection.
+        self._connections["lease"] = OwnConnection(
+            options.database,
+            "lease",
+            answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
+        )
+        self._build_slots()
         self._build_roles()
+
+    def _build_slots(self) -> None:
+        options, crash = self._options, self._crashed
+        self.slots = Slots(
+            options,
+            on_start=self._begin,
+            on_done=self._done,
+            on_empty=self._wants_more,
+            on_crash=crash,
+        )
+        self.async_slots = AsyncSlots(
+            options,
+            on_start=self._begin,
+            on_done=self._done,
+            on_empty=self._wants_more,
+            on_crash=crash,
+        )
 
     def _build_roles(self) -> None:
         options, state, crash = self._options, self.state, self._crashed
         own = self._connections
-        self.slots = Slots(options, on_start=self._begin, on_done=self._done, on_crash=crash)
-        self.async_slots = AsyncSlots(
-            options, on_start=self._begin, on_done=self._done, on_crash=crash
-        )
         self.announcer = Announcer(crash)
         self.completer = Completer(state, self.announcer.add)
         self.claimer = Claimer(state, self.slots, self.async_slots)
@@ -137,8 +160,9 @@ class Runner:
             role.start()
         logger.info("ready   worker=%s", self.state.name)
         while not self._stop_reason:
-            for number in self._pipe.wait(self._seconds_to_limit()):
+            for number in self._pipe.wait(self._seconds_to_look()):
                 self._handle(number)
+            self.leases.check_danger()
             self._check_own_limits()
         self._shut_down()
         return self._exit_code
@@ -193,12 +217,14 @@ class Runner:
         self._exit_code = EXIT_CRASHED
         self.ask_to_stop(f"role {role} crashed")
 
-    def _seconds_to_limit(self) -> float | None:
+    def _seconds_to_look(self) -> float:
+        pause = self._options.lease / 6
         if self._options.max_memory_mib is not None:
-            return 1.0
-        if self._options.max_time is None:
-            return None
-        return max(0.0, self._started_at + self._options.max_time - time.monotonic())
+            pause = min(pause, 1.0)
+        if self._options.max_time is not None:
+            left = self._started_at + self._options.max_time - time.monotonic()
+            pause = max(0.0, min(pause, left))
+        return pause
 
     def _check_own_limits(self) -> None:
         options = self._options
@@ -217,6 +243,10 @@ class Runner:
         timeout = timeout_of(attempt)
         if timeout is not None:
             self.watchdog.watch(attempt, timeout)
+
+    def _wants_more(self) -> None:
+        # Nothing else would tell the pump while the jobs that were begun go on and on.
+        self.pump.wake()
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:
         log_outcome(attempt, outcome, self.state.name)
@@ -275,7 +305,7 @@ class Runner:
         self.slots.stop()
         self.async_slots.stop()
         ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
-        self._give_back_held()
+        self._finish_within(LAST_SECONDS, self._give_back_held)
         self.leases.stop()
         ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
         logger.info(
@@ -311,30 +341,44 @@ class Runner:
             for number in self._pipe.wait(min(left, 0.05)):
                 if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                     self._leave_at_once(number)
+            self.leases.check_danger()
         return True
 
     def _leave_at_once(self, number: int) -> None:
         """Give everything back and end the process, whatever its threads are doing."""
+        self.state.stopping = True
         count = len(self.state.held)
         logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
-        self._give_back_held()
+        self._finish_within(LAST_SECONDS, self._give_back_held, self._say_goodbye)
         logging.shutdown()
         os._exit(EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED)
 
-    def _give_back_held(self) -> None:
-        """Give back what is still held, on a connection that no role uses, and say goodbye."""
-        batch = [
-            (attempt, released("released at shutdown")) for attempt in self.state.held.values()
-        ]
-        if not batch:
-            return
-        own = OwnConnection(self._options.database, "exit")
-        try:
+    def _finish_within(self, timeout: float, *steps: Callable[[OwnConnection], None]) -> None:
+        """Take the last steps on a connection that no role uses; do not wait for ever."""
+
+        def take_steps() -> None:
+            own = OwnConnection(self._options.database, "exit")
+            try:
+                for step in steps:
+                    step(own)
+            except psycopg.Error as error:
+                logger.error("could not give the jobs back, rescue will: %s", str(error).strip())
+            own.close()
+
+        thread = threading.Thread(target=take_steps, name="pgjobs-exit", daemon=True)
+        thread.start()
+        thread.join(timeout)
+
+    def _give_back_held(self, own: OwnConnection) -> None:
+        # A copy in one step, because the pump may still be changing what is held.
+        held = list(self.state.held.values())
+        batch = [(attempt, released("released at shutdown")) for attempt in held]
+        if batch:
             own.round_trip(statements(batch))
-            with own.cursor() as cursor:
-                workers.end_worker(cursor, self.state.worker_id)
-        except psycopg.Error as error:
-            logger.error("could not give the jobs back, rescue will: %s", str(error).strip())
+
+    def _say_goodbye(self, own: OwnConnection) -> None:
+        with own.cursor() as cursor:
+            workers.end_worker(cursor, self.state.worker_id)
 
 
 def detailed_paths() -> list[str]:

@@ -34,14 +34,15 @@ class SignalPipe:
     @contextlib.contextmanager
     def installed(self) -> Iterator[SignalPipe]:
         """Handle the signals while the block runs; in the main thread only."""
-        previous = {number: signal.signal(number, _ignore) for number in self._numbers}
+        # The pipe comes first and goes last: a signal that is ignored and leaves no byte is lost.
         previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        previous = {number: signal.signal(number, _ignore) for number in self._numbers}
         try:
             yield self
         finally:
-            signal.set_wakeup_fd(previous_wakeup)
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(previous_wakeup)
 
     def wake(self) -> None:
         """Let `wait` return; safe from any thread."""

@@ -6,17 +6,20 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection
 from django.db.models import Count, Q
+from django.db.models.functions import Now
 
 from django_pgjobs.models import Job
 from example_project.shop.demo.feed import DemoError, Sent
 from example_project.shop.demo.progress import Progress
 from example_project.shop.demo.workers import Workers
+from example_project.shop.mail import SLOW_SECONDS
 
 POLL_SECONDS = 0.2
+HUNT_SECONDS = 0.05  # the same while a worker is to be caught in the middle of a job
 KILL_SHARE = 0.3  # of the jobs finished before a worker is killed
 SETTLE_SECONDS = 0.3  # the server may still be busy with the last words of a killed worker
 STALL_SECONDS = 20  # nothing finished for so long: something is wrong
@@ -29,6 +32,7 @@ class Drained:
     seconds: float = 0.0
     killed_at: datetime | None = None
     killed_pid: int | None = None
+    killed_worker: int | None = None  # the id of its row
     orphans: list[int] = field(default_factory=list)  # jobs the killed worker was running
 
 
@@ -56,13 +60,14 @@ class Drain:
             if now != before:
                 before, changed = now, time.monotonic()
             elif time.monotonic() - changed > STALL_SECONDS:
-                tail = self._workers.log_tail()
+                tail = self._workers.log_tail(self._workers.pids[0])
                 raise DemoError(f"no job finished for {STALL_SECONDS} s; {self._note()}{tail}")
             self._workers.check()
             self._place_early_orders()
-            if kill and self._outcome.killed_pid is None and done >= KILL_SHARE * self._total:
+            hunts = kill and not self._outcome.killed_pid and done >= KILL_SHARE * self._total
+            if hunts:
                 self._kill_one()
-            time.sleep(POLL_SECONDS)
+            time.sleep(HUNT_SECONDS if hunts else POLL_SECONDS)
         self._outcome.seconds = time.monotonic() - started
         self._progress.finish(self._total, self._note())
         return self._outcome
@@ -86,7 +91,10 @@ class Drain:
 
     def _kill_one(self) -> None:
         """Kill a worker that is in the middle of a job; none is: try again next time."""
-        busy = Job.objects.filter(status="running", id__in=self._sent.slow_jobs)
+        # Only jobs that have half of their time left: they must not end before the blow falls.
+        newest = Now() - timedelta(seconds=SLOW_SECONDS / 2)
+        slow = Job.objects.filter(id__in=self._sent.slow_jobs)
+        busy = slow.filter(status="running", last_attempted_at__gt=newest)
         running = Counter(busy.values_list("worker_id", flat=True))
         rows = self._workers.rows()
         victims = [(running[row], row) for row in rows if running[row]]
@@ -94,12 +102,12 @@ class Drain:
             return
         row = max(victims)[1]
         self._workers.kill(rows[row])
-        self._outcome.killed_pid = rows[row]
+        self._outcome.killed_pid, self._outcome.killed_worker = rows[row], row
         with connection.cursor() as cursor:
             cursor.execute("SELECT clock_timestamp()")
             [self._outcome.killed_at] = cursor.fetchone()
         time.sleep(SETTLE_SECONDS)
-        orphans = Job.objects.filter(status="running", worker_id=row)
+        orphans = Job.objects.filter(id__range=self._range, status="running", worker_id=row)
         self._outcome.orphans = list(orphans.values_list("id", flat=True))
         replacement = self._workers.start()
         self._progress.say(

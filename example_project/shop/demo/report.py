@@ -50,7 +50,7 @@ def verdicts(checks: list[Check]) -> Iterator[str]:
         yield f"  {mark} {check.text:<46} {check.found:>7,}{expected}"
 
 
-def next_steps(sent: Sent, log_path: Path) -> Iterator[str]:
+def next_steps(sent: Sent, logs: Path) -> Iterator[str]:
     """Yield what to try next."""
     manage = _manage()
     yield "Try next, in two terminals:"
@@ -63,7 +63,7 @@ def next_steps(sent: Sent, log_path: Path) -> Iterator[str]:
     yield "    SELECT status, queue_name, count(*) FROM pgjobs_job GROUP BY 1, 2;"
     yield "    INSERT INTO pgjobs_job (task_path, args)   -- enqueues a job"
     yield f"      VALUES ('{send_welcome_mail.module_path}', '[{sent.customers[0]}]');"
-    yield f"The workers' log: {log_path}"
+    yield f"The workers' logs are in {logs}"
 
 
 def database() -> str:

@@ -25,10 +25,11 @@ LOG_TAIL_LINES = 15
 class Workers:
     """Worker processes that do not outlive the `with` block."""
 
-    def __init__(self, log_path: Path, *, concurrency: int) -> None:
-        self.log_path = log_path
+    def __init__(self, logs: Path, *, concurrency: int) -> None:
+        self._logs = logs
         self._concurrency = concurrency
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._started: list[int] = []
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +67,8 @@ class Workers:
             "--no-reload",
             "--verbosity=1",
         ]
-        with self.log_path.open("ab") as log:
+        log_path = self._logs / f"worker-{len(self._started) + 1}.log"
+        with log_path.open("wb") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -78,6 +80,7 @@ class Workers:
                 start_new_session=True,
             )
         self._processes.append(process)
+        self._started.append(process.pid)
         return process.pid
 
     def kill(self, pid: int) -> None:
@@ -97,18 +100,16 @@ class Workers:
             except subprocess.TimeoutExpired:
                 status = None
             if status != 0:
-                raise DemoError(
-                    f"worker {process.pid} ended with {status}, expected 0{self.log_tail()}"
-                )
+                tail = self.log_tail(process.pid)
+                raise DemoError(f"worker {process.pid} ended with {status}, expected 0{tail}")
         self._processes.clear()
 
     def check(self) -> None:
         """Raise DemoError if a worker has ended by itself."""
         for process in self._processes:
             if process.poll() is not None:
-                raise DemoError(
-                    f"worker {process.pid} ended with {process.returncode}{self.log_tail()}"
-                )
+                status, tail = process.returncode, self.log_tail(process.pid)
+                raise DemoError(f"worker {process.pid} ended with {status}{tail}")
 
     def rows(self) -> dict[int, int]:
         """Return worker id -> process id of those that have signed on."""
@@ -117,7 +118,8 @@ class Workers:
         )
         return dict(signed_on.values_list("id", "pid"))
 
-    def log_tail(self) -> str:
-        """Return the end of the workers' log, for an error message."""
-        lines = self.log_path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        return f"; the end of {self.log_path}:\n" + "\n".join(lines)
+    def log_tail(self, pid: int) -> str:
+        """Return the end of a worker's log, for an error message."""
+        log_path = self._logs / f"worker-{self._started.index(pid) + 1}.log"
+        lines = log_path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        return f"; the end of {log_path}:\n" + "\n".join(lines)

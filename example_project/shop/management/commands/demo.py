@@ -92,31 +92,29 @@ class Command(BaseCommand):
         """Run the demo; raise CommandError if anything is off."""
         self.stdout.ending = ""
         run = secrets.token_hex(3)
-        log_path = Path(tempfile.gettempdir()) / f"shop-demo-{run}.log"
+        logs = Path(tempfile.mkdtemp(prefix=f"shop-demo-{run}-"))
         try:
             with sigterm_interrupts():
-                self._run(
-                    run, log_path, make_plan(run, customers=customers, webhooks=webhooks), kill
-                )
+                self._run(run, logs, make_plan(run, customers=customers, webhooks=webhooks), kill)
         except DemoError as error:
             raise CommandError(f"The demo failed: {error}") from error
         except KeyboardInterrupt:
             raise CommandError("Interrupted; the workers are stopped.", returncode=130) from None
 
-    def _run(self, run: str, log_path: Path, plan: Plan, kill: bool) -> None:
+    def _run(self, run: str, logs: Path, plan: Plan, kill: bool) -> None:
         started = time.monotonic()
         self._prepare()
         sign_ups = len(plan.committed) + len(plan.rolled_back)
         sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
-        drained = self._drain(plan, sent, log_path, kill=kill)
+        drained = self._drain(plan, sent, logs, kill=kill)
         self._say("", *report.summary(plan, sent, drained), "")
-        checks = check_everything(run, plan, sent, drained)
+        checks = check_everything(run, plan, sent, drained, killed=kill)
         self._say("Found in the database:", *report.verdicts(checks), "")
         seconds = time.monotonic() - started
         if not all(check.passed for check in checks):
-            raise DemoError(f"something is off, see ✕ above and the workers' log, {log_path}")
+            raise DemoError(f"something is off, see ✕ above and the workers' logs in {logs}")
         self._say(f"All is well, after {seconds:.0f} s.", "")
-        self._say(*report.next_steps(sent, log_path))
+        self._say(*report.next_steps(sent, logs))
 
     def _prepare(self) -> None:
         call_command("migrate", verbosity=0, interactive=False)
@@ -136,10 +134,10 @@ class Command(BaseCommand):
             user.save(update_fields=["password"])
         return f"Admin: user admin, password admin ({'created' if created else 'was there'})"
 
-    def _drain(self, plan: Plan, sent: Sent, log_path: Path, *, kill: bool) -> Drained:
-        with Workers(log_path, concurrency=4) as workers:
+    def _drain(self, plan: Plan, sent: Sent, logs: Path, *, kill: bool) -> Drained:
+        with Workers(logs, concurrency=4) as workers:
             pids = workers.start(), workers.start()
-            self._say(f"Workers {pids[0]} and {pids[1]}, log: {log_path}")
+            self._say(f"Workers {pids[0]} and {pids[1]}, logs in {logs}")
             drain = Drain(
                 sent,
                 workers,

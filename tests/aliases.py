@@ -1,0 +1,50 @@
+"""Further aliases in DATABASES, for one test: the same server by another name, or a database."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connections
+from psycopg import sql
+
+from tests.helpers import connect
+
+
+@contextlib.contextmanager
+def extra_alias(name: str, **changes: Any) -> Iterator[str]:
+    """Add the alias *name*: the settings of `default` with *changes*."""
+    connections.settings[name] = {**connections.settings["default"], **changes}
+    try:
+        # Opened here, because Django's tests refuse to open what they do not know.
+        connections[name].connect()
+        yield name
+    finally:
+        connections[name].close()
+        del connections[name], connections.settings[name]
+
+
+@contextlib.contextmanager
+def extra_database(name: str, **changes: Any) -> Iterator[str]:
+    """Create an empty database and an alias of the same *name* for it; drop both at the end."""
+    database = sql.Identifier(f"{connections.settings['default']['NAME']}_{name}")
+    with connect() as server:
+        server.execute(sql.SQL("CREATE DATABASE {}").format(database))
+        try:
+            with extra_alias(name, NAME=database._obj[0], **changes):
+                yield name
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
+
+
+class JobsTo:
+    """A router that sends the jobs, and nothing else, to one alias."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def db_for_write(self, model: Any, **hints: Any) -> str | None:
+        return self.alias if model._meta.app_label == "pgjobs" else None
+
+    db_for_read = db_for_write

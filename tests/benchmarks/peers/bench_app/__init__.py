@@ -1,0 +1,1 @@
+"""The application the Django jobs work on: one table."""

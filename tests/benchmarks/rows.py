@@ -1,0 +1,150 @@
+"""The rows of the table: what is measured, in which unit, and what ours must reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.benchmarks import measures
+from tests.benchmarks.measures import Measured
+from tests.benchmarks.system import System
+
+
+@dataclass(frozen=True)
+class Target:
+    """What ours must reach: *value*, times the bare floor if *of_bare*."""
+
+    value: float
+    of_bare: bool = False
+
+    def limit(self, bare: float | None) -> float | None:
+        if not self.of_bare:
+            return self.value
+        return None if bare is None else self.value * bare
+
+
+@dataclass(frozen=True)
+class Figure:
+    key: str
+    title: str
+    unit: str
+    more_is_better: bool = True
+    target: Target | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    figures: tuple[Figure, ...]
+    measure: Callable[[System], Measured]
+    only: tuple[str, ...] = ()  # systems; empty: all
+    without: tuple[str, ...] = ()
+    repeats: int | None = None  # at most; for counts that do not vary
+    method: str = ""
+
+    def covers(self, system: str) -> bool:
+        return (not self.only or system in self.only) and system not in self.without
+
+
+NEAR_BARE = Target(1.25, of_bare=True)
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "enqueue",
+        (Figure("rate", "enqueue one by one", "jobs/s", target=Target(0.8, of_bare=True)),),
+        measures.measure_enqueue,
+        method="one client, one connection, a quarter of --jobs, each in its own transaction",
+    ),
+    Row(
+        "bulk",
+        (Figure("rate", "bulk enqueue", "jobs/s", target=Target(80_000)),),
+        measures.measure_bulk,
+        method="--jobs jobs in one transaction, by the call each system has for it",
+    ),
+    Row(
+        "drain1",
+        (Figure("rate", "drain no-op jobs, 1 process", "jobs/s", target=Target(20_000)),),
+        lambda system: measures.measure_drain(system, "noop", 1),
+        method="--jobs jobs, one warm worker process",
+    ),
+    Row(
+        "drain2",
+        (Figure("rate", "drain no-op jobs, 2 processes", "jobs/s", target=Target(30_000)),),
+        lambda system: measures.measure_drain(system, "noop", 2),
+        method="--jobs jobs, two warm worker processes started separately",
+    ),
+    Row(
+        "insert",
+        (Figure("rate", "drain, one ORM INSERT in each job", "jobs/s", target=Target(3_300)),),
+        lambda system: measures.measure_drain(system, "insert", 1),
+        method="--jobs jobs whose body inserts one row (ORM; without Django: the driver)",
+    ),
+    Row(
+        "stream",
+        (Figure("rate", "enqueue one by one while 1 process works", "jobs/s"),),
+        measures.measure_stream,
+        method="--jobs jobs, each its own transaction; until the last one has finished",
+    ),
+    Row(
+        "latency",
+        (
+            Figure("p50", "idle latency p50, from the commit", "ms", False, NEAR_BARE),
+            Figure("p99", "idle latency p99, from the commit", "ms", False, NEAR_BARE),
+            Figure("call_p50", "p50 from the call, commit included", "ms", False, NEAR_BARE),
+            Figure("call_p99", "p99 from the call, commit included", "ms", False, NEAR_BARE),
+        ),
+        measures.measure_latency,
+        method="from the return of the commit (or from the call) to the task's first line, "
+        "0.3 to 0.5 s between jobs; percentiles of each repeat",
+    ),
+    Row(
+        "held",
+        (
+            Figure("ratio", "rate under a held snapshot, last / first", "x", True, Target(0.85)),
+            Figure("first", "the first --jobs jobs", "jobs/s"),
+            Figure("last", "those after --held-jobs jobs", "jobs/s"),
+        ),
+        measures.measure_held,
+        method="1 process drains --jobs jobs again and again while a REPEATABLE READ "
+        "transaction is open in the same database; twice the time limit",
+    ),
+    Row(
+        "memory",
+        (
+            Figure("rss", "idle worker, RSS", "MiB", False, target=Target(60)),
+            Figure("pss", "idle worker, PSS", "MiB", False),
+        ),
+        measures.measure_memory,
+        method="all processes of one worker, 5 s idle after the warm-up jobs",
+    ),
+    Row(
+        "statements",
+        (
+            Figure("enqueue", "statements per enqueue", "", False, target=Target(1)),
+            Figure("job", "statements per drained job", "", False, target=Target(0.99)),
+        ),
+        measures.measure_statements,
+        repeats=1,
+        method="lines of the server's log under log_statement = all (or calls in "
+        "pg_stat_statements), BEGIN and COMMIT included",
+    ),
+    Row(
+        "idle",
+        (Figure("count", "statements of an idle worker in 30 s", "", False),),
+        measures.measure_idle,
+        without=("bare",),  # it has nothing but its claim to repeat
+        repeats=1,
+        method="counted as above",
+    ),
+    Row(
+        "logs",
+        (
+            Figure("ratio", "drain rate with default log lines / without", "x"),
+            Figure("off", "drain without log lines", "jobs/s"),
+            Figure("on", "drain with log lines, to a file", "jobs/s"),
+        ),
+        measures.measure_logs,
+        only=("ours",),
+        method="1 process, --jobs jobs",
+    ),
+)

@@ -1,0 +1,172 @@
+"""The fixtures: the test database, real workers, and servers that may be broken.
+
+All of them keep their promise at the end of a test, whatever happened in it: no process of
+the test is left, no session holds a lock, the tables are empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from tests import helpers
+from tests.helpers import WorkerProcess
+from tests.proxy import TcpProxy
+from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
+
+TEST_SECONDS = 120.0
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """Before the test database is created: remove those of runs that were killed."""
+    if "TEST" in helpers.settings_of() and helpers.settings_of()["TEST"].get("NAME"):
+        drop_stale_test_databases()
+
+
+@pytest.fixture
+def open_connection(transactional_db: None) -> Iterator[Callable[..., psycopg.Connection]]:
+    """Open psycopg connections of your own: `open_connection(url=None, *, autocommit=True)`.
+
+    Default is the test database; what rows the test sees must be committed.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def opener(url: str | None = None, **options: Any) -> psycopg.Connection:
+            connection = helpers.connect(url, **options)
+            stack.callback(connection.close)
+            return connection
+
+        yield opener
+
+
+@pytest.fixture
+def start_worker(transactional_db: None) -> Iterator[Callable[..., WorkerProcess]]:
+    """Start real workers: `start_worker(*flags, settings=None, env=None, database=None)`.
+
+    It runs `python -m django runjobs --no-reload *flags` on the test database (*database*:
+    another URL, of a proxy or of PgBouncer) and returns when the worker is ready or has ended,
+    at once with `wait=False`. *settings* change tests.settings in the worker (dicts are
+    merged), *env* its environment. What still runs at the end of the test is killed.
+    """
+    workers: list[WorkerProcess] = []
+
+    def start(
+        *flags: str,
+        settings: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        database: str | None = None,
+        wait: bool = True,
+    ) -> WorkerProcess:
+        worker = WorkerProcess(*flags, settings=settings, env=env, database=database)
+        workers.append(worker)
+        if wait:
+            worker.wait_until_ready()
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.close()
+    if workers:
+        helpers.end_other_backends()
+
+
+@pytest.fixture
+def start_proxy() -> Iterator[Callable[..., TcpProxy]]:
+    """Put TCP proxies in front of a database: `start_proxy(settings=None)`, Django's settings."""
+    proxies: list[TcpProxy] = []
+
+    def start(settings: dict[str, Any] | None = None) -> TcpProxy:
+        proxies.append(TcpProxy(settings))
+        return proxies[-1]
+
+    yield start
+    for proxy in proxies:
+        proxy.close()
+
+
+@pytest.fixture
+def proxy(transactional_db: None, start_proxy: Callable[..., TcpProxy]) -> TcpProxy:
+    """A TCP proxy in front of the test database; workers reach it by `proxy.url`."""
+    return start_proxy()
+
+
+@pytest.fixture
+def pgbouncer(transactional_db: None) -> Iterator[PgBouncer]:
+    """PgBouncer in transaction mode in front of the test database, at `pgbouncer.url`."""
+    with TemporaryDirectory(prefix="pgjobs-") as home:
+        Path(home).chmod(0o755)
+        bouncer = PgBouncer(Path(home))
+        bouncer.start()
+        yield bouncer
+        bouncer.stop()
+
+
+@pytest.fixture(scope="session")
+def _private_cluster() -> Iterator[PrivateCluster]:
+    with temporary_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def private_cluster(_private_cluster: PrivateCluster) -> PrivateCluster:
+    """A PostgreSQL cluster that the test may stop, kill and start; it runs at the beginning."""
+    _private_cluster.ensure_started()
+    return _private_cluster
+
+
+@pytest.fixture
+def private_database(
+    transactional_db: None, private_cluster: PrivateCluster
+) -> Iterator[PrivateCluster]:
+    """Django's default database lies in `private_cluster`, migrated and empty, for this test.
+
+    `start_worker`, `start_proxy` and `helpers.database_url` follow it when they are called.
+    """
+    wanted = private_cluster.create_database("pgjobs")
+    settings = connections.settings["default"]
+    before = dict(settings)
+    connections["default"].close()
+    settings.update(wanted)
+    try:
+        if not private_cluster.is_migrated:
+            call_command("migrate", run_syncdb=True, verbosity=0, interactive=False)
+            private_cluster.is_migrated = True
+        call_command("flush", verbosity=0, interactive=False)
+        yield private_cluster
+    finally:
+        connections["default"].close()
+        settings.clear()
+        settings.update(before)
+
+
+def seconds_for(item: pytest.Item) -> float:
+    """Return what each phase of a test may take."""
+    marker = item.get_closest_marker("time_limit")
+    return float(marker.args[0]) if marker else TEST_SECONDS
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with helpers.time_limit(seconds_for(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with helpers.time_limit(seconds_for(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with helpers.time_limit(seconds_for(item)):
+        return (yield)

@@ -1,0 +1,256 @@
+"""Waiting for what can be observed, addresses of databases, and real worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import psycopg
+import pytest
+from django.db import connections
+
+ROOT = Path(__file__).resolve().parent.parent
+IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
+# One poll costs a query at most; a condition that came true is seen at once.
+POLL_SECONDS = 0.01
+WAIT_SECONDS = 15.0
+# What `runjobs` says when it takes jobs: "Ready. Ctrl-C to stop" or "ready worker=...".
+READY = re.compile(r"\bready(\.|\s+worker=)", re.IGNORECASE)
+
+T = TypeVar("T")
+
+
+def skip(reason: str) -> None:
+    """Skip the test because this machine lacks something; in CI nothing may be lacking."""
+    if IN_CI:
+        pytest.fail(f"may not be skipped in CI: {reason}")
+    pytest.skip(reason)
+
+
+def wait_until(
+    condition: Callable[[], T],
+    *,
+    timeout: float = WAIT_SECONDS,
+    message: str | Callable[[], object] = "",
+    interval: float = POLL_SECONDS,
+) -> T:
+    """Call *condition* until it returns something true, and return that.
+
+    Raise AssertionError after *timeout* seconds, with *message*, which may be a callable that
+    says how things stand. *interval* is the pause between two looks, in seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            said = message() if callable(message) else message
+            name = getattr(condition, "__name__", repr(condition))
+            raise AssertionError(f"not within {timeout} s: {name} is {value!r}. {said}")
+        time.sleep(interval)
+    return value
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Fail the test, from the main thread, if the block takes longer than *seconds*."""
+
+    def give_up(*_: object) -> None:
+        pytest.fail(f"took longer than {seconds:g} seconds")
+
+    handler = signal.signal(signal.SIGALRM, give_up)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def settings_of(alias: str = "default") -> dict[str, Any]:
+    """Return the settings with which Django connects to *alias* now (the test database)."""
+    return dict(connections.settings[alias])
+
+
+def database_url(settings: Mapping[str, Any] | None = None, **changes: Any) -> str:
+    """Return the URL of a database from Django's *settings* for it; default: the test database.
+
+    *changes* replace single settings: `database_url(HOST="127.0.0.1", PORT=6432)`.
+    """
+    wanted = {**(settings_of() if settings is None else settings), **changes}
+    query = {key: str(value) for key, value in (wanted.get("OPTIONS") or {}).items()}
+    host = str(wanted.get("HOST") or "")
+    if host.startswith("/"):
+        query, host = {"host": host, **query}, ""
+    user = quote(str(wanted.get("USER") or ""), safe="")
+    if wanted.get("PASSWORD"):
+        user += ":" + quote(str(wanted["PASSWORD"]), safe="")
+    place = f"[{host}]" if ":" in host else host
+    if wanted.get("PORT"):
+        if host:
+            place += f":{wanted['PORT']}"
+        else:
+            query["port"] = str(wanted["PORT"])
+    name = quote(str(wanted["NAME"]), safe="")
+    return f"postgresql://{user}@{place}/{name}" + (f"?{urlencode(query)}" if query else "")
+
+
+def connect(
+    url: str | None = None, *, autocommit: bool = True, **options: Any
+) -> psycopg.Connection:
+    """Return a psycopg connection to *url*, default: the test database."""
+    return psycopg.connect(url or database_url(), autocommit=autocommit, **options)
+
+
+def backend_pid(connection: psycopg.Connection) -> int:
+    """Return the process id of the server process behind *connection*."""
+    return connection.info.backend_pid
+
+
+def wait_until_blocked(connection: psycopg.Connection, *, timeout: float = WAIT_SECONDS) -> None:
+    """Wait until the statement that *connection* is running waits for somebody's lock."""
+    pid = backend_pid(connection)
+    with connect() as observer:
+        wait_until(
+            lambda: (
+                observer.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone()
+                == (True,)
+            ),
+            timeout=timeout,
+            message=f"backend {pid} waits for no lock",
+        )
+
+
+def end_other_backends(*, timeout: float = WAIT_SECONDS) -> None:
+    """End every other session in the test database, and wait until they are gone."""
+    mine = connections["default"].connection
+    keep = [mine.info.backend_pid] if mine and not mine.closed else []
+    with connect() as observer:
+        wait_until(
+            lambda: (
+                observer.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    " AND backend_type = 'client backend' AND pid <> ALL(%s)",
+                    [keep],
+                ).rowcount
+                == 0
+            ),
+            timeout=timeout,
+            message="sessions of the test's processes do not end",
+        )
+
+
+class WorkerProcess:
+    """A real `runjobs` in a process group of its own; see the fixture `start_worker`."""
+
+    def __init__(
+        self,
+        *flags: str,
+        settings: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        database: str | None = None,
+    ) -> None:
+        self.flags = flags
+        log, name = tempfile.mkstemp(prefix="pgjobs-worker-")
+        self._log = Path(name)
+        environment = os.environ | {
+            "DATABASE_URL": database or database_url(),
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "PGJOBS_TEST_SETTINGS": json.dumps(settings or {}),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "django", "runjobs", "--no-reload", *flags],
+            cwd=ROOT,
+            env=environment | dict(env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(log)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the worker, or of the supervisor if there are --processes."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended yet (a stopped one has not)."""
+        return self.process.poll() is None
+
+    def output(self) -> str:
+        """Return everything the worker has written so far, stdout and stderr together."""
+        return self._log.read_text(errors="replace")
+
+    def wait_for_output(self, text: str, *, timeout: float = WAIT_SECONDS) -> None:
+        """Wait until the worker has written *text*; fail at once if it ends without."""
+
+        def written_or_ended() -> bool:
+            ended = not self.is_running  # looked at first: the last words come before the end
+            output = self.output()
+            assert text in output or not ended, (
+                f"the worker ended with {self.process.returncode} without {text!r}:\n{output}"
+            )
+            return text in output
+
+        wait_until(written_or_ended, timeout=timeout, message=self.output)
+
+    def wait_until_ready(self, *, timeout: float = WAIT_SECONDS) -> None:
+        """Wait until the worker says that it is ready, or has ended."""
+        wait_until(
+            lambda: not self.is_running or READY.search(self.output()),
+            timeout=timeout,
+            message=self.output,
+        )
+
+    def send(self, number: int) -> None:
+        """Send a signal to the worker's first process only, as `kill` and systemd do."""
+        assert self.is_running, f"the worker has ended:\n{self.output()}"
+        self.process.send_signal(number)
+
+    def pause(self) -> None:
+        """Stop the whole process group, as a frozen machine would."""
+        assert self.is_running, f"the worker has ended:\n{self.output()}"
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused worker go on."""
+        os.killpg(self.pid, signal.SIGCONT)
+
+    def wait(self, *, timeout: float = 30.0) -> int:
+        """Wait for the end of the worker and return its exit code (-9: killed by SIGKILL)."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"the worker did not end within {timeout} s:\n{self.output()}"
+            ) from None
+
+    def stop(self, number: int = signal.SIGTERM, *, timeout: float = 30.0) -> int:
+        """Send a signal, wait for the end of the worker and return its exit code."""
+        self.send(number)
+        return self.wait(timeout=timeout)
+
+    def kill(self) -> None:
+        """Kill the whole process group, paused or not, and wait until it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        """Kill what is left and remove the log."""
+        self.kill()
+        self._log.unlink(missing_ok=True)

@@ -1,0 +1,263 @@
+"""Take out what carries the load, one thing at a time, and see that a test turns red.
+
+    python -m tests.mutations               all of them, about two minutes
+    python -m tests.mutations token lease   those whose names contain one of the words
+    python -m tests.mutations --list
+
+Each mutation is made in a copy of the project, where the tests that guard it are run. A
+mutation that no test notices fails the whole: the mechanism it removes is not tested.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
+SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Replace *old* by *new* in *file*; one of *tests* must fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+SQL = "django_pgjobs/sql/"
+WORKER = "django_pgjobs/worker/"
+
+MUTATIONS = (
+    Mutation(
+        "token of a success",
+        f"{SQL}finish_successful.sql",
+        "AND job.claim = outcome.claim",
+        "",
+        ("tests/worker/test_finish.py",),
+    ),
+    Mutation(
+        "token of a failure",
+        f"{SQL}finish_unsuccessful.sql",
+        "AND job.claim = outcome.claim",
+        "",
+        ("tests/worker/test_finish.py",),
+    ),
+    Mutation(
+        "token of a give-back",
+        f"{SQL}give_back_jobs.sql",
+        "AND job.claim = outcome.claim",
+        "",
+        ("tests/worker/test_finish.py",),
+    ),
+    Mutation(
+        "token that rises at a give-back",
+        f"{SQL}give_back_jobs.sql",
+        "claim = job.claim + 1,",
+        "",
+        ("tests/worker/test_give_back.py",),
+    ),
+    Mutation(
+        "token of an atomic finish",
+        f"{WORKER}run.py",
+        "if not cursor.fetchall():",
+        "if cursor.fetchall() is None:",
+        ("tests/worker/test_atomic.py", "tests/process/test_kills.py"),
+    ),
+    Mutation(
+        "attempt counted at claim",
+        f"{SQL}claim_jobs.sql",
+        "attempts = LEAST(job.attempts, 2147483646) + 1,",
+        "",
+        ("tests/worker/test_claim.py",),
+    ),
+    Mutation(
+        "SKIP LOCKED in the claim",
+        f"{SQL}claim_jobs.sql",
+        "FOR UPDATE SKIP LOCKED",
+        "FOR UPDATE",
+        ("tests/worker/test_claim.py",),
+    ),
+    Mutation(
+        "SKIP LOCKED in the rescue",
+        f"{SQL}rescue_jobs.sql",
+        "FOR UPDATE SKIP LOCKED",
+        "FOR UPDATE",
+        ("tests/worker/test_rescue.py",),
+    ),
+    Mutation(
+        "lease thread",
+        f"{WORKER}runner.py",
+        "[self.leases, self.watchdog,",
+        "[self.watchdog,",
+        ("tests/process/test_kills.py",),
+    ),
+    Mutation(
+        "lease that is lost for good",
+        f"{SQL}renew_lease.sql",
+        "AND worker.lease_expires_at > statement_timestamp()\n    RETURNING",
+        "RETURNING",
+        ("tests/worker/test_rescue.py",),
+    ),
+    Mutation(
+        "bound of a crash loop",
+        f"{SQL}rescue_jobs.sql",
+        "job.attempts >= COALESCE",
+        "0 > COALESCE",
+        ("tests/worker/test_rescue.py",),
+    ),
+    Mutation(
+        "database clock at enqueue",
+        "django_pgjobs/client.py",
+        '"run_after": run_after,\n        "delay": delay,',
+        '"run_after": run_after if delay is None else timezone.now() + timedelta(seconds=delay),'
+        ' "delay": None,',
+        ("tests/test_clock.py",),
+    ),
+    Mutation(
+        "database clock at promotion",
+        f"{SQL}promote_due_jobs.sql",
+        "job.due_at <= statement_timestamp()",
+        "job.due_at <= statement_timestamp() + interval '1 hour'",
+        ("tests/worker/test_promote.py",),
+    ),
+    Mutation(
+        "scrubbing",
+        "django_pgjobs/payload.py",
+        'return text.encode("utf-8", "backslashreplace").decode("utf-8")',
+        "return text",
+        ("tests/worker/test_executor.py",),
+    ),
+    Mutation(
+        "scrubbing of NUL",
+        "django_pgjobs/payload.py",
+        'text = text.replace("\\0", "\\u2400")',
+        "pass",
+        ("tests/worker/test_executor.py",),
+    ),
+    Mutation(
+        "outcomes kept over a lost connection",
+        f"{WORKER}pump.py",
+        "self._completer.put_back(turn.batch)",
+        "pass",
+        ("tests/worker/test_pump.py",),
+    ),
+    Mutation(
+        "claims whose answer was lost",
+        f"{WORKER}pump.py",
+        "if now < self._reconcile_until:",
+        "if now < 0:",
+        ("tests/worker/test_pump.py", "tests/process/test_database_loss.py"),
+    ),
+    Mutation(
+        "look between listening and sleeping",
+        f"{WORKER}pump.py",
+        "                self._set_listening(turn, True)\n                return\n",
+        "                self._set_listening(turn, True)\n",
+        ("tests/worker/test_pump.py", "tests/races"),
+    ),
+    Mutation(
+        "cleaning of connections",
+        f"{WORKER}housekeeping.py",
+        "reset_session(raw,",
+        "(lambda *a, **k: None)(raw,",
+        ("tests/worker/test_housekeeping.py",),
+    ),
+    Mutation(
+        "timeout",
+        f"{WORKER}watchdog.py",
+        "elif attempt.interrupt(JobTimeout):",
+        "elif False:",
+        ("tests/worker/test_watchdog.py",),
+    ),
+    Mutation(
+        "registry that imports nothing",
+        "django_pgjobs/registry.py",
+        "candidate = vars(sys.modules.get(module_name, object)).get(name)",
+        "candidate = vars(importlib.import_module(module_name)).get(name)",
+        ("tests/test_registry.py",),
+    ),
+)
+
+
+def main() -> int:
+    """Run the mutations that the command line names; return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", help="run the mutations whose names contain a word")
+    parser.add_argument("--list", action="store_true", help="name the mutations and end")
+    arguments = parser.parse_args()
+    chosen = [
+        mutation
+        for mutation in MUTATIONS
+        if not arguments.words or any(word in mutation.name for word in arguments.words)
+    ]
+    if arguments.list:
+        for mutation in chosen:
+            print(f"{mutation.name:40} {mutation.file}")
+        return 0
+    survivors = [mutation.name for mutation in chosen if not is_caught(mutation)]
+    print(f"{len(chosen) - len(survivors)} caught, {len(survivors)} not caught {survivors or ''}")
+    return 1 if survivors else 0
+
+
+def is_caught(mutation: Mutation) -> bool:
+    """Does a test fail with the mutation? Prints which, and how long it took."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="pgjobs-mutation-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            copy_into(copy, name)
+        path = copy / mutation.file
+        text = path.read_text()
+        if mutation.old not in text:
+            print(f"{mutation.name}: {mutation.file} does not contain {mutation.old!r} any more")
+            return False
+        path.write_text(text.replace(mutation.old, mutation.new))
+        result = run_tests(copy, mutation.tests)
+    seconds = time.monotonic() - started
+    failed = [line for line in result.stdout.splitlines() if line.startswith("FAILED")]
+    verdict = failed[0] if result.returncode == 1 and failed else "NOT CAUGHT"
+    print(f"{mutation.name:40} {seconds:5.1f} s  {verdict}", flush=True)
+    if verdict == "NOT CAUGHT":
+        print(result.stdout[-2000:], result.stderr[-2000:])
+    return verdict != "NOT CAUGHT"
+
+
+def copy_into(copy: Path, name: str) -> None:
+    """Copy a file or folder of the project, without what running it left behind."""
+    source = ROOT / name
+    if source.is_dir():
+        shutil.copytree(
+            source, copy / name, ignore=shutil.ignore_patterns("__pycache__", ".postgres")
+        )
+    elif source.exists():
+        shutil.copy(source, copy / name)
+
+
+def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run some tests of the copy until one fails; its server is the project's."""
+    environment = os.environ | {
+        "PGJOBS_DATA_DIR": os.environ.get("PGJOBS_DATA_DIR", str(ROOT / ".postgres")),
+        "PYTHONPATH": str(copy),
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

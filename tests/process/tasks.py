@@ -1,0 +1,155 @@
+"""Tasks for the tests of processes; what they do is read from a journal and the tables.
+
+A worker knows them only if its PGJOBS["TASK_MODULES"] names this module, as that of the
+fixture `start` does: one without stands for a worker of an older release.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, transaction
+
+from django_pgjobs import current_job, task
+from tests.models import Effect
+from tests.tasks import append_line, sleep_for
+
+FOREVER = 600.0
+
+
+def write(folder: str, line: str) -> None:
+    """Append a line to the journal."""
+    append_line(f"{folder}/journal", line)
+
+
+def is_open(folder: str) -> bool:
+    """Return whether the gate is open for all attempts or for this one."""
+    names = ("gate", f"gate-{current_job().attempt}")
+    return any((Path(folder) / name).exists() for name in names)
+
+
+@task
+def note(folder: str, text: str, seconds: float = 0.0) -> None:
+    """Write "<text>" to the journal and take *seconds*."""
+    write(folder, text)
+    if seconds:
+        sleep_for.func(seconds)
+
+
+@task
+def pass_gate(folder: str, text: str) -> int:
+    """Write "start <text> <attempt>", wait for the gate, write "end ...", return the attempt."""
+    attempt = current_job().attempt
+    write(folder, f"start {text} {attempt}")
+    while not is_open(folder):
+        time.sleep(0.01)
+    write(folder, f"end {text} {attempt}")
+    return attempt
+
+
+@task(max_attempts=1)
+def pass_gate_once(folder: str, text: str) -> int:
+    """Do as `pass_gate`, at most once."""
+    return pass_gate.func(folder, text)
+
+
+@task
+async def pass_gate_async(folder: str, text: str) -> int:
+    """Do as `pass_gate`, on the event loop."""
+    attempt = current_job().attempt
+    write(folder, f"start {text} {attempt}")
+    while not is_open(folder):
+        await asyncio.sleep(0.01)
+    write(folder, f"end {text} {attempt}")
+    return attempt
+
+
+@task(atomic=True, backoff=[0])
+def record_at_gate(folder: str, text: str) -> None:
+    """Insert an Effect and pass the gate, in the transaction that finishes the job."""
+    job = current_job()
+    Effect.objects.create(key=text, job_id=int(job.id), attempt=job.attempt)
+    pass_gate.func(folder, text)
+
+
+@task
+def die(folder: str, text: str) -> None:
+    """Write "start <text>", wait for the gate and end the process without a word."""
+    write(folder, f"start {text}")
+    while not is_open(folder):
+        time.sleep(0.01)
+    os._exit(9)
+
+
+@task
+def spin(folder: str, text: str) -> None:
+    """Keep the processor busy for ever; an exception can end it."""
+    write(folder, f"start {text}")
+    while True:
+        pass
+
+
+@task(timeout=0.3, max_attempts=2, backoff=[0])
+def time_out_once(folder: str) -> None:
+    """Take too long at the first attempt."""
+    if current_job().attempt == 1:
+        spin.func(folder, "slow")
+
+
+@task
+def block(folder: str, text: str) -> None:
+    """Sleep in one call of C code, which no exception can end."""
+    write(folder, f"start {text}")
+    time.sleep(FOREVER)
+
+
+@task
+def refuse_to_end(folder: str, text: str) -> None:
+    """Go on for ever, whatever is raised."""
+    write(folder, f"start {text}")
+    while True:
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            write(folder, f"refused {text}")
+
+
+@task
+async def wait_async(folder: str, text: str) -> None:
+    """Wait on the event loop for ever."""
+    write(folder, f"start {text}")
+    await asyncio.sleep(FOREVER)
+
+
+@task
+async def block_async(folder: str, text: str) -> None:
+    """Block the event loop in one call of C code."""
+    write(folder, f"start {text}")
+    time.sleep(FOREVER)
+
+
+@task
+def enqueue_notes(folder: str, count: int) -> None:
+    """Enqueue *count* notes in one transaction, by the ORM's connection of the job."""
+    with transaction.atomic():
+        for number in range(count):
+            note.enqueue(folder, f"child {number}")
+
+
+@task
+def query(times: int) -> int:
+    """Return how many queries Django has kept from before, then make some more."""
+    kept = len(connection.queries_log)
+    with connection.cursor() as cursor:
+        for _ in range(times):
+            cursor.execute("SELECT 1")
+    return kept
+
+
+@task(queue_name="mail")
+def mail(*args: Any) -> None:
+    """Do nothing, in the queue "mail"."""

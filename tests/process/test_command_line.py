@@ -1,0 +1,96 @@
+"""`runjobs` as it is called: what it checks, what it says, how it exits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.factories import count_jobs, make_job
+from tests.helpers import WorkerProcess, database_url
+from tests.process.support import fetch_rows
+from tests.servers import PrivateCluster, free_port
+
+pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
+
+Start = Callable[..., WorkerProcess]
+
+WRONG = {
+    ("-c", "0"): "expected a whole number of 1 or more, got '0'.",
+    ("--max-time", "nan"): "expected seconds, 0 or more, got 'nan'.",
+    ("-q", "a,,b"): "expected queue names with commas between, got 'a,,b'.",
+    ("-q", "a", "--exclude-queues", "b"): "--queues and --exclude-queues contradict each other",
+    ("--lease-seconds", "0.5"): "expected --lease-seconds of 1 or more, got 0.5.",
+    ("--poll-interval", "0"): "expected --poll-interval of 0.05 or more, got 0.",
+    ("--log-format", "xml"): "invalid choice: 'xml'",
+    ("--nonsense",): "unrecognized arguments: --nonsense",
+}
+
+
+def test_wrong_flags_end_with_2_and_say_what_was_expected(start: Start) -> None:
+    workers = {flags: start(*flags, wait=False) for flags in WRONG}
+    for flags, worker in workers.items():
+        assert worker.wait() == 2, f"{flags}: {worker.output()}"
+        assert WRONG[flags] in worker.output()
+        assert "Traceback" not in worker.output()
+
+
+def test_check_looks_and_touches_nothing(start: Start) -> None:
+    make_job()
+    worker = start("--check", "--processes", "2", "-c", "3")
+    assert worker.wait() == 0
+    assert "queues  all (2 x 3 threads)" in worker.output()
+    assert count_jobs(status="ready", attempts=0) == 1
+    assert fetch_rows("SELECT FROM pgjobs_worker") == []
+
+
+def test_a_queue_that_nothing_uses_is_warned_about(start: Start) -> None:
+    make_job(queue_name="waiting")
+    worker = start("--check", "-q", "mail,waiting,malle")
+    assert worker.wait() == 0
+    warnings = [line for line in worker.output().splitlines() if line.startswith("WARNING")]
+    assert warnings == [
+        "WARNING no task and no waiting job uses the queue 'malle'. Is it spelt right?"
+    ]
+
+
+@pytest.mark.parametrize("flags", [(), ("--processes", "2"), ("--check",)], ids=" ".join)
+def test_without_a_database_it_ends_with_3(start: Start, flags: tuple[str, ...]) -> None:
+    nowhere = database_url(HOST="127.0.0.1", PORT=free_port())
+    worker = start(*flags, database=nowhere)
+    assert worker.wait() == 3
+    assert "the database 'default' cannot be reached: " in worker.output()
+    assert "Traceback" not in worker.output()
+
+
+def test_without_the_tables_it_ends_with_3_and_names_the_remedy(
+    start: Start, private_cluster: PrivateCluster
+) -> None:
+    private_cluster.create_database("empty")
+    worker = start(database=private_cluster.url("empty"))
+    assert worker.wait() == 3
+    assert "has no table pgjobs_job. Run manage.py migrate first." in worker.output()
+
+
+def test_wrong_settings_are_named_before_anything_runs(start: Start) -> None:
+    make_job()
+    worker = start(pgjobs={"LEASE_SECOND": 10})
+    assert worker.wait() == 1
+    assert "Did you mean LEASE_SECONDS?" in worker.output()
+    assert count_jobs(status="ready") == 1
+
+
+def test_what_it_says_first_names_versions_queues_and_tasks(start: Start) -> None:
+    worker = start("--exclude-queues", "mail", "-c", "2", "--poll-interval", "3")
+    said = worker.output()
+    for words in (
+        "django-pgjobs ",
+        "PostgreSQL ",
+        "queues  all but mail (1 x 2 threads)",
+        "listen  on (poll at most every 3 s)",
+        " found",
+    ):
+        assert words in said
+    quiet = start("-v", "0", "--max-time", "0")
+    assert quiet.wait() == 0
+    assert quiet.output() == ""

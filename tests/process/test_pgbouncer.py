@@ -1,0 +1,71 @@
+"""A worker behind PgBouncer in transaction mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests import tasks as common
+from tests.helpers import WorkerProcess, settings_of, wait_until
+from tests.process import tasks
+from tests.process.support import (
+    NEVER,
+    SOON_SECONDS,
+    Journal,
+    backends_of,
+    wait_for_count,
+    wait_for_status,
+    wait_until_listening,
+)
+from tests.servers import PgBouncer
+
+pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
+
+Start = Callable[..., WorkerProcess]
+
+
+def test_a_worker_behind_pgbouncer_polls_says_so_and_prepares_nothing(
+    start: Start,
+    journal: Journal,
+    pgbouncer: PgBouncer,
+    open_connection: Callable[..., psycopg.Connection],
+) -> None:
+    worker = start("--poll-interval", "0.2", database=pgbouncer.url)
+    assert "listen  off (behind a pooler" in worker.output()
+    wait_until(lambda: "LISTEN does not work: polling instead" in worker.output())
+    client = open_connection(pgbouncer.url)
+    client.execute(
+        "INSERT INTO pgjobs_job (task_path, args) VALUES (%s, %s)",
+        ["tests.process.tasks.enqueue_notes", f'["{journal.folder}", 30]'],
+        prepare=False,
+    )
+    wait_for_count(31, status="successful")
+    assert sorted(journal.lines()) == sorted(f"child {number}" for number in range(30))
+    wait_for_status(common.fail.enqueue(), "failed")
+    wait_for_status(common.record_atomic.enqueue("key"), "successful")
+    pgbouncer.restart()
+    wait_for_status(common.add.enqueue(1, 2), "successful", worker=worker)
+    assert backends_of("listener") == []
+    assert "prepared statement" not in worker.output()
+    assert worker.stop() == 0
+
+
+def test_a_worker_with_a_direct_connection_of_its_own_listens(
+    start: Start, journal: Journal, pgbouncer: PgBouncer
+) -> None:
+    direct = {key: value for key, value in settings_of().items() if key != "TEST"}
+    worker = start(
+        "--poll-interval",
+        NEVER,
+        database=pgbouncer.url,
+        settings={"DATABASES": {"direct": direct}},
+        pgjobs={"WORKER_DATABASE": "direct"},
+    )
+    assert "listen  on" in worker.output()
+    wait_until_listening()
+    job = tasks.enqueue_notes.enqueue(journal.folder, 3)
+    wait_for_status(job, "successful", timeout=SOON_SECONDS, worker=worker)
+    journal.wait_for("child 0", "child 1", "child 2", timeout=SOON_SECONDS)
+    assert worker.stop() == 0

@@ -1,0 +1,1 @@
+"""Two connections at once, ordered by the locks they wait for."""

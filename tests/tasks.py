@@ -1,0 +1,151 @@
+"""Tasks for the tests: small, general, and observable from another process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from django.db import connection
+
+from django_pgjobs import current_job, task
+from tests.models import Effect
+
+
+class Mishap(Exception):
+    """What the failing tasks raise."""
+
+
+def append_line(path: str, text: str) -> None:
+    """Append one line to a file; lines of several processes do not mix (O_APPEND)."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        os.write(handle, f"{text}\n".encode())
+    finally:
+        os.close(handle)
+
+
+@task
+def add(a: Any, b: Any) -> Any:
+    """Return the sum."""
+    return a + b
+
+
+@task
+async def add_async(a: Any, b: Any) -> Any:
+    """Return the sum, on the event loop."""
+    await asyncio.sleep(0)
+    return a + b
+
+
+@task
+def echo(*args: Any, **kwargs: Any) -> list[Any]:
+    """Return all arguments."""
+    return [list(args), kwargs]
+
+
+@task(max_attempts=3, backoff=[0])
+def fail(message: str = "on purpose") -> None:
+    """Fail every time: three attempts without a pause."""
+    raise Mishap(message)
+
+
+@task(max_attempts=3, backoff=[0])
+async def fail_async(message: str = "on purpose") -> None:
+    """Fail every time, on the event loop."""
+    raise Mishap(message)
+
+
+@task(max_attempts=1)
+def fail_once(message: str = "on purpose") -> None:
+    """Fail at the only attempt."""
+    raise Mishap(message)
+
+
+@task
+def sleep_for(seconds: float) -> None:
+    """Sleep in short steps, so that an exception can interrupt it."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, 0.01))
+
+
+@task
+async def sleep_for_async(seconds: float) -> None:
+    """Sleep on the event loop."""
+    await asyncio.sleep(seconds)
+
+
+@task
+def sleep_in_database(seconds: float) -> None:
+    """Sleep in one statement of the job's own connection."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [seconds])
+
+
+@task
+def touch(path: str, text: str) -> None:
+    """Append a line to a file."""
+    append_line(path, text)
+
+
+@task
+async def touch_async(path: str, text: str) -> None:
+    """Append a line to a file, from the event loop."""
+    append_line(path, text)
+
+
+@task
+def touch_and_sleep(path: str, text: str, seconds: float) -> None:
+    """Append "start <text>", sleep, append "end <text>"."""
+    append_line(path, f"start {text}")
+    sleep_for.func(seconds)
+    append_line(path, f"end {text}")
+
+
+@task
+def touch_and_die(path: str, text: str) -> None:
+    """Append a line and kill the worker's process."""
+    append_line(path, text)
+    os.kill(os.getpid(), 9)
+
+
+@task(takes_context=True)
+def describe_context(context: Any, value: Any = None) -> dict[str, Any]:
+    """Return what the context says."""
+    return {"attempt": context.attempt, "id": context.task_result.id, "value": value}
+
+
+@task
+def describe_job() -> dict[str, Any]:
+    """Return what `current_job()` says."""
+    job = current_job()
+    return {
+        "id": str(job.id),
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "is_cancelled": job.is_cancelled,
+    }
+
+
+@task
+def record(key: str) -> None:
+    """Insert an Effect, at least once per job."""
+    job = current_job()
+    Effect.objects.create(key=key, job_id=int(job.id), attempt=job.attempt)
+
+
+@task(atomic=True, backoff=[0])
+def record_atomic(key: str, seconds: float = 0.0) -> None:
+    """Insert an Effect in the transaction that finishes the job, then take *seconds* longer."""
+    job = current_job()
+    Effect.objects.create(key=key, job_id=int(job.id), attempt=job.attempt)
+    sleep_for.func(seconds)
+
+
+@task(atomic=True, max_attempts=2, backoff=[0])
+def record_and_fail(key: str) -> None:
+    """Insert an Effect and fail: nothing of it may stay."""
+    record_atomic.func(key)
+    raise Mishap(key)

@@ -1,0 +1,185 @@
+"""What can be used is documented, and what is documented is there."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import load_command_class
+from django.core.management.base import BaseCommand
+
+from tests.helpers import ROOT
+from tests.test_house import check_ids
+
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("**/*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+PUBLIC_MODULES = (
+    "django_pgjobs",
+    "django_pgjobs.backend",
+    "django_pgjobs.models",
+    "django_pgjobs.testing",
+)
+
+CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"<!-- command: (\w+) -->\n+```\w*\n(.*?)\n```", re.DOTALL)
+
+
+def read(name: str) -> str:
+    """Return a page of docs/."""
+    return (DOCS / name).read_text()
+
+
+def mentions(text: str, name: str) -> bool:
+    """Return whether *text* has *name* as a word in code style, like `name` or `name=`."""
+    return re.search(rf"`[^`\n]*(?<![\w.-]){re.escape(name)}(?![\w-])[^`\n]*`", text) is not None
+
+
+def without_code(text: str) -> str:
+    """Return the page without its code blocks."""
+    return CODE_BLOCK.sub("", text)
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the fragments that links to the page's headings may use."""
+    headings = re.findall(r"^#+ +(.+?) *$", without_code(path.read_text()), re.MULTILINE)
+    words = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return {*words, *re.findall(r'<a (?:id|name)="([^"]+)"', path.read_text())}
+
+
+def setting_names() -> list[str]:
+    """Return the keys of the setting PGJOBS."""
+    from django_pgjobs.conf import Conf
+
+    return [field.name for field in dataclasses.fields(Conf)]
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    from django_pgjobs.conf import Conf
+
+    page = read("settings.md")
+    for field in dataclasses.fields(Conf):
+        assert mentions(page, field.name), f"docs/settings.md does not explain {field.name}"
+        lines = [line for line in page.splitlines() if mentions(line, field.name)]
+        default = default_in_words(field.default)
+        assert any(default in line.replace("_", "").replace(",", "") for line in lines), (
+            f"docs/settings.md: no line names {field.name} with its default {default}"
+        )
+
+
+def default_in_words(value: object) -> str:
+    """Return a default as the page writes it: 60 for 60.0, [] for ()."""
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return "[]" if value == () else str(value)
+
+
+def test_no_setting_is_documented_that_does_not_exist() -> None:
+    named = set(re.findall(r"^\| *`([A-Z][A-Z_]+)`", read("settings.md"), re.MULTILINE))
+    assert named, "docs/settings.md: a table whose rows begin with `NAME` is expected"
+    assert named <= {*setting_names()}
+
+
+def public_names() -> list[str]:
+    """Return module.name for every public name."""
+    return [
+        f"{module}.{name}"
+        for module in PUBLIC_MODULES
+        for name in getattr(importlib.import_module(module), "__all__", [])
+    ]
+
+
+def test_every_public_name_is_documented() -> None:
+    page = read("api.md")
+    names = public_names()
+    assert "django_pgjobs.task" in names
+    missing = [name for name in names if not mentions(page, name.rsplit(".", 1)[1])]
+    assert not missing, f"docs/api.md does not explain {missing}"
+
+
+def test_every_check_is_documented() -> None:
+    page = read("settings.md")
+    missing = [check for check in check_ids() if not mentions(page, check)]
+    assert not missing, f"docs/settings.md does not explain {missing}"
+    documented = set(re.findall(r"pgjobs\.[EW]\d{3}", page))
+    assert documented == set(check_ids())
+
+
+def flags() -> list[str]:
+    """Return every flag of `runjobs` that other commands do not have."""
+    common = BaseCommand().create_parser("manage.py", "any")
+    ours = load_command_class("django_pgjobs", "runjobs").create_parser("manage.py", "runjobs")
+    known = {text for action in common._actions for text in action.option_strings}
+    public = [action for action in ours._actions if action.help != argparse.SUPPRESS]
+    own = [text for action in public for text in action.option_strings]
+    return [text for text in own if text not in known]
+
+
+def test_every_flag_is_documented() -> None:
+    page = read("workers.md")
+    assert "--drain" in flags()
+    missing = [flag for flag in flags() if not mentions(page, flag)]
+    assert not missing, f"docs/workers.md does not explain {missing}"
+
+
+def test_no_flag_is_documented_that_does_not_exist() -> None:
+    everywhere = set(flags()) | {"--verbosity", "--settings"}
+    rows = re.findall(r"^\|[^|]*`[^|]*\|", read("workers.md"), re.MULTILINE)
+    named = {flag for row in rows for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", row)}
+    assert named <= everywhere
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(without_code(page.read_text())):
+        if re.match(r"(https?|mailto):", target):
+            continue
+        name, _, fragment = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{target} is not there"
+        if fragment and file.suffix == ".md":
+            assert fragment in anchors(file), f"{target}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_in_the_docs_compiles(page: Path) -> None:
+    for language, code in CODE_BLOCK.findall(page.read_text()):
+        if language in ("python", "py"):
+            compile(code, f"{page.name}: {code.splitlines()[0]}", "exec", dont_inherit=True)
+
+
+def test_every_page_is_linked_from_the_readme_or_another_page() -> None:
+    linked = {
+        (page.parent / target.partition("#")[0]).resolve()
+        for page in PAGES
+        for target in LINK.findall(page.read_text())
+        if not target.startswith(("http", "#"))
+    }
+    lost = [page.name for page in DOCS.glob("**/*.md") if page.resolve() not in linked]
+    assert not lost, f"no page links to {lost}"
+
+
+def test_the_readme_opens_with_fifteen_lines_of_code() -> None:
+    text = (ROOT / "README.md").read_text()
+    language, code = CODE_BLOCK.findall(text)[0]
+    assert language == "python"
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    assert text[: text.index("```python")].count("\n") < 25
+
+
+def test_the_readme_has_its_two_commands_on_one_line_each() -> None:
+    commands = dict(COMMAND.findall((ROOT / "README.md").read_text()))
+    assert set(commands) == {"demo", "tests"}
+    for name, command in commands.items():
+        assert "\n" not in command.strip(), f"the command {name!r} is not a single line"
+
+
+def test_the_changelog_knows_this_version() -> None:
+    from django_pgjobs import __version__
+
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(rf"^## .*({re.escape(__version__)}|Unreleased)", text, re.MULTILINE)

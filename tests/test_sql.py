@@ -1,0 +1,245 @@
+"""The SQL files against the migrated schema: they parse, they are typed, their plans hold.
+
+A statement's header names the indexes it relies on; here it is planned as the worker's
+connections plan it (one generic plan) over 100,000 live jobs, and must use them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.apps import apps
+from django.db import connection
+
+from django_pgjobs.queries.connection import SERVER_SETTINGS
+from tests import helpers
+from tests.helpers import ROOT
+
+FOLDER = ROOT / "django_pgjobs" / "sql"
+FILES = sorted(FOLDER.glob("*.sql"))
+SECTIONS = ("Parameters", "Returns", "Locks", "Index")
+PLACEHOLDER = re.compile(r"%\((\w+)\)s(::[a-z_]+(?: precision)?(?:\[\])?)?")
+PREPARABLE = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "VALUES", "MERGE")
+GENERIC_PLAN_VERSION = 160000
+
+LIVE_JOBS = 100_000
+FINISHED_JOBS = 50_000
+WORKERS = 200
+# A hundredth runs, a tenth waits for its time, the rest is ready, in five queues.
+LIVE_ROWS = """
+INSERT INTO pgjobs_job (task_path, queue_name, priority, status, run_after, worker_id, claim,
+                        attempts, enqueued_at, last_attempted_at)
+SELECT 'shop.tasks.push', 'queue-' || number %% 5, number %% 3, kind.status,
+       CASE WHEN number %% 10 = 1 THEN now() + number * interval '1 second' END,
+       CASE WHEN kind.status = 'running' THEN 1 + number / 100 %% %(workers)s END,
+       (kind.status = 'running')::int, (kind.status = 'running')::int,
+       now() - interval '1 hour', CASE WHEN kind.status = 'running' THEN now() END
+FROM generate_series(1, %(live)s) AS number
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN number %% 100 = 0 THEN 'running' ELSE 'ready' END
+) AS kind (status)
+"""
+FINISHED_ROWS = """
+INSERT INTO pgjobs_job (task_path, status, enqueued_at, finished_at, attempts)
+SELECT 'shop.tasks.push',
+       (ARRAY['successful', 'successful', 'failed', 'cancelled'])[1 + number %% 4],
+       now() - interval '1 day', now() - number * interval '1 second', 1
+FROM generate_series(1, %(finished)s) AS number
+"""
+WORKER_ROWS = """
+INSERT INTO pgjobs_worker (name, host, pid, version, lease_expires_at, ended_at, slots, backends,
+                           task_paths, excluded_queues, lost, listening)
+SELECT 'host:' || number, 'host', number, '0', now() + interval '1 minute',
+       CASE WHEN number > 20 THEN now() END, 8, '{default}', '{shop.tasks.push}', '{}', false,
+       number <= 20
+FROM generate_series(1, %(workers)s) AS number
+"""
+
+
+def body(path: Path) -> str:
+    """Return the statement without its comments."""
+    lines = path.read_text().splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip()
+
+
+def header(path: Path) -> str:
+    """Return the comment at the top of the file, without the dashes."""
+    found = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("--"):
+            break
+        found.append(line.removeprefix("--").removeprefix(" "))
+    return "\n".join(found)
+
+
+def section(path: Path, name: str) -> str:
+    """Return the text after `-- <name>:` in the header, up to the next section."""
+    ends = "|".join(f"{other}:" for other in SECTIONS)
+    found = re.search(rf"^{name}:(.*?)(?=^(?:{ends})|\Z)", header(path), re.MULTILINE | re.DOTALL)
+    assert found, f"{path.name}: the header has no line -- {name}:"
+    return " ".join(found[1].split())
+
+
+def placeholders(path: Path) -> dict[str, str]:
+    """Return name -> type of the parameters; fail if one is not cast or cast to two types."""
+    types: dict[str, str] = {}
+    for name, cast in PLACEHOLDER.findall(body(path)):
+        assert cast, f"{path.name}: cast %({name})s, like %({name})s::bigint"
+        assert types.setdefault(name, cast[2:]) == cast[2:], f"{path.name}: two types for {name}"
+    return types
+
+
+def numbered(path: Path) -> str:
+    """Return the statement with $1, $2 ... for its placeholders, as the server sees it."""
+    order = {name: f"${number}" for number, name in enumerate(placeholders(path), 1)}
+    text = PLACEHOLDER.sub(lambda found: order[found[1]] + (found[2] or ""), body(path))
+    return text.replace("%%", "%")
+
+
+def is_preparable(path: Path) -> bool:
+    """Return whether PostgreSQL can prepare and plan the statement (LISTEN, say, it cannot)."""
+    return body(path).split(None, 1)[0].upper() in PREPARABLE
+
+
+def named_indexes(path: Path) -> list[str]:
+    """Return the indexes of the header's `-- Index:` line; empty for "none"."""
+    text = section(path, "Index")
+    if re.match(r"none\b", text):
+        return []
+    return re.findall(r"\bpgjobs_\w+", text)
+
+
+def test_there_are_statements() -> None:
+    assert len(FILES) > 5
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_statement_has_its_header(path: Path) -> None:
+    purpose = header(path).split("Parameters:")[0].strip()
+    assert re.match(r"[A-Z].*\.", purpose, re.DOTALL), f"{path.name}: begin with a sentence"
+    for name in SECTIONS:
+        assert section(path, name), f"{path.name}: -- {name}: is empty"
+    text = section(path, "Index")
+    assert named_indexes(path) or text.startswith("none"), f"{path.name}: -- Index: {text}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_statement_names_its_parameters_in_the_header(path: Path) -> None:
+    text = section(path, "Parameters")
+    borrowed = re.match(r"as (\w+)", text)
+    if borrowed:
+        text += " " + section(FOLDER / f"{borrowed[1]}.sql", "Parameters")
+    missing = [name for name in placeholders(path) if not re.search(rf"\b{name}\b", text)]
+    assert not missing, f"{path.name}: -- Parameters: does not explain {missing}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_statement_is_static(path: Path) -> None:
+    text = body(path)
+    assert "SELECT *" not in text.upper().replace("\n", " "), f"{path.name}: list the columns"
+    assert ";" not in text, f"{path.name}: one statement per file"
+    assert not re.search(r"\b(select|update|insert|delete|where|from)\b", text), (
+        f"{path.name}: keywords in capitals"
+    )
+    assert not re.search(r"(?<!%)%(?![(%])", text), f"{path.name}: double the % sign"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_statement_prepares_against_the_schema(path: Path) -> None:
+    with connection.cursor() as cursor:
+        if is_preparable(path):
+            types = ", ".join(placeholders(path).values())
+            cursor.execute(f"PREPARE tried{f' ({types})' if types else ''} AS {numbered(path)}")
+            cursor.execute("DEALLOCATE tried")
+        else:
+            cursor.execute(numbered(path))
+
+
+@pytest.fixture(scope="module")
+def full_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[psycopg.Connection]:
+    """A connection set up like the worker's, in a transaction with many jobs, rolled back."""
+    with django_db_blocker.unblock():
+        with helpers.connect(autocommit=False) as client:
+            sizes = {"live": LIVE_JOBS, "finished": FINISHED_JOBS, "workers": WORKERS}
+            for statement in (LIVE_ROWS, FINISHED_ROWS, WORKER_ROWS):
+                client.execute(statement, sizes)
+            client.execute("ANALYZE pgjobs_job, pgjobs_worker")
+            for name, value in SERVER_SETTINGS.items():
+                if name != "default_transaction_isolation":
+                    client.execute("SELECT set_config(%s, %s, true)", [name, str(value)])
+            yield client
+            client.rollback()
+
+
+def plan(client: psycopg.Connection, path: Path) -> str:
+    """Return the generic plan of a statement as text."""
+    types = placeholders(path)
+    if client.info.server_version >= GENERIC_PLAN_VERSION:
+        rows = client.execute(f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {numbered(path)}".encode())
+    else:
+        signature = f" ({', '.join(types.values())})" if types else ""
+        client.execute(f"PREPARE planned{signature} AS {numbered(path)}".encode())
+        nothing = f" ({', '.join(['NULL'] * len(types))})" if types else ""
+        rows = client.execute(f"EXPLAIN (COSTS OFF) EXECUTE planned{nothing}".encode())
+        client.execute("DEALLOCATE planned")
+    return "\n".join(row[0] for row in rows.fetchall())
+
+
+def full_scans(text: str) -> list[str]:
+    """Return what reads jobs from end to end: tables, and indexes without a use for them.
+
+    A condition on the status alone, the second column of the primary keys, is no use.
+    """
+    found = re.findall(r"Seq Scan on (pgjobs_job\w*)", text)
+    for node in re.split(r"->", text):
+        scan = re.search(r"Index (?:Only )?Scan (?:Backward )?using (\w+) on pgjobs_job", node)
+        condition = re.search(r"Index Cond: (.*)", node)
+        wanted = r"\bid\b" if scan and scan[1].endswith("_pkey") else ""
+        if scan and not (condition and re.search(wanted, condition[1])):
+            found.append(scan[1])
+    return found
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_statement_uses_the_index_it_names(path: Path, full_database: psycopg.Connection) -> None:
+    if not is_preparable(path):
+        assert not named_indexes(path)
+        return
+    text = plan(full_database, path)
+    for index in named_indexes(path):
+        assert re.search(rf"\b{index}\b", text), f"{path.name}: {index} is not in its plan:\n{text}"
+    lost = [scan for scan in full_scans(text) if scan not in named_indexes(path)]
+    assert not lost, f"{path.name}: reads all rows through {lost}:\n{text}"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_statement_without_an_index_reads_no_big_table(
+    path: Path, full_database: psycopg.Connection
+) -> None:
+    if is_preparable(path) and not named_indexes(path):
+        text = plan(full_database, path)
+        assert not re.search(r"Scan .*pgjobs_job", text), f"{path.name} reads jobs:\n{text}"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("model", ["job", "worker"])
+def test_the_model_has_the_columns_of_the_table(model: str) -> None:
+    meta = apps.get_model("pgjobs", model)._meta
+    assert meta.db_table == f"pgjobs_{model}"
+    with connection.cursor() as cursor:
+        table = connection.introspection.get_table_description(cursor, meta.db_table)
+    assert {field.column for field in meta.local_fields} == {column.name for column in table}
+
+
+def test_every_statement_is_used() -> None:
+    code = "\n".join(path.read_text() for path in (FOLDER.parent / "queries").glob("*.py"))
+    unused = [path.stem for path in FILES if not re.search(rf"[\"']{path.stem}[\"']", code)]
+    assert not unused, f"no function in queries/ loads {unused}"

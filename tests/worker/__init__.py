@@ -1,0 +1,1 @@
+"""The worker inside the test process: its statements, its roles, and whole workers in threads."""

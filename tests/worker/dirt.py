@@ -1,0 +1,217 @@
+"""Tasks that leave their connection, thread or process dirty (F14), and one that looks."""
+
+from __future__ import annotations
+
+import contextlib
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
+from django.db.utils import Error
+from django.utils import timezone, translation
+
+from django_pgjobs import current_job, task
+from tests.models import Effect
+
+# Everything a session shows about itself; the order of the probe's columns.
+SETTINGS = (
+    "search_path",
+    "role",
+    "session_authorization",
+    "TimeZone",
+    "statement_timeout",
+    "lock_timeout",
+    "default_transaction_read_only",
+    "default_transaction_isolation",
+    "DateStyle",
+    "client_encoding",
+    "synchronous_commit",
+    "work_mem",
+)
+
+
+@task
+def probe() -> dict[str, Any]:
+    """Return how the job finds its surroundings."""
+    found: dict[str, Any] = {
+        "in_atomic_block": connection.in_atomic_block,
+        "autocommit": connection.get_autocommit(),
+        "savepoints": len(connection.savepoint_ids),
+        "on_commit": len(connection.run_on_commit),
+        "queries": len(connection.queries_log),
+        "language": translation.get_language(),
+        "time zone": timezone.get_current_timezone_name(),
+    }
+    with connection.cursor() as cursor:
+        for name in SETTINGS:
+            cursor.execute("SELECT current_setting(%s)", [name])
+            found[name] = cursor.fetchone()[0]
+        for name, query in (
+            ("locks", "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
+            ("temporary", "SELECT count(*) FROM pg_class WHERE relpersistence = 't'"),
+            ("channels", "SELECT count(*) FROM pg_listening_channels()"),
+            ("cursors", "SELECT count(*) FROM pg_cursors WHERE name = 'left_open'"),
+        ):
+            cursor.execute(query)
+            found[name] = cursor.fetchone()[0]
+    Effect.objects.create(key="probe", job_id=current_job().id)
+    return found
+
+
+def execute(query: str) -> Callable[[], None]:
+    """Return something that runs a statement through Django."""
+
+    def run() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(query)
+
+    return run
+
+
+def leave_atomic(*, after: Callable[[], object] = lambda: None) -> Callable[[], None]:
+    """Return something that enters an atomic block and never leaves it."""
+
+    def run() -> None:
+        transaction.atomic().__enter__()
+        after()
+
+    return run
+
+
+def break_transaction() -> None:
+    """Leave an aborted transaction of Django's."""
+    transaction.atomic().__enter__()
+    with contextlib.suppress(Error):
+        execute("SELECT 1 / 0")()
+
+
+def run_raw(*queries: str) -> Callable[[], None]:
+    """Return something that runs statements behind Django's back."""
+
+    def run() -> None:
+        connection.ensure_connection()
+        for query in queries:
+            connection.connection.execute(query)
+
+    return run
+
+
+def break_raw_transaction() -> None:
+    """Leave an aborted transaction that Django knows nothing of."""
+    run_raw("BEGIN")()
+    with contextlib.suppress(Error):
+        execute("SELECT 1 / 0")()
+
+
+def write_uncommitted() -> None:
+    """Write something that must not come to stay."""
+    Effect.objects.create(key="uncommitted")
+
+
+def log_queries() -> None:
+    """Let Django log every query, as it does with DEBUG."""
+    connection.force_debug_cursor = True
+    try:
+        for _ in range(50):
+            execute("SELECT 1")()
+    finally:
+        connection.force_debug_cursor = False
+
+
+def close_raw() -> None:
+    """Close the connection behind Django's back."""
+    connection.ensure_connection()
+    connection.connection.close()
+
+
+def terminate() -> None:
+    """Let the server end the session."""
+    with contextlib.suppress(Error):
+        execute("SELECT pg_terminate_backend(pg_backend_pid())")()
+
+
+DIRT: dict[str, Callable[[], object]] = {
+    "atomic never left": leave_atomic(),
+    "atomic never left after a write": leave_atomic(after=write_uncommitted),
+    "two atomics never left": leave_atomic(after=leave_atomic(after=write_uncommitted)),
+    "aborted transaction": break_transaction,
+    "on_commit never called": leave_atomic(
+        after=lambda: transaction.on_commit(lambda: Effect.objects.create(key="uncommitted"))
+    ),
+    "autocommit off": lambda: transaction.set_autocommit(False),
+    "autocommit off after a write": lambda: (
+        transaction.set_autocommit(False),
+        write_uncommitted(),
+    ),
+    "BEGIN through Django": execute("BEGIN"),
+    "BEGIN behind Django": run_raw("BEGIN"),
+    "aborted behind Django": break_raw_transaction,
+    "search_path": execute("SET search_path TO pg_catalog"),
+    "role": execute("SET ROLE pg_read_all_data"),
+    "session authorization": execute("SET SESSION AUTHORIZATION pg_monitor"),
+    "time zone": execute("SET TIME ZONE 'America/New_York'"),
+    "statement_timeout": execute("SET statement_timeout = '1ms'"),
+    "lock_timeout": execute("SET lock_timeout = '1ms'"),
+    "read-only": execute("SET default_transaction_read_only = on"),
+    "read-only characteristics": execute(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE"
+    ),
+    "date style": execute("SET DateStyle = 'SQL, DMY'"),
+    "client encoding": execute("SET client_encoding TO 'LATIN1'"),
+    "synchronous_commit": execute("SET synchronous_commit = off"),
+    "settings behind Django": run_raw("SET search_path TO pg_catalog", "SET ROLE pg_monitor"),
+    "advisory lock": execute("SELECT pg_advisory_lock(4711)"),
+    "advisory locks, twice": execute("SELECT pg_advisory_lock(1), pg_advisory_lock(1)"),
+    "temporary table": execute("CREATE TEMP TABLE pgjobs_job (id bigint)"),
+    "LISTEN": execute("LISTEN left_over"),
+    "cursor with hold": execute("DECLARE left_open CURSOR WITH HOLD FOR SELECT 1"),
+    "closed by the job": lambda: connection.close(),
+    "closed in atomic": leave_atomic(after=lambda: connection.close()),
+    "closed behind Django": close_raw,
+    "terminated by the server": terminate,
+    "terminated in atomic": leave_atomic(after=terminate),
+    "logged queries": log_queries,
+    "language": lambda: translation.activate("de"),
+    "Django's time zone": lambda: timezone.activate(zoneinfo.ZoneInfo("Pacific/Apia")),
+    "rollback asked for": leave_atomic(after=lambda: transaction.set_rollback(True)),
+}
+
+
+@task(max_attempts=1)
+def leave(name: str) -> None:
+    """Leave some DIRT."""
+    DIRT[name]()
+
+
+@task(max_attempts=1)
+def leave_and_fail(name: str) -> None:
+    """Leave some DIRT, and fail."""
+    DIRT[name]()
+    raise ValueError("on purpose")
+
+
+@task(max_attempts=1)
+async def leave_async(name: str) -> None:
+    """Leave some DIRT in the thread in which async jobs use the ORM."""
+    await sync_to_async(DIRT[name], thread_sensitive=True)()
+
+
+@task
+async def probe_async() -> dict[str, Any]:
+    """Return how an async job finds its surroundings."""
+    return await sync_to_async(probe.func, thread_sensitive=True)()
+
+
+@task
+def backend_pid() -> int:
+    """Return the process of the server that this thread's connection leads to."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+@task
+def do_nothing() -> None:
+    """Use no connection."""

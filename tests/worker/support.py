@@ -1,0 +1,255 @@
+"""What the tests of the worker share: options, claims by hand, and a worker in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from asgiref.sync import SyncToAsync
+from django.db import connections
+
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.jobs import HEAD, ClaimedRow, Floor, Lane
+from django_pgjobs.worker import runner as runner_module
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.completer import statements
+from django_pgjobs.worker.outcome import Outcome
+from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.runner import Runner
+from django_pgjobs.worker.shutdown import SignalPipe
+from django_pgjobs.worker.state import Options
+from tests.factories import make_worker
+from tests.helpers import wait_until
+
+DEFAULT = Lane("default", "default")
+# Longer than any test: who is found by the poll alone is not found.
+NEVER = 3600.0
+JOIN_SECONDS = 20.0
+
+
+def make_options(**changes: Any) -> Options:
+    """Return the options of a worker with two slots that polls by notification only."""
+    given: dict[str, Any] = {
+        "database": "default",
+        "backends": ("default",),
+        "concurrency": 2,
+        "async_concurrency": 100,
+        "lease": 60.0,
+        "poll_interval": NEVER,
+        "shutdown_timeout": 10.0,
+        "timeout_grace": 5.0,
+        "retention": None,
+        "failed_retention": None,
+        "max_attempts": 25,
+        "max_payload_bytes": 262_144,
+        "listen": True,
+        "unknown_fails": False,
+        "name": "test:1",
+    }
+    return Options(**(given | changes))
+
+
+def claim(
+    connection: OwnConnection,
+    worker_id: int,
+    max_jobs: int = 10,
+    *,
+    lanes: Iterable[Lane] = (DEFAULT,),
+    floors: Mapping[Lane, Floor] | None = None,
+    detailed: bool = False,
+    detailed_paths: Iterable[str] = (),
+) -> list[ClaimedRow]:
+    """Claim jobs as a worker does, in the order in which it runs them."""
+    [rows] = connection.round_trip(
+        [
+            lambda cursor: jobs.send_claim(
+                cursor,
+                dict.fromkeys(lanes, HEAD) | dict(floors or {}),
+                max_jobs=max_jobs,
+                worker_id=worker_id,
+                worker_name="test:1",
+                detailed=detailed,
+                detailed_paths=list(detailed_paths),
+            )
+        ]
+    )
+    return jobs.claimed_rows(rows)
+
+
+def write(connection: OwnConnection, *batch: tuple[Attempt, Outcome]) -> set[int]:
+    """Write outcomes in one round trip; return the ids of the jobs that were changed."""
+    answers = connection.round_trip(statements(batch))
+    return {row[0] for rows in answers for row in rows}
+
+
+def ids(rows: Iterable[ClaimedRow]) -> list[int]:
+    """Return the ids of claimed jobs, in order."""
+    return [row.id for row in rows]
+
+
+def row_of_job(job_id: int, task_path: str = "tests.tasks.add", **columns: Any) -> ClaimedRow:
+    """Return what a claim of a job returns."""
+    given: dict[str, Any] = {
+        "id": job_id,
+        "claim": 1,
+        "attempts": 1,
+        "max_attempts": None,
+        "timeout": None,
+        "priority": 0,
+        "backend": "default",
+        "queue_name": "default",
+        "task_path": task_path,
+        "args": "[1, 2]",
+        "kwargs": "{}",
+        "waited": 0.0,
+        "detail": None,
+    }
+    return ClaimedRow(**(given | columns))
+
+
+def make_attempt_of(job_id: int, task_path: str = "tests.tasks.add", **columns: Any) -> Attempt:
+    """Return an attempt of a claimed job that need not be in the table."""
+    return make_attempt(row_of_job(job_id, task_path, **columns), make_options())
+
+
+class Bench:
+    """Claims one job at a time and runs it in the test's own thread, as a slot would."""
+
+    def __init__(self, connection: OwnConnection, **options: Any) -> None:
+        self.connection = connection
+        self.options = make_options(**options)
+        self.worker_id = make_worker()
+
+    def claim(self) -> Attempt:
+        """Claim the next job."""
+        [row] = claim(self.connection, self.worker_id, 1)
+        return make_attempt(row, self.options)
+
+    def run(self, attempt: Attempt | None = None) -> Outcome:
+        """Run an attempt, of the next job by default, and write its outcome."""
+        attempt = attempt or self.claim()
+        outcome = run_in_thread(attempt, self.options)
+        if not outcome.stored and statements([(attempt, outcome)]):
+            write(self.connection, (attempt, outcome))
+        announce_finish(attempt, outcome)
+        return outcome
+
+
+class ThreadedWorker:
+    """A whole worker, every role of it, in threads of the test process."""
+
+    def __init__(self, **options: Any) -> None:
+        self.pipe = SignalPipe()
+        self.runner = Runner(make_options(**options), self.pipe)
+        self.exit_code: int | None = None
+        self.left_at_once = False
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
+
+    @property
+    def id(self) -> int:
+        """The id of the worker's row in the table, as the worker knows it."""
+        return self.runner.state.worker_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the worker has not ended yet."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the worker and wait until it is registered."""
+        self._thread.start()
+        wait_until(lambda: self.id or not self.is_running)
+
+    def join(self) -> int | None:
+        """Wait for the end of the worker and return its exit code."""
+        self._thread.join(JOIN_SECONDS)
+        assert not self.is_running, "the worker does not end"
+        return self.exit_code
+
+    def stop(self) -> int | None:
+        """Ask the worker to stop, wait for it and return its exit code."""
+        self.runner.ask_to_stop("the test is over")
+        return self.join()
+
+    def close(self) -> None:
+        """Stop the worker and close what the roles have left behind."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.stop()
+        close_shared_thread()
+        for end in (self.pipe._reader, self.pipe._writer):
+            os.close(end)
+
+    def _run(self) -> None:
+        def leave(code: int) -> None:
+            self.left_at_once = True
+            self.exit_code = code
+            raise SystemExit
+
+        with mock.patch.object(runner_module.os, "_exit", leave):
+            with contextlib.suppress(SystemExit):
+                self.exit_code = self.runner.run()
+
+
+def close_shared_thread() -> None:
+    """Close the connections of the thread in which async jobs use the ORM."""
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result()
+
+
+@dataclass
+class Gate:
+    """Where a task of the test waits until the test lets it through."""
+
+    name: str
+    entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def wait_entered(self, times: int = 1) -> None:
+        """Wait until that many more tasks stand at the gate."""
+        for _ in range(times):
+            assert self.entered.acquire(timeout=15), f"nobody came to the gate {self.name}"
+
+    def open(self) -> None:
+        """Let everybody through, now and later."""
+        self.opened.set()
+
+    def passed(self) -> Iterator[None]:
+        """Yield now and then while the gate is closed; for the tasks."""
+        self.entered.release()
+        while not self.opened.wait(0.01):
+            yield
+
+
+@contextlib.contextmanager
+def counted_round_trips() -> Iterator[dict[str, list[int]]]:
+    """Count what the worker's own connections do: role -> statements of each round trip.
+
+    A cursor that is opened counts as one statement.
+    """
+    counts: dict[str, list[int]] = {}
+    round_trip, cursor = OwnConnection.round_trip, OwnConnection.cursor
+
+    def counting_round_trip(self: OwnConnection, sends: Any) -> Any:
+        counts.setdefault(self.role, []).append(len(sends))
+        return round_trip(self, sends)
+
+    def counting_cursor(self: OwnConnection) -> Any:
+        counts.setdefault(self.role, []).append(1)
+        return cursor(self)
+
+    with (
+        mock.patch.object(OwnConnection, "round_trip", counting_round_trip),
+        mock.patch.object(OwnConnection, "cursor", counting_cursor),
+    ):
+        yield counts
+
+
+StartThread = Callable[..., ThreadedWorker]

@@ -1,0 +1,200 @@
+"""Tasks for the tests of the worker; those that wait do so at a gate of the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from django.db import connection
+
+from django_pgjobs import Discard, JobCancelled, Snooze, current_job, task
+from tests import tasks as plain_tasks
+from tests.models import Effect
+from tests.tasks import Mishap
+from tests.worker.support import Gate
+
+gates: dict[str, Gate] = {}
+meetings: Counter[str] = Counter()
+
+
+@task
+def wait_at_gate(value: Any = None) -> Any:
+    """Wait until the test opens the gate."""
+    for _ in gates["gate"].passed():
+        pass
+    return value
+
+
+@task
+async def wait_at_gate_async(value: Any = None) -> Any:
+    """Wait until the test opens the gate, on the event loop."""
+    for _ in gates["gate"].passed():
+        await asyncio.sleep(0.01)
+    return value
+
+
+@task(backoff=[0])
+def spin() -> None:
+    """Work for ever without waiting for anything."""
+    while True:
+        pass
+
+
+@task(backoff=[0])
+async def spin_async() -> None:
+    """Give way to other jobs now and then, for ever."""
+    while True:
+        await asyncio.sleep(0)
+
+
+@task(backoff=[0])
+async def sleep_async() -> None:
+    """Wait for ever on the event loop."""
+    await asyncio.sleep(3600)
+
+
+@task(timeout=0.1, max_attempts=1)
+def spin_briefly() -> None:
+    """Work for ever, which the task does not allow."""
+    spin.func()
+
+
+@task(max_attempts=1)
+def spin_catching_exceptions() -> None:
+    """Work for ever and go on after any Exception."""
+    while True:
+        try:
+            for _ in range(1_000):
+                pass
+        except Exception:
+            pass
+
+
+@task
+def catch_cancel() -> list[str]:
+    """End well when the job is cancelled."""
+    try:
+        wait_at_gate.func()
+    except JobCancelled:
+        return ["caught"]
+    return ["not cancelled"]
+
+
+@task
+def ignore_interrupts() -> None:
+    """Go on until the gate is open, whatever the worker raises."""
+    gate = gates["gate"]
+    gate.entered.release()
+    while not gate.opened.is_set():
+        try:
+            gate.opened.wait(0.01)
+        except BaseException:
+            pass
+
+
+@task
+def return_at_once() -> None:
+    """Do nothing."""
+
+
+@task
+def never_called() -> None:
+    """Fail the test: nobody may call it."""
+    raise AssertionError("the task was called")
+
+
+@task(max_attempts=1)
+async def meet(name: str, parties: int) -> int:
+    """Wait until *parties* jobs are here at once."""
+    meetings[name] += 1
+    while meetings[name] < parties:
+        await asyncio.sleep(0.005)
+    return meetings[name]
+
+
+@task
+async def describe_job_async() -> list[Any]:
+    """Return what current_job() says before and after others had their turn."""
+    before = current_job()
+    await asyncio.sleep(0.02)
+    return [before.id, current_job().id, before.attempt, before.queue_name]
+
+
+@task
+async def use_orm_async(key: str) -> int:
+    """Write and read through the ORM from the event loop."""
+    await Effect.objects.acreate(key=key, job_id=current_job().id)
+    return await Effect.objects.filter(key=key).acount()
+
+
+@task
+async def enqueue_async(a: int) -> str:
+    """Enqueue another job from the event loop."""
+    return (await plain_tasks.add.aenqueue(a, a)).id
+
+
+@task(max_attempts=1)
+async def cancel_itself() -> None:
+    """Cancel the asyncio task that it is."""
+    this = asyncio.current_task()
+    assert this is not None
+    this.cancel()
+    await asyncio.sleep(10)
+
+
+@task(max_attempts=1)
+async def leave_a_task_behind() -> list[str]:
+    """Start something on the loop that fails after the job has ended."""
+
+    async def fail_later() -> None:
+        await asyncio.sleep(0)
+        raise Mishap("later")
+
+    handle = asyncio.get_running_loop().create_task(fail_later())
+    handle.add_done_callback(lambda done: done.exception())
+    return ["ended"]
+
+
+@task(takes_context=True)
+async def describe_context_async(context: Any, value: Any) -> list[Any]:
+    """Return what the context says."""
+    return [context.attempt, context.task_result.id, value]
+
+
+@task(atomic=True)
+def record_atomic_at_gate(key: str) -> None:
+    """Insert an Effect and wait at the gate, all in one transaction."""
+    plain_tasks.record.func(key)
+    wait_at_gate.func()
+
+
+@task(atomic=True, max_attempts=1)
+def record_atomic_and_return_nan(key: str) -> float:
+    """Insert an Effect and return what cannot be stored."""
+    plain_tasks.record.func(key)
+    return float("nan")
+
+
+@task(atomic=True, backoff=[0])
+def update_in_snapshot(pk: int) -> None:
+    """Read a row, wait at the gate, and write the row, all in one snapshot."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    effect = Effect.objects.get(pk=pk)
+    wait_at_gate.func()
+    Effect.objects.filter(pk=pk).update(attempt=(effect.attempt or 0) + 1)
+
+
+@task(atomic=True, max_attempts=1)
+def enqueue_atomic_and_fail() -> None:
+    """Enqueue a job, and fail."""
+    plain_tasks.add.enqueue(1, 2)
+    raise Mishap("after the enqueue")
+
+
+@task(atomic=True)
+def steer_atomic(name: str) -> None:
+    """Insert an Effect, and say what becomes of the job."""
+    plain_tasks.record.func(name)
+    raise {"Snooze": Snooze(60), "Discard": Discard("no use")}[name]

@@ -1,0 +1,167 @@
+"""atomic=True: the task's own writes and the completion of its job commit together, or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgjobs.worker.outcome import Kind
+from tests import tasks as plain_tasks
+from tests.factories import get_job
+from tests.helpers import wait_until
+from tests.models import Effect
+from tests.worker import tasks
+from tests.worker.support import Bench, Gate, ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+
+
+@pytest.fixture
+def in_thread() -> Iterator[Callable[[Callable[[], object]], threading.Thread]]:
+    """Run something in a thread that is joined at the end, its connection closed."""
+    threads: list[threading.Thread] = []
+
+    def start(function: Callable[[], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                function()
+            finally:
+                connection.close()
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+        return threads[-1]
+
+    yield start
+    for thread in threads:
+        thread.join(15)
+
+
+def writers(job_id: int | str) -> set[str]:
+    """Return the transactions that wrote the job's row and its effects."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT xmin::text FROM pgjobs_job WHERE id = %s"
+            " UNION SELECT xmin::text FROM tests_effect WHERE job_id = %s",
+            [job_id, job_id],
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def test_effects_and_completion_are_one_transaction(bench: Bench) -> None:
+    """G3, S5.9, S5.11."""
+    job = plain_tasks.record_atomic.enqueue("x")
+    outcome = bench.run()
+    assert outcome.stored
+    assert get_job(job.id).status == "successful"
+    assert len(writers(job.id)) == 1
+
+
+def test_without_atomic_they_are_two(bench: Bench) -> None:
+    """What the test above would not notice otherwise."""
+    job = plain_tasks.record.enqueue("x")
+    assert not bench.run().stored
+    assert len(writers(job.id)) == 2
+
+
+def test_nobody_sees_effects_or_completion_before_the_commit(
+    start_thread: Start, gate: Gate
+) -> None:
+    """G3."""
+    start_thread()
+    job = tasks.record_atomic_at_gate.enqueue("x")
+    gate.wait_entered()
+    assert not Effect.objects.exists()
+    assert get_job(job.id).status == "running"
+    gate.open()
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert Effect.objects.count() == 1
+
+
+def test_a_stale_attempt_leaves_nothing(
+    start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G3, G5: the job was rescued and runs elsewhere by the time the task returns."""
+    worker = start_thread()
+    job = tasks.record_atomic_at_gate.enqueue("x")
+    gate.wait_entered()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_job SET claim = claim + 2, worker_id = 1, attempts = 2 WHERE id = %s",
+            [job.id],
+        )
+    before = vars(get_job(job.id))
+    gate.open()
+    wait_until(lambda: not worker.runner.state.held)
+    assert not Effect.objects.exists()
+    assert vars(get_job(job.id)) == before
+    assert "belongs to another attempt by now" in caplog.text
+
+
+def test_a_failed_attempt_leaves_nothing_but_its_error(bench: Bench) -> None:
+    """G3, S5.10."""
+    job = plain_tasks.record_and_fail.enqueue("x")
+    assert bench.run().kind is Kind.RETRY
+    assert bench.run().kind is Kind.FAIL
+    assert not Effect.objects.exists()
+    row = get_job(job.id)
+    assert (row.status, [entry["message"] for entry in row.errors]) == ("failed", ["x", "x"])
+
+
+def test_a_result_that_cannot_be_stored_rolls_back_too(bench: Bench) -> None:
+    job = tasks.record_atomic_and_return_nan.enqueue("x")
+    assert bench.run().kind is Kind.FAIL
+    assert not Effect.objects.exists()
+    assert get_job(job.id).status == "failed"
+
+
+def test_a_timeout_rolls_back(start_thread: Start) -> None:
+    start_thread()
+    job = plain_tasks.record_atomic.using(timeout=0.2, max_attempts=1).enqueue("x", 60.0)
+    wait_until(lambda: get_job(job.id).status == "failed")
+    assert not Effect.objects.exists()
+
+
+def test_a_serialization_failure_is_tried_again(
+    bench: Bench, open_connection: Callable[..., psycopg.Connection], gate: Gate, in_thread
+) -> None:
+    """DESIGN 8: by the backoff of the task, as any other failure."""
+    effect = Effect.objects.create(key="contended")
+    job = tasks.update_in_snapshot.enqueue(effect.pk)
+    found: list[Kind] = []
+    attempt = bench.claim()
+    thread = in_thread(lambda: found.append(bench.run(attempt).kind))
+    gate.wait_entered()
+    open_connection().execute("UPDATE tests_effect SET attempt = 99 WHERE id = %s", [effect.pk])
+    gate.open()
+    thread.join(15)
+    assert found == [Kind.RETRY]
+    assert "SerializationFailure" in get_job(job.id).errors[0]["traceback"]
+    assert bench.run().kind is Kind.DONE
+    effect.refresh_from_db()
+    assert effect.attempt == 100
+
+
+def test_an_enqueue_of_an_atomic_task_commits_with_it(bench: Bench) -> None:
+    """G2."""
+    tasks.enqueue_atomic_and_fail.enqueue()
+    bench.run()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pgjobs_job WHERE task_path = 'tests.tasks.add'")
+        assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "status"), [("Snooze", Kind.SNOOZE, "ready"), ("Discard", Kind.FAIL, "failed")]
+)
+def test_steering_exceptions_roll_back(bench: Bench, name: str, kind: Kind, status: str) -> None:
+    job = tasks.steer_atomic.enqueue(name)
+    assert bench.run().kind is kind
+    assert not Effect.objects.exists()
+    assert get_job(job.id).status == status

@@ -1,0 +1,209 @@
+"""The claimer: how many jobs to claim, from which lanes, and from where in each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from django_pgjobs.queries.jobs import HEAD, Floor, Lane
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claimer import MAX_PREFETCH, PREFETCH_SECONDS, Claimer
+from django_pgjobs.worker.event_loop import AsyncSlots
+from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.state import WorkerState
+from tests.worker.support import DEFAULT, make_attempt_of, make_options, row_of_job
+
+MAIL = Lane("default", "mail")
+
+
+def ignore(*_: Any) -> None:
+    """Do nothing; for callbacks that nobody calls here."""
+
+
+class Claiming:
+    """A claimer with slots that were never started, so that the test sets what they do."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = make_options(**({"concurrency": 4} | options))
+        self.state = WorkerState(self.options, "test:1")
+        callbacks: dict[str, Callable[..., None]] = {
+            "on_start": ignore,
+            "on_done": ignore,
+            "on_empty": ignore,
+            "on_crash": ignore,
+        }
+        self.slots = Slots(self.options, **callbacks)
+        self.async_slots = AsyncSlots(self.options, **callbacks)
+        self.claimer = Claimer(self.state, self.slots, self.async_slots)
+
+    def run(self, count: int, *, seconds_ago: float = 0.0) -> None:
+        """Let that many slots have begun a job *seconds_ago*."""
+        for number in range(count):
+            attempt = make_attempt_of(number + 1)
+            attempt.started_at = time.monotonic() - seconds_ago
+            self.slots.running.add(attempt)
+
+    def buffer(self, count: int) -> list[Attempt]:
+        """Let that many claimed jobs wait for a slot."""
+        waiting = [make_attempt_of(100 + number) for number in range(count)]
+        self.slots.buffer.extend(waiting)
+        return waiting
+
+
+Make = Callable[..., Claiming]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Make a `Claiming(**options)`."""
+    made: list[Claiming] = []
+
+    def make_one(**options: Any) -> Claiming:
+        made.append(Claiming(**options))
+        return made[-1]
+
+    yield make_one
+    for claiming in made:
+        claiming.async_slots.stop()
+
+
+@pytest.mark.parametrize(("running", "wanted"), [(0, 4), (1, 3), (4, 0)])
+def test_a_new_worker_claims_what_its_free_slots_take(
+    make: Make, running: int, wanted: int
+) -> None:
+    """S1.10 (b), S2.7: jobs are taken only when there is capacity."""
+    claiming = make()
+    claiming.run(running)
+    assert claiming.claimer.wanted() == wanted
+
+
+def test_short_jobs_are_claimed_ahead_as_many_as_soon_run(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 0.001
+    prefetch = int(4 * PREFETCH_SECONDS / 0.001)
+    assert claiming.claimer.prefetch == prefetch
+    assert claiming.claimer.wanted() == 4 + prefetch
+
+
+def test_long_jobs_are_not_claimed_ahead(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 5.0
+    assert claiming.claimer.wanted() == 4
+
+
+def test_what_is_claimed_ahead_is_bounded(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 0.0
+    assert claiming.claimer.prefetch == MAX_PREFETCH
+
+
+def test_nothing_is_claimed_ahead_while_every_slot_runs_a_long_job(make: Make) -> None:
+    """However short the jobs before were."""
+    claiming = make()
+    claiming.slots.mean_duration = 0.0001
+    claiming.run(4, seconds_ago=1.0)
+    assert claiming.claimer.wanted() == 0
+    claiming.slots.running.pop()
+    claiming.run(1)
+    assert claiming.claimer.prefetch > 0
+
+
+def test_a_buffer_that_is_full_enough_stops_the_claims(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 0.01
+    assert claiming.claimer.prefetch == 20
+    claiming.buffer(11)
+    assert claiming.claimer.wanted() == 0
+    claiming.slots.buffer.pop()
+    assert claiming.claimer.wanted() == 4 + 20 - 10
+
+
+def test_nothing_is_claimed_while_async_jobs_wait_for_the_event_loop(make: Make) -> None:
+    claiming = make()
+    claiming.async_slots.buffer.append(make_attempt_of(1))
+    assert claiming.claimer.wanted() == 0
+
+
+def test_a_worker_that_stops_claims_nothing(make: Make) -> None:
+    """S4.15."""
+    claiming = make()
+    claiming.state.stopping = True
+    assert claiming.claimer.wanted() == 0
+
+
+def test_max_jobs_counts_finished_and_held_jobs(make: Make) -> None:
+    claiming = make(max_jobs=10)
+    claiming.slots.mean_duration = 0.001
+    assert claiming.claimer.wanted() == 10
+    claiming.state.finished_jobs = 6
+    claiming.state.held = {1: make_attempt_of(1)}
+    assert claiming.claimer.wanted() == 3
+    claiming.state.finished_jobs = 10
+    assert claiming.claimer.wanted() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "served"),
+    [
+        ({}, [DEFAULT, MAIL]),
+        ({"queues": ("mail",)}, [MAIL]),
+        ({"excluded_queues": ("mail",)}, [DEFAULT]),
+        ({"backends": ("default", "other")}, [DEFAULT, MAIL, Lane("other", "default")]),
+        ({"queues": ("mail", "default"), "excluded_queues": ("mail",)}, [DEFAULT]),
+    ],
+)
+def test_only_lanes_that_the_worker_serves_are_read(
+    make: Make, options: dict[str, Any], served: list[Lane]
+) -> None:
+    """S1.19: types can be pinned to servers by queue."""
+    claiming = make(**options)
+    claiming.claimer.note_lanes([DEFAULT, MAIL, Lane("other", "default")])
+    assert list(claiming.claimer.floors(from_heads=True)) == sorted(served)
+
+
+def test_a_notification_adds_the_lanes_of_a_served_queue_only(make: Make) -> None:
+    claiming = make(backends=("a", "b"), queues=("mail",))
+    claiming.claimer.note_queue("default")
+    assert not claiming.claimer.has_lanes
+    claiming.claimer.note_queue("mail")
+    assert list(claiming.claimer.floors(from_heads=False)) == [Lane("a", "mail"), Lane("b", "mail")]
+
+
+def test_after_a_full_batch_the_next_one_is_read_from_where_it_ended(make: Make) -> None:
+    claimer = make().claimer
+    claimer.note_lanes([DEFAULT, MAIL])
+    rows = [row_of_job(5, priority=9), row_of_job(3), row_of_job(7)]
+    claimer.note_claimed(rows, wanted=3)
+    assert claimer.floors(from_heads=False) == {DEFAULT: Floor(0, 7), MAIL: HEAD}
+    assert claimer.floors(from_heads=True) == {DEFAULT: HEAD, MAIL: HEAD}
+
+
+def test_after_a_short_batch_the_next_one_is_read_from_the_heads_at_once(make: Make) -> None:
+    """What appeared below a floor, a higher priority or a retry, is found."""
+    claimer = make().claimer
+    claimer.note_lanes([DEFAULT])
+    claimer.note_claimed([row_of_job(7)], wanted=1)
+    assert not claimer.head_scan_is_due()
+    claimer.note_claimed([], wanted=1)
+    assert claimer.head_scan_is_due()
+    assert claimer.floors(from_heads=False) == {DEFAULT: HEAD}
+
+
+def test_a_lane_that_was_notified_is_read_from_its_head(make: Make) -> None:
+    claimer = make().claimer
+    claimer.note_lanes([DEFAULT, MAIL])
+    claimer.note_claimed([row_of_job(7), row_of_job(8, queue_name="mail")], wanted=2)
+    claimer.note_queue("mail")
+    assert claimer.floors(from_heads=False) == {DEFAULT: Floor(0, 7), MAIL: HEAD}
+
+
+def test_the_heads_are_read_again_after_a_while_however_full_the_batches_are(make: Make) -> None:
+    claimer = make().claimer
+    assert claimer.head_scan_is_due()
+    claimer.note_lanes([DEFAULT])
+    assert not claimer.head_scan_is_due()
+    claimer.request_head_scan()
+    assert claimer.head_scan_is_due()

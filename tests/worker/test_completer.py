@@ -1,0 +1,178 @@
+"""The completer: no outcome is forgotten, and one that cannot be written harms no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.completer import MAX_BATCH, Completer, statements
+from django_pgjobs.worker.outcome import Kind, Outcome, released
+from django_pgjobs.worker.state import WorkerState
+from tests.worker.support import make_attempt_of, make_options
+
+
+class Completing:
+    """A completer with what it said was stored."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.state = WorkerState(make_options(), "test:1")
+        self.completer = Completer(self.state, lambda attempt, _: self.stored.append(attempt.id))
+
+    def add(self, job_id: int, kind: Kind = Kind.DONE, **fields: Any) -> Attempt:
+        """Let a held job end."""
+        attempt = self.state.held[job_id] = make_attempt_of(job_id)
+        self.completer.add(attempt, Outcome(kind, **fields))
+        return attempt
+
+
+@pytest.fixture
+def made() -> Completing:
+    """A completer and its surroundings."""
+    return Completing()
+
+
+def ids(batch: list[tuple[Attempt, Outcome]]) -> list[int]:
+    return [attempt.id for attempt, _ in batch]
+
+
+def test_a_job_is_held_until_the_server_has_answered(made: Completing) -> None:
+    made.add(1)
+    batch = made.completer.take()
+    assert (ids(batch), list(made.state.held), made.stored) == ([1], [1], [])
+    made.completer.settle(batch, {1})
+    assert (list(made.state.held), made.stored, made.state.finished_jobs) == ([], [1], 1)
+
+
+def test_outcomes_are_taken_in_batches_of_bounded_size_in_order(made: Completing) -> None:
+    for job_id in range(1, MAX_BATCH + 11):
+        made.add(job_id)
+    assert ids(made.completer.take()) == list(range(1, MAX_BATCH + 1))
+    assert len(made.completer.take()) == 10
+    assert made.completer.take() == []
+
+
+def test_what_was_sent_without_an_answer_is_sent_again_first(made: Completing) -> None:
+    """G12, Sidekiq 4141: the connection may break under it."""
+    made.add(1)
+    made.add(2)
+    batch = made.completer.take()
+    made.add(3)
+    made.completer.put_back(batch)
+    assert ids(made.completer.take()) == [1, 2, 3]
+    assert list(made.state.held) == [1, 2, 3]
+
+
+def test_an_outcome_that_missed_is_lost_and_said_so(
+    made: Completing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G5: zero rows means lost; the worker logs it."""
+    made.add(1)
+    made.completer.settle(made.completer.take(), set())
+    assert (made.state.held, made.stored, made.state.finished_jobs) == ({}, [], 0)
+    assert "job=1 outcome=done not written: the claim is lost" in caplog.text
+
+
+def test_an_outcome_that_was_sent_twice_may_have_been_written_the_first_time(
+    made: Completing, caplog: pytest.LogCaptureFixture
+) -> None:
+    made.add(1)
+    made.completer.put_back(made.completer.take())
+    made.completer.settle(made.completer.take(), set())
+    assert "was sent before the connection broke" in caplog.text
+
+
+def test_a_later_attempt_of_the_same_job_stays_held(made: Completing) -> None:
+    """The job was lost, rescued, and claimed by this very worker again."""
+    made.add(1)
+    again = make_attempt_of(1, claim=3, attempts=2)
+    made.state.held[1] = again
+    made.completer.settle(made.completer.take(), set())
+    assert made.state.held == {1: again}
+
+
+def test_what_an_atomic_task_has_written_itself_needs_no_statement(made: Completing) -> None:
+    """G3."""
+    made.add(1, stored=True)
+    assert made.completer.take() == []
+    assert (made.state.held, made.stored, made.state.finished_jobs) == ({}, [1], 1)
+
+
+def test_an_attempt_that_found_its_claim_lost_needs_no_statement(made: Completing) -> None:
+    made.add(1, Kind.LOST)
+    assert made.completer.take() == []
+    assert (made.state.held, made.stored) == ({}, [])
+
+
+def test_a_job_that_runs_again_is_not_counted_as_finished(made: Completing) -> None:
+    made.add(1, Kind.RETRY, error="{}", delay=1.0)
+    made.completer.settle(made.completer.take(), {1})
+    assert (made.state.finished_jobs, made.stored) == (0, [1])
+
+
+def test_a_refused_batch_is_sent_one_by_one(made: Completing) -> None:
+    for job_id in (1, 2, 3):
+        made.add(job_id)
+    batch = made.completer.take()
+    made.completer.put_back(batch)
+    made.completer.isolate(was_alone=False)
+    assert [ids(made.completer.take()) for _ in range(4)] == [[1], [2], [3], []]
+    made.add(4)
+    made.add(5)
+    assert ids(made.completer.take()) == [4, 5]
+
+
+def refuse(made: Completing, job_id: int) -> list[list[int]]:
+    """Write everything to a server that refuses one job's outcome; return the batches."""
+    batches = []
+    while len(made.completer):
+        batch = made.completer.take()
+        batches.append(ids(batch))
+        refused = [a for a, o in batch if a.id == job_id and o.kind is not Kind.FAIL]
+        if refused:
+            made.completer.put_back(batch)
+            made.completer.isolate(was_alone=len(batch) == 1)
+        else:
+            made.completer.settle(batch, set(ids(batch)))
+    return batches
+
+
+@pytest.mark.parametrize("job_id", [1, 2, 3])
+def test_the_outcome_that_is_refused_alone_becomes_a_failure(
+    made: Completing, job_id: int
+) -> None:
+    for number in (1, 2, 3):
+        made.add(number)
+    batches = refuse(made, job_id)
+    assert batches[0] == [1, 2, 3]
+    assert all(len(batch) == 1 for batch in batches[1:])
+    assert sorted(made.stored) == [1, 2, 3]
+    assert made.state.held == {}
+
+
+def test_the_oldest_outcome_tells_how_long_it_has_waited(made: Completing) -> None:
+    assert made.completer.oldest_age() == 0.0
+    made.add(1, ended_at=time.monotonic() - 5)
+    made.add(2, ended_at=time.monotonic())
+    assert made.completer.oldest_age() == pytest.approx(5, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("make_outcomes", "count"),
+    [
+        (lambda: [], 0),
+        (lambda: [Outcome(Kind.DONE)] * 5, 1),
+        (lambda: [Outcome(Kind.FAIL), Outcome(Kind.CANCEL)], 1),
+        (lambda: [Outcome(Kind.RETRY), Outcome(Kind.SNOOZE), Outcome(Kind.UNKNOWN)], 1),
+        (lambda: [Outcome(Kind.DONE), released("x"), Outcome(Kind.FAIL)], 3),
+    ],
+)
+def test_there_is_one_statement_per_kind_of_outcome(
+    make_outcomes: Callable[[], list[Outcome]], count: int
+) -> None:
+    batch = [(make_attempt_of(number), o) for number, o in enumerate(make_outcomes())]
+    assert len(statements(batch)) == count

@@ -1,0 +1,130 @@
+"""give_back_jobs.sql and release_unheld_jobs.sql: a claimed job waits again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from django.db import connection
+from psycopg import sql
+
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
+from tests.factories import get_job, make_running_job, make_worker
+from tests.worker.support import claim, ids
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def give_back(own: OwnConnection, job: Any, **changes: Any) -> Any:
+    """Give a job back and return its row."""
+    given = {
+        "id": job.id,
+        "claim": job.claim,
+        "delay": None,
+        "counted": True,
+        "error": "",
+        "note": "",
+        "age": 0.0,
+        "duration": 1.0,
+    }
+    own.round_trip([lambda cursor: jobs.send_returns(cursor, [jobs.Return(**(given | changes))])])
+    return get_job(job.id)
+
+
+def release_unheld(own: OwnConnection, worker_id: int, held_ids: list[int]) -> list[int]:
+    """Return the ids of the released jobs."""
+    [rows] = own.round_trip(
+        [partial(jobs.send_release_unheld, worker_id=worker_id, held_ids=held_ids)]
+    )
+    return sorted(row[0] for row in rows)
+
+
+def test_a_retry_counts_the_attempt(own: OwnConnection) -> None:
+    job = make_running_job(attempts=2, worker_ids=["a:1", "b:2"])
+    stored = give_back(own, job, note="retry after Mishap", error='{"message": "m"}')
+    assert (stored.status, stored.attempts, stored.worker_ids) == ("ready", 2, ["a:1", "b:2"])
+    assert (stored.worker_id, stored.note) == (None, "retry after Mishap")
+    assert stored.started_at == job.started_at
+    assert stored.errors[0]["worker"] == "b:2"
+
+
+def test_a_release_leaves_no_trace_of_the_attempt(own: OwnConnection) -> None:
+    """S4.15, pg-boss 7dea410: what never ran burns no attempt."""
+    job = make_running_job(attempts=2, worker_ids=["a:1", "b:2"])
+    stored = give_back(own, job, counted=False, note="released at shutdown")
+    assert (stored.status, stored.attempts, stored.worker_ids) == ("ready", 1, ["a:1"])
+    assert stored.started_at == job.started_at
+
+
+def test_a_job_whose_only_attempt_was_released_has_not_started(own: OwnConnection) -> None:
+    stored = give_back(own, make_running_job(), counted=False)
+    assert (stored.attempts, stored.worker_ids, stored.started_at) == (0, [], None)
+
+
+def test_the_claim_rises_so_that_a_late_write_misses(own: OwnConnection) -> None:
+    """G5."""
+    job = make_running_job(claim=4)
+    assert give_back(own, job).claim == 5
+
+
+@pytest.mark.parametrize("delay", [None, 0.0])
+def test_without_a_delay_the_job_can_be_claimed_at_once(
+    own: OwnConnection, delay: float | None
+) -> None:
+    job = make_running_job()
+    give_back(own, job, delay=delay)
+    assert ids(claim(own, make_worker())) == [job.id]
+
+
+def test_a_delay_counts_from_the_clock_of_the_server(own: OwnConnection) -> None:
+    """S2.25, S4.11: retry_at."""
+    stored = give_back(own, make_running_job(), delay=100.0)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        [(now,)] = cursor.fetchall()
+    assert (stored.due_at - now).total_seconds() == pytest.approx(100, abs=20)
+    assert claim(own, make_worker()) == []
+
+
+def test_progress_of_the_ended_attempt_is_forgotten(own: OwnConnection) -> None:
+    assert give_back(own, make_running_job(progress={"done": 1})).progress is None
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_job_that_somebody_asked_to_cancel_ends_instead(
+    own: OwnConnection, counted: bool
+) -> None:
+    job = make_running_job(cancel_requested_at=sql.SQL("now()"))
+    stored = give_back(own, job, counted=counted)
+    assert stored.status == "cancelled"
+    assert stored.finished_at is not None
+    assert claim(own, make_worker()) == []
+
+
+def test_jobs_of_a_claim_that_nobody_heard_of_come_back_uncounted(own: OwnConnection) -> None:
+    """DESIGN 7: the answer to a claim was lost with its connection."""
+    worker, other = make_worker(), make_worker()
+    held, unheld = make_running_job(worker), make_running_job(worker)
+    foreign = make_running_job(other)
+    assert release_unheld(own, worker, [held.id]) == [unheld.id]
+    stored = get_job(unheld.id)
+    assert (stored.status, stored.attempts, stored.worker_ids) == ("ready", 0, [])
+    assert (stored.claim, stored.worker_id, stored.started_at) == (unheld.claim + 1, None, None)
+    assert get_job(held.id).status == get_job(foreign.id).status == "running"
+
+
+def test_with_nothing_held_everything_of_the_worker_comes_back(own: OwnConnection) -> None:
+    worker = make_worker()
+    running = [make_running_job(worker).id for _ in range(3)]
+    assert release_unheld(own, worker, []) == running
+
+
+def test_a_job_that_nobody_heard_of_and_that_was_cancelled_meanwhile_ends(
+    own: OwnConnection,
+) -> None:
+    worker = make_worker()
+    job = make_running_job(worker, cancel_requested_at=sql.SQL("now()"))
+    assert release_unheld(own, worker, []) == [job.id]
+    assert get_job(job.id).status == "cancelled"

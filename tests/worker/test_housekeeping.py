@@ -1,0 +1,116 @@
+"""Between two jobs of a slot: whatever the first leaves behind, the next notices nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests import tasks
+from tests.factories import get_job
+from tests.helpers import wait_until
+from tests.models import Effect
+from tests.worker import dirt
+from tests.worker.support import ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+
+
+def results(*jobs: Any) -> list[Any]:
+    """Return the results of jobs that must have been successful."""
+    rows = [get_job(job.id) for job in jobs]
+    assert {row.status for row in rows} == {"successful"}, [row.errors for row in rows]
+    return [row.result for row in rows]
+
+
+@pytest.mark.parametrize("name", dirt.DIRT)
+def test_the_next_job_notices_nothing(drain: Start, name: str) -> None:
+    """G12, F14: the same before and after, and what was not committed is gone."""
+    before = dirt.probe.enqueue()
+    dirt.leave.enqueue(name)
+    after = dirt.probe.enqueue()
+    drain(concurrency=1)
+    first, second = results(before, after)
+    assert second == first
+    assert Effect.objects.filter(key="probe").count() == 2
+    assert not Effect.objects.filter(key="uncommitted").exists()
+
+
+@pytest.mark.parametrize("name", ["atomic never left after a write", "role", "closed behind Django"])
+def test_the_next_job_notices_nothing_of_a_job_that_failed_either(drain: Start, name: str) -> None:
+    """F14."""
+    before = dirt.probe.enqueue()
+    dirt.leave_and_fail.enqueue(name)
+    after = dirt.probe.enqueue()
+    drain(concurrency=1)
+    first, second = results(before, after)
+    assert second == first
+    assert not Effect.objects.filter(key="uncommitted").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "atomic never left",
+        "atomic never left after a write",
+        "aborted transaction",
+        "search_path",
+        "terminated by the server",
+    ],
+)
+def test_the_next_async_job_notices_nothing(drain: Start, name: str) -> None:
+    """F14: async jobs share one connection, which is cleaned when none of them runs."""
+    before = dirt.probe_async.enqueue()
+    dirt.leave_async.enqueue(name)
+    after = dirt.probe_async.enqueue()
+    drain(concurrency=1, async_concurrency=1)
+    first, second = results(before, after)
+    assert second == first
+    assert not Effect.objects.filter(key="uncommitted").exists()
+
+
+def test_a_clean_connection_is_kept_for_the_next_job(drain: Start) -> None:
+    """Opening one costs fifty times as much as cleaning it."""
+    jobs = [dirt.backend_pid.enqueue() for _ in range(5)]
+    drain(concurrency=1)
+    assert len(set(results(*jobs))) == 1
+
+
+def test_a_connection_that_the_server_ended_between_two_jobs_is_replaced(
+    start_thread: Start,
+) -> None:
+    """PITFALLS 3.4 59: stale connections after an idle time; the job does not fail."""
+    start_thread(concurrency=1)
+    first = dirt.backend_pid.enqueue()
+    wait_until(lambda: get_job(first.id).status == "successful")
+    [pid] = results(first)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 15000)", [pid])
+    second = dirt.backend_pid.using(max_attempts=1).enqueue()
+    wait_until(lambda: get_job(second.id).status in ("successful", "failed"))
+    assert results(second) != [pid]
+
+
+def test_the_connections_of_the_slots_are_closed_at_the_end(start_thread: Start) -> None:
+    """PITFALLS 3.4 61."""
+    worker = start_thread(concurrency=3)
+    jobs = [tasks.record.enqueue(f"{number}") for number in range(20)]
+    jobs.append(tasks.add_async.enqueue(1, 2))
+    wait_until(lambda: {get_job(job.id).status for job in jobs} == {"successful"})
+    assert other_sessions() > 0
+    worker.close()
+    wait_until(lambda: other_sessions() == 0)
+
+
+def other_sessions() -> int:
+    """Return how many connections to the test database there are beside the test's own."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        return int(cursor.fetchone()[0])

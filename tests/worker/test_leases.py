@@ -1,0 +1,218 @@
+"""The lease keeper: renews, notices what it lost, and rescues what others lost."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import leases
+from django_pgjobs.worker.leases import LeaseKeeper
+from django_pgjobs.worker.state import WorkerState
+from tests.factories import count_jobs, get_job, get_worker, make_jobs, make_running_job, make_worker
+from tests.helpers import wait_until
+from tests.worker.support import make_options
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class BrokenConnection:
+    """A connection to a server that is down until `works`."""
+
+    def __init__(self, own: OwnConnection) -> None:
+        self.own = own
+        self.works = False
+        self.calls = 0
+
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[Any]:
+        self.calls += 1
+        if not self.works:
+            raise psycopg.OperationalError("the server is down")
+        with self.own.cursor() as cursor:
+            yield cursor
+
+    def close_if_broken(self) -> None:
+        self.own.close_if_broken()
+
+    def close(self) -> None:
+        self.own.close()
+
+
+class Kept:
+    """A lease keeper with what it told its worker."""
+
+    def __init__(self, connection: Any, **options: Any) -> None:
+        self.state = WorkerState(make_options(**options), "test:1")
+        self.state.worker_id = make_worker(lease_seconds=self.state.options.lease)
+        self.dangers = 0
+        self.crashed: list[str] = []
+        self.keeper = LeaseKeeper(
+            self.state,
+            connection,
+            register=self._register,
+            on_danger=self._note_danger,
+            on_crash=self.crashed.append,
+        )
+
+    def _register(self, own: OwnConnection) -> None:
+        with own.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO pgjobs_worker (name, host, pid, version, lease_expires_at, backends,"
+                " slots, task_paths, excluded_queues, started_at, heartbeat_at, lost, listening)"
+                " VALUES ('test:1', 'test', 1, '0', now() + '60 s', '{default}', 1, '{}', '{}',"
+                " now(), now(), FALSE, FALSE) RETURNING id"
+            )
+            [(self.state.worker_id,)] = cursor.fetchall()
+
+    def _note_danger(self) -> None:
+        self.dangers += 1
+
+
+Keep = Callable[..., Kept]
+
+
+@pytest.fixture
+def keep(own: OwnConnection) -> Iterator[Keep]:
+    """Start a lease keeper: `keep(connection=own, **options)`."""
+    started: list[Kept] = []
+
+    def start(connection: Any = own, **options: Any) -> Kept:
+        kept = Kept(connection, **options)
+        started.append(kept)
+        kept.keeper.start()
+        return kept
+
+    yield start
+    for kept in started:
+        kept.keeper.stop()
+        assert kept.keeper.join(15)
+        assert not kept.crashed
+
+
+def expire(worker_id: int) -> None:
+    """Let the lease of a worker be over."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s' WHERE id = %s",
+            [worker_id],
+        )
+
+
+def test_the_lease_is_renewed_every_third_of_it(keep: Keep) -> None:
+    """S2.20."""
+    kept = keep(lease=1.0)
+    first = get_worker(kept.state.worker_id)
+    wait_until(
+        lambda: get_worker(kept.state.worker_id).heartbeat_at.timestamp()
+        > first.lease_expires_at.timestamp(),
+        message="the worker does not outlive its first lease",
+    )
+    assert kept.dangers == 0
+
+
+def test_the_keeper_says_goodbye_at_the_end(keep: Keep) -> None:
+    kept = keep()
+    kept.keeper.stop()
+    assert kept.keeper.join(15)
+    row = get_worker(kept.state.worker_id)
+    assert row.ended_at is not None
+    assert not row.lost
+
+
+@pytest.mark.parametrize("loss", ["expired", "deleted"])
+def test_a_worker_that_lost_its_lease_enters_anew_and_gives_up_its_jobs(
+    keep: Keep, loss: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G5: under another id, so that nothing of before can be written."""
+    kept = keep()
+    wait_until(lambda: kept.keeper.is_leader)
+    old = kept.state.worker_id
+    if loss == "expired":
+        expire(old)
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM pgjobs_worker WHERE id = %s", [old])
+    kept.keeper.wake()
+    wait_until(lambda: kept.dangers == 1)
+    assert kept.state.worker_id != old
+    assert get_worker(kept.state.worker_id).ended_at is None
+    assert "lost its lease" in caplog.text
+
+
+def test_two_missed_renewals_are_a_danger_that_is_told_once(
+    keep: Keep, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2.21: a worker that cannot renew twice in a row interrupts its own jobs, once."""
+    monkeypatch.setattr(leases, "RETRY_SECONDS", 0.05)
+    broken = BrokenConnection(own)
+    kept = keep(broken, lease=1.5)
+    wait_until(lambda: broken.calls > 3)
+    assert kept.dangers == 0
+    wait_until(lambda: kept.dangers == 1)
+    assert get_worker(kept.state.worker_id).ended_at is None
+    seen = broken.calls
+    wait_until(lambda: broken.calls > seen + 2)
+    assert kept.dangers == 1
+    old = kept.state.worker_id
+    broken.works = True
+    wait_until(lambda: kept.keeper.is_leader or kept.state.worker_id != old)
+
+
+def test_a_keeper_never_gives_up_while_the_server_is_down(
+    keep: Keep, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G12."""
+    monkeypatch.setattr(leases, "RETRY_SECONDS", 0.01)
+    broken = BrokenConnection(own)
+    kept = keep(broken)
+    wait_until(lambda: broken.calls > 20)
+    broken.works = True
+    wait_until(lambda: kept.keeper.is_leader)
+    assert not kept.crashed
+
+
+def test_the_earliest_lease_of_another_worker_wakes_the_keeper(keep: Keep) -> None:
+    """G6: the rescue comes when the lease ends, though the next renewal is 20 minutes away."""
+    dead = make_worker(lease_seconds=0.7)
+    job = make_running_job(dead)
+    keep(lease=3600.0)
+    wait_until(lambda: get_job(job.id).status == "ready")
+    wait_until(lambda: get_worker(dead).lost)
+
+
+def test_a_worker_that_starts_after_everybody_died_rescues_at_once(keep: Keep) -> None:
+    """G6: also when every worker was down."""
+    jobs = [make_running_job(make_worker(lease_seconds=-1)).id for _ in range(3)]
+    keep()
+    wait_until(lambda: {get_job(job).status for job in jobs} == {"ready"})
+
+
+def test_only_the_leader_looks_for_jobs_of_vanished_workers_but_any_sees_an_expired_lease(
+    keep: Keep,
+) -> None:
+    make_worker()  # the leader: it is older, and does nothing here
+    job = make_running_job(make_worker(lease_seconds=-1))
+    kept = keep()
+    wait_until(lambda: get_job(job.id).status == "ready")
+    assert not kept.keeper.is_leader
+
+
+def test_more_than_a_page_is_rescued_in_one_look(
+    keep: Keep, caplog: pytest.LogCaptureFixture
+) -> None:
+    """River 1318."""
+    caplog.set_level(logging.CRITICAL, logger="django_pgjobs.worker.leases")
+    for rows in (1_001, 500):
+        dead = make_worker(lease_seconds=-1)
+        make_jobs(rows, status="running", worker_id=dead, claim=1, attempts=1, worker_ids=["d"])
+    kept = keep(lease=3600.0)
+    wait_until(lambda: count_jobs(status="running") == 0)
+    assert count_jobs(status="ready", lost_count=1) == 1_501
+    assert kept.dangers == 0

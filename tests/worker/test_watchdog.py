@@ -1,0 +1,215 @@
+"""Timeouts and interrupts: they end a task for real, once, and never the job after it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from django_pgjobs import JobTimeout, Task, cancel
+from django_pgjobs.exceptions import JobCancelled, JobInterrupt, JobReleased, LeaseLost
+from django_pgjobs.worker import attempt as attempt_module
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.run import run_in_thread
+from django_pgjobs.worker.runner import EXIT_RESTART
+from tests import tasks as plain_tasks
+from tests.factories import get_job
+from tests.helpers import wait_until
+from tests.worker import tasks
+from tests.worker.support import Gate, ThreadedWorker, make_attempt_of, make_options
+
+Start = Callable[..., ThreadedWorker]
+
+
+def name(value: Task) -> str:
+    """Name a parameter."""
+    return value.name
+
+
+@pytest.mark.parametrize("task", [tasks.spin, tasks.spin_async, tasks.sleep_async], ids=name)
+def test_a_timeout_ends_the_attempt_and_the_job_is_tried_again(start_thread: Start, task: Task) -> None:
+    """S4.22: a timed-out job is retried; the worker lives on."""
+    start_thread(concurrency=1)
+    job = task.using(timeout=0.2, max_attempts=2).enqueue()
+    wait_until(lambda: get_job(job.id).status == "failed")
+    row = get_job(job.id)
+    assert [entry["exception_class"] for entry in row.errors] == [
+        "django_pgjobs.exceptions.JobTimeout",
+        "django_pgjobs.exceptions.JobTimeout",
+    ]
+    assert row.attempts == 2
+    after = plain_tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(after.id).status == "successful")
+
+
+def test_the_timeout_of_the_task_holds_where_the_job_has_none(start_thread: Start) -> None:
+    start_thread()
+    job = tasks.spin_briefly.enqueue()
+    wait_until(lambda: get_job(job.id).status == "failed")
+    assert get_job(job.id).errors[0]["exception_class"].endswith(".JobTimeout")
+
+
+def test_a_job_that_ends_in_time_is_left_alone(start_thread: Start) -> None:
+    start_thread(concurrency=1)
+    jobs = [plain_tasks.sleep_for.using(timeout=5.0).enqueue(0.01) for _ in range(5)]
+    wait_until(lambda: {get_job(job.id).status for job in jobs} == {"successful"})
+
+
+def test_a_timeout_passes_except_exception(start_thread: Start) -> None:
+    """It is no Exception, so that a task which catches everything does end."""
+    start_thread()
+    job = tasks.spin_catching_exceptions.using(timeout=0.2).enqueue()
+    wait_until(lambda: get_job(job.id).status == "failed")
+    assert not issubclass(JobTimeout, Exception)
+
+
+def test_the_traceback_of_a_timeout_shows_where_the_task_was(start_thread: Start) -> None:
+    start_thread()
+    job = tasks.spin.using(timeout=0.2, max_attempts=1).enqueue()
+    wait_until(lambda: get_job(job.id).status == "failed")
+    assert "in spin" in get_job(job.id).errors[0]["traceback"]
+
+
+@pytest.mark.parametrize("task", [tasks.spin, tasks.spin_async, tasks.sleep_async], ids=name)
+@pytest.mark.parametrize("listen", [True, False], ids=["listening", "polling"])
+def test_cancelling_a_running_job_ends_it(start_thread: Start, task: Task, listen: bool) -> None:
+    start_thread(listen=listen, poll_interval=0.1)
+    job = task.enqueue()
+    wait_until(lambda: get_job(job.id).status == "running")
+    assert cancel(job)
+    wait_until(lambda: get_job(job.id).status == "cancelled")
+    assert get_job(job.id).errors == []
+
+
+def test_a_job_that_ends_although_it_was_cancelled_is_what_it_came_to(
+    start_thread: Start, gate: Gate
+) -> None:
+    """A task may finish its work instead: it catches JobCancelled and returns."""
+    start_thread()
+    job = tasks.catch_cancel.enqueue()
+    gate.wait_entered()
+    assert cancel(job)
+    wait_until(lambda: get_job(job.id).status != "running")
+    assert (get_job(job.id).status, get_job(job.id).result) == ("successful", ["caught"])
+
+
+def test_an_attempt_that_does_not_end_is_reported_and_the_process_given_up(
+    start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DESIGN 7: the child is replaced; its other jobs go back first, uncounted."""
+    worker = start_thread(timeout_grace=0.1, concurrency=2, shutdown_timeout=30.0)
+    other = plain_tasks.sleep_for.enqueue(60)
+    stuck = tasks.ignore_interrupts.using(timeout=0.1).enqueue()
+    gate.wait_entered()
+    assert worker.join() == EXIT_RESTART
+    assert f"job={stuck.id} task=tests.worker.tasks.ignore_interrupts does not end" in caplog.text
+    row = get_job(stuck.id)
+    assert (row.status, row.attempts) == ("ready", 1)
+    assert row.errors[0]["exception_class"].endswith(".JobTimeout")
+    assert (get_job(other.id).status, get_job(other.id).attempts) == ("ready", 0)
+
+
+def test_the_late_end_of_a_stuck_attempt_changes_nothing(start_thread: Start, gate: Gate) -> None:
+    """G5."""
+    worker = start_thread(timeout_grace=0.1)
+    stuck = tasks.ignore_interrupts.using(timeout=0.1).enqueue()
+    gate.wait_entered()
+    worker.join()
+    before = get_job(stuck.id)
+    gate.open()
+    wait_until(lambda: not worker.runner.slots.running)
+    assert vars(get_job(stuck.id)) == vars(before)
+
+
+def run_in_own_thread(attempt: Attempt) -> tuple[list[Outcome], list[BaseException]]:
+    """Run an attempt in a thread; return its outcome, and what hit the thread after it."""
+    outcomes: list[Outcome] = []
+    late: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcomes.append(run_in_thread(attempt, make_options()))
+            for _ in range(1_000):  # the bytecodes of the next job
+                pass
+        except BaseException as error:
+            late.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return outcomes, late
+
+
+def is_in(function: str, thread_id: int) -> bool:
+    """Return whether a thread is executing, or blocked in, a function of this name."""
+    frame = sys._current_frames().get(thread_id)
+    return frame is not None and frame.f_code.co_name == function
+
+
+def test_an_interrupt_that_comes_as_the_task_returns_never_hits_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    """The interrupt is under way when the attempt ends, and is called back."""
+    raise_in_thread = attempt_module._raise_in_thread
+
+    def raise_late(thread_id: int, reason: object) -> None:
+        if isinstance(reason, type):
+            gate.open()
+            wait_until(lambda: is_in("disarm", thread_id))
+        raise_in_thread(thread_id, reason)
+
+    monkeypatch.setattr(attempt_module, "_raise_in_thread", raise_late)
+    attempt = make_attempt_of(1, "tests.worker.tasks.wait_at_gate", args="[]")
+    watchdog = threading.Thread(
+        target=lambda: (gate.wait_entered(), attempt.interrupt(JobTimeout))
+    )
+    watchdog.start()
+    outcomes, late = run_in_own_thread(attempt)
+    watchdog.join()
+    assert late == []
+    assert [outcome.kind for outcome in outcomes] == [Kind.DONE]
+
+
+def test_an_interrupt_that_comes_after_the_task_returned_leaves_its_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disarm = Attempt.disarm
+    late = [JobTimeout()]
+
+    def disarm_late(attempt: Attempt) -> None:
+        if late:
+            raise late.pop()
+        disarm(attempt)
+
+    monkeypatch.setattr(Attempt, "disarm", disarm_late)
+    attempt = make_attempt_of(1, "tests.tasks.add")
+    outcome = run_in_thread(attempt, make_options())
+    assert (outcome.kind, outcome.result) == (Kind.DONE, "3")
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (JobTimeout, Kind.RETRY),
+        (JobCancelled, Kind.CANCEL),
+        (JobReleased, Kind.RELEASE),
+        (LeaseLost, Kind.RELEASE),
+    ],
+)
+def test_an_interrupt_before_the_task_begins_keeps_it_from_beginning(
+    reason: type[JobInterrupt], kind: Kind
+) -> None:
+    attempt = make_attempt_of(1, "tests.worker.tasks.never_called", args="[]")
+    assert attempt.interrupt(reason)
+    assert run_in_thread(attempt, make_options()).kind is kind
+
+
+def test_an_attempt_is_interrupted_once_only() -> None:
+    attempt = make_attempt_of(1)
+    assert attempt.interrupt(JobTimeout)
+    assert not attempt.interrupt(JobCancelled)
+    assert attempt.interrupted_by is JobTimeout
+    assert attempt.cancelling

@@ -35,7 +35,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class JobAdmin(ReadOnlyAdmin):
     """The list names tasks by their stored path; nothing of the project is imported."""
 
-    list_display = ("id", "task_path", "status", "queue_name", "attempts", "enqueued_at", "note")
+    list_display = ("id", "status", "task_path", "queue_name", "attempts", "enqueued_at", "note")
     list_filter = ("status",)
 
     def get_queryset(self, request: HttpRequest) -> Any:

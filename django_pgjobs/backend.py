@@ -7,7 +7,7 @@ happen while the project's task modules are imported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,10 +48,6 @@ class PgJobsBackend(BaseTaskBackend):
     def validate_task(self, task: AnyTask) -> None:
         """Raise InvalidTask if the task cannot be enqueued here."""
         run_after: Any = task.run_after
-        if run_after is not None and not isinstance(run_after, datetime | timedelta):
-            raise InvalidTask(
-                f"expected run_after to be a datetime or a timedelta, got {run_after!r}."
-            )
         # A look-alike, because django.tasks knows no timedelta and a copy would be validated.
         super().validate_task(
             SimpleNamespace(  # type: ignore[arg-type]
@@ -60,7 +56,7 @@ class PgJobsBackend(BaseTaskBackend):
                 backend=task.backend,
                 queue_name=task.queue_name,
                 takes_context=task.takes_context,
-                run_after=None if isinstance(run_after, timedelta) else run_after,
+                run_after=run_after if isinstance(run_after, datetime) else None,
             )
         )
         if not task.func.__qualname__.isidentifier():
@@ -70,7 +66,7 @@ class PgJobsBackend(BaseTaskBackend):
             )
         try:
             client.instant_or_delay(run_after)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InvalidTask(str(error)) from None
         _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
         _check_text("the task's path", task.module_path, MAX_TASK_PATH)

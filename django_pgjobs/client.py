@@ -322,9 +322,14 @@ def _change_when_unlocked(
 def instant_or_delay(
     run_after: datetime | timedelta | None,
 ) -> tuple[datetime | None, float | None]:
-    """Return *run_after* as an instant or as seconds from now; raise ValueError otherwise."""
+    """Return *run_after* as an instant or as seconds from now.
+
+    Raise TypeError or ValueError if it is neither, or out of all bounds.
+    """
     if run_after is None:
         return None, None
+    if not isinstance(run_after, datetime | timedelta):
+        raise TypeError(f"expected run_after to be a datetime or a timedelta, got {run_after!r}.")
     if isinstance(run_after, timedelta):
         if run_after > LONGEST_DELAY:
             raise ValueError(f"expected run_after within 1000 years from now, got {run_after!r}.")

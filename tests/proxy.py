@@ -291,6 +291,8 @@ class TcpProxy:
             except OSError:
                 client.close()
                 continue
+            # Messages are passed on one by one: without this each may wait for an acknowledgement.
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = Link(self, client, server)
             with self._lock:
                 self._links.add(link)

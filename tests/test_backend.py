@@ -177,9 +177,10 @@ class Thing(models.Model):
         app_label = "early"
 """
 EARLY_SETTINGS = """
-from tests.settings import *
 DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", "HOST": "127.0.0.1", "PORT": 1}}
 INSTALLED_APPS = ["early", "django_pgjobs"]
+TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 """
 EARLY_PROGRAM = """
 import django_pgjobs.backend, django
@@ -205,7 +206,6 @@ def test_tasks_may_be_declared_while_models_are_imported(tmp_path: Path) -> None
         | {
             "DJANGO_SETTINGS_MODULE": "early_settings",
             "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}",
-            "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
         },
         cwd=tmp_path,
         capture_output=True,

@@ -14,7 +14,7 @@ import django_pgjobs.fields
 CREATE_JOB_TABLE = """
 CREATE DOMAIN pgjobs_payload AS json
     CONSTRAINT pgjobs_payload_is_at_most_1_mib CHECK (octet_length(VALUE::text) <= 1048576)
-    CONSTRAINT pgjobs_payload_casts_to_jsonb CHECK (VALUE::jsonb IS NOT NULL);
+    CONSTRAINT pgjobs_payload_casts_to_jsonb CHECK (VALUE IS NULL OR VALUE::jsonb IS NOT NULL);
 
 CREATE SEQUENCE pgjobs_job_id_seq AS bigint;
 
@@ -29,7 +29,8 @@ CREATE TABLE pgjobs_job (
     last_attempted_at    timestamptz,
     finished_at          timestamptz,
     cancel_requested_at  timestamptz,
-    timeout              double precision CONSTRAINT pgjobs_timeout_is_positive CHECK (timeout > 0),
+    timeout              double precision CONSTRAINT pgjobs_timeout_is_positive_and_finite
+        CHECK (timeout > 0 AND timeout < 'infinity'),
     attempts             integer          NOT NULL DEFAULT 0,
     max_attempts         integer CONSTRAINT pgjobs_max_attempts_is_positive CHECK (max_attempts > 0),
     lost_count           integer          NOT NULL DEFAULT 0,
@@ -54,7 +55,13 @@ CREATE TABLE pgjobs_job (
     progress             json,
     worker_ids           text[]           NOT NULL DEFAULT '{}',
     note                 text             NOT NULL DEFAULT '',
-    PRIMARY KEY (id, status)
+    PRIMARY KEY (id, status),
+    -- What a reader in Python can hold, in any time zone; and no 'infinity' to wait for.
+    CONSTRAINT pgjobs_times_are_in_the_years_1_to_9999 CHECK (
+        enqueued_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
+        AND run_after BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
+        AND due_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
+    )
 ) PARTITION BY LIST (status);
 
 ALTER SEQUENCE pgjobs_job_id_seq OWNED BY pgjobs_job.id;

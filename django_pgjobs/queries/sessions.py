@@ -1,7 +1,8 @@
-"""Bringing a session that a job used back to the state of a new one."""
+"""Sessions that jobs use: noticing traces, and bringing them back to the state of a new one."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -27,3 +28,41 @@ def reset_session(
     if role:
         statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
     connection.execute(sql.SQL("; ").join(statements), prepare=False)
+
+
+# Statements that leave a session as it was, by their first word, ...
+PLAIN = re.compile(
+    r"\s*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|SAVEPOINT|RELEASE|ROLLBACK TO)\b",
+    re.IGNORECASE,
+)
+# ... unless they speak of something that does not.
+TELLING = re.compile(r"set_config|advisory|\btemp|pg_temp", re.IGNORECASE)
+
+
+def leaves_traces(query: object) -> bool:
+    """May the statement change more than rows: a setting, a lock, a temporary table?
+
+    What a function of the project's own does inside the database cannot be seen from here.
+    """
+    text = query.decode("utf-8", "replace") if isinstance(query, bytes) else query
+    if not isinstance(text, str):
+        return True
+    return PLAIN.match(text) is None or TELLING.search(text) is not None
+
+
+class Usage:
+    """Notes whether a statement that may leave traces was sent over a driver's connection.
+
+    It watches the driver's cursors, so it sees what goes past Django as well.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.needs_reset = False
+        usage, base = self, raw.cursor_factory
+
+        class WatchedCursor(base):  # type: ignore[misc, valid-type]
+            def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+                usage.needs_reset = usage.needs_reset or leaves_traces(query)
+                return super().execute(query, *args, **kwargs)
+
+        raw.cursor_factory = WatchedCursor

@@ -2,9 +2,10 @@
 
 **Floors.** While a transaction anywhere in the database holds an old snapshot, dead index
 entries cannot be removed, and a scan from the head of the queue wades through all jobs that
-ran since. So each lane is read from the position where the last full batch ended, its floor.
-Jobs that appear below a floor (a higher priority, a retry) are found by the scan from the head
-that follows whenever a batch comes back short, and at least every HEAD_SCAN_SECONDS.
+ran since. So each lane is read from the position where the last batch ended, its floor. Jobs
+that appear below a floor (a higher priority, a retry) are found by a scan from the head, which
+follows when a batch comes back short and otherwise every HEAD_SCAN_SECONDS; but scans that have
+become slow are made so rarely that they take a tenth of the time at most.
 
 **Prefetch.** Beyond what its free slots take, a worker claims what it expects to run within
 PREFETCH_SECONDS, so that short jobs do not wait for round trips and long ones are not hoarded.
@@ -24,6 +25,8 @@ PREFETCH_SECONDS = 0.05
 # Measured: docs/performance.md#batch-size.
 MAX_PREFETCH = 1_000
 HEAD_SCAN_SECONDS = 1.0
+# After a scan of d seconds there is none for this many times d.
+SCAN_PAUSE_FACTOR = 9
 
 
 class Claimer:
@@ -36,6 +39,8 @@ class Claimer:
         self._floors: dict[Lane, Floor] = {}
         self._lanes: set[Lane] = set()
         self._scan_due = 0.0
+        # No scan from the heads before this time.
+        self.scan_allowed_at = 0.0
 
     @property
     def prefetch(self) -> int:
@@ -71,16 +76,21 @@ class Claimer:
 
     def head_scan_is_due(self) -> bool:
         """Is it time to ask which lanes have jobs, and to read them from their heads?"""
-        return time.monotonic() >= self._scan_due
+        return time.monotonic() >= max(self._scan_due, self.scan_allowed_at)
 
     def request_head_scan(self) -> None:
-        """Let the next claim read from the heads of the lanes."""
+        """Let the next claim that may do so read from the heads of the lanes."""
         self._scan_due = 0.0
+
+    def note_scan(self, seconds: float) -> None:
+        """Note that the heads were scanned, and how long that took."""
+        now = time.monotonic()
+        self._scan_due = now + HEAD_SCAN_SECONDS
+        self.scan_allowed_at = now + SCAN_PAUSE_FACTOR * seconds
 
     def note_lanes(self, lanes: Iterable[Lane]) -> None:
         """Take over the lanes that a scan found."""
         self._lanes = {lane for lane in lanes if self._state.options.serves(lane)}
-        self._scan_due = time.monotonic() + HEAD_SCAN_SECONDS
 
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""
@@ -88,7 +98,6 @@ class Claimer:
             lane = Lane(backend, queue_name)
             if self._state.options.serves(lane):
                 self._lanes.add(lane)
-                self._floors.pop(lane, None)
 
     @property
     def has_lanes(self) -> bool:
@@ -100,16 +109,18 @@ class Claimer:
         floors = {} if from_heads else self._floors
         return {lane: floors.get(lane, HEAD) for lane in sorted(self._lanes)}
 
-    def note_claimed(self, rows: list[ClaimedRow], wanted: int) -> None:
-        """Raise the floors after a full batch; after a short one start again at the heads."""
-        if len(rows) < wanted:
-            had_floors = bool(self._floors)
-            self._floors.clear()
-            if had_floors or rows:
-                self._scan_due = 0.0
-            return
-        for row in rows:
-            self._floors[Lane(row.backend, row.queue_name)] = Floor(-row.priority, row.id)
+    def note_claimed(self, rows: list[ClaimedRow], wanted: int, *, from_heads: bool) -> None:
+        """Move the floors to where the batch ended.
+
+        Only a full batch from the heads may lower a floor: there may be more where it ended.
+        """
+        is_full = len(rows) >= wanted
+        ends = {Lane(row.backend, row.queue_name): Floor(-row.priority, row.id) for row in rows}
+        for lane, end in ends.items():
+            lowers = is_full and from_heads
+            self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
+        if not is_full and not from_heads:
+            self.request_head_scan()
 
     def _all_slots_are_long(self) -> bool:
         running = list(self._slots.running)

@@ -10,46 +10,15 @@ from __future__ import annotations
 import logging
 import select
 import time
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from django.db import connections
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs.queries.sessions import reset_session
+from django_pgjobs.queries.sessions import Usage, reset_session
 
 logger = logging.getLogger(__name__)
-
-
-class Usage:
-    """Notes, as an execute wrapper of one connection, whether a job used it."""
-
-    def __init__(self) -> None:
-        self.used = True
-        self.opened: object = None
-
-    def watch(self, raw: Any) -> None:
-        """Note as well what goes to the driver's connection, past Django."""
-        make_cursor = raw.cursor_factory
-
-        def note(*args: Any, **kwargs: Any) -> Any:
-            self.used = True
-            return make_cursor(*args, **kwargs)
-
-        raw.cursor_factory = note
-        self.opened = raw
-
-    def __call__(
-        self,
-        execute: Callable[..., Any],
-        sql: str,
-        params: Any,
-        many: bool,
-        context: dict[str, Any],
-    ) -> Any:
-        self.used = True
-        return execute(sql, params, many, context)
 
 
 def drop_dead_connections() -> None:
@@ -79,38 +48,30 @@ def clean_connections(job_id: int) -> None:
         if connection.connection is None:
             _forget_transaction(connection)
             continue
-        usage = _usage_of(connection)
-        if _is_as_it_was(connection, usage):
+        raw = connection.connection
+        usage = getattr(raw, "pgjobs_usage", None)
+        if usage is not None and not usage.needs_reset and _is_as_new(connection):
             continue
         try:
             _clean(connection, job_id)
-            if connection.connection not in (None, usage.opened):
-                usage.watch(connection.connection)
-            usage.used = False
+            if usage is not None:
+                usage.needs_reset = False
+            elif connection.connection is not None and connection.vendor == "postgresql":
+                raw.pgjobs_usage = Usage(raw)
         except Exception:
             logger.info("job=%s connection could not be cleaned and is closed", job_id)
             _close(connection)
 
 
-def _usage_of(connection: Any) -> Usage:
-    for wrapper in connection.execute_wrappers:
-        if isinstance(wrapper, Usage):
-            return wrapper
-    usage = Usage()
-    connection.execute_wrappers.append(usage)
-    return usage
-
-
-def _is_as_it_was(connection: Any, usage: Usage) -> bool:
-    # The state of Django's and of the driver's connection changes without any statement, too.
+def _is_as_new(connection: Any) -> bool:
+    # These change without any statement, too.
     raw = connection.connection
     return (
-        not usage.used
-        and usage.opened is raw
-        and not connection.in_atomic_block
+        not connection.in_atomic_block
         and connection.autocommit
         and raw.autocommit
         and raw.pgconn.transaction_status == TransactionStatus.IDLE
+        and not _is_too_old(connection)
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import textwrap
 from datetime import UTC, datetime
 from typing import Any
 
+from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 
@@ -19,7 +21,7 @@ LEVELS = {
     Kind.UNKNOWN: logging.ERROR,
     Kind.LOST: logging.WARNING,
 }
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, 0x2028, 0x2029)}
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 
 
 def log_start(attempt: Attempt, worker: str) -> None:
@@ -93,6 +95,14 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(message)s", datefmt=None)
         self.default_time_format = "%H:%M:%S"
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the event on one line, whatever a row or the server says."""
+        return super().formatMessage(record).translate(CONTROL)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the traceback indented, so that no line of it looks like an event."""
+        return textwrap.indent(super().formatException(ei), "    ")
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line, with the fields of the event."""
@@ -108,3 +118,29 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
+
+
+VERBOSITY = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+
+
+def set_up_logging(verbosity: int, log_format: str) -> None:
+    """Write the worker's log lines to stderr, unless the project has handlers for them.
+
+    Django's own line per started and finished task would say the same again, at the price of
+    reading the job's row; it is left out unless the project set that logger's level.
+    """
+    ours = logging.getLogger("django_pgjobs")
+    ours.setLevel(VERBOSITY[verbosity])
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    driver = logging.getLogger("psycopg")
+    if not driver.hasHandlers():
+        # What it says of broken connections would be lines of another form.
+        driver.addHandler(handler)
+        driver.setLevel(max(logging.WARNING, VERBOSITY[verbosity]))
+    if not ours.handlers:
+        ours.addHandler(handler)
+        ours.propagate = False
+    tasks = logging.getLogger(TASKS_PACKAGE)
+    if tasks.level == logging.NOTSET:
+        tasks.setLevel(logging.WARNING)

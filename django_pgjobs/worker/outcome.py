@@ -27,7 +27,7 @@ from django_pgjobs.exceptions import (
 )
 from django_pgjobs.payload import encode_result, scrub
 from django_pgjobs.results import exception_path
-from django_pgjobs.retries import DEFAULT_BACKOFF, delay_after
+from django_pgjobs.retries import DEFAULT_BACKOFF, LONGEST_DELAY_SECONDS, delay_after
 from django_pgjobs.status import JobStatus
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
@@ -107,7 +107,7 @@ def of_exception(
         return Outcome(Kind.CANCEL, note="cancelled while running", exception=error)
     if isinstance(error, Snooze):
         note = scrub(f"snoozed: {error}" if str(error) else "snoozed", MAX_MESSAGE)
-        return Outcome(Kind.SNOOZE, delay=error.seconds, note=note)
+        return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)
     if isinstance(error, UnknownTask) and attempt.task is None and not unknown_fails:
         delay = min(max(attempt.row.waited, UNKNOWN_TASK_SECONDS[0]), UNKNOWN_TASK_SECONDS[1])
         return Outcome(Kind.UNKNOWN, delay=delay, note="unknown task", exception=error)
@@ -129,7 +129,7 @@ def _retry_delay(
     if attempt.attempt >= attempt.max_attempts:
         return None
     if isinstance(error, Retry) and error.after is not None:
-        return error.after
+        return min(error.after, LONGEST_DELAY_SECONDS)
     retry_on = ours.retry_on if ours else (Exception,)
     discard_on = ours.discard_on if ours else ()
     is_ours = isinstance(error, Retry) or attempt.interrupted_by is not None

@@ -154,7 +154,10 @@ class Pump(Role):
         self._plan(turn, time.monotonic())
         if not turn.sends:
             return False
+        sent_at = time.monotonic()
         answers = self._connection.round_trip(turn.sends)
+        if turn.scans:
+            self._claimer.note_scan(time.monotonic() - sent_at)
         turn.receive(answers)
         self._completer.settle(turn.batch, turn.written)
         self._accept(turn)
@@ -175,7 +178,7 @@ class Pump(Role):
             if is_alone and turn.batch:
                 return
         wanted = self._claimer.wanted()
-        if wanted and now >= self._pace.look_at:
+        if wanted and now >= self._next_look():
             if self.can_listen and not self._is_listening and self._pace.is_idle:
                 self._set_listening(turn, True)
                 return
@@ -194,7 +197,7 @@ class Pump(Role):
 
     def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
         scans = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
-        turn.looks = True
+        turn.looks, turn.scans = True, scans
         if scans:
             if now < self._reconcile_until:
                 self._plan_reconciliation(turn)
@@ -265,7 +268,7 @@ class Pump(Role):
 
     def _note_claimed(self, turn: Turn, wanted: int, rows: Rows) -> None:
         turn.claimed = jobs.claimed_rows(rows)
-        self._claimer.note_claimed(turn.claimed, wanted)
+        self._claimer.note_claimed(turn.claimed, wanted, from_heads=turn.scans)
 
     def _interrupt_cancelled(self, rows: Rows) -> None:
         for (job_id,) in rows:
@@ -311,8 +314,8 @@ class Pump(Role):
         if not self._state.options.drain or self._state.held:
             return
         if turn.lanes is None:
-            self._pace.look_again()
             self._claimer.request_head_scan()
+            self._pace.look_by(self._claimer.scan_allowed_at)
         elif not turn.claims and not self._claimer.has_lanes and not turn.promoted:
             self._on_limit("nothing is left to run")
 
@@ -325,6 +328,11 @@ class Pump(Role):
     def _flush_is_due(self) -> bool:
         is_low = self._claimer.buffered() <= self._low_water
         return is_low or self._completer.oldest_age() >= LINGER_SECONDS
+
+    def _next_look(self) -> float:
+        if self._claimer.has_lanes:
+            return self._pace.look_at
+        return max(self._pace.look_at, self._claimer.scan_allowed_at)
 
     def _is_busy(self, now: float, wanted: int) -> bool:
         return self._pace.is_busy(now) or (not wanted and now >= self._tick_at)
@@ -343,7 +351,7 @@ class Pump(Role):
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
         if self._claimer.wanted():
-            waits.append(self._pace.look_at - now)
+            waits.append(self._next_look() - now)
         if self._state.held:
             waits.append(self._tick_at - now)
         if self._claimer.buffered():

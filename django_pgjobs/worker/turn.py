@@ -24,6 +24,7 @@ class Turn:
         self.written: set[int] = set()
         # What was found.
         self.looks = False
+        self.scans = False
         self.claims = False
         self.claimed: list[ClaimedRow] = []
         self.lanes: list[Lane] | None = None

@@ -26,6 +26,14 @@ from tests.benchmarks.systems import SYSTEMS
 ROW_KEYS = [row.key for row in ROWS]
 SYSTEM_NAMES = [system.name for system in SYSTEMS]
 DEFAULT_CACHE = ROOT / ".benchmarks"
+BUSY_SHARE = 0.25  # of the processors, before a warning
+
+
+def warn_if_busy(say: Callable[[str], None]) -> None:
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load > BUSY_SHARE * processors:
+        say(f"WARNING: the load average is {load:.1f} on {processors} CPUs: what else runs here")
+        say("         lowers every figure and spreads them; measure on a quiet machine")
 
 
 def make_bench(
@@ -131,6 +139,7 @@ def run(options: argparse.Namespace, folder: Path, say: Callable[[str], None]) -
     """Run what *options* ask for. Interrupted, report what has been measured."""
     rows = [row for row in ROWS if not options.only or row.key in options.only]
     results = Results([], {kind.name: kind.title for kind in SYSTEMS})
+    warn_if_busy(say)
     say("starting the server")
     server = Server(folder, os.environ.get("DATABASE_URL"))
     try:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.helpers import WorkerProcess
 from tests.process import tasks
-from tests.process.support import Journal
+from tests.process.support import Journal, children_of
 
 
 @pytest.fixture
@@ -20,12 +22,15 @@ def journal(tmp_path: Path) -> Journal:
 
 
 @pytest.fixture
-def start(start_worker: Callable[..., WorkerProcess]) -> Callable[..., WorkerProcess]:
+def start(
+    start_worker: Callable[..., WorkerProcess],
+) -> Iterator[Callable[..., WorkerProcess]]:
     """Start a worker that knows tests.process.tasks: `start(*flags, pgjobs=None, modules=())`.
 
     *pgjobs* are more keys of PGJOBS, *modules* more names for its TASK_MODULES; everything
-    else as `start_worker` takes it.
+    else as `start_worker` takes it. At the end the children of supervisors are killed, too.
     """
+    workers: list[WorkerProcess] = []
 
     def start_one(
         *flags: str,
@@ -35,6 +40,14 @@ def start(start_worker: Callable[..., WorkerProcess]) -> Callable[..., WorkerPro
         **options: Any,
     ) -> WorkerProcess:
         keys = {"TASK_MODULES": [tasks.__name__, *modules], **(pgjobs or {})}
-        return start_worker(*flags, settings={"PGJOBS": keys, **(settings or {})}, **options)
+        settings = {"PGJOBS": keys, **(settings or {})}
+        workers.append(start_worker(*flags, settings=settings, **options))
+        return workers[-1]
 
-    return start_one
+    yield start_one
+    for worker in workers:
+        children = children_of(worker) if worker.is_running else []
+        worker.kill()
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()

@@ -12,4 +12,4 @@ connection.ANSWER_SECONDS = 1.0
 connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
 watchdog.LOOK_SECONDS = 0.2
 runner.LAST_SECONDS = 0.7
-outcome.UNKNOWN_TASK_SECONDS = (0.3, 1.0)
+outcome.UNKNOWN_TASK_SECONDS = (0.1, 0.3)

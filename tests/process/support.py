@@ -35,9 +35,7 @@ class Journal:
 
     def wait_for(self, *lines: str, timeout: float = WAIT_SECONDS) -> None:
         """Wait until each of *lines* has been written."""
-        wait_until(
-            lambda: set(lines) <= set(self.lines()), timeout=timeout, message=self.lines
-        )
+        wait_until(lambda: set(lines) <= set(self.lines()), timeout=timeout, message=self.lines)
 
     def open_gate(self, attempt: int | None = None) -> None:
         """Let jobs pass: all of them, or those in their n-th attempt."""

@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from django_pgjobs import current_job, task
+from django_pgjobs import Snooze, current_job, task
 from tests.models import Effect
-from tests.tasks import append_line, sleep_for
+from tests.tasks import Mishap, append_line, sleep_for
 
 FOREVER = 600.0
 
@@ -38,6 +39,13 @@ def note(folder: str, text: str, seconds: float = 0.0) -> None:
     write(folder, text)
     if seconds:
         sleep_for.func(seconds)
+
+
+@task
+async def note_async(folder: str, text: str, seconds: float = 0.0) -> None:
+    """Do as `note`, on the event loop."""
+    write(folder, text)
+    await asyncio.sleep(seconds)
 
 
 @task
@@ -74,6 +82,14 @@ def record_at_gate(folder: str, text: str) -> None:
     job = current_job()
     Effect.objects.create(key=text, job_id=int(job.id), attempt=job.attempt)
     pass_gate.func(folder, text)
+
+
+@task(atomic=True, backoff=[0])
+def record_slowly(text: str, seconds: float) -> None:
+    """Insert an Effect, in the transaction that finishes the job *seconds* later."""
+    job = current_job()
+    Effect.objects.create(key=text, job_id=int(job.id), attempt=job.attempt)
+    sleep_for.func(seconds)
 
 
 @task
@@ -148,6 +164,24 @@ def query(times: int) -> int:
         for _ in range(times):
             cursor.execute("SELECT 1")
     return kept
+
+
+@task
+async def query_async(times: int) -> int:
+    """Do as `query`, from the event loop."""
+    return await sync_to_async(query.func)(times)
+
+
+@task(backoff=[0])
+def fail_secretly(secret: str) -> None:
+    """Fail without a word about the argument."""
+    raise Mishap("on purpose")
+
+
+@task
+def snooze_once(secret: str) -> None:
+    """Put itself off for an hour."""
+    raise Snooze(3600)
 
 
 @task(queue_name="mail")

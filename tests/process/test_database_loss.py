@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 from typing import Literal
 
-import psycopg
 import pytest
 from django.db import connection
 

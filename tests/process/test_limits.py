@@ -79,7 +79,7 @@ def test_processes_that_reach_max_jobs_are_replaced_until_told_to_stop(start: St
     worker = start("--processes", "2", "--max-jobs", "3", wait=False)
     wait_for_count(12, status="successful", timeout=30)
     wait_until(
-        lambda: fetch_rows("SELECT count(*) >= 6 FROM pgjobs_worker") == [(True,)],
+        lambda: fetch_rows("SELECT count(*) >= 5 FROM pgjobs_worker") == [(True,)],
         message=worker.output,
     )
     runs = fetch_rows(
@@ -104,7 +104,7 @@ def test_queues_and_exclude_queues_share_the_work(start: Start) -> None:
     assert [get_job(job.id).status for job in (again, other)] == ["ready", "successful"]
 
 
-def test_a_worker_of_one_queue_is_not_woken_in_vain_by_another(start: Start) -> None:
+def test_a_worker_of_one_queue_leaves_the_others_alone(start: Start) -> None:
     start("-q", "mail", "--poll-interval", NEVER)
     other = common.add.enqueue(1, 2)
     wait_for_status(tasks.mail.enqueue(), "successful")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from django_pgjobs.tasks import Task
+from django_pgjobs.worker import shutdown
 from tests import tasks as common
 from tests.factories import count_jobs, get_job
 from tests.helpers import WorkerProcess, wait_until
@@ -133,6 +136,23 @@ def test_a_worker_that_is_told_to_stop_as_soon_as_it_speaks_ends(start: Start, w
         worker.send(signal.SIGTERM)
     assert {worker.wait() for worker in workers} <= {0, -signal.SIGTERM}
     assert fetch_rows("SELECT FROM pgjobs_worker WHERE ended_at IS NULL") == []
+
+
+def test_a_signal_that_comes_while_the_handlers_are_installed_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handler that is there before its pipe would swallow the signal."""
+    install = signal.signal
+
+    def install_and_send(number: int, handler: Any) -> Any:
+        previous = install(number, handler)
+        if number == signal.SIGUSR1 and handler is shutdown._ignore:
+            os.kill(os.getpid(), number)
+        return previous
+
+    monkeypatch.setattr(shutdown.signal, "signal", install_and_send)
+    with shutdown.SignalPipe().installed() as pipe:
+        assert pipe.wait(5) == [signal.SIGUSR1]
 
 
 def test_a_quiet_worker_takes_no_more_jobs_and_shows_its_stacks(

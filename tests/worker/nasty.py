@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from django_pgjobs import task
+from django_pgjobs import Retry, Snooze, task
 
 
 class BadStr(Exception):
@@ -66,6 +66,27 @@ class EqualToEverything(Exception):
     __hash__ = None  # type: ignore[assignment]
 
 
+class RetryWithoutInit(Retry):
+    """A Retry that never said when."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class SnoozeWithoutInit(Snooze):
+    """A Snooze that never said for how long."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class SnoozeWithBadStr(Snooze):
+    """A Snooze whose str() exits."""
+
+    def __str__(self) -> str:
+        sys.exit("no text")
+
+
 def make_deep_chain() -> Exception:
     """Return an exception with 3,000 causes."""
     error = Exception("first")
@@ -114,6 +135,9 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "bytes": lambda: Exception(b"\xff\0"),
     "control characters": lambda: Exception("a\n2026-01-01 forged\x1b[31m\u2028"),
     "empty": Exception,
+    "Retry without init": RetryWithoutInit,
+    "Snooze without init": SnoozeWithoutInit,
+    "Snooze whose str() exits": lambda: SnoozeWithBadStr(5),
 }
 
 

@@ -178,6 +178,10 @@ class ThreadedWorker:
         self.runner.ask_to_stop("the test is over")
         return self.join()
 
+    def send(self, number: int) -> None:
+        """Let a signal arrive, as its handler does: its number is in the pipe."""
+        os.write(self.pipe._writer, bytes([number]))
+
     def close(self) -> None:
         """Stop the worker and close what the roles have left behind."""
         if self._is_closed:

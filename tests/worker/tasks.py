@@ -198,3 +198,56 @@ def steer_atomic(name: str) -> None:
     """Insert an Effect, and say what becomes of the job."""
     plain_tasks.record.func(name)
     raise {"Snooze": Snooze(60), "Discard": Discard("no use")}[name]
+
+
+@task
+def tell_time_left() -> list[float | None]:
+    """Return how long the attempt may run."""
+    return [current_job().seconds_left]
+
+
+@task(takes_context=True, backoff=[0])
+def fail_by_context(context: Any) -> list[int]:
+    """Fail until the third attempt."""
+    if context.attempt < 3:
+        raise Mishap("not yet")
+    return [context.attempt]
+
+
+@task
+def report_progress() -> None:
+    """Report progress twice, the second time with a text that cannot be stored, and wait."""
+    current_job().progress(1, 10, "one")
+    current_job().progress(2, 10, "two\0")
+    wait_at_gate.func()
+
+
+@task
+def report_when_told() -> None:
+    """Report progress after the gate has opened, and go on for a while."""
+    wait_at_gate.func()
+    current_job().progress(1)
+    gates["gate"].entered.release()
+    plain_tasks.sleep_for.func(1.3)
+
+
+@task
+def wait_until_cancelled() -> list[str]:
+    """Swallow what the worker raises, and look at is_cancelled instead."""
+    gate = gates["gate"]
+    gate.entered.release()
+    while not gate.opened.is_set():
+        try:
+            if current_job().is_cancelled:
+                return ["saw it"]
+            gate.opened.wait(0.01)
+        except JobCancelled:
+            pass
+    return ["did not see it"]
+
+
+@task
+def wait_at_gate_stubbornly(value: Any) -> Any:
+    """Wait until the test opens the gate, whatever the worker raises."""
+    ignore_interrupts.func()
+    return value

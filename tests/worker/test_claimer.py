@@ -172,38 +172,56 @@ def test_a_notification_adds_the_lanes_of_a_served_queue_only(make: Make) -> Non
     assert list(claiming.claimer.floors(from_heads=False)) == [Lane("a", "mail"), Lane("b", "mail")]
 
 
-def test_after_a_full_batch_the_next_one_is_read_from_where_it_ended(make: Make) -> None:
+def test_the_next_batch_is_read_from_where_the_last_one_ended(make: Make) -> None:
     claimer = make().claimer
     claimer.note_lanes([DEFAULT, MAIL])
     rows = [row_of_job(5, priority=9), row_of_job(3), row_of_job(7)]
-    claimer.note_claimed(rows, wanted=3)
+    claimer.note_claimed(rows, wanted=3, from_heads=True)
     assert claimer.floors(from_heads=False) == {DEFAULT: Floor(0, 7), MAIL: HEAD}
     assert claimer.floors(from_heads=True) == {DEFAULT: HEAD, MAIL: HEAD}
 
 
-def test_after_a_short_batch_the_next_one_is_read_from_the_heads_at_once(make: Make) -> None:
+def test_after_a_short_batch_the_heads_are_read_at_once(make: Make) -> None:
     """What appeared below a floor, a higher priority or a retry, is found."""
     claimer = make().claimer
     claimer.note_lanes([DEFAULT])
-    claimer.note_claimed([row_of_job(7)], wanted=1)
+    claimer.note_scan(0.0)
+    claimer.note_claimed([row_of_job(7)], wanted=1, from_heads=False)
     assert not claimer.head_scan_is_due()
-    claimer.note_claimed([], wanted=1)
+    claimer.note_claimed([], wanted=1, from_heads=False)
     assert claimer.head_scan_is_due()
-    assert claimer.floors(from_heads=False) == {DEFAULT: HEAD}
 
 
-def test_a_lane_that_was_notified_is_read_from_its_head(make: Make) -> None:
+def test_a_full_batch_below_the_floor_lowers_it(make: Make) -> None:
+    """There may be more where it ended."""
     claimer = make().claimer
-    claimer.note_lanes([DEFAULT, MAIL])
-    claimer.note_claimed([row_of_job(7), row_of_job(8, queue_name="mail")], wanted=2)
-    claimer.note_queue("mail")
-    assert claimer.floors(from_heads=False) == {DEFAULT: Floor(0, 7), MAIL: HEAD}
+    claimer.note_lanes([DEFAULT])
+    claimer.note_claimed([row_of_job(70)], wanted=1, from_heads=False)
+    claimer.note_claimed([row_of_job(7)], wanted=1, from_heads=True)
+    assert claimer.floors(from_heads=False) == {DEFAULT: Floor(0, 7)}
+
+
+def test_a_short_batch_below_the_floor_does_not_lower_it(make: Make) -> None:
+    claimer = make().claimer
+    claimer.note_lanes([DEFAULT])
+    claimer.note_claimed([row_of_job(70)], wanted=1, from_heads=False)
+    claimer.note_claimed([row_of_job(7)], wanted=2, from_heads=True)
+    assert claimer.floors(from_heads=False) == {DEFAULT: Floor(0, 70)}
 
 
 def test_the_heads_are_read_again_after_a_while_however_full_the_batches_are(make: Make) -> None:
     claimer = make().claimer
     assert claimer.head_scan_is_due()
-    claimer.note_lanes([DEFAULT])
+    claimer.note_scan(0.0)
     assert not claimer.head_scan_is_due()
     claimer.request_head_scan()
     assert claimer.head_scan_is_due()
+
+
+def test_scans_that_have_become_slow_are_made_rarely(make: Make) -> None:
+    """A held snapshot makes them wade through every job that ran since."""
+    claimer = make().claimer
+    claimer.note_scan(100.0)
+    claimer.request_head_scan()
+    assert not claimer.head_scan_is_due()
+    assert claimer.scan_allowed_at > time.monotonic() + 800

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 import sys
 import threading
@@ -26,7 +25,7 @@ from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
 from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
-from django_pgjobs.worker.log import JsonFormatter, TextFormatter
+from django_pgjobs.worker.log import set_up_logging
 from django_pgjobs.worker.runner import Runner
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options
@@ -42,7 +41,6 @@ VALUE_FLAGS = (
     "poll_interval",
     "lease_seconds",
 )
-LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 EPILOG = """
 Signals: TERM or INT stops taking jobs, finishes the running ones within the shutdown timeout
@@ -354,17 +352,6 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
     if not wanted:
         return "off"
     return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
-
-
-def set_up_logging(verbosity: int, log_format: str) -> None:
-    """Write the worker's log lines to stderr, unless the project has handlers for them."""
-    logger = logging.getLogger("django_pgjobs")
-    logger.setLevel(LEVELS[verbosity])
-    if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-        logger.addHandler(handler)
-        logger.propagate = False
 
 
 def child_flags(flags: dict[str, Any]) -> list[str]:

@@ -1,0 +1,120 @@
+"""What a worker writes: one event per line, nothing secret, nothing forged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests import tasks as common
+from tests.factories import get_job, make_job, make_running_job, make_worker
+from tests.helpers import WorkerProcess, wait_until
+from tests.models import Effect
+from tests.process import receivers, tasks
+from tests.process.support import backends_of, terminate, wait_for_status
+
+pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
+
+Start = Callable[..., WorkerProcess]
+
+FORGED = "18:47:03.118 done    forged.task #1"
+EVENT = re.compile(r"\d\d:\d\d:\d\d\.\d{3} \S")
+
+
+def enqueue_all_kinds() -> dict[str, int]:
+    """Enqueue a job for each outcome, all with the same secret; return event -> id."""
+    canary = "canary-4711"
+    jobs = {
+        "done": common.echo.enqueue(canary, key=canary),
+        "RETRY": tasks.fail_secretly.using(max_attempts=2).enqueue(canary),
+        "FAIL": tasks.fail_secretly.using(max_attempts=1).enqueue(canary),
+        "snooze": tasks.snooze_once.enqueue(canary),
+    }
+    events = {event: int(job.id) for event, job in jobs.items()}
+    events["unknown"] = make_job("nowhere.task", args=[canary])
+    events["wrong arguments"] = make_job("tests.tasks.add", args=[canary])
+    return events
+
+
+def test_json_lines_parse_and_hold_the_fields_of_the_event(start: Start) -> None:
+    events = enqueue_all_kinds()
+    worker = start("--drain", "--log-format", "json", "-v", "3", "--name", "w")
+    assert worker.wait() == 0
+    lines = worker.output().splitlines()
+    entries = [json.loads(line) for line in lines if line.startswith("{")]
+    # What else there is comes before the worker begins: the summary for people.
+    assert lines[-len(entries) :] == [line for line in lines if line.startswith("{")]
+    [done] = [entry for entry in entries if entry.get("event") == "done"]
+    assert done.keys() >= {"time", "level", "logger", "message", "job", "task", "ran"}
+    assert done | {"job": events["done"], "attempt": "1/25", "worker": "w"} == done
+    found = {(entry["event"], entry["job"]) for entry in entries if "event" in entry}
+    for event in ("done", "RETRY", "FAIL", "snooze", "unknown"):
+        assert (event, events[event]) in found
+    assert "canary-4711" not in worker.output()
+
+
+def test_text_lines_are_one_per_event_and_never_hold_arguments(start: Start) -> None:
+    """T9."""
+    events = enqueue_all_kinds()
+    worker = start("--drain", "-v", "3")
+    assert worker.wait() == 0
+    said = worker.output()
+    for event in ("done", "RETRY", "FAIL", "snooze", "unknown"):
+        assert re.search(rf"^\d\S+ {event} +\S+ #{events[event]} ", said, re.MULTILINE), said
+    assert "canary-4711" not in said
+    assert get_job(events["wrong arguments"]).status != "running"
+
+
+def test_nothing_in_a_row_can_forge_a_line(start: Start) -> None:
+    """T17: control characters in a path, a message or a name, also when a job is rescued."""
+    path = f"evil\n{FORGED}"
+    make_job(path)
+    make_job(f"evil\r\u2028{FORGED}")
+    make_job("tests.tasks.fail_once", args=[f"evil\n{FORGED}"])
+    make_running_job(make_worker(f"evil\n{FORGED}", lease_seconds=-1.0), task_path=path)
+    worker = start("--drain", "--name", f"worker\n{FORGED}")
+    assert worker.wait() == 0
+    assert worker.output().count("forged.task") >= 5
+    for line in re.split(r"[\n\r\u2028\u2029\x85\x0b\x0c]", worker.output()):
+        assert not line.startswith(FORGED), worker.output()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_server_and_driver_say_is_one_line_too(start: Start, log_format: str) -> None:
+    """Messages of PostgreSQL may have several; psycopg writes of its own accord."""
+    worker = start("--poll-interval", "0.05", "--log-format", log_format)
+    before = worker.output().count("\n")
+    for _ in range(3):
+        answers = worker.output().count("the database answers again")
+        terminate(backends_of())
+        wait_until(
+            lambda answers=answers: worker.output().count("the database answers again") > answers
+        )
+    assert worker.stop() == 0
+    for line in worker.output().splitlines()[before:]:
+        assert EVENT.match(line) if log_format == "text" else json.loads(line), worker.output()
+
+
+def test_a_receiver_that_raises_harms_neither_job_nor_worker(start: Start) -> None:
+    """T18, G12."""
+    worker = start(modules=(receivers.__name__,))
+    jobs = [common.add.enqueue(1, 2), common.add_async.enqueue(1, 2)]
+    jobs += [common.record_atomic.enqueue("key"), common.record.enqueue("key")]
+    for job in jobs:
+        assert wait_for_status(job, "successful", worker=worker).attempts == 1
+    worker.wait_for_output("raised RuntimeError('the receiver failed')")
+    assert Effect.objects.count() == 2
+    assert worker.stop() == 0
+
+
+def test_debug_keeps_no_queries(start: Start) -> None:
+    """G12: Django with DEBUG keeps the last 9,000 queries of every connection."""
+    start("-c", "1", settings={"DEBUG": True})
+    for _ in range(3):
+        row = wait_for_status(tasks.query.enqueue(200), "successful")
+        assert row.result < 20
+    for _ in range(2):
+        row = wait_for_status(tasks.query_async.enqueue(200), "successful")
+        assert row.result < 20

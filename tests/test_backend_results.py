@@ -1,0 +1,397 @@
+"""TaskResult: what enqueue() returned, get_result() finds, and refresh() brings up to date."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import django
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.test import override_settings
+from psycopg import sql
+
+from django_pgjobs import Task, UnknownTask, cancel, task
+from django_pgjobs.compat import (
+    TASKS_PACKAGE,
+    AnyResult,
+    TaskError,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
+from django_pgjobs.results import exception_path, stand_in
+from django_pgjobs.testing import run_jobs
+from tests import tasks
+from tests.factories import get_job, make_job, make_running_job
+from tests.test_enqueue import declared, take_context
+
+pytestmark = pytest.mark.django_db
+
+BACKEND = "django_pgjobs.backend.PgJobsBackend"
+TaskResultMismatch = __import__(
+    f"{TASKS_PACKAGE}.exceptions", fromlist=["TaskResultMismatch"]
+).TaskResultMismatch
+NEPAL = timezone(timedelta(hours=5, minutes=45))
+WHEN = datetime(2031, 5, 6, 7, 8, 9, 1, tzinfo=UTC)
+
+
+class Unlucky(Exception):
+    """Raised by the tasks of this module."""
+
+
+@task(max_attempts=3, backoff=[0])
+def succeed_at_last(path: str) -> dict[str, Any]:
+    """Fail as long as the file is not there."""
+    if not Path(path).exists():
+        Path(path).touch()
+        raise Unlucky("not yet")
+    return {"at": "last"}
+
+
+ENQUEUES: dict[str, Callable[[], AnyResult]] = {
+    "plain": lambda: tasks.add.enqueue(1, 2),
+    "named": lambda: tasks.add.enqueue(a=1, b="ä"),
+    "all options": lambda: declared.enqueue(a=1),
+    "using": lambda: declared.using(
+        priority=-1, queue_name="q", max_attempts=8, timeout=9, tags=[], metadata={"a": [1]}
+    ).enqueue(1),
+    "instant": lambda: tasks.add.using(run_after=WHEN).enqueue(1, 2),
+    "other zone": lambda: tasks.add.using(run_after=WHEN.astimezone(NEPAL)).enqueue(1, 2),
+    "timedelta": lambda: tasks.add.using(run_after=timedelta(days=1, microseconds=1)).enqueue(1, 2),
+    "values": lambda: tasks.echo.enqueue((1, b"b"), {"a": (None, 1e16)}, x=-0.0, y=2**70),
+    "keys": lambda: tasks.echo.enqueue({1: {None: 2.5}, False: [{1.5: 1}]}, k={2: 3}),
+    "empty": lambda: tasks.echo.enqueue(),
+    "context": lambda: take_context.enqueue(a=3),
+    "async task": lambda: tasks.add_async.enqueue(1, 2),
+    "async enqueue": lambda: async_to_sync(tasks.add.aenqueue)(1, 2),
+}
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+@pytest.mark.parametrize("name", ENQUEUES)
+def test_get_result_equals_what_enqueue_returned(name: str, use_tz: bool) -> None:
+    """1.5: field by field, to the microsecond, in both settings of time zones."""
+    with override_settings(USE_TZ=use_tz):
+        result = ENQUEUES[name]()
+        found = result.task.get_result(result.id)
+        assert found == result
+        for field in dataclasses.fields(result.task):
+            assert getattr(found.task, field.name) == getattr(result.task, field.name), field.name
+        assert found.task.func is result.task.func
+        assert (found.enqueued_at.tzinfo is not None) == use_tz
+        if found.task.run_after is not None:
+            assert (found.task.run_after.tzinfo is not None) == use_tz
+            assert (result.task.run_after.tzinfo is not None) == use_tz
+
+
+def test_a_new_result_is_ready_and_has_no_past() -> None:
+    result = tasks.add.enqueue(1, b=2)
+    assert result.status == TaskResultStatus.READY
+    assert result.id == str(int(result.id))
+    assert len(result.id) < 64
+    assert (result.args, result.kwargs, result.backend) == ([1], {"b": 2}, "default")
+    assert (result.errors, result.worker_ids, result.attempts) == ([], [], 0)
+    assert (result.started_at, result.last_attempted_at, result.finished_at) == (None,) * 3
+    assert result.enqueued_at == get_job(result.id).enqueued_at
+    assert not result.is_finished
+    with pytest.raises(ValueError, match="has not finished yet"):
+        _ = result.return_value
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_refresh_brings_the_outcome(use_tz: bool) -> None:
+    with override_settings(USE_TZ=use_tz):
+        result = tasks.add.enqueue(1, 2)
+        run_jobs()
+        assert result.status == TaskResultStatus.READY
+        result.refresh()
+        assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 3)
+        assert result.is_finished
+        assert result.enqueued_at <= result.started_at <= result.finished_at
+        assert result.last_attempted_at == result.started_at
+        assert (result.attempts, result.worker_ids) == (1, ["run_jobs"])
+        assert (result.finished_at.tzinfo is not None) == use_tz
+        assert result == tasks.add.get_result(result.id)
+
+
+def test_the_async_twins_find_the_same() -> None:
+    result = async_to_sync(tasks.add.aenqueue)(1, 2)
+    assert async_to_sync(tasks.add.aget_result)(result.id) == result
+    run_jobs()
+    async_to_sync(result.arefresh)()
+    assert result.return_value == 3
+
+
+def test_a_result_of_none_is_none() -> None:
+    result = tasks.sleep_for.enqueue(0)
+    run_jobs()
+    result.refresh()
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, None)
+
+
+def test_a_failed_job_has_an_error_per_attempt() -> None:
+    """1.5: exceptions by path, tracebacks as Python prints them."""
+    result = tasks.fail.enqueue("ouch")
+    run_jobs()
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert len(result.errors) == result.attempts == 3
+    error = result.errors[0]
+    assert isinstance(error, TaskError)
+    assert error.exception_class_path == "tests.tasks.Mishap"
+    assert error.exception_class is tasks.Mishap
+    assert error.traceback.startswith("Traceback (most recent call last):\n")
+    assert error.traceback.endswith("tests.tasks.Mishap: ouch\n")
+    assert result.started_at < result.last_attempted_at <= result.finished_at
+    with pytest.raises(ValueError, match="Task failed"):
+        _ = result.return_value
+
+
+def test_errors_stay_on_a_job_that_succeeded_later(tmp_path: Path) -> None:
+    result = succeed_at_last.enqueue(str(tmp_path / "file"))
+    run_jobs()
+    result.refresh()
+    assert (result.return_value, result.attempts) == ({"at": "last"}, 2)
+    assert [error.exception_class for error in result.errors] == [Unlucky]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("ready", TaskResultStatus.READY),
+        ("running", TaskResultStatus.RUNNING),
+        ("successful", TaskResultStatus.SUCCESSFUL),
+        ("failed", TaskResultStatus.FAILED),
+        ("cancelled", TaskResultStatus.FAILED),
+    ],
+)
+def test_every_status_is_one_of_djangos_four(status: str, expected: TaskResultStatus) -> None:
+    job_id = make_job(status=status)
+    assert tasks.add.get_result(str(job_id)).status == expected
+
+
+def test_a_job_that_waits_for_a_retry_is_ready() -> None:
+    job_id = make_job(attempts=1, worker_ids=["w"], due_at=sql.SQL("now() + interval '1 hour'"))
+    result = tasks.add.get_result(str(job_id))
+    assert (result.status, result.attempts) == (TaskResultStatus.READY, 1)
+
+
+def test_a_cancelled_job_is_finished() -> None:
+    result = tasks.add.enqueue(1, 2)
+    assert cancel(result)
+    result.refresh()
+    assert (result.status, result.is_finished) == (TaskResultStatus.FAILED, True)
+    assert result.finished_at >= result.enqueued_at
+
+
+def test_a_running_job_shows_its_attempts() -> None:
+    job = make_running_job(attempts=2, worker_ids=["a:1", "b:2"])
+    result = tasks.add.get_result(str(job.id))
+    assert (result.attempts, result.worker_ids) == (2, ["a:1", "b:2"])
+    assert (result.started_at, result.finished_at) == (job.started_at, None)
+
+
+STRANGE_IDS: list[Any] = [
+    "",
+    "x",
+    "x" * 1_000,
+    "9" * 30,
+    "9223372036854775807",
+    "9223372036854775808",
+    "-1",
+    "0",
+    "\0",
+    "\ud800",
+    "1_0",
+    "+1",
+    "٣",
+    "1.0",
+    "1e3",
+    "1' OR '1'='1",
+    None,
+    5,
+    b"1",
+]
+SPELLINGS = ["0{}", " {}", "{} ", "{}\n", "+{}", "{}.0"]
+
+
+@pytest.mark.parametrize("result_id", STRANGE_IDS, ids=ascii)
+def test_an_unknown_id_of_any_shape_does_not_exist(result_id: Any) -> None:
+    """1.5: not ValidationError or DataError, and the transaction goes on."""
+    with transaction.atomic():
+        with pytest.raises(TaskResultDoesNotExist):
+            tasks.add.get_result(result_id)
+        with pytest.raises(TaskResultDoesNotExist):
+            async_to_sync(tasks.add.aget_result)(result_id)
+        assert tasks.add.enqueue(1, 2).id
+
+
+def test_an_id_is_spelled_in_one_way() -> None:
+    result = tasks.add.enqueue(1, 2)
+    for spelling in SPELLINGS:
+        with pytest.raises(TaskResultDoesNotExist):
+            tasks.add.get_result(spelling.format(result.id))
+
+
+def test_a_result_that_was_pruned_does_not_exist_any_more() -> None:
+    result = tasks.add.enqueue(1, 2)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM pgjobs_job")
+    with pytest.raises(TaskResultDoesNotExist):
+        result.refresh()
+
+
+def test_the_result_of_another_task_is_a_mismatch() -> None:
+    result = tasks.add.enqueue(1, 2)
+    with pytest.raises(TaskResultMismatch, match=r"tests\.tasks\.add"):
+        tasks.echo.get_result(result.id)
+
+
+def test_a_job_whose_queue_left_the_settings_is_still_found() -> None:
+    """1.4: rebuilding a task does not validate it."""
+    result = tasks.add.using(queue_name="old").enqueue(1, 2)
+    with override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": ["new"]}}):
+        assert tasks.add.using(queue_name="new").get_result(result.id) == result
+        result.refresh()
+
+
+@pytest.mark.parametrize(
+    "path", ["gone.tasks.removed", "undotted", "..", "a.b.<lambda>", "os.path.join", "ä'\"%s\n{"]
+)
+def test_the_result_of_an_unknown_task_has_a_stand_in(path: str) -> None:
+    result_id = str(make_job(path, kwargs={"a": 1}))
+    result = tasks.add.get_backend().get_result(result_id)
+    assert result.kwargs == {"a": 1}
+    assert isinstance(result.task, Task)
+    assert result.task.name == path.rpartition(".")[2]
+    with pytest.raises(UnknownTask, match="is declared in this process"):
+        result.task.call(1, a=2)
+    with pytest.raises(TaskResultMismatch):
+        tasks.add.get_result(result_id)
+
+
+def test_a_stand_in_is_no_task_to_enqueue() -> None:
+    with pytest.raises(Exception, match=r"expected gone\.f to be a task"):
+        stand_in("gone.f").enqueue()
+
+
+def nested(levels: int) -> sql.SQL:
+    """Return SQL of JSON lists in each other, as raw SQL can store them."""
+    return sql.SQL(f"(repeat('[', {levels}) || repeat(']', {levels}))::json")
+
+
+LONG_NUMBER = sql.SQL("('[1' || repeat('0', 5000) || ']')::json")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"args": LONG_NUMBER}, ([], {}, None)),
+        ({"args": nested(900)}, ([], {}, None)),
+        ({"args": nested(5_000)}, ([], {}, None)),
+        ({"args": {"a": 1}}, ([], {}, None)),
+        ({"kwargs": ["a"]}, ([], {}, None)),
+        ({"args": [1], "metadata": ["no dict"]}, ([1], {}, None)),
+        ({"args": [1], "metadata": nested(900)}, ([1], {}, None)),
+        ({"args": [1], "result": LONG_NUMBER}, ([1], {}, None)),
+        ({"args": [1], "result": nested(900)}, ([1], {}, None)),
+    ],
+    ids=str,
+)
+def test_values_that_cannot_be_decoded_show_as_empty(
+    columns: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    """PITFALLS T6: a row that raw SQL made must not break who looks at it."""
+    job_id = make_job("tests.tasks.echo", status="successful", **columns)
+    result = tasks.echo.get_result(str(job_id))
+    assert (result.args, result.kwargs, result.return_value) == expected
+
+
+@pytest.mark.parametrize("errors", [{}, [], {"a": 1}, "text", 5, [1, "x", None, ["y"], {}]])
+def test_errors_of_any_shape_can_be_read(errors: Any) -> None:
+    result = tasks.add.get_result(str(make_job(status="failed", errors=errors)))
+    assert len(result.errors) == (len(errors) if isinstance(errors, list) else 0)
+    for error in result.errors:
+        assert isinstance(error.traceback, str)
+
+
+def test_a_stored_class_path_is_looked_up_and_never_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PITFALLS T1: whoever can write to the table must not be able to run a module."""
+    canary = tmp_path / "canary_of_errors.py"
+    canary.write_text("class Boom(Exception): ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [
+        {"exception_class": path, "message": "m", "traceback": "t"}
+        for path in ("canary_of_errors.Boom", "os.getcwd", "builtins.int", "", "builtins.KeyError")
+    ]
+    result = tasks.add.get_result(str(make_job(status="failed", errors=entries)))
+    outside, *others, empty, known = result.errors
+    assert outside.exception_class_path == "canary_of_errors.Boom"
+    with pytest.raises(ImportError, match=r"'canary_of_errors.Boom' is not loaded. Import it"):
+        _ = outside.exception_class
+    assert "canary_of_errors" not in sys.modules
+    for error in others:
+        with pytest.raises(ValueError, match="does not reference a valid exception"):
+            _ = error.exception_class
+    with pytest.raises(ImportError):
+        _ = empty.exception_class
+    assert known.exception_class is KeyError
+
+
+def test_only_classes_that_can_be_found_again_are_stored_by_name() -> None:
+    class Local(LookupError):
+        """Has `<locals>` in its name."""
+
+    disguised = type("KeyError", (ValueError,), {"__module__": "builtins"})
+    assert exception_path(KeyError) == "builtins.KeyError"
+    assert exception_path(Unlucky) == "tests.test_backend_results.Unlucky"
+    assert exception_path(Local) == "builtins.LookupError"
+    assert exception_path(disguised) == "builtins.ValueError"
+    assert exception_path(type("X", (BaseException,), {"__module__": "no.such"})) == (
+        "builtins.BaseException"
+    )
+
+
+def finished() -> AnyResult:
+    """Return a result with everything in it: options, a value, errors."""
+    later = declared.using(run_after=timedelta(seconds=0), metadata={"a": [1]})
+    result = later.enqueue(a=1)
+    entry = {"exception_class": "builtins.KeyError", "message": "m", "traceback": "t"}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_job SET status = 'successful', result = '[1]', errors = %s::jsonb,"
+            " finished_at = now(), worker_ids = '{w}' WHERE id = %s",
+            [json.dumps([entry]), int(result.id)],
+        )
+    result.refresh()
+    return result
+
+
+def test_results_can_be_taken_apart() -> None:
+    result = finished()
+    taken = dataclasses.asdict(result)
+    assert taken["errors"] == [{"exception_class_path": "builtins.KeyError", "traceback": "t"}]
+    assert taken["task"]["metadata"] == {"a": [1]}
+    assert taken["_return_value"] == [1]
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks can be pickled from Django 6.1 on")
+def test_tasks_and_results_can_be_pickled_and_copied() -> None:
+    """1.5, with our further fields."""
+    result = finished()
+    for again in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert again == result
+        assert again.errors[0].exception_class is KeyError
+        assert again.return_value == [1]
+        assert again.task.func is declared.func
+    assert pickle.loads(pickle.dumps(tasks.fail)) == tasks.fail

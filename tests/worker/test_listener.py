@@ -1,0 +1,139 @@
+"""The listener: a wake-up connection that dies is replaced, and nothing falls in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psycopg
+import pytest
+from django.db import connections
+
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import watchdog as watchdog_module
+from django_pgjobs.worker.watchdog import Watchdog
+from tests import tasks
+from tests.factories import get_job, get_worker
+from tests.helpers import connect, wait_until
+from tests.proxy import TcpProxy
+from tests.worker.support import NEVER, ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+
+
+def session_of(role: str) -> int | None:
+    """Return the server process behind a worker's connection of that role."""
+    with connect() as observer:
+        found = observer.execute(
+            "SELECT pid FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = %s",
+            [f"pgjobs {role}"],
+        ).fetchone()
+    return found[0] if found else None
+
+
+def end_session_of(role: str) -> int:
+    """End that session; return its process."""
+    pid = wait_until(lambda: session_of(role))
+    with connect() as observer:
+        observer.execute("SELECT pg_terminate_backend(%s, 15000)", [pid])
+    return pid
+
+
+def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> None:
+    """F06, PITFALLS 3.4 49: only the listener's; wake-ups are back, though the poll is slow."""
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    old = end_session_of("listener")
+    wait_until(lambda: session_of("listener") not in (None, old))
+    wait_until(lambda: worker.runner.pump.can_listen)
+    for _ in range(3):
+        job = tasks.add.enqueue(1, 2)
+        wait_until(lambda job=job: get_job(job.id).status == "successful")
+
+
+def test_what_was_notified_while_nobody_listened_is_found(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PITFALLS 3.4 50: after every LISTEN the pump looks once."""
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    reconnect = OwnConnection._connect
+    jobs = []
+
+    def enqueue_first(own: OwnConnection) -> psycopg.Connection:
+        if own.role == "listener" and not jobs:
+            with connect() as other:
+                jobs.append(
+                    other.execute(
+                        "INSERT INTO pgjobs_job (task_path, args)"
+                        " VALUES ('tests.tasks.add', '[1, 2]') RETURNING id"
+                    ).fetchone()[0]
+                )
+        return reconnect(own)
+
+    monkeypatch.setattr(OwnConnection, "_connect", enqueue_first)
+    end_session_of("listener")
+    wait_until(lambda: jobs and get_job(jobs[0]).status == "successful")
+
+
+@pytest.mark.parametrize("role", ["pump", "lease"])
+def test_a_worker_whose_other_connections_die_goes_on(start_thread: Start, role: str) -> None:
+    """G12, F06."""
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    old = end_session_of(role)
+    worker.runner.pump.wake()
+    worker.runner.leases.wake()
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    wait_until(lambda: session_of(role) not in (None, old))
+    assert worker.stop() == 0
+
+
+@pytest.fixture
+def slow_server(proxy: TcpProxy) -> Iterator[OwnConnection]:
+    """A connection through the proxy whose statements may wait 0.2 seconds for an answer."""
+    settings = connections.settings["default"]
+    connections.settings["proxied"] = settings | {
+        "HOST": "127.0.0.1",
+        "PORT": proxy.port,
+        "OPTIONS": settings["OPTIONS"] | {"sslmode": "disable", "gssencmode": "disable"},
+    }
+    own = OwnConnection("proxied", "test", answer_seconds=0.2)
+    yield own
+    own.close()
+    del connections.settings["proxied"]
+
+
+def test_a_statement_whose_answer_does_not_come_is_ended_by_the_watchdog(
+    slow_server: OwnConnection, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F08, PITFALLS 3.1 17: the network is gone, and TCP does not say so for a long time."""
+    monkeypatch.setattr(watchdog_module, "LOOK_SECONDS", 0.05)
+    slow_server.open()
+    crashes: list[str] = []
+    role = Watchdog(
+        [slow_server],
+        grace=1.0,
+        is_running=lambda attempt: False,
+        on_stuck=lambda attempt: None,
+        on_crash=crashes.append,
+    )
+    role.start()
+    proxy.freeze()
+    try:
+        with pytest.raises(psycopg.OperationalError):
+            slow_server.round_trip([lambda cursor: cursor.execute("SELECT 1")])
+    finally:
+        proxy.thaw()
+        role.stop()
+        assert role.join(15)
+    assert not crashes
+    assert slow_server.round_trip([partial(_select, value=2)]) == [[(2,)]]
+
+
+def _select(cursor: psycopg.Cursor, *, value: int) -> None:
+    cursor.execute("SELECT %s::integer", [value])

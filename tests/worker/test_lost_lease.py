@@ -1,0 +1,89 @@
+"""A worker that loses its lease: ends what it runs, writes nothing, and goes on anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests import tasks as plain_tasks
+from tests.factories import count_jobs, get_job, get_worker, make_jobs
+from tests.helpers import wait_until
+from tests.models import Effect
+from tests.worker import tasks
+from tests.worker.support import Gate, ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+
+
+def lose_lease(worker: ThreadedWorker) -> int:
+    """Let a worker's lease be over, and the worker notice; return its old id."""
+    old = worker.id
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s'")
+    worker.runner.leases.wake()
+    wait_until(lambda: worker.id != old)
+    return old
+
+
+@pytest.mark.parametrize("task", [tasks.spin, tasks.sleep_async])
+def test_running_jobs_are_interrupted_and_their_attempts_stay_counted(
+    start_thread: Start, task: Any
+) -> None:
+    """S2.21, G5: the old attempt may have had effects; the rescue counts it, the worker cannot."""
+    worker = start_thread(concurrency=1)
+    job = task.using(max_attempts=1).enqueue()
+    wait_until(lambda: get_job(job.id).status == "running")
+    old = lose_lease(worker)
+    wait_until(lambda: get_job(job.id).status == "failed")
+    row = get_job(job.id)
+    assert row.errors[-1]["exception_class"].endswith(".WorkerLost")
+    assert (row.attempts, row.lost_count) == (1, 1)
+    wait_until(lambda: get_worker(old).lost)
+
+
+def test_the_worker_goes_on_under_its_new_id(start_thread: Start) -> None:
+    """G12: it claims again, is woken again, and ends in good order."""
+    worker = start_thread()
+    wait_until(lambda: get_worker(worker.id).listening)
+    lose_lease(worker)
+    wait_until(lambda: get_worker(worker.id).listening)
+    job = plain_tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert worker.stop() == 0
+    assert get_worker(worker.id).ended_at is not None
+
+
+def test_a_job_that_ends_after_the_loss_runs_again_and_only_the_second_run_counts(
+    start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G5: its worker is the one that claims it again."""
+    worker = start_thread(concurrency=1)
+    job = tasks.wait_at_gate_stubbornly.enqueue([1])
+    gate.wait_entered()
+    lose_lease(worker)
+    wait_until(lambda: get_job(job.id).status == "ready")
+    assert f"job={job.id}" in caplog.text
+    gate.open()
+    wait_until(lambda: get_job(job.id).status == "successful")
+    row = get_job(job.id)
+    assert (row.attempts, row.lost_count, len(row.worker_ids)) == (2, 1, 2)
+    wait_until(lambda: not worker.runner.state.held)
+
+
+def test_jobs_that_were_claimed_ahead_run_once(start_thread: Start, gate: Gate) -> None:
+    worker = start_thread(concurrency=1)
+    make_jobs(30)
+    wait_until(lambda: count_jobs(status="successful") == 30)
+    tasks.wait_at_gate.enqueue()
+    jobs = [plain_tasks.record.enqueue(f"{number}") for number in range(20)]
+    gate.wait_entered()
+    lose_lease(worker)
+    gate.open()
+    wait_until(lambda: {get_job(job.id).status for job in jobs} == {"successful"})
+    keys = list(Effect.objects.values_list("key", flat=True))
+    assert len(keys) == len(set(keys)) == 20

@@ -1,0 +1,118 @@
+"""The pruner: what is older than its retention goes, a page at a time; nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import pruner as pruner_module
+from django_pgjobs.worker.pruner import Pruner
+from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
+from tests.helpers import wait_until
+from tests.worker.support import make_options
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Prune = Callable[..., Pruner]
+
+
+def ago(seconds: float) -> sql.Composable:
+    return sql.SQL("now() - make_interval(secs => {})").format(seconds)
+
+
+@pytest.fixture
+def start(own: OwnConnection) -> Iterator[Prune]:
+    """Start a pruner that prunes at once: `start(is_leader=True, **options)`."""
+    started: list[Pruner] = []
+    crashes: list[str] = []
+
+    def start_one(*, is_leader: Callable[[], bool] = lambda: True, **options: Any) -> Pruner:
+        made = Pruner(make_options(**options), own, is_leader=is_leader, on_crash=crashes.append)
+        started.append(made)
+        made.start()
+        made.wake()
+        return made
+
+    yield start_one
+    for made in started:
+        made.stop()
+        assert made.join(15)
+    assert not crashes
+
+
+def test_finished_jobs_go_when_the_retention_of_their_status_is_over(start: Prune) -> None:
+    """S2.9, S3.7."""
+    kept = [
+        make_job(status="successful", finished_at=ago(50)),
+        make_job(status="cancelled", finished_at=ago(50)),
+        make_job(status="failed", finished_at=ago(500)),
+        make_job(enqueued_at=ago(10_000)),
+        make_job(status="running", enqueued_at=ago(10_000), worker_id=1),
+    ]
+    for status, age in (("successful", 150), ("cancelled", 150), ("failed", 1500)):
+        make_job(status=status, finished_at=ago(age))
+    start(retention=100, failed_retention=1000)
+    wait_until(lambda: count_jobs() == len(kept))
+    assert all(get_job(job_id) for job_id in kept)
+
+
+def test_without_a_retention_jobs_stay(start: Prune) -> None:
+    make_job(status="successful", finished_at=ago(10**9))
+    make_job(status="failed", finished_at=ago(10))
+    start(retention=None, failed_retention=0.0)
+    wait_until(lambda: count_jobs(status="failed") == 0)
+    assert count_jobs(status="successful") == 1
+
+
+def test_more_than_a_page_goes_page_by_page(start: Prune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruner_module, "PAGE", 10)
+    monkeypatch.setattr(pruner_module, "PAGE_PAUSE_SECONDS", 0.0)
+    make_jobs(35, status="successful", finished_at=ago(100))
+    start(retention=1)
+    wait_until(lambda: count_jobs() == 0)
+
+
+def test_only_the_leader_prunes(start: Prune) -> None:
+    make_job(status="successful", finished_at=ago(100))
+    asked: list[bool] = []
+    follower = start(is_leader=lambda: bool(asked.append(False)), retention=1)
+    wait_until(lambda: asked)
+    follower.wake()
+    wait_until(lambda: len(asked) > 1)
+    assert count_jobs() == 1
+
+
+def test_rows_of_workers_that_ended_long_ago_go(start: Prune) -> None:
+    long_ago, lately = make_worker(ended_at=ago(10**6)), make_worker(ended_at=ago(10))
+    live = make_worker()
+    make_job(status="successful", finished_at=ago(100))
+    start(retention=1)
+    wait_until(lambda: count_jobs() == 0)
+    assert get_worker(lately)
+    assert get_worker(live)
+    with pytest.raises(AssertionError, match="no row"):
+        get_worker(long_ago)
+
+
+def test_a_pruner_outlives_an_outage(
+    start: Prune, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G12."""
+    broken: list[bool] = []
+    open_connection = OwnConnection.open
+
+    def fail_once(self: OwnConnection) -> Any:
+        if self is own and not broken:
+            broken.append(True)
+            raise pruner_module.psycopg.OperationalError("down")
+        return open_connection(self)
+
+    monkeypatch.setattr(OwnConnection, "open", fail_once)
+    make_job(status="successful", finished_at=ago(100))
+    pruner = start(retention=1)
+    wait_until(lambda: broken)
+    wait_until(lambda: pruner.wake() or count_jobs() == 0)

@@ -59,10 +59,10 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
 
 
 def list_task_paths() -> list[str]:
-    """Return the paths of all tasks in loaded modules, sorted."""
+    """Return the paths of all tasks that `find_task` finds, sorted."""
     paths = set()
-    for module in list(sys.modules.values()):
-        for value in list(getattr(module, "__dict__", {}).values()):
-            if is_task(value):
+    for module_name, module in list(sys.modules.items()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if is_task(value) and value.module_path == f"{module_name}.{name}":
                 paths.add(value.module_path)
     return sorted(paths)

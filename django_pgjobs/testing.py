@@ -16,8 +16,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from django.db import DatabaseError, connections
+from psycopg.pq import TransactionStatus
 
 from django_pgjobs import client
 from django_pgjobs.compat import task_backends
@@ -126,10 +128,17 @@ def _savepoints() -> Iterator[None]:
     for connection, savepoint in savepoints:
         if savepoint is None:
             continue
-        if connection.needs_rollback or not connection.is_usable():
+        if connection.needs_rollback or _is_aborted(connection):
             connection.needs_rollback = False
             connection.savepoint_rollback(savepoint)
         connection.savepoint_commit(savepoint)
+
+
+def _is_aborted(connection: Any) -> bool:
+    return bool(
+        connection.vendor == "postgresql"
+        and connection.connection.info.transaction_status == TransactionStatus.INERROR
+    )
 
 
 def _options() -> Options:

@@ -23,7 +23,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.test import override_settings
 
-from django_pgjobs import Task, task
+from django_pgjobs import Task, compat, task
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import (
     TASKS_PACKAGE,
@@ -347,6 +347,14 @@ def test_enqueue_and_its_twins_have_the_signatures_of_django() -> None:
     # 1.7: Sentry patches Task.enqueue; a class with one of its own would be missed.
     for name in ("enqueue", "aenqueue", "get_result", "aget_result", "call", "acall"):
         assert name not in vars(Task)
+
+
+def test_without_django_tasks_and_the_backport_the_error_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compat, "TASKS_PACKAGE", "no_such_package")
+    with pytest.raises(ImportError, match=r"pip install 'django-pgjobs\[django52\]'"):
+        compat._load()
 
 
 @pytest.mark.skipif(django.VERSION < (6, 0), reason="django.tasks came with Django 6.0")

@@ -109,6 +109,19 @@ def test_a_whole_number_of_any_type_is_a_priority(priority: Any) -> None:
     assert get_job(tasks.add.using(priority=priority).enqueue(1, 2).id).priority == 5
 
 
+def test_values_are_stored_as_they_were_sent() -> None:
+    """Not as `jsonb` would: 1e16, -0.0, the order of keys and double keys stay."""
+    value = {"z": 1e16, "a": -0.0, 1: "x", "1": "y"}
+    result = tasks.echo.using(metadata=value).enqueue(value, v=value)
+    text = '{"z":1e+16,"a":-0.0,"1":"x","1":"y"}'
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT args::text, kwargs::text, metadata::text FROM pgjobs_job WHERE id = %s",
+            [int(result.id)],
+        )
+        assert cursor.fetchall() == [(f"[{text}]", f'{{"v":{text}}}', text)]
+
+
 NAMES = ["'; DROP TABLE pgjobs_job; --", '"quoted"', "ä" * 64, "%s %(x)s {}", "q" * 128, "\n\t"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,9 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs import client
+from django_pgjobs import client, signals
 from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.compat import AnyResult, task_enqueued
+from django_pgjobs.compat import TASKS_PACKAGE, AnyResult, task_enqueued
 from tests import tasks
 from tests.factories import count_jobs, get_job
 from tests.test_enqueue import declared, take_context
@@ -143,6 +144,18 @@ def test_text_of_any_kind_reaches_its_own_job() -> None:
 def test_the_async_twin_stores_the_same() -> None:
     ids = async_to_sync(tasks.echo.aenqueue_many)([(1,), {"a": 2}])
     assert arguments(ids) == [[1], {"a": 2}]
+
+
+def test_nothing_is_read_back_for_a_signal_that_nobody_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As in production; in tests the handlers of pytest want every line of the log.
+    monkeypatch.setattr(logging.getLogger(TASKS_PACKAGE), "propagate", False)
+    signals._answers.clear()
+    with CaptureQueriesContext(connection) as queries:
+        tasks.echo.enqueue_many([(1,)])
+    signals._answers.clear()
+    assert [query["sql"].split()[0] for query in queries] == ["SAVEPOINT", "INSERT", "RELEASE"]
 
 
 def test_the_signal_is_sent_for_each_job_with_what_get_result_would_say() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
+from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs import Discard, Retry, Snooze, current_job, task
-from django_pgjobs.compat import TaskResultStatus, task_finished, task_started
+from django_pgjobs import Discard, Retry, Snooze, acancel, current_job, signals, task
+from django_pgjobs.compat import TASKS_PACKAGE, TaskResultStatus, task_finished, task_started
 from django_pgjobs.models import Job, Worker
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -40,6 +44,13 @@ def break_a_constraint() -> None:
     """Fail in the database, which aborts the transaction that is open there."""
     Effect.objects.create(key="before the mistake")
     Effect.objects.create(key=None)
+
+
+@task(max_attempts=1)
+def divide_in_sql() -> None:
+    """Abort the transaction in a way that Django does not notice."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
 
 
 @task
@@ -92,6 +103,38 @@ class TestInsideATestCase(TestCase):
         assert (result.status, len(result.errors)) == (TaskResultStatus.FAILED, 2)
         assert "IntegrityError" in result.errors[0].exception_class_path
         assert other.return_value == 3
+
+    def test_a_failure_that_only_the_server_knows_of_does_not_end_the_test(self) -> None:
+        results = [divide_in_sql.enqueue(), tasks.add.enqueue(1, 2)]
+        assert run_jobs() == 2
+        for result in results:
+            result.refresh()
+        assert "DataError" in results[0].errors[0].exception_class_path
+        assert results[1].return_value == 3
+
+    async def test_an_async_test_enqueues_and_runs(self) -> None:
+        """PITFALLS 93; `aenqueue` shares the transaction of the test."""
+        results = [await tasks.add.aenqueue(1, 2), await tasks.add_async.aenqueue(3, 4)]
+        assert await tasks.add.aget_result(results[0].id) == results[0]
+        ids = await tasks.add.aenqueue_many([(5, 6)])
+        assert await acancel(ids[0])
+        assert await sync_to_async(run_jobs)() == 2
+        for result in results:
+            await result.arefresh()
+        assert [result.return_value for result in results] == [3, 7]
+
+    def test_an_attempt_is_a_handful_of_statements(self) -> None:
+        """As docs/testing.md says: six per attempt here, five per call."""
+        tasks.echo.enqueue_many([()] * 10)
+        logger = logging.getLogger(TASKS_PACKAGE)
+        with (
+            mock.patch.object(logger, "propagate", False),
+            CaptureQueriesContext(connection) as seen,
+        ):
+            signals._answers.clear()
+            run_jobs()
+        signals._answers.clear()
+        assert len(seen) <= 10 * 6 + 5
 
     def test_an_atomic_task_rolls_back_its_own_work_only(self) -> None:
         Effect.objects.create(key="of the test")

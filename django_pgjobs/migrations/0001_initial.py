@@ -6,6 +6,8 @@ partitions, indexes and triggers are SQL; the model state beside it is what Djan
 
 from __future__ import annotations
 
+from typing import Any
+
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
@@ -138,11 +140,27 @@ DROP FUNCTION pgjobs_wake_v1();
 """
 
 
+class PostgresSQL(migrations.RunSQL):
+    """SQL that databases of other vendors are spared: `migrate` visits all that it is given."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
+    ) -> None:
+        if schema_editor.connection.vendor == "postgresql":
+            super().database_backwards(app_label, schema_editor, from_state, to_state)
+
+
 class Migration(migrations.Migration):
     initial = True
     dependencies = []
     operations = [
-        migrations.RunSQL(
+        PostgresSQL(
             CREATE_JOB_TABLE,
             DROP_JOB_TABLE,
             state_operations=[
@@ -431,5 +449,5 @@ class Migration(migrations.Migration):
                 "required_db_vendor": "postgresql",
             },
         ),
-        migrations.RunSQL(CREATE_TRIGGERS, DROP_TRIGGERS),
+        PostgresSQL(CREATE_TRIGGERS, DROP_TRIGGERS),
     ]

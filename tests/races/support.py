@@ -61,12 +61,14 @@ def wait_until_role_is_blocked(role: str) -> None:
     """Wait until a worker's connection of that role waits for somebody's lock."""
     with connect() as observer:
         wait_until(
-            lambda: observer.execute(
-                "SELECT FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = %s AND cardinality(pg_blocking_pids(pid)) > 0",
-                [f"pgjobs {role}"],
-            ).fetchone()
-            is not None
+            lambda: (
+                observer.execute(
+                    "SELECT FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = %s AND cardinality(pg_blocking_pids(pid)) > 0",
+                    [f"pgjobs {role}"],
+                ).fetchone()
+                is not None
+            )
         )
 
 

@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
 
 Start = Callable[..., ThreadedWorker]
 Open = Callable[..., psycopg.Connection]
-INSERT = "INSERT INTO pgjobs_job (task_path, args) VALUES ('tests.tasks.add', '[1, 2]') RETURNING id"
+INSERT = (
+    "INSERT INTO pgjobs_job (task_path, args) VALUES ('tests.tasks.add', '[1, 2]') RETURNING id"
+)
 
 
 def insert(connection: psycopg.Connection) -> int:
@@ -31,8 +33,10 @@ def insert(connection: psycopg.Connection) -> int:
 
 def wait_until_done(*job_ids: int) -> None:
     wait_until(
-        lambda: count_jobs(status="successful") == len(job_ids)
-        and {get_job(job_id).status for job_id in job_ids} == {"successful"}
+        lambda: (
+            count_jobs(status="successful") == len(job_ids)
+            and {get_job(job_id).status for job_id in job_ids} == {"successful"}
+        )
     )
 
 

@@ -170,9 +170,7 @@ def test_a_claim_whose_lease_ends_before_its_commit_is_rescued_by_the_next_look(
     claimer, rescuer = open_own(), open_own()
     with open_transaction(claimer) as end:
         assert ids(claim(claimer, worker)) == [job_id]
-        rescuer.open().execute(
-            "UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s'"
-        )
+        rescuer.open().execute("UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s'")
         assert rescue(rescuer) == []
         end("COMMIT")
     assert rescue(rescuer) == [job_id]

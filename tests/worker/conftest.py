@@ -57,9 +57,7 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def start_thread(
-    transactional_db: None, gate: Gate
-) -> Iterator[Callable[..., ThreadedWorker]]:
+def start_thread(transactional_db: None, gate: Gate) -> Iterator[Callable[..., ThreadedWorker]]:
     """Start workers in threads: `start_thread(**options)`; see `support.make_options`."""
     workers: list[ThreadedWorker] = []
 

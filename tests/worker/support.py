@@ -188,9 +188,21 @@ class ThreadedWorker:
             return
         self._is_closed = True
         self.stop()
+        if self.left_at_once:
+            self._end_threads()
         close_shared_thread()
+        for connection in self.runner._connections.values():
+            connection.close()  # a role that crashed has not done so
         for end in (self.pipe._reader, self.pipe._writer):
             os.close(end)
+
+    def _end_threads(self) -> None:
+        """End what os._exit would have ended."""
+        runner = self.runner
+        for part in (*runner._roles(), runner.slots, runner.async_slots):
+            part.stop()
+        for part in (*runner._roles(), runner.slots, runner.async_slots):
+            assert part.join(JOIN_SECONDS)
 
     def _run(self) -> None:
         def leave(code: int) -> None:

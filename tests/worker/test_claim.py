@@ -175,7 +175,7 @@ def test_the_next_attempt_keeps_the_begin_of_the_first(own: OwnConnection) -> No
 def test_a_claim_returns_arguments_as_the_text_that_was_stored(own: OwnConnection) -> None:
     """PITFALLS rule 5: one row that cannot be decoded does not stop the claim."""
     digits = "9" * 5_000
-    make_job("x.y", args=sql.SQL("'[1e16, {\"b\": 1,  \"a\": 2}]'"))
+    make_job("x.y", args=sql.SQL('\'[1e16, {"b": 1,  "a": 2}]\''))
     make_job("x.y", args=sql.SQL(f"'[{digits}]'"))
     first, second = claim(own, make_worker())
     assert first.args == '[1e16, {"b": 1,  "a": 2}]'

@@ -142,9 +142,7 @@ def refuse(made: Completing, job_id: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("job_id", [1, 2, 3])
-def test_the_outcome_that_is_refused_alone_becomes_a_failure(
-    made: Completing, job_id: int
-) -> None:
+def test_the_outcome_that_is_refused_alone_becomes_a_failure(made: Completing, job_id: int) -> None:
     for number in (1, 2, 3):
         made.add(number)
     batches = refuse(made, job_id)
@@ -164,7 +162,7 @@ def test_the_oldest_outcome_tells_how_long_it_has_waited(made: Completing) -> No
 @pytest.mark.parametrize(
     ("make_outcomes", "count"),
     [
-        (lambda: [], 0),
+        (list, 0),
         (lambda: [Outcome(Kind.DONE)] * 5, 1),
         (lambda: [Outcome(Kind.FAIL), Outcome(Kind.CANCEL)], 1),
         (lambda: [Outcome(Kind.RETRY), Outcome(Kind.SNOOZE), Outcome(Kind.UNKNOWN)], 1),

@@ -105,7 +105,19 @@ def test_every_result_that_cannot_be_stored_fails_its_job_and_nothing_else(drain
 
 @pytest.mark.parametrize(
     "value",
-    [None, 0, False, "", [], {}, 1e16, -0.0, "ä\n\u2028\\u0000", {"a": [1, {"b": None}]}, "x" * 9999],
+    [
+        None,
+        0,
+        False,
+        "",
+        [],
+        {},
+        1e16,
+        -0.0,
+        "ä\n\u2028\\u0000",
+        {"a": [1, {"b": None}]},
+        "x" * 9999,
+    ],
 )
 def test_every_other_result_comes_back_as_it_was(drain: Drain, value: Any) -> None:
     """DESIGN 9.1: json and not jsonb."""
@@ -150,7 +162,9 @@ def test_no_job_runs_twice_and_none_is_left_out(drain: Drain, tmp_path: Any) -> 
     """G1, S3.5."""
     path = tmp_path / "ran"
     jobs = [
-        tasks.touch_async.enqueue(str(path), str(n)) if n % 3 else tasks.touch.enqueue(str(path), str(n))
+        tasks.touch_async.enqueue(str(path), str(n))
+        if n % 3
+        else tasks.touch.enqueue(str(path), str(n))
         for n in range(300)
     ]
     drain(concurrency=4)

@@ -30,9 +30,7 @@ def success(job: SimpleNamespace, **changes: Any) -> Callable[[Any], None]:
 
 def end(job: SimpleNamespace, **changes: Any) -> Callable[[Any], None]:
     given = {"status": "failed", "error": error_text(), "note": "", "age": 0.0, "duration": 1.0}
-    return partial(
-        _send, jobs.send_ends, jobs.End(id=job.id, claim=job.claim, **(given | changes))
-    )
+    return partial(_send, jobs.send_ends, jobs.End(id=job.id, claim=job.claim, **(given | changes)))
 
 
 def give_back(job: SimpleNamespace, **changes: Any) -> Callable[[Any], None]:

@@ -40,7 +40,9 @@ def test_the_next_job_notices_nothing(drain: Start, name: str) -> None:
     assert not Effect.objects.filter(key="uncommitted").exists()
 
 
-@pytest.mark.parametrize("name", ["atomic never left after a write", "role", "closed behind Django"])
+@pytest.mark.parametrize(
+    "name", ["atomic never left after a write", "role", "closed behind Django"]
+)
 def test_the_next_job_notices_nothing_of_a_job_that_failed_either(drain: Start, name: str) -> None:
     """F14."""
     before = dirt.probe.enqueue()

@@ -15,7 +15,14 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker import leases
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.state import WorkerState
-from tests.factories import count_jobs, get_job, get_worker, make_jobs, make_running_job, make_worker
+from tests.factories import (
+    count_jobs,
+    get_job,
+    get_worker,
+    make_jobs,
+    make_running_job,
+    make_worker,
+)
 from tests.helpers import wait_until
 from tests.worker.support import make_options
 
@@ -110,8 +117,10 @@ def test_the_lease_is_renewed_every_third_of_it(keep: Keep) -> None:
     kept = keep(lease=1.0)
     first = get_worker(kept.state.worker_id)
     wait_until(
-        lambda: get_worker(kept.state.worker_id).heartbeat_at.timestamp()
-        > first.lease_expires_at.timestamp(),
+        lambda: (
+            get_worker(kept.state.worker_id).heartbeat_at.timestamp()
+            > first.lease_expires_at.timestamp()
+        ),
         message="the worker does not outlive its first lease",
     )
     assert kept.dangers == 0

@@ -54,27 +54,32 @@ def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> 
         wait_until(lambda job=job: get_job(job.id).status == "successful")
 
 
+def make_job_elsewhere() -> int:
+    """Insert a job on a connection of its own and return its id."""
+    with connect() as other:
+        row = other.execute(
+            "INSERT INTO pgjobs_job (task_path, args) VALUES ('tests.tasks.add', '[1, 2]')"
+            " RETURNING id"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def test_what_was_notified_while_nobody_listened_is_found(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PITFALLS 3.4 50: after every LISTEN the pump looks once."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
-    reconnect = OwnConnection._connect
-    jobs = []
+    open_connection = OwnConnection.open
+    jobs: list[int] = []
 
     def enqueue_first(own: OwnConnection) -> psycopg.Connection:
         if own.role == "listener" and not jobs:
-            with connect() as other:
-                jobs.append(
-                    other.execute(
-                        "INSERT INTO pgjobs_job (task_path, args)"
-                        " VALUES ('tests.tasks.add', '[1, 2]') RETURNING id"
-                    ).fetchone()[0]
-                )
-        return reconnect(own)
+            jobs.append(make_job_elsewhere())
+        return open_connection(own)
 
-    monkeypatch.setattr(OwnConnection, "_connect", enqueue_first)
+    monkeypatch.setattr(OwnConnection, "open", enqueue_first)
     end_session_of("listener")
     wait_until(lambda: jobs and get_job(jobs[0]).status == "successful")
 

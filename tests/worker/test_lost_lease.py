@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from django_pgjobs.queries import jobs
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
 from tests.helpers import wait_until
@@ -20,30 +21,43 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[..., ThreadedWorker]
 
 
-def lose_lease(worker: ThreadedWorker) -> int:
+def lose_lease(worker: ThreadedWorker, *, rescued_by_another: bool = True) -> int:
     """Let a worker's lease be over, and the worker notice; return its old id."""
     old = worker.id
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s'")
+        if rescued_by_another:
+            jobs.rescue_jobs(cursor, max_jobs=100, default_max_attempts=25)
     worker.runner.leases.wake()
     wait_until(lambda: worker.id != old)
     return old
 
 
 @pytest.mark.parametrize("task", [tasks.spin, tasks.sleep_async])
-def test_running_jobs_are_interrupted_and_their_attempts_stay_counted(
+def test_running_jobs_are_interrupted_and_what_they_came_to_is_lost(
     start_thread: Start, task: Any
 ) -> None:
-    """S2.21, G5: the old attempt may have had effects; the rescue counts it, the worker cannot."""
+    """S2.21, G5: another worker has rescued them."""
     worker = start_thread(concurrency=1)
     job = task.using(max_attempts=1).enqueue()
-    wait_until(lambda: get_job(job.id).status == "running")
+    wait_until(lambda: worker.runner.state.held)
     old = lose_lease(worker)
-    wait_until(lambda: get_job(job.id).status == "failed")
+    wait_until(lambda: not worker.runner.state.held)
     row = get_job(job.id)
+    assert (row.status, row.attempts, row.lost_count) == ("failed", 1, 1)
     assert row.errors[-1]["exception_class"].endswith(".WorkerLost")
-    assert (row.attempts, row.lost_count) == (1, 1)
     wait_until(lambda: get_worker(old).lost)
+
+
+@pytest.mark.parametrize("task", [tasks.spin, tasks.sleep_async])
+def test_running_jobs_that_nobody_rescued_yet_are_run_again(start_thread: Start, task: Any) -> None:
+    """S2.21: given back, or rescued by this very worker under its new id."""
+    worker = start_thread(concurrency=1, shutdown_timeout=0.1)
+    job = task.enqueue()
+    wait_until(lambda: worker.runner.state.held)
+    lose_lease(worker, rescued_by_another=False)
+    wait_until(lambda: get_job(job.id).worker_id == worker.id)
+    assert get_job(job.id).claim == 3
 
 
 def test_the_worker_goes_on_under_its_new_id(start_thread: Start) -> None:
@@ -66,13 +80,13 @@ def test_a_job_that_ends_after_the_loss_runs_again_and_only_the_second_run_count
     job = tasks.wait_at_gate_stubbornly.enqueue([1])
     gate.wait_entered()
     lose_lease(worker)
-    wait_until(lambda: get_job(job.id).status == "ready")
-    assert f"job={job.id}" in caplog.text
+    assert get_job(job.id).lost_count == 1
     gate.open()
     wait_until(lambda: get_job(job.id).status == "successful")
     row = get_job(job.id)
     assert (row.attempts, row.lost_count, len(row.worker_ids)) == (2, 1, 2)
     wait_until(lambda: not worker.runner.state.held)
+    assert f"job={job.id} outcome=done not written: the claim is lost" in caplog.text
 
 
 def test_jobs_that_were_claimed_ahead_run_once(start_thread: Start, gate: Gate) -> None:
@@ -80,10 +94,10 @@ def test_jobs_that_were_claimed_ahead_run_once(start_thread: Start, gate: Gate) 
     make_jobs(30)
     wait_until(lambda: count_jobs(status="successful") == 30)
     tasks.wait_at_gate.enqueue()
-    jobs = [plain_tasks.record.enqueue(f"{number}") for number in range(20)]
+    enqueued = [plain_tasks.record.enqueue(f"{number}") for number in range(20)]
     gate.wait_entered()
     lose_lease(worker)
     gate.open()
-    wait_until(lambda: {get_job(job.id).status for job in jobs} == {"successful"})
+    wait_until(lambda: {get_job(job.id).status for job in enqueued} == {"successful"})
     keys = list(Effect.objects.values_list("key", flat=True))
     assert len(keys) == len(set(keys)) == 20

@@ -175,9 +175,7 @@ def test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again(
     assert "jobs of a claim whose answer was lost" in caplog.text
 
 
-def test_a_claim_that_never_arrived_is_made_again(
-    start_proxied: Start, proxy: TcpProxy
-) -> None:
+def test_a_claim_that_never_arrived_is_made_again(start_proxied: Start, proxy: TcpProxy) -> None:
     lost = proxy.cut_on(CLAIM, when="before")
     job_id = make_job()
     start_proxied()

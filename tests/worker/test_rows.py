@@ -128,7 +128,15 @@ def test_unknown_tasks_fail_where_the_project_wants_that(drain: Start) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["os.system", "tests.tasks", "tests.tasks.Mishap", "tests.tasks.append_line", "x", "..", "é.\n.x"],
+    [
+        "os.system",
+        "tests.tasks",
+        "tests.tasks.Mishap",
+        "tests.tasks.append_line",
+        "x",
+        "..",
+        "é.\n.x",
+    ],
 )
 def test_a_path_that_is_no_declared_task_is_unknown(bench: Bench, path: str) -> None:
     """T1: a row's text is looked up among declared tasks and never imported or called."""

@@ -115,7 +115,7 @@ def test_a_worker_that_lost_a_role_ends_and_gives_its_jobs_back(
         wait = self.wait
 
         def wait_or_crash(timeout: float | None) -> None:
-            wait(timeout if timeout is None or timeout > 1 else timeout)
+            wait(timeout)
             if crash:
                 raise RuntimeError("on purpose")
 

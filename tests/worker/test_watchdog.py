@@ -30,7 +30,9 @@ def name(value: Task) -> str:
 
 
 @pytest.mark.parametrize("task", [tasks.spin, tasks.spin_async, tasks.sleep_async], ids=name)
-def test_a_timeout_ends_the_attempt_and_the_job_is_tried_again(start_thread: Start, task: Task) -> None:
+def test_a_timeout_ends_the_attempt_and_the_job_is_tried_again(
+    start_thread: Start, task: Task
+) -> None:
     """S4.22: a timed-out job is retried; the worker lives on."""
     start_thread(concurrency=1)
     job = task.using(timeout=0.2, max_attempts=2).enqueue()
@@ -163,9 +165,7 @@ def test_an_interrupt_that_comes_as_the_task_returns_never_hits_the_next_job(
 
     monkeypatch.setattr(attempt_module, "_raise_in_thread", raise_late)
     attempt = make_attempt_of(1, "tests.worker.tasks.wait_at_gate", args="[]")
-    watchdog = threading.Thread(
-        target=lambda: (gate.wait_entered(), attempt.interrupt(JobTimeout))
-    )
+    watchdog = threading.Thread(target=lambda: (gate.wait_entered(), attempt.interrupt(JobTimeout)))
     watchdog.start()
     outcomes, late = run_in_own_thread(attempt)
     watchdog.join()

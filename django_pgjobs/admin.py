@@ -5,14 +5,29 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.core.paginator import Paginator
 from django.http import HttpRequest
+from django.utils.functional import cached_property
 
 from django_pgjobs.models import Job, Worker
 
+# Rows of a list that are counted and can be paged to; a table of jobs has no bound.
+MAX_COUNTED = 10_000
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts the first rows only; filters lead to the others."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        return int(rows.order_by()[:MAX_COUNTED].count())
+
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shows rows and counts none of them: a table of jobs has no bound."""
+    """Shows rows and changes none of them."""
 
+    paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50

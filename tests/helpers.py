@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+import psutil
 import psycopg
 import pytest
 from django.db import connections
@@ -25,6 +27,7 @@ IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
 # One poll costs a query at most; a condition that came true is seen at once.
 POLL_SECONDS = 0.01
 WAIT_SECONDS = 15.0
+MARK = "PGJOBS_TEST_WORKER"
 # What `runjobs` says when it takes jobs: "Ready. Ctrl-C to stop" or "ready worker=...".
 READY = re.compile(r"\bready(\.|\s+worker=)", re.IGNORECASE)
 
@@ -151,7 +154,11 @@ def end_other_backends(*, timeout: float = WAIT_SECONDS) -> None:
 
 
 class WorkerProcess:
-    """A real `runjobs` in a process group of its own; see the fixture `start_worker`."""
+    """A real `runjobs` with all its children; see the fixture `start_worker`.
+
+    The children of a supervisor have sessions of their own and may outlive it: they are found
+    by a variable in their environment.
+    """
 
     def __init__(
         self,
@@ -161,6 +168,7 @@ class WorkerProcess:
         database: str | None = None,
     ) -> None:
         self.flags = flags
+        self._mark = uuid.uuid4().hex
         log, name = tempfile.mkstemp(prefix="pgjobs-worker-")
         self._log = Path(name)
         environment = os.environ | {
@@ -168,6 +176,7 @@ class WorkerProcess:
             "DJANGO_SETTINGS_MODULE": "tests.settings",
             "PGJOBS_TEST_SETTINGS": json.dumps(settings or {}),
             "PYTHONPATH": str(ROOT),
+            MARK: self._mark,
             "PYTHONUNBUFFERED": "1",
         }
         self.process = subprocess.Popen(
@@ -221,14 +230,25 @@ class WorkerProcess:
         assert self.is_running, f"the worker has ended:\n{self.output()}"
         self.process.send_signal(number)
 
+    def processes(self) -> list[psutil.Process]:
+        """Return the worker's living processes: itself and its children, orphans too."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(MARK) == self._mark:
+                    found.append(process)
+        return found
+
     def pause(self) -> None:
-        """Stop the whole process group, as a frozen machine would."""
+        """Stop all processes of the worker, as a frozen machine would."""
         assert self.is_running, f"the worker has ended:\n{self.output()}"
-        os.killpg(self.pid, signal.SIGSTOP)
+        for process in self.processes():
+            process.suspend()
 
     def resume(self) -> None:
         """Let a paused worker go on."""
-        os.killpg(self.pid, signal.SIGCONT)
+        for process in self.processes():
+            process.resume()
 
     def wait(self, *, timeout: float = 30.0) -> int:
         """Wait for the end of the worker and return its exit code (-9: killed by SIGKILL)."""
@@ -245,9 +265,12 @@ class WorkerProcess:
         return self.wait(timeout=timeout)
 
     def kill(self) -> None:
-        """Kill the whole process group, paused or not, and wait until it is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """Kill all processes of the worker, paused or not, and wait until they are gone."""
+        while members := self.processes():  # one of them may just have started another
+            for process in members:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(members, timeout=0.05)
         self.process.wait()
 
     def close(self) -> None:

@@ -48,12 +48,25 @@ def test_a_worker_that_does_not_start_ends_with_its_message(start_worker: Start)
 
 def test_a_paused_worker_is_alive_and_dies_at_close(transactional_db: None) -> None:
     worker = WorkerProcess("--processes", "2")
-    worker.wait_until_ready()
+    wait_until(lambda: len(worker.processes()) == 3, message=worker.output)
+    pids = [process.pid for process in worker.processes()]
     worker.pause()
     assert worker.is_running
     worker.close()
     end_other_backends()
-    assert not is_alive(worker.pid)
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_children_that_outlive_their_supervisor_are_found(transactional_db: None) -> None:
+    worker = WorkerProcess("--processes", "2")
+    wait_until(lambda: len(worker.processes()) == 3, message=worker.output)
+    worker.pause()
+    worker.send(signal.SIGKILL)
+    worker.wait()
+    assert len(worker.processes()) == 2
+    worker.close()
+    assert worker.processes() == []
+    end_other_backends()
 
 
 def test_a_worker_follows_a_private_database(

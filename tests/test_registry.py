@@ -105,6 +105,13 @@ def test_what_sys_modules_holds_besides_modules_is_no_trap(monkeypatch: pytest.M
         list_task_paths()
 
 
+def test_a_task_is_found_under_its_own_path_only(strange_module: ModuleType) -> None:
+    vars(strange_module)["add"] = tasks.add
+    with pytest.raises(UnknownTask):
+        find_task("strange.add")
+    assert "strange.add" not in list_task_paths()
+
+
 def test_a_module_that_makes_names_on_demand_is_not_asked(strange_module: ModuleType) -> None:
     def make(name: str) -> Any:
         raise AssertionError(f"asked for {name}")

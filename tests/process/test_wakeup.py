@@ -103,11 +103,11 @@ def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
     worker = start(*IDLE)
     wait_until_listening()
     for _ in range(2):
-        gone = backends_of("listener")
-        terminate(gone)
-        # Enqueued while nobody may be listening: found by the look after the reconnect.
+        terminate(backends_of("listener"))
+        wait_until(lambda: not backends_of("listener"))
+        # Enqueued while nobody is listening: found by polling or the look after the reconnect.
         wait_for_status(common.add.enqueue(1, 2), "successful", worker=worker)
-        wait_until(lambda gone=gone: set(backends_of("listener")) - set(gone))
+        wait_until(lambda: backends_of("listener"), message=worker.output)
         wait_until_listening()
         wait_for_status(common.add.enqueue(3, 4), "successful", timeout=SOON_SECONDS)
     assert "listening failed, polling meanwhile" in worker.output()

@@ -24,7 +24,7 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connections, models, router, transaction
 from django.db.models import F, QuerySet, Value
 from django.db.models.expressions import BaseExpression
-from django.db.models.functions import JSONObject
+from django.db.models.functions import Cast, JSONObject
 from django.utils import timezone
 
 from django_pgjobs.compat import AnyTask
@@ -125,10 +125,15 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
         return jobs.insert_jobs_from(cursor, select, select_params, job_columns(task))
 
 
-def _constant(name: str, value: Any) -> Value:
-    encode_value(value, name=name, max_bytes=get_conf().MAX_PAYLOAD_BYTES)
-    is_plain = value is None or isinstance(value, str | int | float)
-    return Value(value) if is_plain else Value(value, output_field=models.JSONField())
+def _constant(name: str, value: Any) -> BaseExpression:
+    text = encode_value(value, name=name, max_bytes=get_conf().MAX_PAYLOAD_BYTES)
+    plain = json.loads(text)
+    if isinstance(plain, str):
+        # Bound on the server, a text without a cast has no type before PostgreSQL 16.
+        return Cast(Value(plain), models.TextField())
+    if isinstance(plain, dict | list):
+        return Value(plain, output_field=models.JSONField())
+    return Value(plain)
 
 
 def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:

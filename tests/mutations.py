@@ -149,7 +149,7 @@ MUTATIONS = (
     Mutation(
         "outcomes kept over a lost connection",
         f"{WORKER}pump.py",
-        "self._completer.put_back(turn.batch)",
+        "self._completer.put_back(turn.batch, is_sent=True)",
         "pass",
         ("tests/worker/test_pump.py",),
     ),

@@ -80,6 +80,11 @@ def test_constants_are_the_same_for_every_job(constant: Any) -> None:
     assert {type(value) for value in values} == {type(constant)}
 
 
+def test_constants_are_normalized_as_arguments_are() -> None:
+    echo.enqueue_from(Effect.objects.filter(key="a"), t=(1, b"x"), b=b"y", d={1: None})
+    assert stored() == [{"t": [1, "x"], "b": "y", "d": {"1": None}}]
+
+
 def test_slices_joins_and_aggregates_are_querysets_too() -> None:
     assert echo.enqueue_from(Effect.objects.order_by("pk")[1:3], key=F("key")) == 2
     per_attempt = Effect.objects.values("attempt").annotate(n=Count("pk"), last=Max("job_id"))

@@ -74,10 +74,10 @@ class Completer:
                 batch.append((attempt, outcome))
         return batch
 
-    def put_back(self, batch: list[Entry]) -> None:
-        """Take a batch back that was sent without a certain answer."""
+    def put_back(self, batch: list[Entry], *, is_sent: bool) -> None:
+        """Take a batch back to send it again; *is_sent*: it may be written all the same."""
         for entry in reversed(batch):
-            entry[1].sent = True
+            entry[1].sent = entry[1].sent or is_sent
             self._pending.appendleft(entry)
 
     @property

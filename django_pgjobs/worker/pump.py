@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 
 import psycopg
+from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from django_pgjobs.exceptions import JobCancelled, LeaseLost
 from django_pgjobs.queries import jobs, workers
@@ -44,6 +45,8 @@ HOARD_SECONDS = 0.5
 TICK_SECONDS = 1.0
 PROMOTE_BATCH = 1_000
 MAX_BACKOFF_SECONDS = 5.0
+# At most so long until a turn that another worker crossed is repeated.
+CROSSED_SECONDS = 0.005
 
 
 class Pump(Role):
@@ -132,6 +135,9 @@ class Pump(Role):
         while not (self.stop_requested and not self._state.held):
             try:
                 worked = self._take_turn()
+            except (SerializationFailure, DeadlockDetected):
+                self._begin_again()
+                continue
             except psycopg.Error as error:
                 self._note_failure(error)
                 if self.stop_requested and self._failures > 3:
@@ -364,12 +370,23 @@ class Pump(Role):
         for attempt in self._take_back(now - HOARD_SECONDS):
             self._completer.add(attempt, released("given back: no slot became free"))
 
+    def _begin_again(self) -> None:
+        """Repeat a turn that another worker crossed; it was rolled back as a whole.
+
+        A row that was claimed, run and moved between our snapshot and our lock ends even a
+        claim that skips locked rows in a serialization failure.
+        """
+        self._completer.put_back(self._turn.batch, is_sent=False)
+        self._turn.batch = []
+        self._look_requested = True
+        self.wait(random.uniform(0, CROSSED_SECONDS))
+
     def _note_failure(self, error: psycopg.Error) -> None:
         turn = self._turn
         self._failures += 1
         level = logging.WARNING if self._failures == 1 else logging.INFO
         logger.log(level, "worker=%s statement failed: %s", self._state.name, str(error).strip())
-        self._completer.put_back(turn.batch)
+        self._completer.put_back(turn.batch, is_sent=True)
         if turn.claims:
             self._reconcile_until = time.monotonic() + self._state.options.lease
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -48,6 +48,8 @@ def test_two_releases_share_the_work(start: Start, journal: Journal) -> None:
         start("--name", "old", pgjobs=OLD, wait=False),
         start("--name", "new", modules=(impatient.__name__,), wait=False),
     ]
+    for worker in workers:
+        worker.wait_until_ready()
     for number in range(30):
         tasks.note.enqueue(journal.folder, str(number))
         common.add.enqueue(1, number)

@@ -62,7 +62,7 @@ def test_what_was_sent_without_an_answer_is_sent_again_first(made: Completing) -
     made.add(2)
     batch = made.completer.take()
     made.add(3)
-    made.completer.put_back(batch)
+    made.completer.put_back(batch, is_sent=True)
     assert ids(made.completer.take()) == [1, 2, 3]
     assert list(made.state.held) == [1, 2, 3]
 
@@ -81,7 +81,7 @@ def test_an_outcome_that_was_sent_twice_may_have_been_written_the_first_time(
     made: Completing, caplog: pytest.LogCaptureFixture
 ) -> None:
     made.add(1)
-    made.completer.put_back(made.completer.take())
+    made.completer.put_back(made.completer.take(), is_sent=True)
     made.completer.settle(made.completer.take(), set())
     assert "was sent before the connection broke" in caplog.text
 
@@ -118,7 +118,7 @@ def test_a_refused_batch_is_sent_one_by_one(made: Completing) -> None:
     for job_id in (1, 2, 3):
         made.add(job_id)
     batch = made.completer.take()
-    made.completer.put_back(batch)
+    made.completer.put_back(batch, is_sent=True)
     made.completer.isolate(was_alone=False)
     assert [ids(made.completer.take()) for _ in range(4)] == [[1], [2], [3], []]
     made.add(4)
@@ -134,7 +134,7 @@ def refuse(made: Completing, job_id: int) -> list[list[int]]:
         batches.append(ids(batch))
         refused = [a for a, o in batch if a.id == job_id and o.kind is not Kind.FAIL]
         if refused:
-            made.completer.put_back(batch)
+            made.completer.put_back(batch, is_sent=True)
             made.completer.isolate(was_alone=len(batch) == 1)
         else:
             made.completer.settle(batch, set(ids(batch)))

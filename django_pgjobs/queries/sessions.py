@@ -37,17 +37,21 @@ PLAIN = re.compile(
 )
 # ... unless they speak of something that does not.
 TELLING = re.compile(r"set_config|advisory|\btemp|pg_temp", re.IGNORECASE)
+# A SELECT from nothing is a call, perhaps of a function of the project's own that sets or locks.
+CALL = re.compile(r"\s*SELECT\b(?!.*\bFROM\b).*\(", re.IGNORECASE | re.DOTALL)
 
 
 def leaves_traces(query: object) -> bool:
     """May the statement change more than rows: a setting, a lock, a temporary table?
 
-    What a function of the project's own does inside the database cannot be seen from here.
+    What a function of the project's own does inside the database cannot be seen from here, so
+    a statement that does nothing but call one may.
     """
     text = query.decode("utf-8", "replace") if isinstance(query, bytes) else query
     if not isinstance(text, str):
         return True
-    return PLAIN.match(text) is None or TELLING.search(text) is not None
+    is_plain = PLAIN.match(text) is not None and CALL.match(text) is None
+    return not is_plain or TELLING.search(text) is not None
 
 
 class Usage:
@@ -58,6 +62,7 @@ class Usage:
 
     def __init__(self, raw: Any) -> None:
         self.needs_reset = False
+        self._named_cursors = -1
         usage, base = self, raw.cursor_factory
 
         class WatchedCursor(base):  # type: ignore[misc, valid-type]
@@ -66,3 +71,9 @@ class Usage:
                 return super().execute(query, *args, **kwargs)
 
         raw.cursor_factory = WatchedCursor
+
+    def note_iterators(self, connection: Any) -> None:
+        """Note whether Django's *connection* opened a cursor in the server: QuerySet.iterator()."""
+        opened = getattr(connection, "_named_cursor_idx", 0)
+        self.needs_reset = self.needs_reset or opened != self._named_cursors
+        self._named_cursors = opened

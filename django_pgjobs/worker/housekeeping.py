@@ -50,8 +50,10 @@ def clean_connections(job_id: int) -> None:
             continue
         raw = connection.connection
         usage = getattr(raw, "pgjobs_usage", None)
-        if usage is not None and not usage.needs_reset and _is_as_new(connection):
-            continue
+        if usage is not None:
+            usage.note_iterators(connection)
+            if not usage.needs_reset and _is_as_new(connection):
+                continue
         try:
             _clean(connection, job_id)
             if usage is not None:

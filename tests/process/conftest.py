@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,3 +52,10 @@ def start(
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail if a module that spoils its process was imported into this one."""
+    spoiling = {f"tests.process.{name}" for name in ("hoarding", "impatient", "receivers")}
+    imported = spoiling & sys.modules.keys()
+    assert not imported, f"name these as text, for workers to import: {imported}"

@@ -12,7 +12,7 @@ from django.db import connection
 from tests import tasks as common
 from tests.factories import count_jobs, get_job
 from tests.helpers import WorkerProcess, wait_until
-from tests.process import impatient, tasks
+from tests.process import tasks
 from tests.process.support import (
     NEVER,
     Journal,
@@ -148,7 +148,9 @@ def test_connections_that_do_not_answer_are_cut(
     start: Start, journal: Journal, proxy: TcpProxy
 ) -> None:
     """G12: a frozen server or network; nothing would ever come back on these connections."""
-    worker = start("--poll-interval", "0.2", database=proxy.url, modules=(impatient.__name__,))
+    worker = start(
+        "--poll-interval", "0.2", database=proxy.url, modules=("tests.process.impatient",)
+    )
     job = tasks.pass_gate.enqueue(journal.folder, "job")
     journal.wait_for("start job 1")
     proxy.drop()
@@ -182,7 +184,7 @@ def test_a_worker_stops_although_the_database_does_not_answer(
     start: Start, journal: Journal, proxy: TcpProxy
 ) -> None:
     """S4.15."""
-    options = {"database": proxy.url, "modules": (impatient.__name__,)}
+    options = {"database": proxy.url, "modules": ("tests.process.impatient",)}
     asked, ordered = (start("--shutdown-timeout", "0.2", **options) for _ in range(2))
     jobs = [tasks.pass_gate.enqueue(journal.folder, name) for name in "ab"]
     journal.wait_for("start a 1", "start b 1")

@@ -9,7 +9,7 @@ import pytest
 from tests import tasks as common
 from tests.factories import get_job, make_job
 from tests.helpers import WorkerProcess, wait_until
-from tests.process import impatient, tasks
+from tests.process import tasks
 from tests.process.support import Journal, wait_for_count, wait_for_status
 
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 Start = Callable[..., WorkerProcess]
 
 # A worker of this release does not know tests.process.tasks.
-OLD = {"TASK_MODULES": [impatient.__name__]}
+OLD = {"TASK_MODULES": ["tests.process.impatient"]}
 
 
 def test_jobs_of_a_new_task_wait_visibly_for_a_worker_that_knows_it(
@@ -46,7 +46,7 @@ def test_two_releases_share_the_work(start: Start, journal: Journal) -> None:
     """G14."""
     workers = [
         start("--name", "old", pgjobs=OLD, wait=False),
-        start("--name", "new", modules=(impatient.__name__,), wait=False),
+        start("--name", "new", modules=("tests.process.impatient",), wait=False),
     ]
     for worker in workers:
         worker.wait_until_ready()

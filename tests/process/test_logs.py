@@ -12,7 +12,7 @@ from tests import tasks as common
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import WorkerProcess, wait_until
 from tests.models import Effect
-from tests.process import receivers, tasks
+from tests.process import tasks
 from tests.process.support import backends_of, terminate, wait_for_status
 
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
@@ -99,7 +99,7 @@ def test_what_server_and_driver_say_is_one_line_too(start: Start, log_format: st
 
 def test_a_receiver_that_raises_harms_neither_job_nor_worker(start: Start) -> None:
     """T18, G12."""
-    worker = start(modules=(receivers.__name__,))
+    worker = start(modules=("tests.process.receivers",))
     jobs = [common.add.enqueue(1, 2), common.add_async.enqueue(1, 2)]
     jobs += [common.record_atomic.enqueue("key"), common.record.enqueue("key")]
     for job in jobs:

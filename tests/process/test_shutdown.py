@@ -15,7 +15,7 @@ from django_pgjobs.worker import shutdown
 from tests import tasks as common
 from tests.factories import count_jobs, get_job
 from tests.helpers import WorkerProcess, wait_until
-from tests.process import hoarding, tasks
+from tests.process import tasks
 from tests.process.support import (
     NEVER,
     SOON_SECONDS,
@@ -35,7 +35,7 @@ def test_running_jobs_finish_and_buffered_ones_go_back_uncounted(
     start: Start, journal: Journal
 ) -> None:
     """G1, S1.4, S4.12, S4.15."""
-    worker = start("-c", "2", modules=(hoarding.__name__,))
+    worker = start("-c", "2", modules=("tests.process.hoarding",))
     # After short jobs a worker claims more than its slots can take.
     common.echo.enqueue_many([()] * 50)
     wait_for_count(50, status="successful")

@@ -52,7 +52,8 @@ def probe() -> dict[str, Any]:
             ("locks", "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
             ("temporary", "SELECT count(*) FROM pg_class WHERE relpersistence = 't'"),
             ("channels", "SELECT count(*) FROM pg_listening_channels()"),
-            ("cursors", "SELECT count(*) FROM pg_cursors WHERE name = 'left_open'"),
+            ("cursors", "SELECT count(*) FROM pg_cursors WHERE is_holdable"),
+            ("tenant", "SELECT coalesce(current_setting('app.tenant', true), '')"),
         ):
             cursor.execute(query)
             found[name] = cursor.fetchone()[0]
@@ -132,6 +133,21 @@ def terminate() -> None:
         execute("SELECT pg_terminate_backend(pg_backend_pid())")()
 
 
+class LeftOpen:
+    """Keeps the iterators of QuerySets, as a module's own variable would."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def iterator(self, chunk_size: int) -> Any:
+        """Return an iterator that nobody will end."""
+        Effect.objects.bulk_create(Effect(key="many") for _ in range(5))
+        self.kept.append(Effect.objects.iterator(chunk_size=chunk_size))
+        return self.kept[-1]
+
+
+left_open = LeftOpen()
+
 DIRT: dict[str, Callable[[], object]] = {
     "atomic never left": leave_atomic(),
     "atomic never left after a write": leave_atomic(after=write_uncommitted),
@@ -167,6 +183,11 @@ DIRT: dict[str, Callable[[], object]] = {
     "temporary table": execute("CREATE TEMP TABLE pgjobs_job (id bigint)"),
     "LISTEN": execute("LISTEN left_over"),
     "cursor with hold": execute("DECLARE left_open CURSOR WITH HOLD FOR SELECT 1"),
+    "iterator never ended": lambda: next(left_open.iterator(chunk_size=1)),
+    "set_config": execute("SELECT set_config('search_path', 'pg_catalog', false)"),
+    "setting of a project": execute("SELECT set_config('app.tenant', 'left over', false)"),
+    "function of a project": execute("SELECT set_tenant('left over')"),
+    "lock of a project's function": execute("select lock_tenant(4711)"),
     "closed by the job": lambda: connection.close(),
     "closed in atomic": leave_atomic(after=lambda: connection.close()),
     "closed behind Django": close_raw,

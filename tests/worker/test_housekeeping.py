@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,24 @@ from tests.worker.support import ThreadedWorker
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
+
+
+FUNCTIONS = """
+CREATE FUNCTION set_tenant(name text) RETURNS text LANGUAGE sql
+    AS $$ SELECT set_config('app.tenant', name, false) $$;
+CREATE FUNCTION lock_tenant(number bigint) RETURNS void LANGUAGE sql
+    AS $$ SELECT pg_advisory_lock(number) $$;
+"""
+
+
+@pytest.fixture(autouse=True)
+def _functions_of_the_project(transactional_db: None) -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(FUNCTIONS)
+    yield
+    dirt.left_open.kept.clear()
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION set_tenant(text), lock_tenant(bigint)")
 
 
 def results(*jobs: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -71,6 +72,9 @@ def test_what_was_notified_while_nobody_listened_is_found(
     """PITFALLS 3.4 50: after every LISTEN the pump looks once."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
+    # As if it had been idle for an hour: the next look of its own accord is as far away.
+    worker.runner.pump._pace._gap = NEVER
+    worker.runner.pump._pace.look_at = time.monotonic() + NEVER
     open_connection = OwnConnection.open
     jobs: list[int] = []
 

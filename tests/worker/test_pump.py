@@ -47,6 +47,18 @@ def test_an_idle_worker_says_that_it_listens_and_a_notification_wakes_it(
         wait_until_done(tasks.add.enqueue(1, 2).id)
 
 
+def test_a_worker_says_that_it_listens_before_it_looks_for_the_last_time(
+    start_thread: Start,
+) -> None:
+    """What commits in between notifies it, or is seen: the two are not one transaction."""
+    with counted_round_trips() as counts:
+        worker = start_thread(poll_interval=NEVER)
+        wait_until_listening(worker)
+        said = counts["pump"].index(1)  # a look is two statements or three
+        wait_until(lambda: len(counts["pump"]) > said + 1)
+    assert 1 not in counts["pump"][said + 1 :]
+
+
 def test_a_plain_insert_wakes_an_idle_worker(start_thread: Start) -> None:
     """S1.7, S3.4: to run a job you insert a row."""
     wait_until_listening(start_thread(poll_interval=NEVER))

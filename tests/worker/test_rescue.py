@@ -147,6 +147,7 @@ def test_late_writes_of_the_lost_worker_miss(own: OwnConnection) -> None:
     [rows] = own.round_trip([lambda cursor: jobs.send_successes(cursor, late)])
     assert rows == []
     assert (get_job(job.id).status, get_job(job.id).result) == ("ready", None)
+    assert get_job(job.id).claim == job.claim + 1
 
 
 def test_errors_stay_capped(own: OwnConnection) -> None:

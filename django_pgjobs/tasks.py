@@ -222,12 +222,12 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raise InvalidTask if an option or the function is wrong, and TypeError for an option that
     does not exist.
     """
-    known = {f.name for f in fields(Task)} - {"func"}
+    if "run_after" in options:
+        raise TypeError("@task cannot fix run_after for all jobs; use .using(run_after=...).")
+    known = {f.name for f in fields(Task)} - {"func", "run_after"}
     unknown = sorted(options.keys() - known)
     if unknown:
         raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")
-    if "run_after" in options:
-        raise TypeError("@task cannot fix run_after for all jobs; use .using(run_after=...).")
 
     def declare(func: Callable[..., Any]) -> Task:
         declared = task_backends[options.get("backend", "default")].task_class

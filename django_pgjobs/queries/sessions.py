@@ -60,9 +60,11 @@ class Usage:
     It watches the driver's cursors, so it sees what goes past Django as well.
     """
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, connection: Any) -> None:
+        """Watch the driver's connection that Django's *connection* has now."""
         self.needs_reset = False
-        self._named_cursors = -1
+        self._iterators = _count_iterators(connection)
+        raw = connection.connection
         usage, base = self, raw.cursor_factory
 
         class WatchedCursor(base):  # type: ignore[misc, valid-type]
@@ -73,7 +75,11 @@ class Usage:
         raw.cursor_factory = WatchedCursor
 
     def note_iterators(self, connection: Any) -> None:
-        """Note whether Django's *connection* opened a cursor in the server: QuerySet.iterator()."""
-        opened = getattr(connection, "_named_cursor_idx", 0)
-        self.needs_reset = self.needs_reset or opened != self._named_cursors
-        self._named_cursors = opened
+        """Note whether a QuerySet.iterator() has opened a cursor in the server."""
+        opened = _count_iterators(connection)
+        self.needs_reset = self.needs_reset or opened != self._iterators
+        self._iterators = opened
+
+
+def _count_iterators(connection: Any) -> int:
+    return getattr(connection, "_named_cursor_idx", 0)

@@ -59,7 +59,7 @@ def clean_connections(job_id: int) -> None:
             if usage is not None:
                 usage.needs_reset = False
             elif connection.connection is not None and connection.vendor == "postgresql":
-                raw.pgjobs_usage = Usage(raw)
+                raw.pgjobs_usage = Usage(connection)
         except Exception:
             logger.info("job=%s connection could not be cleaned and is closed", job_id)
             _close(connection)

@@ -72,6 +72,7 @@ class Listener(Role):
         self._failures = 0
         self._pump.can_listen = True
         self._pump.look_now()
+        self._pump.look_for_cancelled()
         while not self.stop_requested:
             for notification in connection.notifies(timeout=PATIENCE_SECONDS):
                 if notification.channel == CANCEL_CHANNEL:

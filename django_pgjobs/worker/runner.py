@@ -232,7 +232,9 @@ class Runner:
         if options.max_time is not None and lived >= options.max_time:
             self.ask_to_stop(f"{options.max_time:g} s are over")
         if options.max_memory_mib is not None:
-            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            # Kilobytes, but bytes on macOS.
+            unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
             if used > options.max_memory_mib:
                 self.ask_to_stop(f"{used} MiB of memory are in use")
 
@@ -279,7 +281,7 @@ class Runner:
         reason = attempt.interrupted_by or JobReleased
         outcome = failure(attempt, reason(), self._options)
         settle(attempt, outcome)
-        self.pump.add_outcome(attempt, outcome)
+        self._done(attempt, outcome)
         self._exit_code = EXIT_RESTART
         self.ask_to_stop(f"job {attempt.id} is stuck")
 
@@ -309,9 +311,8 @@ class Runner:
         self.leases.stop()
         ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
         logger.info(
-            "stop    %d jobs finished, %d given back. %s. Bye.",
+            "stop    %d jobs finished. %s. Bye.",
             self.state.finished_jobs,
-            len(left),
             seconds(time.monotonic() - self._started_at),
         )
         if not all(ended):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
-from django_pgjobs.worker.runner import EXIT_OK, EXIT_RELOAD
+from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_OK, EXIT_RELOAD
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("django_pgjobs.worker")
 QUICK_SECONDS = 10.0
 MAX_BACKOFF_SECONDS = 30.0
 # Beyond the shutdown timeout, before a child is killed.
-EXTRA_SECONDS = 10.0
+EXTRA_SECONDS = 20.0
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 
@@ -67,6 +67,8 @@ class Supervisor:
                 for number in pipe.wait(self._seconds_to_wait()):
                     self._handle(number)
         codes = [child.exit_codes[-1] for child in self._children if child.exit_codes]
+        if -signal.SIGKILL in codes:
+            return EXIT_CRASHED
         return max((code for code in codes if code > 0), default=EXIT_OK)
 
     def _look_after(self, child: Child) -> None:

@@ -58,6 +58,25 @@ def test_two_releases_share_the_work(start: Start, journal: Journal) -> None:
     assert {worker.stop() for worker in workers} == {0}
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="a worker that does not know a task claims its jobs again and again, each time for "
+    "longer, while one that knows it is idle",
+)
+def test_a_worker_that_does_not_know_a_task_leaves_its_jobs_to_one_that_does(
+    start: Start, journal: Journal
+) -> None:
+    """G14: with the times of an ordinary installation."""
+    workers = [start("--name", "old", pgjobs={"TASK_MODULES": []}, wait=False)]
+    workers.append(start("--name", "new", wait=False))
+    for worker in workers:
+        worker.wait_until_ready()
+    for number in range(40):
+        tasks.note.enqueue(journal.folder, str(number))
+    # One pass through the other worker's hands is fair, 5 s long.
+    wait_for_count(40, status="successful", timeout=8)
+
+
 def test_a_project_may_let_jobs_of_unknown_tasks_fail(start: Start) -> None:
     """G14."""
     job = make_job("removed.tasks.old")

@@ -136,7 +136,8 @@ def test_a_supervisor_that_is_told_to_stop_while_its_children_start_ends(start: 
     wait_until(lambda: all(children_of(worker) for worker in workers))
     for worker in workers:
         worker.send(signal.SIGTERM)
-    assert [worker.wait() for worker in workers] == [0, 0]
+    for worker in workers:
+        assert worker.wait() == 0, worker.output()
 
 
 def test_a_changed_file_restarts_the_worker_after_its_jobs(

@@ -184,8 +184,8 @@ MUTATIONS = (
     Mutation(
         "registry that imports nothing",
         "django_pgjobs/registry.py",
-        "candidate = vars(sys.modules.get(module_name, object)).get(name)",
-        "candidate = vars(importlib.import_module(module_name)).get(name)",
+        "getattr(sys.modules.get(module_name), ",
+        "getattr(importlib.import_module(module_name or path), ",
         ("tests/test_registry.py",),
     ),
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +15,15 @@ from unittest import mock
 from asgiref.sync import SyncToAsync
 from django.db import connections
 
+from django_pgjobs import Task
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.jobs import HEAD, ClaimedRow, Floor, Lane
 from django_pgjobs.worker import runner as runner_module
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.completer import statements
+from django_pgjobs.worker.event_loop import AsyncSlots
+from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.outcome import Outcome
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.runner import Runner
@@ -139,6 +144,32 @@ class Bench:
             write(self.connection, (attempt, outcome))
         announce_finish(attempt, outcome)
         return outcome
+
+
+def run_in_one_slot(
+    kind: type[Slots] | type[AsyncSlots], *calls: tuple[Task, list[Any]]
+) -> list[Outcome]:
+    """Run tasks one after the other in one slot, without a table; return their outcomes."""
+    done: queue.Queue[Outcome] = queue.Queue()
+    crashes: list[str] = []
+    slots = kind(
+        make_options(concurrency=1, async_concurrency=1),
+        on_start=lambda attempt: None,
+        on_done=lambda attempt, outcome: done.put(outcome),
+        on_empty=lambda: None,
+        on_crash=crashes.append,
+    )
+    outcomes = []
+    try:
+        for number, (task, args) in enumerate(calls, start=1):
+            slots.submit([make_attempt_of(number, task.module_path, args=json.dumps(args))])
+            outcomes.append(done.get(timeout=15))
+    finally:
+        slots.stop()
+        assert slots.join(15)
+        close_shared_thread()
+    assert not crashes
+    return outcomes
 
 
 class ThreadedWorker:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
 
+from django_pgjobs import Task
+from django_pgjobs.worker.event_loop import AsyncSlots
+from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.outcome import Kind
 from tests import tasks
 from tests.factories import get_job
 from tests.helpers import wait_until
 from tests.models import Effect
 from tests.worker import dirt
-from tests.worker.support import ThreadedWorker
+from tests.worker.support import ThreadedWorker, run_in_one_slot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,31 +50,36 @@ def results(*jobs: Any) -> list[Any]:
     return [row.result for row in rows]
 
 
-@pytest.mark.parametrize("name", dirt.DIRT)
-def test_the_next_job_notices_nothing(drain: Start, name: str) -> None:
-    """G12, F14: the same before and after, and what was not committed is gone."""
-    before = dirt.probe.enqueue()
-    dirt.leave.enqueue(name)
-    after = dirt.probe.enqueue()
-    drain(concurrency=1)
-    first, second = results(before, after)
-    assert second == first
+def probe_around(slots: type[Slots] | type[AsyncSlots], task: Task, name: str) -> list[Any]:
+    """Run a probe, some dirt and a probe in one slot; return what the probes found."""
+    probe = dirt.probe if slots is Slots else dirt.probe_async
+    outcomes = run_in_one_slot(slots, (probe, []), (task, [name]), (probe, []))
+    found = [outcomes[0], outcomes[2]]
+    assert [outcome.kind for outcome in found] == [Kind.DONE] * 2, found
+    return [json.loads(outcome.result) for outcome in found]
+
+
+def assert_only_probes_were_committed() -> None:
     assert Effect.objects.filter(key="probe").count() == 2
     assert not Effect.objects.filter(key="uncommitted").exists()
+
+
+@pytest.mark.parametrize("name", dirt.DIRT)
+def test_the_next_job_notices_nothing(name: str) -> None:
+    """G12, F14: the same before and after, and what was not committed is gone."""
+    before, after = probe_around(Slots, dirt.leave, name)
+    assert after == before
+    assert_only_probes_were_committed()
 
 
 @pytest.mark.parametrize(
     "name", ["atomic never left after a write", "role", "closed behind Django"]
 )
-def test_the_next_job_notices_nothing_of_a_job_that_failed_either(drain: Start, name: str) -> None:
+def test_the_next_job_notices_nothing_of_a_job_that_failed_either(name: str) -> None:
     """F14."""
-    before = dirt.probe.enqueue()
-    dirt.leave_and_fail.enqueue(name)
-    after = dirt.probe.enqueue()
-    drain(concurrency=1)
-    first, second = results(before, after)
-    assert second == first
-    assert not Effect.objects.filter(key="uncommitted").exists()
+    before, after = probe_around(Slots, dirt.leave_and_fail, name)
+    assert after == before
+    assert_only_probes_were_committed()
 
 
 @pytest.mark.parametrize(
@@ -82,15 +92,23 @@ def test_the_next_job_notices_nothing_of_a_job_that_failed_either(drain: Start, 
         "terminated by the server",
     ],
 )
-def test_the_next_async_job_notices_nothing(drain: Start, name: str) -> None:
+def test_the_next_async_job_notices_nothing(name: str) -> None:
     """F14: async jobs share one connection, which is cleaned when none of them runs."""
-    before = dirt.probe_async.enqueue()
-    dirt.leave_async.enqueue(name)
-    after = dirt.probe_async.enqueue()
-    drain(concurrency=1, async_concurrency=1)
+    before, after = probe_around(AsyncSlots, dirt.leave_async, name)
+    assert after == before
+    assert_only_probes_were_committed()
+
+
+@pytest.mark.parametrize("name", ["atomic never left after a write", "role"])
+def test_in_a_whole_worker_the_next_job_notices_nothing(drain: Start, name: str) -> None:
+    """F14."""
+    before = dirt.probe.enqueue()
+    dirt.leave.enqueue(name)
+    after = dirt.probe.enqueue()
+    drain(concurrency=1)
     first, second = results(before, after)
     assert second == first
-    assert not Effect.objects.filter(key="uncommitted").exists()
+    assert_only_probes_were_committed()
 
 
 def test_a_clean_connection_is_kept_for_the_next_job(drain: Start) -> None:

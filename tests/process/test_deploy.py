@@ -59,7 +59,7 @@ def test_two_releases_share_the_work(start: Start, journal: Journal) -> None:
 
 
 @pytest.mark.xfail(
-    strict=True,
+    strict=False,  # it depends on which of the two workers claims first
     reason="a worker that does not know a task claims its jobs again and again, each time for "
     "longer, while one that knows it is idle",
 )

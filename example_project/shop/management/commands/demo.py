@@ -70,16 +70,16 @@ class Command(BaseCommand):
         parser.add_argument(
             "--customers",
             type=amount,
-            default=3000,
+            default=2000,
             metavar="N",
-            help="how many people sign up, those rolled back included (default: 3000)",
+            help="how many people sign up, those rolled back included (default: 2000)",
         )
         parser.add_argument(
             "--webhooks",
             type=amount,
-            default=3000,
+            default=2000,
             metavar="N",
-            help="how many webhooks are delivered, second deliveries included (default: 3000)",
+            help="how many webhooks are delivered, second deliveries included (default: 2000)",
         )
         parser.add_argument(
             "--no-kill",

@@ -14,18 +14,23 @@ from __future__ import annotations
 
 from django_pgjobs.client import acancel, arequeue, areschedule, cancel, requeue, reschedule
 from django_pgjobs.context import CurrentJob, current_job
+from django_pgjobs.control import apause, aresume, pause, resume
 from django_pgjobs.exceptions import (
     Discard,
+    DuplicateJob,
     JobCancelled,
     JobError,
     JobInterrupt,
     JobTimeout,
     PayloadError,
+    RateLimited,
     Retry,
     Snooze,
+    UnknownRateLimit,
     UnknownTask,
     WorkerLost,
 )
+from django_pgjobs.rate_limits import Grant, aacquire, acquire, atry_acquire, try_acquire
 from django_pgjobs.retries import Exponential
 from django_pgjobs.status import JobStatus
 from django_pgjobs.tasks import Task, task
@@ -35,24 +40,36 @@ __version__ = "0.1.0"
 __all__ = [
     "CurrentJob",
     "Discard",
+    "DuplicateJob",
     "Exponential",
+    "Grant",
     "JobCancelled",
     "JobError",
     "JobInterrupt",
     "JobStatus",
     "JobTimeout",
     "PayloadError",
+    "RateLimited",
     "Retry",
     "Snooze",
     "Task",
+    "UnknownRateLimit",
     "UnknownTask",
     "WorkerLost",
+    "aacquire",
     "acancel",
+    "acquire",
+    "apause",
     "arequeue",
     "areschedule",
+    "aresume",
+    "atry_acquire",
     "cancel",
     "current_job",
+    "pause",
     "requeue",
     "reschedule",
+    "resume",
     "task",
+    "try_acquire",
 ]

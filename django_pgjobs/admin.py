@@ -1,4 +1,4 @@
-"""Jobs and workers in the admin, to look at and not to change."""
+"""The admin: jobs and workers to look at, limits and pauses to change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from django_pgjobs.models import Job, Worker
+from django_pgjobs.models import (
+    ConcurrencyLimit,
+    Job,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    Worker,
+)
 
 # Rows of a list that are counted and can be paged to; a table of jobs has no bound.
 MAX_COUNTED = 10_000
@@ -63,3 +70,46 @@ class WorkerAdmin(ReadOnlyAdmin):
     """Live and recent worker processes."""
 
     list_display = ("id", "name", "heartbeat_at", "ended_at", "lost", "slots", "queues")
+
+
+class KeyIsKept(admin.ModelAdmin):  # type: ignore[type-arg]
+    """A form whose key cannot be changed: saving another one would add a second row."""
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        given = super().get_readonly_fields(request, obj)
+        key = self.model._meta.pk.name
+        return given if obj is None else (*given, key)
+
+
+@admin.register(ConcurrencyLimit)
+class ConcurrencyLimitAdmin(KeyIsKept):
+    """Changes hold from the next claim on."""
+
+    list_display = ("pattern", "max_running", "weight", "note")
+    search_fields = ("pattern",)
+    show_full_result_count = False
+
+
+@admin.register(QueueSettings)
+class QueueSettingsAdmin(KeyIsKept):
+    """Changes hold from the next claim on."""
+
+    list_display = ("queue_name", "max_running", "boost", "note")
+
+
+@admin.register(RateLimit)
+class RateLimitAdmin(KeyIsKept):
+    """Changes hold from the next claim on."""
+
+    list_display = ("name", "count", "period", "burst", "note")
+    search_fields = ("name",)
+    show_full_result_count = False
+
+
+@admin.register(Pause)
+class PauseAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What is paused; deleting a row resumes it."""
+
+    list_display = ("kind", "name", "reason", "paused_by", "paused_at", "resume_at")
+    list_filter = ("kind",)
+    readonly_fields = ("paused_at",)

@@ -1,8 +1,9 @@
-"""The app: system checks, and nothing that imports the project's code."""
+"""The app: system checks and declared rate limits; nothing that imports the project's code."""
 
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -16,3 +17,8 @@ class PgJobsConfig(AppConfig):
 
     def ready(self) -> None:
         from django_pgjobs import checks  # noqa: F401
+        from django_pgjobs.rate_limits import create_declared_limits
+
+        post_migrate.connect(
+            create_declared_limits, sender=self, dispatch_uid="django_pgjobs.rate_limits"
+        )

@@ -16,7 +16,7 @@ from django.core.checks import CheckMessage, Error
 from django.db import transaction
 from django.db.models import QuerySet
 
-from django_pgjobs import client
+from django_pgjobs import client, dependencies, enqueueing, merging
 from django_pgjobs.compat import (
     AnyResult,
     AnyTask,
@@ -26,6 +26,7 @@ from django_pgjobs.compat import (
 )
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.payload import is_storable
+from django_pgjobs.queries.enqueue import Known
 from django_pgjobs.registry import find_task
 from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
@@ -74,11 +75,17 @@ class PgJobsBackend(BaseTaskBackend):
     def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
         """Insert the job in the caller's transaction and return its result.
 
+        If a live job has its unique key, return that one's instead, as it is then; no signal
+        is sent.
         Raise InvalidTask, TypeError or ValueError before anything is sent if the task or its
         arguments cannot be stored.
         """
         self._check(task)
-        stored = client.insert(task, args, kwargs)
+        with dependencies.waiting(task) as hold_back:
+            stored = enqueueing.insert(task, args, kwargs)
+            if isinstance(stored, Known):
+                return self._result_of_twin(stored)
+            hold_back([stored.id])
         result = new_result(
             _with_instant(task, stored.run_after),
             job_id=stored.id,
@@ -95,9 +102,20 @@ class PgJobsBackend(BaseTaskBackend):
         """See `Task.enqueue_many`."""
         self._check(task)
         ids: list[str] = []
-        with transaction.atomic(using=client.job_database()):
-            for items in client.batches(arguments):
-                inserted = client.insert_many(task, items, first_index=len(ids))
+        with (
+            transaction.atomic(using=client.job_database()),
+            dependencies.waiting(task) as hold_back,
+        ):
+            for items in enqueueing.batches(arguments):
+                if merging.is_unique(task):
+                    known = enqueueing.insert_many_unique(task, items, first_index=len(ids))
+                    hold_back([job.id for job in known if job.is_new])
+                    ids.extend(str(job.id) for job in known)
+                    if has_receivers(task_enqueued):
+                        self._announce_unique(known)
+                    continue
+                inserted = enqueueing.insert_many(task, items, first_index=len(ids))
+                hold_back(inserted)
                 ids.extend(map(str, inserted))
                 if has_receivers(task_enqueued):
                     self._announce(task, inserted, items)
@@ -108,7 +126,8 @@ class PgJobsBackend(BaseTaskBackend):
     ) -> int:
         """See `Task.enqueue_from`."""
         self._check(task)
-        return client.insert_from(task, queryset, arguments)
+        dependencies.refuse_waiting(task)
+        return enqueueing.insert_from(task, queryset, arguments)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return the job's result; raise TaskResultDoesNotExist for any other id."""
@@ -140,6 +159,18 @@ class PgJobsBackend(BaseTaskBackend):
                 f"expected {task.module_path} to be a task, as workers look for it there. "
                 "Declare it with @task above the function, and let no other decorator follow."
             ) from None
+
+    def _result_of_twin(self, known: Known) -> Any:
+        if known.job is None:
+            return self.get_result(str(known.id))
+        return result_of_row(known.job, known.backend)
+
+    def _announce_unique(self, known: list[Known]) -> None:
+        for job in known:
+            row = client.get_row(job.id, backend=self.alias) if job.is_new else None
+            if row is not None:
+                result = result_of_row(row, self.alias)
+                task_enqueued.send(type(self), task_result=result)
 
     def _announce(
         self,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -34,8 +34,10 @@ class Conf:
     MAX_PAYLOAD_BYTES: int = 262_144
     LISTEN: bool = True
     WORKER_DATABASE: str | None = None
+    AGEING_SECONDS: float | None = None
     UNKNOWN_TASK: str = "wait"
     TASK_MODULES: tuple[str, ...] = ()
+    RATE_LIMITS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -77,13 +79,28 @@ _RULES = {
     "WORKER_DATABASE": Rule(
         str, "an alias of DATABASES, or None", lambda v: v in settings.DATABASES, nullable=True
     ),
+    "AGEING_SECONDS": Rule(
+        float, "seconds from 0.1 to 86400, or None", lambda v: 0.1 <= v <= 86400, nullable=True
+    ),
     "UNKNOWN_TASK": Rule(str, "'wait' or 'fail'", lambda v: v in ("wait", "fail")),
     "TASK_MODULES": Rule(
         tuple,
         "a list of dotted module names",
         lambda v: all(isinstance(name, str) and name for name in v),
     ),
+    "RATE_LIMITS": Rule(dict, "a dict of rate limits by name", lambda v: True),
 }
+
+# What the columns of pgjobs_rate_limit hold.
+MAX_NAME_BYTES = 512
+_COUNT = "a whole number from 1 to 2147483647"
+_LIMIT_RULES = {
+    "count": Rule(int, _COUNT, lambda v: 1 <= v < 2**31),
+    "period": Rule(float, "seconds from 0.001 to 31622400", lambda v: 0.001 <= v <= 31_622_400),
+    "burst": Rule(int, f"{_COUNT}, or None", lambda v: 1 <= v < 2**31, nullable=True),
+    "note": Rule(str, "text without NUL", lambda v: "\0" not in v),
+}
+_LIMIT_KEYS = "expected a dict with 'count', 'period' and perhaps 'burst' and 'note'"
 
 
 def find_problems(value: object) -> list[tuple[str, str]]:
@@ -100,7 +117,33 @@ def find_problems(value: object) -> list[tuple[str, str]]:
         elif not _accepts(rule, given):
             fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {given!r}."
             problems.append((fact, "See docs/settings.md."))
+        elif key == "RATE_LIMITS":
+            problems += [
+                (f"PGJOBS['RATE_LIMITS'][{name!r}]: {fact}.", "See docs/rate-limits.md.")
+                for name, limit in given.items()
+                for fact in _find_limit_problems(name, limit)
+            ]
     return problems
+
+
+def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
+    if not isinstance(name, str) or not 1 <= len(name.encode(errors="replace")) <= MAX_NAME_BYTES:
+        yield f"expected a name of 1 to {MAX_NAME_BYTES} bytes, got {name!r}"
+    elif "\n" in name or "\0" in name:
+        yield "expected a name of one line without NUL"
+    if not isinstance(limit, Mapping) or not {"count", "period"} <= limit.keys():
+        yield f"{_LIMIT_KEYS}, got {limit!r}"
+        return
+    has_good_values = True
+    for key, value in limit.items():
+        rule = _LIMIT_RULES.get(key)
+        if rule is None:
+            yield f"{_LIMIT_KEYS}, got the key {key!r}"
+        elif not _accepts(rule, value):
+            has_good_values = False
+            yield f"expected {key} to be {rule.expected}, got {value!r}"
+    if has_good_values and (limit.get("burst") or 1) > limit["count"]:
+        yield f"expected burst to be at most the count, {limit['count']}, got {limit['burst']}"
 
 
 def _accepts(rule: Rule, value: object) -> bool:

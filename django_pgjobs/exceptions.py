@@ -5,7 +5,10 @@ Exception
 │   ├── UnknownTask          a row names a task that this process does not have
 │   ├── PayloadError         stored arguments or an outcome that cannot be decoded or kept
 │   ├── WorkerLost           recorded when the worker of an attempt disappeared
-│   └── ClaimLost            the attempt no longer owns its job
+│   ├── ClaimLost            the attempt no longer owns its job
+│   ├── DuplicateJob         a live job has the unique key
+│   ├── RateLimited          the tokens would not be there in time
+│   └── UnknownRateLimit     nobody has made the limit (also a LookupError)
 ├── JobSteering              raised by a task to say what becomes of the attempt
 │   ├── Retry
 │   ├── Discard
@@ -43,6 +46,26 @@ class WorkerLost(JobError):
 
 class ClaimLost(JobError):
     """The attempt does not own its job any more, so its work was rolled back."""
+
+
+class DuplicateJob(JobError):
+    """A live job of the task has the unique key: *job_id*, None if it is of the same call."""
+
+    def __init__(self, reason: str = "", *, job_id: int | None = None) -> None:
+        super().__init__(reason)
+        self.job_id = job_id
+
+
+class RateLimited(JobError):
+    """The tokens come later than the caller would wait: in *retry_after* seconds."""
+
+    def __init__(self, reason: str = "", *, retry_after: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class UnknownRateLimit(JobError, LookupError):
+    """No row of the table of rate limits is for the key."""
 
 
 class ServerUnreachable(Exception):

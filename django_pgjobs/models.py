@@ -6,14 +6,38 @@ Everything that changes a job is SQL of ours (`django_pgjobs.client`, the worker
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs import client
+from django_pgjobs.controls import (
+    ConcurrencyLimit,
+    Dependency,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    RateState,
+)
+from django_pgjobs.explain import Explanation, Reason, explain
 from django_pgjobs.fields import PlainJSONField, TextArrayField
-from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
+from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
+
+__all__ = [
+    "ConcurrencyLimit",
+    "Dependency",
+    "Explanation",
+    "Job",
+    "Pause",
+    "QueueSettings",
+    "RateLimit",
+    "RateState",
+    "Reason",
+    "Worker",
+]
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -106,6 +130,55 @@ class Job(models.Model):
     note = models.TextField(
         _("note"), default="", blank=True, help_text=_("Why the job was last given back.")
     )
+    hold = models.TextField(
+        _("hold"),
+        choices=Hold,
+        null=True,
+        editable=False,
+        help_text=_("Why a ready job waits without a time; empty: it does not."),
+    )
+    waits_for = models.IntegerField(
+        _("waits for"),
+        default=0,
+        editable=False,
+        help_text=_("The number of unfinished jobs this one waits for."),
+    )
+    concurrency_key = models.TextField(
+        _("concurrency key"),
+        null=True,
+        help_text=_("Jobs that share it run at most so many at a time, over all workers."),
+    )
+    concurrency_limit = models.IntegerField(
+        _("concurrency limit"),
+        null=True,
+        help_text=_("Empty: one at a time. A concurrency limit in the table goes first."),
+    )
+    skips_waiting = models.BooleanField(
+        _("skips waiting"),
+        default=False,
+        help_text=_("Does this job pass older ones of its key that wait for a retry?"),
+    )
+    rate_limit_keys = models.TextField(
+        _("rate limits"),
+        null=True,
+        help_text=_('One per line, each "name" or "name:key".'),
+    )
+    rate_cost = models.IntegerField(
+        _("rate cost"), default=1, help_text=_("What a start takes of each of its rate limits.")
+    )
+    unique_key = models.TextField(
+        _("unique key"),
+        null=True,
+        help_text=_("At most one unfinished job of the task has it."),
+    )
+    unique_until_claimed = models.BooleanField(
+        _("unique until claimed"),
+        default=False,
+        help_text=_("Is the unique key free again as soon as the job is claimed?"),
+    )
+    merged_count = models.IntegerField(
+        _("merged"), default=0, help_text=_("How many later enqueues this job took in.")
+    )
 
     objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()
 
@@ -118,6 +191,22 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task_path} #{self.pk}"
+
+    def cancel(self) -> bool:
+        """See `django_pgjobs.cancel`."""
+        return client.cancel(self.pk)
+
+    def requeue(self, *, run_after: datetime | timedelta | None = None) -> bool:
+        """See `django_pgjobs.requeue`."""
+        return client.requeue(self.pk, run_after=run_after)
+
+    def reschedule(self, run_after: datetime | timedelta | None) -> bool:
+        """See `django_pgjobs.reschedule`."""
+        return client.reschedule(self.pk, run_after)
+
+    def explain(self) -> Explanation:
+        """See `django_pgjobs.explain.explain`."""
+        return explain(self.pk)
 
 
 class Worker(models.Model):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
@@ -50,6 +50,19 @@ def find_task(path: str) -> AnyTask:
                 "PGJOBS['TASK_MODULES'] if it is not in an app's tasks.py."
             )
         found = _found[path] = candidate
+    return found
+
+
+@cache
+def find_function(path: str) -> Any:
+    """Return the function of a dotted path that the project's code gives as an option.
+
+    Raise ImportError or TypeError if there is none.
+    """
+    module_name, _, name = path.rpartition(".")
+    found = getattr(importlib.import_module(module_name), name, None)
+    if not callable(found):
+        raise TypeError(f"expected {path!r} to be the path of a function, got {found!r}.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The five statuses of a job, and their groups."""
+"""The five statuses of a job, their groups, and the other words that rows may hold."""
 
 from __future__ import annotations
 
@@ -21,3 +21,26 @@ class JobStatus(TextChoices):
 
 UNFINISHED = frozenset({JobStatus.READY, JobStatus.RUNNING})
 FINISHED = frozenset({JobStatus.SUCCESSFUL, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+class Hold(TextChoices):
+    """What `pgjobs_job.hold` may say of a ready job that waits without a time."""
+
+    DEPENDENCIES = "dependencies", _("Waits for other jobs")
+    PREDECESSOR_FAILED = "predecessor failed", _("A job before it failed")
+
+
+class AfterFailure(TextChoices):
+    """What becomes of a job when one that it waits for fails or is cancelled."""
+
+    CANCEL = "cancel", _("Cancel")
+    RUN = "run", _("Run anyway")
+    HOLD = "hold", _("Hold until somebody decides")
+
+
+class PauseKind(TextChoices):
+    """What can be paused."""
+
+    QUEUE = "queue", _("Queue")
+    TASK = "task", _("Task")
+    KEY = "key", _("Concurrency key")

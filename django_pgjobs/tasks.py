@@ -8,7 +8,6 @@ the first job.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -17,8 +16,11 @@ from typing import Any, overload
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
+from django_pgjobs.client import job_ids_of
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.keys import Key
+from django_pgjobs.options import find_control_problems, is_count, is_duration
 from django_pgjobs.payload import encode_value, is_storable
 from django_pgjobs.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 
@@ -34,6 +36,13 @@ class Task(AnyTask):
     *discard_on* those after which it fails at once; *discard_on* wins. *atomic* runs the task
     and its completion in one transaction. *correlation_id*, *tags* and *metadata* are stored
     with the job and are yours.
+
+    *concurrency_key*: jobs that share it run at most *concurrency_limit* (1) at a time, with 1
+    in the order of their ids; *ordering* says whether one that waits for its retry holds up
+    the later ones ("block") or lets them pass ("skip"). A limit without a key is the task's.
+    *rate_limit* names what a start uses up, *rate_cost* how much of it. *unique_key*: a second
+    enqueue meets the first, and *on_conflict* says what then (`enqueueing`). Keys are
+    templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
     """
 
     priority: int = 0
@@ -50,6 +59,18 @@ class Task(AnyTask):
     correlation_id: str = ""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    concurrency_key: Key | None = None
+    concurrency_limit: int | None = None
+    ordering: str = "block"
+    rate_limit: tuple[Key, ...] = ()
+    rate_cost: int = 1
+    unique_key: Key | None = None
+    unique_until: str | None = None
+    on_conflict: str = "return"
+    merge: str | Callable[..., Any] | None = None
+    max_wait: float | timedelta | None = None
+    after: tuple[int, ...] = ()
+    after_failure: str = "cancel"
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -59,6 +80,13 @@ class Task(AnyTask):
             set_field(self, name, (value,) if is_one else tuple(value))
         if isinstance(self.tags, Iterable) and not isinstance(self.tags, str):
             set_field(self, "tags", tuple(self.tags))
+        given = self.rate_limit
+        is_one = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+        set_field(self, "rate_limit", () if given is None else (given,) if is_one else tuple(given))
+        if self.concurrency_limit is not None and self.concurrency_key is None:
+            set_field(self, "concurrency_key", "task:{task}")
+        if self.after != ():
+            set_field(self, "after", _ids_of_predecessors(self))
         check_options(self)
         AnyTask.__post_init__(self)
 
@@ -74,26 +102,30 @@ class Task(AnyTask):
         correlation_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int | None = None,
+        ordering: str | None = None,
+        rate_limit: Key | Iterable[Key] | None = None,
+        rate_cost: int | None = None,
+        unique_key: Key | None = None,
+        unique_until: str | None = None,
+        on_conflict: str | None = None,
+        merge: str | Callable[..., Any] | None = None,
+        max_wait: float | timedelta | None = None,
+        after: Iterable[Any] | None = None,
+        after_failure: str | None = None,
     ) -> Task:
         """Return the task with other options for the jobs that are enqueued through it.
 
         None leaves an option as it is. *run_after* may be an aware datetime, or a timedelta
         from the moment of enqueueing by the database's clock. *backoff*, *retry_on*,
         *discard_on* and *atomic* are read where the task runs, so they belong to the
-        declaration and cannot be given here.
+        declaration and cannot be given here. *after* lists jobs (Job, TaskResult or id) that
+        have to finish first; *after_failure* says what becomes of this one when one of them
+        fails or is cancelled: "cancel", "run" or "hold".
         """
-        changes: dict[str, Any] = {
-            "priority": priority,
-            "queue_name": queue_name,
-            "run_after": run_after,
-            "backend": backend,
-            "max_attempts": max_attempts,
-            "timeout": timeout,
-            "correlation_id": correlation_id,
-            "tags": tags,
-            "metadata": metadata,
-        }
-        return replace(self, **{key: v for key, v in changes.items() if v is not None})
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return replace(self, **{key: v for key, v in given.items() if v is not None})
 
     def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
         """Enqueue a job per item, a few thousand per statement; return their ids in order.
@@ -141,6 +173,14 @@ class Task(AnyTask):
         return await sync_to_async(self.enqueue_from, thread_sensitive=True)(queryset, **arguments)
 
 
+def _ids_of_predecessors(task: Task) -> tuple[int, ...]:
+    try:
+        return job_ids_of(task.after)
+    except ValueError as error:
+        name = getattr(task.func, "__qualname__", repr(task.func))
+        raise InvalidTask(f"@task {name} option after: {error}") from None
+
+
 def check_options(task: Task) -> None:
     """Raise InvalidTask, saying what was expected and what came, if an option is wrong."""
     for problem in _find_problems(task):
@@ -150,6 +190,7 @@ def check_options(task: Task) -> None:
 
 def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
+    yield from find_control_problems(task)
     if not isinstance(task.tags, tuple) or not all(t and is_storable(t) for t in task.tags):
         yield f"expected tags to be a list of strings, got {task.tags!r}."
     if not is_storable(task.correlation_id):
@@ -164,9 +205,9 @@ def _find_problems(task: Task) -> Iterable[str]:
 
 
 def _find_run_problems(task: Task) -> Iterable[str]:
-    if task.max_attempts is not None and not _is_count(task.max_attempts):
+    if task.max_attempts is not None and not is_count(task.max_attempts):
         yield f"expected max_attempts to be 1 or more, got {task.max_attempts!r}."
-    if task.timeout is not None and not _is_duration(task.timeout):
+    if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, got {task.timeout!r}."
     try:
         check_backoff(task.backoff)
@@ -178,19 +219,6 @@ def _find_run_problems(task: Task) -> Iterable[str]:
                 yield f"expected {name} to list exception classes, got {item!r}."
     if task.atomic and inspect.iscoroutinefunction(task.func):
         yield "expected a plain function for atomic=True: Django has no async transactions."
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
-
-
-def _is_duration(value: object) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and value > 0
-    )
 
 
 @overload
@@ -213,6 +241,16 @@ def task(
     correlation_id: str = "",
     tags: Iterable[str] = (),
     metadata: Mapping[str, Any] = {},
+    concurrency_key: Key | None = None,
+    concurrency_limit: int | None = None,
+    ordering: str = "block",
+    rate_limit: Key | Iterable[Key] = (),
+    rate_cost: int = 1,
+    unique_key: Key | None = None,
+    unique_until: str | None = None,
+    on_conflict: str = "return",
+    merge: str | Callable[..., Any] | None = None,
+    max_wait: float | timedelta | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 
 
@@ -224,7 +262,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     if "run_after" in options:
         raise TypeError("@task cannot fix run_after for all jobs; use .using(run_after=...).")
-    known = {f.name for f in fields(Task)} - {"func", "run_after"}
+    known = {f.name for f in fields(Task)} - {"func", "run_after", "after", "after_failure"}
     unknown = sorted(options.keys() - known)
     if unknown:
         raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")

@@ -14,27 +14,28 @@ other connection can see into.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db import DatabaseError, connections
+from django.db.models.functions import Now
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs import client
+from django_pgjobs import client, rate_limits
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import get_conf
-from django_pgjobs.models import Job
-from django_pgjobs.queries import jobs, workers
+from django_pgjobs.models import Job, RateState
+from django_pgjobs.queries import claims, jobs, workers
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.jobs import HEAD, Floor, Lane
 from django_pgjobs.registry import discover_tasks_once
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.completer import statements
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
 
-__all__ = ["run_jobs"]
+__all__ = ["rate_limits_on_test_connection", "run_jobs"]
 
 LEASE_SECONDS = 3600.0
 
@@ -42,16 +43,34 @@ LEASE_SECONDS = 3600.0
 def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     """Run waiting jobs until none is left, and those they enqueue; return how many attempts ran.
 
-    With *at_once* retries and scheduled jobs do not wait for their time. Raise RuntimeError
-    after *limit* attempts, because a job that always enqueues another would never end.
+    With *at_once* retries and scheduled jobs do not wait for their time, nor limited ones for
+    tokens. Raise RuntimeError after *limit* attempts, because a job that always enqueues
+    another would never end.
     """
     discover_tasks_once()
+    with rate_limits_on_test_connection(waits=not at_once):
+        return _run_jobs(limit, at_once)
+
+
+@contextmanager
+def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
+    """Let `acquire` and its like work on the test's own connection, where its rows are.
+
+    Turns are given as always; without *waits* nobody sleeps until theirs. For tests that call
+    code which takes rate limits: `run_jobs` does it by itself.
+    """
+    with rate_limits.on_django_connection(waits=waits):
+        yield
+
+
+def _run_jobs(limit: int, at_once: bool) -> int:
     ran = 0
     with connections[client.job_database()].cursor() as cursor, _registered(cursor) as worker_id:
         while lanes := _ready_lanes(cursor, at_once):
             if ran >= limit:
                 raise RuntimeError(f"run_jobs() expected at most {limit} attempts, got more.")
-            rows = _claim_one(cursor, worker_id, lanes)
+            # The first job of a rate limit's key only makes the row that tokens are taken of.
+            rows = _claim_one(cursor, worker_id, lanes) or _claim_one(cursor, worker_id, lanes)
             if not rows:
                 break
             _run(cursor, rows[0])
@@ -83,32 +102,46 @@ def _registered(cursor: Cursor) -> Iterator[int]:
     workers.end_worker(cursor, worker_id)
 
 
-def _ready_lanes(cursor: Cursor, at_once: bool) -> dict[Lane, Floor]:
+def _ready_lanes(cursor: Cursor, at_once: bool) -> list[Ready]:
     if at_once:
         Job.objects.filter(status=JobStatus.READY, due_at__isnull=False).update(due_at=None)
     else:
         jobs.send_promotion(cursor, max_jobs=1_000)
         cursor.fetchall()
-    jobs.send_lane_listing(cursor)
-    return {Lane._make(row): HEAD for row in cursor.fetchall()}
+    claims.send_lane_listing(cursor)
+    places = [Ready._make(row) for row in cursor.fetchall()]
+    if at_once and any(place.urgency is not None for place in places):
+        RateState.objects.update(next_free=Now())
+    return places
 
 
-def _claim_one(
-    cursor: Cursor, worker_id: int, lanes: Mapping[Lane, Floor]
-) -> list[jobs.ClaimedRow]:
-    jobs.send_claim(
-        cursor,
-        lanes,
-        max_jobs=1,
+def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[ClaimedRow]:
+    taker = claims.Taker(
         worker_id=worker_id,
         worker_name="run_jobs",
+        unknown_paths=[],
         detailed=True,
         detailed_paths=[],
     )
-    return jobs.claimed_rows(cursor.fetchall())
+    boosts = {place.queue_name: place.boost for place in places}
+    groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
+    groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
+    if groups:
+        claims.send_hold(cursor)
+        cursor.fetchall()
+    claims.send_keyed_claim(
+        cursor,
+        {Lane(p.backend, p.queue_name): HEAD for p in places if p.urgency is None},
+        [Segment(group) for group in groups],
+        boosts=boosts,
+        caps={},
+        max_jobs=1,
+        taker=taker,
+    )
+    return claims.claimed_rows(cursor.fetchall())
 
 
-def _run(cursor: Cursor, row: jobs.ClaimedRow) -> None:
+def _run(cursor: Cursor, row: ClaimedRow) -> None:
     options = _options()
     attempt = make_attempt(row, options)
     with _savepoints():

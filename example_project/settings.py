@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_pgjobs",
     "example_project.shop",
+    "example_project.integrations",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -57,8 +58,19 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # An empty QUEUES lets tasks name any queue.
 TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}
-# The shop's tasks are not in a tasks.py but next to the code that enqueues them.
-PGJOBS = {"TASK_MODULES": ["example_project.shop.payments", "example_project.shop.signup"]}
+PGJOBS = {
+    # The tasks are not in a tasks.py but next to the code that enqueues them.
+    "TASK_MODULES": [
+        "example_project.integrations.syncing",
+        "example_project.integrations.trades",
+        "example_project.shop.payments",
+        "example_project.shop.signup",
+    ],
+    # `migrate` makes a row of it; from then on the row counts, in the admin.
+    "RATE_LIMITS": {
+        "outside-api": {"count": 20, "period": 1.0, "note": "calls of one integration"},
+    },
+}
 
 # Mail goes to a mail server that only pretends: it takes its time and delivers nowhere.
 MAIL_BACKEND = "example_project.shop.mail.PretendMailServer"
@@ -70,6 +82,9 @@ DEFAULT_FROM_EMAIL = "shop@example.com"
 
 # What the payment provider signs its webhooks with.
 SHOP_WEBHOOK_SECRET = "whsec_for_the_demo_only"
+
+# Where products are sent: `manage.py outside_api` serves it, and the demo one of its own.
+OUTSIDE_API_URL = os.environ.get("OUTSIDE_API_URL", "http://127.0.0.1:8001")
 
 USE_TZ = True
 TIME_ZONE = "UTC"

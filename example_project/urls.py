@@ -1,4 +1,4 @@
-"""The shop's pages and the admin."""
+"""The pages of the shop and of the integration service, and the admin."""
 
 from __future__ import annotations
 
@@ -7,5 +7,6 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("integrations/", include("example_project.integrations.urls")),
     path("", include("example_project.shop.urls")),
 ]

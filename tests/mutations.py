@@ -39,6 +39,29 @@ class Mutation:
 SQL = "django_pgjobs/sql/"
 WORKER = "django_pgjobs/worker/"
 
+# Name, what is replaced in the claim of jobs with keys, and by what.
+KEYED_CLAIM = (
+    ("hold of the keyed claim", "turn.is_held AND room.jobs > 0", "room.jobs > 0"),
+    ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
+    ("first job of a key", "WHEN maximum.last_id = head.id AND", "WHEN FALSE AND"),
+    ("retry in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", ""),
+    ("planned job in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", "OR TRUE"),
+    ("limit of a key over its lanes", "OR ranked.place_in_key <= ranked.room", "OR TRUE"),
+    ("smaller limit within a key", "- (share.most - share.room)", "+ share.most"),
+    ("tokens of a claim", "SET next_free = GREATEST(", "SET next_free = LEAST("),
+    ("tokens that are left", "demand.cost_so_far > budget.tokens", "FALSE"),
+    ("pause of a key", "WHERE head.concurrency_key LIKE paused_key.pattern", "WHERE FALSE"),
+    ("limit of a queue", "OR capped.place_in_queue <= cap.jobs", "OR TRUE"),
+    (
+        "order of the segments",
+        "AND segment.queue_name <> ALL (",
+        (
+            "AND NOT EXISTS (SELECT FROM cap WHERE cap.queue_name = segment.queue_name"
+            " AND cap.jobs = 0) AND segment.queue_name <> ALL ("
+        ),
+    ),
+)
+
 MUTATIONS = (
     Mutation(
         "token of a success",
@@ -120,9 +143,8 @@ MUTATIONS = (
     Mutation(
         "database clock at enqueue",
         "django_pgjobs/client.py",
-        '"run_after": run_after,\n        "delay": delay,',
-        '"run_after": run_after if delay is None else timezone.now() + timedelta(seconds=delay),'
-        ' "delay": None,',
+        "return None, seconds_or_none(moment)",
+        "return timezone.now() + moment, None",
         ("tests/test_clock.py",),
     ),
     Mutation(
@@ -156,8 +178,8 @@ MUTATIONS = (
     Mutation(
         "claims whose answer was lost",
         f"{WORKER}pump.py",
-        "if now < self._reconcile_until:",
-        "if now < 0:",
+        "if turn.scans and now < self._reconcile_until:",
+        "if turn.scans and now < 0:",
         ("tests/worker/test_pump.py", "tests/process/test_database_loss.py"),
     ),
     Mutation(
@@ -187,6 +209,84 @@ MUTATIONS = (
         "getattr(sys.modules.get(module_name), ",
         "getattr(importlib.import_module(module_name or path), ",
         ("tests/test_registry.py",),
+    ),
+    Mutation(
+        "lock of a job that was met",
+        "django_pgjobs/merging.py",
+        'return LOCK if task.on_conflict == "return" and task.unique_until == "claimed" else MEET',
+        "return MEET",
+        ("tests/races/test_unique.py",),
+    ),
+    Mutation(
+        "order of keys in a batch",
+        f"{SQL}enqueue_or_lock_jobs.sql",
+        'ORDER BY fresh.unique_key COLLATE "C"',
+        "",
+        ("tests/races/test_unique.py",),
+    ),
+    Mutation(
+        "no merge into a claimed job",
+        f"{SQL}enqueue_or_merge_jobs.sql",
+        "job.status = 'ready' AND job.claim = 0",
+        "TRUE",
+        ("tests/test_unique.py",),
+    ),
+    Mutation(
+        "second look at a job that was met",
+        "django_pgjobs/merging.py",
+        "TRIES = 20",
+        "TRIES = 1",
+        ("tests/races/test_unique.py",),
+    ),
+    Mutation(
+        "scope of a unique key",
+        f"{SQL}enqueue_or_merge_jobs.sql",
+        "%(unique_until_claimed)s::boolean",
+        "%(unique_until_claimed)s::boolean IS NULL",
+        ("tests/test_merge.py",),
+    ),
+    Mutation(
+        "bound of a debounce",
+        f"{SQL}enqueue_or_merge_jobs.sql",
+        "job.enqueued_at + make_interval",
+        "statement_timestamp() + make_interval",
+        ("tests/test_debounce.py",),
+    ),
+    Mutation(
+        "twin of a requeued job",
+        f"{SQL}requeue_jobs.sql",
+        "    ON CONFLICT (unique_key, task_path)\n"
+        "    WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)\n"
+        "    DO NOTHING\n",
+        "",
+        ("tests/test_unique_life.py",),
+    ),
+    Mutation(
+        "wake-up for a job due earlier",
+        f"{SQL}enqueue_or_merge_jobs.sql",
+        "count(pg_notify('pgjobs', woken.queue_name))",
+        "count(woken.queue_name)",
+        ("tests/races/test_unique.py",),
+    ),
+    Mutation(
+        "lock while a function merges",
+        "django_pgjobs/merging.py",
+        "found = _insert(task, LOCK, firsts, detailed=True)",
+        "found = _insert(task, MEET, firsts, detailed=True)",
+        ("tests/races/test_unique.py",),
+    ),
+    *(
+        Mutation(
+            name, f"{SQL}claim_keyed_jobs.sql", old, new, ("tests/worker/test_keyed_claim.py",)
+        )
+        for name, old, new in KEYED_CLAIM
+    ),
+    Mutation(
+        "walk behind the lane that was served last",
+        f"{WORKER}claimer.py",
+        "self._cursors[group] = _last_served(",
+        "_last_served(",
+        ("tests/worker/test_claimer.py",),
     ),
 )
 

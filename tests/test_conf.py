@@ -76,8 +76,10 @@ GOOD: dict[str, list[Any]] = {
     "MAX_PAYLOAD_BYTES": [1, 1_048_576],
     "LISTEN": [True, False],
     "WORKER_DATABASE": [None, "default"],
+    "AGEING_SECONDS": [None, 0.1, 60],
     "UNKNOWN_TASK": ["wait", "fail"],
     "TASK_MODULES": [[], ["a"], ("a.b", "c")],
+    "RATE_LIMITS": [{}, {"a": {"count": 2, "period": 1}}],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -94,8 +96,10 @@ BAD: dict[str, list[Any]] = {
     "MAX_PAYLOAD_BYTES": [None, 0, 1_048_577, *NO_NUMBER],
     "LISTEN": [None, 1, 0, "yes"],
     "WORKER_DATABASE": ["nowhere", 1, ["default"]],
+    "AGEING_SECONDS": [0, 86401, *NO_NUMBER],
     "UNKNOWN_TASK": [None, "ignore", True, ["wait"]],
     "TASK_MODULES": [None, "a.b", [""], [1], {"a"}],
+    "RATE_LIMITS": [None, [], "a", {"a"}],
 }
 
 
@@ -118,7 +122,7 @@ def test_bad_values_are_refused_and_the_error_says_what_was_expected(key: str) -
 
 @pytest.mark.parametrize("field", dataclasses.fields(Conf), ids=lambda field: field.name)
 def test_every_default_is_a_good_value(field: dataclasses.Field[Any]) -> None:
-    assert find_problems({field.name: field.default}) == []
+    assert find_problems({field.name: getattr(Conf(), field.name)}) == []
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -65,7 +65,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for field in dataclasses.fields(Conf):
         assert mentions(page, field.name), f"docs/settings.md does not explain {field.name}"
         lines = [line for line in page.splitlines() if mentions(line, field.name)]
-        default = default_in_words(field.default)
+        default = default_in_words(getattr(Conf(), field.name))
         assert any(default in line.replace("_", "").replace(",", "") for line in lines), (
             f"docs/settings.md: no line names {field.name} with its default {default}"
         )

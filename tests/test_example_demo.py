@@ -31,6 +31,7 @@ from tests import helpers
 from tests.helpers import ROOT, wait_until
 
 SECONDS = 90  # for a whole demo on a machine that has other things to do
+FEW = ("--products=40", "--edits=40")
 
 
 class Terminal(io.StringIO):
@@ -218,7 +219,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_demo_passes_and_can_be_repeated(start_demo: StartDemo) -> None:
-    process = start_demo("--customers=60", "--webhooks=60")
+    process = start_demo("--customers=60", "--webhooks=60", *FEW)
     text, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, text
     assert "All is well" in text
@@ -228,7 +229,7 @@ def test_the_demo_passes_and_can_be_repeated(start_demo: StartDemo) -> None:
     assert "password admin (created)" in text
     assert "\033" not in text
 
-    process = start_demo("--customers=40", "--webhooks=40", "--no-kill")
+    process = start_demo("--customers=40", "--webhooks=40", "--no-kill", *FEW)
     text, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, text
     assert "kill -9" not in text
@@ -239,7 +240,7 @@ def test_the_demo_passes_and_can_be_repeated(start_demo: StartDemo) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_no_worker(start_demo: StartDemo, number: int) -> None:
-    process = start_demo("--customers=200", "--webhooks=20", "--no-kill")
+    process = start_demo("--customers=200", "--webhooks=20", "--no-kill", *FEW)
     assert process.stdout
     text = ""
     while not (found := re.search(r"Workers (\d+) and (\d+), logs in (\S+)", text)):

@@ -23,11 +23,14 @@ PACKAGE = ROOT / "django_pgjobs"
 
 # A module imports its own layer or lower ones. Names are those directly under django_pgjobs.
 LAYERS = {
-    0: "compat conf cron exceptions payload retries signals status version",
-    1: "fields migrations models sql",
+    0: "compat conf cron exceptions keys options payload retries signals signatures status version",
+    1: "controls fields migrations operations sql",
     2: "queries",
-    3: "__init__ client context rate_limits registry results schedules tasks workflows",
-    4: "worker",
+    3: (
+        "__init__ client columns context control dependencies enqueueing merging"
+        " rate_limits registry results schedules selecting tasks workflows"
+    ),
+    4: "explain models worker",
     5: "admin apps backend checks management metrics testing urls views",
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}

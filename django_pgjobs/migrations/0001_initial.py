@@ -6,12 +6,11 @@ partitions, indexes and triggers are SQL; the model state beside it is what Djan
 
 from __future__ import annotations
 
-from typing import Any
-
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
 import django_pgjobs.fields
+from django_pgjobs.operations import PostgresSQL
 
 CREATE_JOB_TABLE = """
 CREATE DOMAIN pgjobs_payload AS json
@@ -38,14 +37,15 @@ CREATE TABLE pgjobs_job (
     lost_count           integer          NOT NULL DEFAULT 0,
     priority             smallint         NOT NULL DEFAULT 0
         CONSTRAINT pgjobs_priority_is_from_minus_100_to_100 CHECK (priority BETWEEN -100 AND 100),
-    status               text             NOT NULL DEFAULT 'ready',
-    queue_name           text             NOT NULL DEFAULT 'default'
+    -- Names are compared byte by byte: a language's order costs a claim several microseconds.
+    status               text COLLATE "C" NOT NULL DEFAULT 'ready',
+    queue_name           text COLLATE "C" NOT NULL DEFAULT 'default'
         CONSTRAINT pgjobs_queue_name_has_1_to_128_bytes
         CHECK (octet_length(queue_name) BETWEEN 1 AND 128),
-    task_path            text             NOT NULL
+    task_path            text COLLATE "C" NOT NULL
         CONSTRAINT pgjobs_task_path_has_1_to_512_bytes
         CHECK (octet_length(task_path) BETWEEN 1 AND 512),
-    backend              text             NOT NULL DEFAULT 'default'
+    backend              text COLLATE "C" NOT NULL DEFAULT 'default'
         CONSTRAINT pgjobs_backend_has_1_to_128_bytes CHECK (octet_length(backend) BETWEEN 1 AND 128),
     args                 pgjobs_payload   NOT NULL DEFAULT '[]',
     kwargs               pgjobs_payload   NOT NULL DEFAULT '{}',
@@ -138,22 +138,6 @@ DROP TRIGGER pgjobs_job_wake ON pgjobs_job;
 DROP FUNCTION pgjobs_postpone_v1();
 DROP FUNCTION pgjobs_wake_v1();
 """
-
-
-class PostgresSQL(migrations.RunSQL):
-    """SQL that databases of other vendors are spared: `migrate` visits all that it is given."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
-    ) -> None:
-        if schema_editor.connection.vendor == "postgresql":
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
-
-    def database_backwards(
-        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
-    ) -> None:
-        if schema_editor.connection.vendor == "postgresql":
-            super().database_backwards(app_label, schema_editor, from_state, to_state)
 
 
 class Migration(migrations.Migration):

@@ -6,50 +6,15 @@ round trip (`queries.connection.OwnConnection.round_trip`), whose rows come afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
-
-
-class Lane(NamedTuple):
-    """The waiting jobs of one queue of one backend alias."""
-
-    backend: str
-    queue_name: str
-
-
-class Floor(NamedTuple):
-    """A position in a lane's index order: minus the priority, then the id."""
-
-    urgency: int
-    id: int
-
-
-HEAD = Floor(-32768, 0)
-
-
-class ClaimedRow(NamedTuple):
-    """What claim_jobs.sql returns of one job."""
-
-    id: int
-    claim: int
-    attempts: int
-    max_attempts: int | None
-    timeout: float | None
-    priority: int
-    backend: str
-    queue_name: str
-    task_path: str
-    args: str
-    kwargs: str
-    waited: float
-    detail: str | None
 
 
 class Success(NamedTuple):
@@ -87,85 +52,6 @@ class Return:
     note: str
     age: float
     duration: float
-
-
-def insert_job(cursor: Cursor, row: Mapping[str, Any]) -> tuple[int, datetime, datetime | None]:
-    """Insert one job; return its id, `enqueued_at` and `run_after`."""
-    [(job_id, enqueued_at, run_after)] = fetch(cursor, "enqueue_job", row)
-    return job_id, enqueued_at, run_after
-
-
-def insert_jobs(cursor: Cursor, row: Mapping[str, Any]) -> list[int]:
-    """Insert many jobs of one task; return their ids in the order given."""
-    return [job_id for (job_id,) in fetch(cursor, "enqueue_jobs", row)]
-
-
-def insert_jobs_from(
-    cursor: Cursor, select: str, select_params: Sequence[Any], row: Mapping[str, Any]
-) -> int:
-    """Insert a job for every row of *select*, whose one column is the JSON of its kwargs.
-
-    *select* is SQL that Django's compiler made of a QuerySet. Return the number of jobs.
-    """
-    columns = [
-        "task_path",
-        "queue_name",
-        "backend",
-        "priority",
-        "metadata",
-        "max_attempts",
-        "timeout",
-        "correlation_id",
-        "tags",
-        "run_after",
-        "delay",
-    ]
-    query = (  # the only composed part is what Django's compiler made
-        "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"  # noqa: S608
-        " timeout, correlation_id, tags, run_after, kwargs)"
-        " SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
-        " %s::double precision, %s::text, %s::text[],"
-        " COALESCE(%s::timestamptz,"
-        " statement_timestamp() + make_interval(secs => %s::double precision)), source.kwargs"
-        f" FROM ({select}) AS source (kwargs)"
-    )
-    cursor.execute(query, [*(row[column] for column in columns), *select_params])
-    return cursor.rowcount
-
-
-def send_claim(
-    cursor: Cursor,
-    floors: Mapping[Lane, Floor],
-    *,
-    max_jobs: int,
-    worker_id: int,
-    worker_name: str,
-    detailed: bool,
-    detailed_paths: list[str],
-) -> None:
-    """Send the claim of up to *max_jobs* jobs from the lanes, each from its floor on.
-
-    The jobs of *detailed_paths*, or with *detailed* all of them, come with their whole row.
-    """
-    params = {
-        "backends": [lane.backend for lane in floors],
-        "queue_names": [lane.queue_name for lane in floors],
-        "floor_urgencies": [floor.urgency for floor in floors.values()],
-        "floor_ids": [floor.id for floor in floors.values()],
-        "max_jobs": max_jobs,
-        "worker_id": worker_id,
-        "worker_name": worker_name,
-        "detailed": detailed,
-        "detailed_paths": detailed_paths,
-    }
-    execute(cursor, "claim_jobs", params)
-
-
-def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
-    """Return what the claim took, best priority first, oldest first."""
-    claimed = [ClaimedRow._make(row) for row in rows]
-    claimed.sort(key=lambda row: (-row.priority, row.id))
-    return claimed
 
 
 def send_successes(cursor: Cursor, outcomes: Sequence[Success]) -> None:
@@ -226,11 +112,6 @@ def send_promotion(cursor: Cursor, *, max_jobs: int) -> None:
     execute(cursor, "promote_due_jobs", {"max_jobs": max_jobs})
 
 
-def send_lane_listing(cursor: Cursor) -> None:
-    """Send the question which lanes have jobs that may run now; the rows are Lanes."""
-    execute(cursor, "list_ready_lanes", {})
-
-
 def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
     """Send the question which of the worker's running jobs somebody asked to cancel."""
     execute(cursor, "list_cancelled_jobs", {"worker_id": worker_id})
@@ -272,12 +153,23 @@ def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
     return dict(fetch(cursor, "cancel_jobs", {"ids": ids}))
 
 
+class Requeued(NamedTuple):
+    """A finished job that was given new attempts, or stays for a twin with its unique key.
+
+    Only the first has a *queue_name*; *twin_id* may be None if the twin was not visible yet.
+    """
+
+    id: int
+    queue_name: str | None
+    twin_id: int | None
+
+
 def requeue_jobs(
     cursor: Cursor, ids: list[int], *, run_after: datetime | None, delay: float | None
-) -> dict[int, str]:
-    """Give finished jobs new attempts; return id -> queue of those that were."""
+) -> list[Requeued]:
+    """Give finished jobs new attempts; those that another transaction locks are left out."""
     params = {"ids": ids, "run_after": run_after, "delay": delay, "note": "requeued"}
-    return dict(fetch(cursor, "requeue_jobs", params))
+    return [Requeued._make(row) for row in fetch(cursor, "requeue_jobs", params)]
 
 
 def reschedule_jobs(
@@ -334,33 +226,3 @@ def prune_jobs(cursor: Cursor, *, status: str, retention: float, max_jobs: int) 
 def array_text(items: Iterable[object]) -> str:
     """Return the text form of a PostgreSQL array of numbers, faster than a list is adapted."""
     return "{" + ",".join(map(str, items)) + "}"
-
-
-def row_of_claim(row: ClaimedRow, detail: dict[str, Any]) -> JobRow:
-    """Return a claimed job in full, of what the claim returned of it."""
-
-    def instant(name: str) -> datetime | None:
-        return datetime.fromisoformat(detail[name]) if detail[name] else None
-
-    return JobRow(
-        id=row.id,
-        status="running",
-        task_path=row.task_path,
-        queue_name=row.queue_name,
-        priority=row.priority,
-        run_after=instant("run_after"),
-        enqueued_at=datetime.fromisoformat(detail["enqueued_at"]),
-        started_at=instant("started_at"),
-        last_attempted_at=instant("last_attempted_at"),
-        finished_at=None,
-        max_attempts=row.max_attempts,
-        timeout=row.timeout,
-        correlation_id=detail["correlation_id"],
-        tags=detail["tags"],
-        args=row.args,
-        kwargs=row.kwargs,
-        metadata=detail["metadata"],
-        errors=detail["errors"],
-        result=None,
-        worker_ids=detail["worker_ids"],
-    )

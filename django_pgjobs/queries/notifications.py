@@ -16,6 +16,8 @@ from django_pgjobs.queries.cursor import Cursor, execute
 JOBS_CHANNEL = "pgjobs"
 # Somebody asked to cancel a running job; no payload.
 CANCEL_CHANNEL = "pgjobs_cancel"
+# Something was paused or resumed; no payload.
+CONTROL_CHANNEL = "pgjobs_control"
 
 
 def notify_workers(cursor: Cursor, queue_names: list[str]) -> None:
@@ -29,10 +31,16 @@ def notify_cancelled(cursor: Cursor) -> None:
     execute(cursor, "notify_workers", {"channel": CANCEL_CHANNEL, "queue_names": [""]})
 
 
+def notify_of_control(cursor: Cursor) -> None:
+    """Tell workers, when the transaction commits, that something was paused or resumed."""
+    execute(cursor, "notify_workers", {"channel": CONTROL_CHANNEL, "queue_names": [""]})
+
+
 def listen(connection: psycopg.Connection[Any]) -> None:
-    """Subscribe to both channels."""
+    """Subscribe to all channels."""
     connection.execute(f"LISTEN {JOBS_CHANNEL}", prepare=False)
     connection.execute(f"LISTEN {CANCEL_CHANNEL}", prepare=False)
+    connection.execute(f"LISTEN {CONTROL_CHANNEL}", prepare=False)
 
 
 def check_alive(connection: psycopg.Connection[Any]) -> None:

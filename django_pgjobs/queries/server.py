@@ -28,7 +28,9 @@ def describe_server(connection: OwnConnection) -> Server:
         [(version, database, has_table)] = fetch(cursor, "describe_server", {})
         if not has_table:
             raise ServerUnreachable(f"the database {database!r} has no table pgjobs_job.")
-        queues = sorted({queue for _, queue in fetch(cursor, "list_ready_lanes", {})})
+        queues = sorted(
+            {row[1] for row in fetch(cursor, "list_ready_lanes", {"with_lowest": False})}
+        )
     server = Server(version.split()[0], database, connection.is_direct, queues)
     connection.close()
     return server

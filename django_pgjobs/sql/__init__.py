@@ -11,6 +11,10 @@ from pathlib import Path
 
 
 def load(name: str) -> str:
-    """Return the statement in `<name>.sql`, without its comments: they are for people."""
+    """Return the statement in `<name>.sql`, without comments and indents: they are for people.
+
+    psycopg remembers how it parsed a statement only up to 4,096 characters.
+    """
     text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    lines = [line.strip() for line in text.splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("--"))

@@ -1,7 +1,8 @@
--- Cancel jobs: one that waits ends at once, one that runs is asked to end.
+-- Cancel jobs: one that waits ends at once, one that runs is asked to end. What waits for those
+-- that ended is resolved.
 -- Parameters: ids bigint[]
 -- Returns: id, status before
--- Locks: the rows, in order of id, SKIP LOCKED
+-- Locks: the rows, in order of id, SKIP LOCKED; then the jobs that wait for them
 -- Index: pgjobs_job_live_pkey
 WITH taken AS MATERIALIZED (
     SELECT job.id, job.status
@@ -9,13 +10,37 @@ WITH taken AS MATERIALIZED (
     WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status IN ('ready', 'running')
     ORDER BY job.id
     FOR UPDATE SKIP LOCKED
+),
+waived AS (
+    DELETE FROM pgjobs_dependency AS edge
+    WHERE edge.job_id = ANY (ARRAY(SELECT taken.id FROM taken WHERE taken.status = 'ready'))
+    RETURNING edge.job_id
+),
+leaving AS (
+    -- Counting them lets them go before anything is resolved.
+    SELECT taken.id, taken.status, count(waived.job_id) AS steps
+    FROM taken
+    LEFT JOIN waived ON waived.job_id = taken.id
+    GROUP BY taken.id, taken.status
+),
+cancelled AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = CASE WHEN job.status = 'ready' THEN 'cancelled' ELSE job.status END,
+        hold = NULL,
+        waits_for = job.waits_for - leaving.steps,
+        finished_at = CASE WHEN job.status = 'ready' THEN statement_timestamp() END,
+        claim = CASE WHEN job.status = 'ready' THEN job.claim + 1 ELSE job.claim END,
+        cancel_requested_at = COALESCE(job.cancel_requested_at, statement_timestamp())
+    FROM leaving
+    WHERE job.id = leaving.id AND job.status IN ('ready', 'running')
+    RETURNING job.id, leaving.status
 )
-UPDATE pgjobs_job AS job
-SET
-    status = CASE WHEN job.status = 'ready' THEN 'cancelled' ELSE job.status END,
-    finished_at = CASE WHEN job.status = 'ready' THEN statement_timestamp() END,
-    claim = CASE WHEN job.status = 'ready' THEN job.claim + 1 ELSE job.claim END,
-    cancel_requested_at = COALESCE(job.cancel_requested_at, statement_timestamp())
-FROM taken
-WHERE job.id = taken.id AND job.status IN ('ready', 'running')
-RETURNING job.id, taken.status
+SELECT cancelled.id, cancelled.status FROM cancelled
+UNION ALL
+-- No row more, but the function is called.
+SELECT NULL, NULL
+FROM pgjobs_resolve_v1(
+    ARRAY(SELECT cancelled.id FROM cancelled WHERE cancelled.status = 'ready')
+) AS queue_name
+WHERE queue_name IS NULL

@@ -1,19 +1,31 @@
--- Claim up to *limit* due jobs of the given lanes, best priority first, oldest first.
+-- Claim up to *max_jobs* due jobs without keys of the given lanes, best priority first, oldest
+-- first.
 --
 -- First the best jobs of all lanes are looked at without locks, to see how many each lane is
 -- to give; then that many are locked per lane. A row that another worker holds is passed over
 -- for the next one of its lane, so two workers that claim at once both get full batches.
 -- Each lane is read from its floor (see worker/claimer.py) and not from its head. A worker
--- whose lease ran out claims nothing.
+-- whose lease ran out claims nothing. Lanes of a paused queue, or of one whose number of running
+-- jobs is limited (claim_keyed_jobs.sql), give nothing.
 -- Parameters: backends, queue_names text[], floor_urgencies integer[], floor_ids bigint[] (one
---     entry per lane); max_jobs integer; worker_id bigint; worker_name text; detailed boolean,
+--     entry per lane); max_jobs integer; unknown_paths text[] (tasks the worker does not have);
+--     worker_id bigint; worker_name text; detailed boolean,
 --     detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready
-WITH lane AS (
+WITH excluded AS MATERIALIZED (
+    SELECT %(unknown_paths)s::text[] || ARRAY(
+        SELECT pause.name
+        FROM pgjobs_pause AS pause
+        WHERE
+            pause.kind = 'task'
+            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+    ) AS task_paths
+),
+lane AS (
     SELECT backend, queue_name, floor_urgency, floor_id
     FROM unnest(
         %(backends)s::text[], %(queue_names)s::text[], %(floor_urgencies)s::integer[],
@@ -24,6 +36,16 @@ WITH lane AS (
         WHERE
             worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL
             AND worker.lease_expires_at > statement_timestamp()
+    )
+    AND NOT EXISTS (
+        SELECT FROM pgjobs_pause AS pause
+        WHERE
+            pause.kind = 'queue' AND pause.name = lane.queue_name
+            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+    )
+    AND NOT EXISTS (
+        SELECT FROM pgjobs_queue_settings AS queue
+        WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
     )
 ),
 share AS (
@@ -36,8 +58,10 @@ share AS (
             FROM pgjobs_job_live AS job
             WHERE
                 job.status = 'ready' AND job.due_at IS NULL
+                AND job.hold IS NULL AND job.lane IS NULL
                 AND job.backend = lane.backend AND job.queue_name = lane.queue_name
                 AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+                AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
             ORDER BY -job.priority, job.id
             LIMIT %(max_jobs)s::integer
         ) AS candidate
@@ -54,8 +78,10 @@ taken AS MATERIALIZED (
         FROM pgjobs_job_live AS job
         WHERE
             job.status = 'ready' AND job.due_at IS NULL
+            AND job.hold IS NULL AND job.lane IS NULL
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
+            AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED

@@ -1,27 +1,81 @@
--- List the (backend, queue) pairs that have jobs which may run now: one index probe for each.
--- Parameters: none
--- Returns: backend, queue_name
+-- List where jobs are that may be claimed: one index probe for each backend and queue, and for
+-- each priority of the jobs with keys. Paused queues are left out.
+-- Parameters: with_lowest boolean (else 0 for jobs without keys)
+-- Returns: backend, queue_name, minus the priority of jobs with keys (NULL: those without), minus
+--     the lowest priority, the boost of the queue, is the number of its running jobs limited?
 -- Locks: none
--- Index: pgjobs_job_ready
-WITH RECURSIVE lane AS (
+-- Index: pgjobs_job_ready, pgjobs_job_ready_lanes
+WITH RECURSIVE plain AS (
     (
         SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
-        WHERE job.status = 'ready' AND job.due_at IS NULL
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.lane IS NULL
         ORDER BY job.backend, job.queue_name
         LIMIT 1
     )
     UNION ALL
     SELECT following.backend, following.queue_name
-    FROM lane
+    FROM plain
     CROSS JOIN LATERAL (
         SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL
-            AND (job.backend, job.queue_name) > (lane.backend, lane.queue_name)
+            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.lane IS NULL
+            AND (job.backend, job.queue_name) > (plain.backend, plain.queue_name)
         ORDER BY job.backend, job.queue_name
         LIMIT 1
     ) AS following
+),
+keyed AS (
+    (
+        SELECT job.backend, job.queue_name, -job.priority AS urgency
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.lane IS NOT NULL
+        ORDER BY job.backend, job.queue_name, -job.priority
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.backend, following.queue_name, following.urgency
+    FROM keyed
+    CROSS JOIN LATERAL (
+        SELECT job.backend, job.queue_name, -job.priority AS urgency
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.lane IS NOT NULL
+            AND (job.backend, job.queue_name, -job.priority)
+            > (keyed.backend, keyed.queue_name, keyed.urgency)
+        ORDER BY job.backend, job.queue_name, -job.priority
+        LIMIT 1
+    ) AS following
 )
-SELECT backend, queue_name FROM lane
+SELECT
+    lane.backend, lane.queue_name, lane.urgency,
+    COALESCE(lane.urgency, CASE WHEN %(with_lowest)s::boolean THEN (
+        SELECT -job.priority
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.lane IS NULL
+            AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+        ORDER BY -job.priority DESC
+        LIMIT 1
+    ) END, 0),
+    COALESCE(queue.boost, 0), queue.max_running IS NOT NULL
+FROM (
+    SELECT plain.backend, plain.queue_name, NULL::integer AS urgency FROM plain
+    UNION ALL
+    SELECT keyed.backend, keyed.queue_name, keyed.urgency FROM keyed
+) AS lane
+LEFT JOIN pgjobs_queue_settings AS queue ON queue.queue_name = lane.queue_name
+WHERE NOT EXISTS (
+    SELECT FROM pgjobs_pause AS pause
+    WHERE
+        pause.kind = 'queue' AND pause.name = lane.queue_name
+        AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+)

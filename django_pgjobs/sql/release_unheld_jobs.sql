@@ -3,27 +3,37 @@
 -- somebody asked to cancel meanwhile ends here instead.
 -- Parameters: worker_id bigint; held_ids bigint[] (the jobs the worker knows of); note text
 -- Returns: id of each job that was returned or cancelled
--- Locks: the returned rows, in order of id, SKIP LOCKED
+-- Locks: the returned rows, in order of id, SKIP LOCKED; then the jobs that wait for cancelled ones
 -- Index: pgjobs_job_running
-UPDATE pgjobs_job AS job
-SET
-    status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
-    finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
-    claim = job.claim + 1,
-    worker_id = NULL,
-    attempts = job.attempts - 1,
-    worker_ids = job.worker_ids[:cardinality(job.worker_ids) - 1],
-    started_at = CASE WHEN job.attempts > 1 THEN job.started_at END,
-    note = %(note)s::text
-WHERE job.status = 'running' AND job.id = ANY (
-    ARRAY(
-        SELECT unheld.id
-        FROM pgjobs_job_live AS unheld
-        WHERE
-            unheld.status = 'running' AND unheld.worker_id = %(worker_id)s::bigint
-            AND NOT unheld.id = ANY (%(held_ids)s::bigint[])
-        ORDER BY unheld.id
-        FOR UPDATE SKIP LOCKED
+WITH returned AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
+        finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
+        claim = job.claim + 1,
+        worker_id = NULL,
+        attempts = job.attempts - 1,
+        worker_ids = job.worker_ids[:cardinality(job.worker_ids) - 1],
+        started_at = CASE WHEN job.attempts > 1 THEN job.started_at END,
+        note = %(note)s::text
+    WHERE job.status = 'running' AND job.id = ANY (
+        ARRAY(
+            SELECT unheld.id
+            FROM pgjobs_job_live AS unheld
+            WHERE
+                unheld.status = 'running' AND unheld.worker_id = %(worker_id)s::bigint
+                AND NOT unheld.id = ANY (%(held_ids)s::bigint[])
+            ORDER BY unheld.id
+            FOR UPDATE SKIP LOCKED
+        )
     )
+    RETURNING job.id, job.status
 )
-RETURNING job.id
+SELECT returned.id FROM returned
+UNION ALL
+-- No row more, but the function is called.
+SELECT NULL
+FROM pgjobs_resolve_v1(
+    ARRAY(SELECT returned.id FROM returned WHERE returned.status = 'cancelled')
+) AS queue_name
+WHERE queue_name IS NULL

@@ -1,12 +1,21 @@
 -- Give finished jobs new attempts; their errors stay as history.
+--
+-- A job moves as an INSERT and a DELETE, because an UPDATE has no ON CONFLICT: one whose unique
+-- key a live job has by now stays where it is. If that twin was not committed when the
+-- statement began, it is not seen, and twin_id is NULL: ask again.
 -- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
 --     NULL; both NULL: at once; note text
--- Returns: id, queue_name
--- Locks: the rows, in order of id, SKIP LOCKED
--- Index: pgjobs_job_finished_pkey
+-- Returns: id, queue_name, NULL; or id, NULL, twin_id of one that stays
+-- Locks: the rows, in order of id, SKIP LOCKED; waits for transactions that just inserted a
+--     job with the same unique key
+-- Index: pgjobs_job_finished_pkey, pgjobs_job_unique
 WITH taken AS MATERIALIZED (
     SELECT
-        job.id,
+        job.id, job.claim, job.enqueued_at, job.timeout, job.max_attempts, job.priority,
+        job.queue_name, job.task_path, job.backend, job.args, job.kwargs, job.correlation_id,
+        job.tags, job.metadata, job.errors, job.waits_for, job.concurrency_key,
+        job.concurrency_limit, job.skips_waiting, job.rate_limit_keys, job.rate_cost,
+        job.unique_key, job.unique_until_claimed, job.merged_count,
         COALESCE(
             %(run_after)s::timestamptz,
             statement_timestamp() + make_interval(secs => %(delay)s::double precision)
@@ -17,24 +26,42 @@ WITH taken AS MATERIALIZED (
         AND job.status IN ('successful', 'failed', 'cancelled')
     ORDER BY job.id
     FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    INSERT INTO pgjobs_job_live AS job (
+        id, claim, enqueued_at, timeout, max_attempts, priority, queue_name, task_path, backend,
+        args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
+        concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
+        unique_until_claimed, merged_count, run_after, due_at, note
+    )
+    SELECT
+        id, claim + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
+        backend, args, kwargs, correlation_id, tags, metadata, errors, waits_for,
+        concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
+        unique_key, unique_until_claimed, merged_count, run_after,
+        CASE WHEN run_after > statement_timestamp() THEN run_after END, %(note)s::text
+    FROM taken
+    ON CONFLICT (unique_key, task_path)
+    WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)
+    DO NOTHING
+    RETURNING job.id, job.queue_name
+),
+gone AS (
+    DELETE FROM pgjobs_job_finished AS job
+    WHERE
+        job.id = ANY (ARRAY(SELECT moved.id FROM moved))
+        AND job.status IN ('successful', 'failed', 'cancelled')
 )
-UPDATE pgjobs_job AS job
-SET
-    status = 'ready',
-    claim = job.claim + 1,
-    attempts = 0,
-    lost_count = 0,
-    worker_ids = '{}',
-    worker_id = NULL,
-    started_at = NULL,
-    last_attempted_at = NULL,
-    finished_at = NULL,
-    cancel_requested_at = NULL,
-    result = NULL,
-    progress = NULL,
-    note = %(note)s::text,
-    run_after = taken.run_after,
-    due_at = CASE WHEN taken.run_after > statement_timestamp() THEN taken.run_after END
+SELECT moved.id, moved.queue_name, NULL::bigint AS twin_id FROM moved
+UNION ALL
+SELECT
+    taken.id, NULL,
+    (
+        SELECT twin.id
+        FROM pgjobs_job_live AS twin
+        WHERE
+            twin.unique_key = taken.unique_key AND twin.task_path = taken.task_path
+            AND twin.unique_key IS NOT NULL AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
+    )
 FROM taken
-WHERE job.id = taken.id AND job.status IN ('successful', 'failed', 'cancelled')
-RETURNING job.id, job.queue_name
+WHERE taken.id NOT IN (SELECT moved.id FROM moved)

@@ -5,7 +5,8 @@
 -- growing, random delay; a job that used up its attempts fails.
 -- Parameters: max_jobs integer; default_max_attempts integer; max_errors integer; note text
 -- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost
--- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED
+-- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
+--     for those that ended
 -- Index: pgjobs_job_running
 WITH RECURSIVE holder AS (
     (
@@ -50,48 +51,59 @@ taken AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS locked
     LIMIT %(max_jobs)s::integer
+),
+rescued AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = CASE
+            WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
+                THEN 'failed'
+            ELSE 'ready'
+        END,
+        finished_at = CASE
+            WHEN
+                job.cancel_requested_at IS NOT NULL
+                OR job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
+                THEN statement_timestamp()
+        END,
+        due_at = CASE
+            WHEN job.lost_count > 0
+                THEN statement_timestamp() + make_interval(
+                    secs => LEAST(2 ^ LEAST(job.lost_count, 10), 300) * (0.5 + random() / 2)
+                )
+        END,
+        claim = job.claim + 1,
+        -- An overflow would block the rescue.
+        lost_count = LEAST(job.lost_count, 2147483646) + 1,
+        worker_id = NULL,
+        progress = NULL,
+        note = %(note)s::text,
+        errors = CASE
+            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
+            ELSE job.errors
+        END || jsonb_build_object(
+            'exception_class', 'django_pgjobs.exceptions.WorkerLost',
+            'message', %(note)s::text,
+            'traceback', '',
+            'attempt', job.attempts,
+            'worker', job.worker_ids[cardinality(job.worker_ids)],
+            'started_at', job.last_attempted_at,
+            'failed_at', statement_timestamp()
+        )
+    FROM taken
+    WHERE
+        job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+        AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+        AND job.id = taken.id
+    RETURNING job.id, job.task_path, job.status, job.attempts, taken.worker_id
 )
-UPDATE pgjobs_job AS job
-SET
-    status = CASE
-        WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
-        WHEN job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
-            THEN 'failed'
-        ELSE 'ready'
-    END,
-    finished_at = CASE
-        WHEN
-            job.cancel_requested_at IS NOT NULL
-            OR job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
-            THEN statement_timestamp()
-    END,
-    due_at = CASE
-        WHEN job.lost_count > 0
-            THEN statement_timestamp() + make_interval(
-                secs => LEAST(2 ^ LEAST(job.lost_count, 10), 300) * (0.5 + random() / 2)
-            )
-    END,
-    claim = job.claim + 1,
-    -- An overflow would block the rescue.
-    lost_count = LEAST(job.lost_count, 2147483646) + 1,
-    worker_id = NULL,
-    progress = NULL,
-    note = %(note)s::text,
-    errors = CASE
-        WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
-        ELSE job.errors
-    END || jsonb_build_object(
-        'exception_class', 'django_pgjobs.exceptions.WorkerLost',
-        'message', %(note)s::text,
-        'traceback', '',
-        'attempt', job.attempts,
-        'worker', job.worker_ids[cardinality(job.worker_ids)],
-        'started_at', job.last_attempted_at,
-        'failed_at', statement_timestamp()
-    )
-FROM taken
-WHERE
-    job.id = ANY (ARRAY(SELECT taken.id FROM taken))
-    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
-    AND job.id = taken.id
-RETURNING job.id, job.task_path, job.status, job.attempts, taken.worker_id
+SELECT rescued.id, rescued.task_path, rescued.status, rescued.attempts, rescued.worker_id
+FROM rescued
+UNION ALL
+-- No row more, but the function is called.
+SELECT NULL, NULL, NULL, NULL, NULL
+FROM pgjobs_resolve_v1(
+    ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready')
+) AS queue_name
+WHERE queue_name IS NULL

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
-from django_pgjobs.queries.jobs import ClaimedRow
+from django_pgjobs.queries.claims import ClaimedRow
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask

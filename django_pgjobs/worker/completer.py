@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django_pgjobs.queries import jobs
+from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
@@ -135,8 +135,11 @@ class Completer:
 Send = Callable[[Any], None]
 
 
-def statements(batch: Sequence[Entry]) -> list[Send]:
-    """Return the functions that send the statements for a batch, each given its cursor."""
+def statements(batch: Sequence[Entry], *, resolves: bool = True) -> list[Send]:
+    """Return the functions that send the statements for a batch, each given its cursor.
+
+    Unless *resolves* is false the last one is its `resolution`.
+    """
     now = time.monotonic()
     successes: list[jobs.Success] = []
     ends: list[jobs.End] = []
@@ -158,7 +161,18 @@ def statements(batch: Sequence[Entry]) -> list[Send]:
         sends.append(lambda cursor: jobs.send_ends(cursor, ends))
     if returns:
         sends.append(lambda cursor: jobs.send_returns(cursor, returns))
+    if sends and resolves:
+        sends.append(resolution(batch))
     return sends
+
+
+def resolution(batch: Sequence[Entry]) -> Send:
+    """Return the function that lets the jobs go on that waited for what a batch has finished.
+
+    Its rows are the queues of those that may run now.
+    """
+    ids = [attempt.id for attempt, _ in batch]
+    return lambda cursor: dependencies.resolve_dependencies(cursor, ids)
 
 
 def _end(attempt: Attempt, outcome: Outcome, status: JobStatus, age: float) -> jobs.End:

@@ -15,7 +15,12 @@ from collections.abc import Callable
 import psycopg
 
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.notifications import CANCEL_CHANNEL, check_alive, listen
+from django_pgjobs.queries.notifications import (
+    CANCEL_CHANNEL,
+    CONTROL_CHANNEL,
+    check_alive,
+    listen,
+)
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
 
@@ -77,6 +82,8 @@ class Listener(Role):
             for notification in connection.notifies(timeout=PATIENCE_SECONDS):
                 if notification.channel == CANCEL_CHANNEL:
                     self._pump.look_for_cancelled()
+                elif notification.channel == CONTROL_CHANNEL:
+                    self._pump.claim_again()
                 else:
                     self._pump.notified(notification.payload)
             if self._pump.missed_notification:

@@ -29,9 +29,9 @@ from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
-from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, statements
+from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, resolution, statements
+from django_pgjobs.worker.look import Look
 from django_pgjobs.worker.outcome import Outcome, released
-from django_pgjobs.worker.pacing import Pace
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.state import WorkerState
@@ -41,10 +41,13 @@ logger = logging.getLogger(__name__)
 
 # A claimed job that no slot began within this time goes back to the queue.
 HOARD_SECONDS = 0.5
+CONTROL_NOTE = "given back: something was paused or resumed"
 # How often a worker with running jobs looks at their progress.
 TICK_SECONDS = 1.0
-PROMOTE_BATCH = 1_000
 MAX_BACKOFF_SECONDS = 5.0
+# How long a worker leaves the jobs of a task that it does not have to others; then one of them
+# is met and logged again.
+UNKNOWN_SECONDS = 60.0
 # At most so long until a turn that another worker crossed is repeated.
 CROSSED_SECONDS = 0.005
 
@@ -66,8 +69,7 @@ class Pump(Role):
         on_interrupted: Callable[[Attempt], None],
         on_limit: Callable[[str], None],
         on_crash: Callable[[str], None],
-        detailed_paths: list[str],
-        wants_details: Callable[[], bool],
+        look: Look,
     ) -> None:
         super().__init__(on_crash)
         self._state = state
@@ -78,17 +80,18 @@ class Pump(Role):
         self._take_back = take_back
         self._on_interrupted = on_interrupted
         self._on_limit = on_limit
-        self._detailed_paths = detailed_paths
-        self._wants_details = wants_details
         self._turn = Turn(0)
         self._look_requested = False
         self._notified_queues: deque[str] = deque()
-        self._pace = Pace(state.options.poll_interval)
+        self._look = look
+        self._pace = look.pace
         self._tick_at = 0.0
         self._reconcile_until = 0.0
-        self._failures = 0
-        self._low_water = 0
+        self._failures = self._vain_scans = self._low_water = 0
+        # A notified look claims from the heads at once; the scan after it need not.
+        self._claims_first = self._heads_are_read = False
         self._cancels_requested = False
+        self._asks_again = False
         # The worker id that the table shows as listening, if it is still ours.
         self._listening_as = 0
         self.can_listen = False
@@ -116,6 +119,11 @@ class Pump(Role):
         """Look now for running jobs that somebody asked to cancel."""
         self._cancels_requested = True
         self.wake()
+
+    def claim_again(self) -> None:
+        """Give back what nothing has begun to run and look for jobs, under other rules."""
+        self._asks_again = True
+        self.look_now()
 
     def give_up_all(self) -> None:
         """End and give back everything, because the lease is lost or about to be.
@@ -162,73 +170,67 @@ class Pump(Role):
             return False
         sent_at = time.monotonic()
         answers = self._connection.round_trip(turn.sends)
+        turn.seconds = time.monotonic() - sent_at
         if turn.scans:
-            self._claimer.note_scan(time.monotonic() - sent_at)
+            self._claimer.note_scan(turn.seconds)
         turn.receive(answers)
         self._completer.settle(turn.batch, turn.written)
         self._accept(turn)
-        self._set_next_look(turn, time.monotonic())
+        self._look.set_next(turn, time.monotonic())
+        self.missed_notification = self._is_listening and turn.missed
         self._check_limits(turn)
         return True
 
     def _plan(self, turn: Turn, now: float) -> None:
-        self._return_hoarded(now)
+        self._return_unbegun(now)
         self._low_water = self._claimer.low_water
         if self._look_requested:
             self._accept_requests()
-        if len(self._completer) and self._flush_is_due():
-            is_alone = self._completer.is_isolating
-            turn.batch = self._completer.take()
-            for send in statements(turn.batch):
-                turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
-            if is_alone and turn.batch:
-                return
+        looks = bool(self._claimer.wanted()) and now >= self._next_look()
+        # What is written stays locked until the commit: a look that waits travels alone.
+        writes = len(self._completer) and not (looks and self._look.waits)
+        if writes and self._flush_is_due() and self._plan_writes(turn):
+            return
         wanted = self._claimer.wanted()
         if wanted and now >= self._next_look():
             if self.can_listen and not self._is_listening and self._pace.is_idle:
                 self._set_listening(turn, True)
                 return
-            self._plan_look(turn, wanted, now)
+            is_due = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
+            turn.scans = is_due and not self._claims_first
+            from_heads = is_due and not self._heads_are_read
+            self._claims_first, self._heads_are_read = False, self._claims_first
+            if turn.scans and now < self._reconcile_until:
+                self._plan_reconciliation(turn)
+            self._look.plan(turn, wanted, from_heads=from_heads)
+        if turn.freed:
+            self._look.plan_wakeup(turn)
         if self._is_listening and self._is_busy(now, wanted):
             self._set_listening(turn, False)
         if self._state.held and (now >= self._tick_at or self._cancels_requested):
             self._plan_tick(turn, now)
 
+    def _plan_writes(self, turn: Turn) -> bool:
+        """Let outcomes travel with the turn; return whether nothing else may."""
+        is_alone = self._completer.is_isolating
+        turn.batch = self._completer.take()
+        self._look.note_freed(turn)
+        for send in statements(turn.batch, resolves=False):
+            turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
+        if is_alone and turn.batch:
+            return True  # what waits for it is left to the sweep
+        if turn.batch:
+            turn.add(resolution(turn.batch), self._note_released)
+        return False
+
     def _accept_requests(self) -> None:
         self._look_requested = False
         while self._notified_queues:
             self._claimer.note_queue(self._notified_queues.popleft())
+            # The job that was told of comes first; where others are is asked after it.
+            self._claims_first = self._claimer.has_lanes
         self._claimer.request_head_scan()
         self._pace.look_now()
-
-    def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
-        scans = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
-        turn.looks, turn.scans = True, scans
-        if scans:
-            if now < self._reconcile_until:
-                self._plan_reconciliation(turn)
-            turn.add(
-                lambda cursor: jobs.send_promotion(cursor, max_jobs=PROMOTE_BATCH),
-                lambda rows: self._note_promotion(turn, rows),
-            )
-        if self._claimer.has_lanes:
-            turn.claims = True
-            floors = self._claimer.floors(from_heads=scans)
-            turn.add(
-                lambda cursor: jobs.send_claim(
-                    cursor,
-                    floors,
-                    max_jobs=wanted,
-                    worker_id=turn.worker_id,
-                    worker_name=self._state.name,
-                    detailed=self._wants_details(),
-                    detailed_paths=self._detailed_paths,
-                ),
-                lambda rows: self._note_claimed(turn, wanted, rows),
-            )
-        if scans:
-            # After the claim, so that it tells what is left.
-            turn.add(jobs.send_lane_listing, lambda rows: self._note_lanes(turn, rows))
 
     def _plan_reconciliation(self, turn: Turn) -> None:
         held = list(self._state.held)
@@ -265,16 +267,9 @@ class Pump(Role):
 
     # What came back
 
-    def _note_promotion(self, turn: Turn, rows: Rows) -> None:
-        [(turn.promoted, turn.next_due)] = rows
-
-    def _note_lanes(self, turn: Turn, rows: Rows) -> None:
-        turn.lanes = [jobs.Lane._make(row) for row in rows]
-        self._claimer.note_lanes(turn.lanes)
-
-    def _note_claimed(self, turn: Turn, wanted: int, rows: Rows) -> None:
-        turn.claimed = jobs.claimed_rows(rows)
-        self._claimer.note_claimed(turn.claimed, wanted, from_heads=turn.scans)
+    def _note_released(self, rows: Rows) -> None:
+        for (queue_name,) in rows:
+            self.notified(queue_name)
 
     def _interrupt_cancelled(self, rows: Rows) -> None:
         for (job_id,) in rows:
@@ -286,7 +281,11 @@ class Pump(Role):
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
         if not turn.claimed:
             return
+        self._vain_scans = 0
         attempts = [make_attempt(row, self._state.options) for row in turn.claimed]
+        if not self._state.options.unknown_fails:
+            until = time.monotonic() + UNKNOWN_SECONDS
+            self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
         if turn.worker_id != self._state.worker_id:
             logger.warning(
                 "worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts)
@@ -294,24 +293,10 @@ class Pump(Role):
             return
         for attempt in attempts:
             self._state.held[attempt.id] = attempt
-        self._dispatch(attempts)
-
-    def _set_next_look(self, turn: Turn, now: float) -> None:
-        if turn.claimed:
-            nothing_left = turn.lanes is not None and not self._claimer.has_lanes
-            self._pace.found_jobs(now, nothing_left=nothing_left)
-        elif turn.looks and not turn.claims and self._claimer.has_lanes:
-            self._pace.look_again()
-            self.missed_notification = self._is_listening and not turn.promoted
-        elif turn.looks:
-            self._pace.found_nothing(now)
-        if turn.promoted:
-            self._pace.look_again()
-        if turn.next_due is not None:
-            self._pace.look_by(now + turn.next_due + 0.001)
-        returned = turn.delays_of_returned()
-        if returned and self._pace.look_by(now + min(returned)):
-            self._claimer.request_head_scan()
+        if self._asks_again:  # claimed before the rules changed, perhaps
+            self._give_back(attempts, CONTROL_NOTE)
+        else:
+            self._dispatch(attempts)
 
     def _check_limits(self, turn: Turn) -> None:
         limit = self._state.options.max_jobs
@@ -324,6 +309,15 @@ class Pump(Role):
             self._pace.look_by(self._claimer.scan_allowed_at)
         elif not turn.claims and not self._claimer.has_lanes and not turn.promoted:
             self._on_limit("nothing is left to run")
+        elif turn.scans and turn.claims and not turn.promoted:
+            self._check_vain_scan(turn)
+
+    def _check_vain_scan(self, turn: Turn) -> None:
+        """End a drain whose second scan in a row finds jobs and claims none: they have to wait."""
+        is_in_turn = turn.holds or not turn.walks
+        self._vain_scans += is_in_turn and turn.token_wait is None
+        if self._vain_scans > 1:
+            self._on_limit("nothing is left that may run now")
 
     # Conditions
 
@@ -337,7 +331,7 @@ class Pump(Role):
 
     def _next_look(self) -> float:
         if self._claimer.has_lanes:
-            return self._pace.look_at
+            return max(self._pace.look_at, self._claimer.look_allowed_at)
         return max(self._pace.look_at, self._claimer.scan_allowed_at)
 
     def _is_busy(self, now: float, wanted: int) -> bool:
@@ -364,11 +358,16 @@ class Pump(Role):
             waits.append(HOARD_SECONDS / 2)
         return max(0.0, min(waits)) if waits else None
 
-    def _return_hoarded(self, now: float) -> None:
-        if not self._claimer.buffered():
-            return
-        for attempt in self._take_back(now - HOARD_SECONDS):
-            self._completer.add(attempt, released("given back: no slot became free"))
+    def _return_unbegun(self, now: float) -> None:
+        if self._asks_again:
+            self._asks_again = False
+            self._give_back(self._take_back(None), CONTROL_NOTE)
+        elif self._claimer.buffered():
+            self._give_back(self._take_back(now - HOARD_SECONDS), "given back: no slot became free")
+
+    def _give_back(self, attempts: list[Attempt], note: str) -> None:
+        for attempt in attempts:
+            self._completer.add(attempt, released(note))
 
     def _begin_again(self) -> None:
         """Repeat a turn that another worker crossed; it was rolled back as a whole.

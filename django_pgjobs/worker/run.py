@@ -19,7 +19,7 @@ from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
 from django_pgjobs.context import enter_job
 from django_pgjobs.exceptions import ClaimLost, JobInterrupt, PayloadError, UnknownTask, WorkerLost
 from django_pgjobs.payload import decode_arguments
-from django_pgjobs.queries import jobs
+from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.registry import find_task
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
@@ -32,7 +32,7 @@ from django_pgjobs.worker.state import Options
 logger = logging.getLogger(__name__)
 
 
-def make_attempt(row: jobs.ClaimedRow, options: Options) -> Attempt:
+def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     """Return the attempt for a claimed row; its task is None if this process has none."""
     try:
         task = find_task(row.task_path)
@@ -115,6 +115,7 @@ def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
             jobs.send_successes(cursor, [done])
             if not cursor.fetchall():
                 raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
+            dependencies.resolve_dependencies(cursor, [attempt.id])
     outcome.stored = True
     return outcome
 
@@ -198,5 +199,5 @@ def task_result(attempt: Attempt) -> AnyResult:
         if stored is None:
             raise PayloadError(f"job {row.id} is not in the table any more.")
     else:
-        stored = jobs.row_of_claim(row, json.loads(row.detail))
+        stored = claims.row_of_claim(row, json.loads(row.detail))
     return result_of_row(stored, row.backend)

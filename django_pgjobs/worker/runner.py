@@ -22,6 +22,7 @@ from typing import Any
 import psycopg
 
 import django_pgjobs
+from django_pgjobs import rate_limits
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
@@ -38,6 +39,7 @@ from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
+from django_pgjobs.worker.look import Look
 from django_pgjobs.worker.outcome import Outcome, released
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
@@ -112,7 +114,7 @@ class Runner:
         self.completer = Completer(state, self.announcer.add)
         self.claimer = Claimer(state, self.slots, self.async_slots)
         self.watchdog = Watchdog(
-            list(own.values()),
+            [*own.values(), rate_limits.get_session().connection],
             grace=options.timeout_grace,
             is_running=self._is_running,
             on_stuck=self._stuck,
@@ -128,8 +130,12 @@ class Runner:
             on_interrupted=self.watchdog.expect_end,
             on_limit=self.ask_to_stop,
             on_crash=crash,
-            detailed_paths=detailed_paths(),
-            wants_details=lambda: has_receivers(task_started),
+            look=Look(
+                state,
+                self.claimer,
+                detailed_paths=detailed_paths(),
+                wants_details=lambda: has_receivers(task_started),
+            ),
         )
         self._build_upkeep()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django_pgjobs.queries.jobs import Lane
+from django_pgjobs.queries.claims import Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 
 
@@ -16,6 +17,8 @@ class Options:
     backends: tuple[str, ...]
     queues: tuple[str, ...] | None = None
     excluded_queues: tuple[str, ...] = ()
+    # The most slots that the jobs of a queue may take here.
+    queue_slots: Mapping[str, int] = field(default_factory=dict)
     concurrency: int
     async_concurrency: int
     lease: float
@@ -28,14 +31,15 @@ class Options:
     max_payload_bytes: int
     listen: bool
     unknown_fails: bool
+    ageing: float | None = None
     drain: bool = False
     max_jobs: int | None = None
     max_time: float | None = None
     max_memory_mib: int | None = None
     name: str = ""
 
-    def serves(self, lane: Lane) -> bool:
-        """Does the worker run the jobs of this lane?"""
+    def serves(self, lane: Lane | Ready) -> bool:
+        """Does the worker run the jobs of this backend and queue?"""
         if lane.backend not in self.backends or lane.queue_name in self.excluded_queues:
             return False
         return self.queues is None or lane.queue_name in self.queues
@@ -53,6 +57,8 @@ class WorkerState:
     name: str
     worker_id: int = 0
     held: dict[int, Attempt] = field(default_factory=dict)
+    # Tasks that this process does not have, and until when it leaves their jobs to others.
+    unknown_paths: dict[str, float] = field(default_factory=dict)
     stopping: bool = False
     finished_jobs: int = 0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django_pgjobs.queries.claims import ClaimedRow, Ready
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.jobs import ClaimedRow, Lane
 from django_pgjobs.worker.completer import Entry
 
 Rows = list[Any]
@@ -27,7 +27,15 @@ class Turn:
         self.scans = False
         self.claims = False
         self.claimed: list[ClaimedRow] = []
-        self.lanes: list[Lane] | None = None
+        self.lanes: list[Ready] | None = None
+        # Jobs with keys: were they asked for, and was it this worker's turn to claim them?
+        self.seconds = 0.0
+        self.freed: list[str] = []
+        self.walks = False
+        self.holds = False
+        self.token_wait: float | None = None
+        # A look that found where jobs are without claiming any: nobody told.
+        self.missed = False
         self.promoted = 0
         self.next_due: float | None = None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import measures
+from tests.benchmarks import keys, limits, measures
 from tests.benchmarks.measures import Measured
 from tests.benchmarks.system import System
 
@@ -47,6 +48,7 @@ class Row:
 
 
 NEAR_BARE = Target(1.25, of_bare=True)
+NEARLY = Target(0.95)
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -146,5 +148,50 @@ ROWS: tuple[Row, ...] = (
         measures.measure_logs,
         only=("ours",),
         method="1 process, --jobs jobs",
+    ),
+    Row(
+        "limit",
+        (
+            Figure("share", "one rate limit in 8 processes, granted / allowed", "x", True, NEARLY),
+            Figure("window", "the most in any window of 100 a second", "", False, Target(100)),
+            Figure("rate", "tokens taken by 8 processes, no limit in the way", "tokens/s"),
+        ),
+        limits.measure_limit,
+        only=("ours",),
+        method="8 workers with one slot take tokens one by one inside a job, for 10 s of a "
+        "limit of 100 a second, then for 5 s of one that is never reached",
+    ),
+    *(
+        Row(
+            f"keys{processes}",
+            (
+                Figure(
+                    "ratio",
+                    f"drain with keys / without, {processes} process{'es' * (processes > 1)}",
+                    "x",
+                    target=Target(0.6),
+                ),
+                Figure("plain", "without keys, same run", "jobs/s"),
+                Figure("limited", "1,000 keys, 5 jobs at a time each", "jobs/s"),
+                Figure("ordered", "1,000 keys, one at a time and in order", "jobs/s"),
+            ),
+            functools.partial(keys.measure_keyed_drain, processes=processes),
+            only=("ours",),
+            method=f"--jobs jobs of each kind, {processes} warm worker processes",
+        )
+        for processes in (1, 4)
+    ),
+    Row(
+        "walks",
+        (
+            Figure("commit", "round trip and commit of nothing but the hold", "ms", False),
+            Figure("million", "claim of 20 beside a full key of 1,000,000", "ms", False, Target(2)),
+            Figure("blocked", "claim that finds 1,000 full keys", "ms", False, Target(5)),
+            Figure("alone", "claim of 20 without keys, no others there", "ms", False),
+            Figure("beside", "claim of 20 without keys, beside 1,020,000 others", "ms", False),
+        ),
+        keys.measure_walks,
+        only=("ours",),
+        method="claims by hand on one connection, commit included, medians of 15",
     ),
 )

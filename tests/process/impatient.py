@@ -5,11 +5,17 @@ These times are no settings, because no installation needs other ones; only test
 
 from __future__ import annotations
 
+import os
+
 from django_pgjobs.queries import connection
-from django_pgjobs.worker import outcome, runner, watchdog
+from django_pgjobs.worker import outcome, pump, runner, watchdog
 
 connection.ANSWER_SECONDS = 1.0
 connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
 watchdog.LOOK_SECONDS = 0.2
 runner.LAST_SECONDS = 0.7
-outcome.UNKNOWN_TASK_SECONDS = (0.1, 0.3)
+outcome.UNKNOWN_TASK_SECONDS = (
+    float(os.environ.get("TESTS_UNKNOWN_TASK_MIN", "0.1")),
+    float(os.environ.get("TESTS_UNKNOWN_TASK_MAX", "0.3")),
+)
+pump.UNKNOWN_SECONDS = outcome.UNKNOWN_TASK_SECONDS[1]

@@ -17,6 +17,7 @@ from django.db import connection, transaction
 
 from django_pgjobs import Snooze, current_job, task
 from tests.models import Effect
+from tests.process.history import line_of
 from tests.tasks import Mishap, append_line, sleep_for
 
 FOREVER = 600.0
@@ -187,3 +188,46 @@ def snooze_once(secret: str) -> None:
 @task(queue_name="mail")
 def mail(*args: Any) -> None:
     """Do nothing, in the queue "mail"."""
+
+
+def hold_key(folder: str, key: str, seconds: float) -> None:
+    """Write "begin" and "end" of the current job for `history`, *seconds* apart."""
+    job_id, process = int(current_job().id), os.getpid()
+    write(folder, line_of("begin", key, job_id, process))
+    time.sleep(seconds)
+    write(folder, line_of("end", key, job_id, process))
+
+
+@task(concurrency_key="{key}")
+def hold(folder: str, key: str, seconds: float) -> None:
+    """Hold a key; write what `history` reads."""
+    hold_key(folder, key, seconds)
+
+
+@task(concurrency_key="{key}", queue_name="mail")
+def hold_by_mail(folder: str, key: str, seconds: float) -> None:
+    """Hold a key, in the queue "mail"."""
+    hold_key(folder, key, seconds)
+
+
+@task(concurrency_key="{key}", backoff=[0.05])
+def hold_at_second_try(folder: str, key: str, seconds: float) -> None:
+    """Hold a key at the second attempt; the first one fails and comes again a moment later."""
+    if current_job().attempt == 1:
+        job_id, process = int(current_job().id), os.getpid()
+        write(folder, line_of("begin", key, job_id, process))
+        write(folder, line_of("fail", key, job_id, process))
+        raise Mishap("on purpose")
+    hold_key(folder, key, seconds)
+
+
+@task(rate_limit="api:{key}")
+def hold_rate(folder: str, key: str, seconds: float) -> None:
+    """Start only as fast as the limit "api" lets the key."""
+    hold_key(folder, key, seconds)
+
+
+@task(queue_name="narrow")
+def hold_narrow(folder: str, key: str, seconds: float) -> None:
+    """Be one of the jobs that are in the queue "narrow", without a key."""
+    hold_key(folder, key, seconds)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.factories import count_jobs, make_job
+from tests.factories import count_jobs, make_job, make_jobs
 from tests.helpers import WorkerProcess, database_url
 from tests.process.support import fetch_rows
 from tests.servers import PrivateCluster, free_port
@@ -19,6 +19,8 @@ WRONG = {
     ("-c", "0"): "expected a whole number of 1 or more, got '0'.",
     ("--max-time", "nan"): "expected seconds, 0 or more, got 'nan'.",
     ("-q", "a,,b"): "expected queue names with commas between, got 'a,,b'.",
+    ("-q", "a:0"): "expected a whole number of 1 or more, got '0'.",
+    ("-q", "*:3"): "expected queues such as mail,billing:4 or billing:4,*, got '*:3'.",
     ("-q", "a", "--exclude-queues", "b"): "--queues and --exclude-queues contradict each other",
     ("--lease-seconds", "0.5"): "expected --lease-seconds of 1 or more, got 0.5.",
     ("--poll-interval", "0"): "expected --poll-interval of 0.05 or more, got 0.",
@@ -94,3 +96,17 @@ def test_what_it_says_first_names_versions_queues_and_tasks(start: Start) -> Non
     quiet = start("-v", "0", "--max-time", "0")
     assert quiet.wait() == 0
     assert quiet.output() == ""
+
+
+def test_a_queue_may_take_few_of_the_slots(start: Start) -> None:
+    """S1.19; issue of slots: a worker serves all queues, one of them with a slot only."""
+    worker = start("--check", "-q", "mail:1,*")
+    assert worker.wait() == 0
+    assert "queues  all, mail at most 1 (" in worker.output()
+
+
+def test_the_slots_of_queues_reach_the_child_processes(start: Start) -> None:
+    make_jobs(2)
+    worker = start("--drain", "--processes", "2", "-q", "default:1,mail")
+    assert worker.wait() == 0
+    assert count_jobs(status="successful") == 2

@@ -22,7 +22,7 @@ from tests.races.test_cancel import LOOKED, finish
 from tests.worker import tasks
 from tests.worker.support import Bench, Gate, ThreadedWorker, claim, ids
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race, pytest.mark.slow]
 
 InThread = Callable[..., DjangoThread]
 OpenOwn = Callable[[], OwnConnection]

@@ -16,12 +16,12 @@ from asgiref.sync import SyncToAsync
 from django.db import connections
 
 from django_pgjobs import Task
-from django_pgjobs.queries import jobs
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane, Taker
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.jobs import HEAD, ClaimedRow, Floor, Lane
 from django_pgjobs.worker import runner as runner_module
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.completer import statements
+from django_pgjobs.worker.completer import resolution, statements
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.outcome import Outcome
@@ -69,28 +69,27 @@ def claim(
     floors: Mapping[Lane, Floor] | None = None,
     detailed: bool = False,
     detailed_paths: Iterable[str] = (),
+    unknown_paths: Iterable[str] = (),
 ) -> list[ClaimedRow]:
     """Claim jobs as a worker does, in the order in which it runs them."""
-    [rows] = connection.round_trip(
-        [
-            lambda cursor: jobs.send_claim(
-                cursor,
-                dict.fromkeys(lanes, HEAD) | dict(floors or {}),
-                max_jobs=max_jobs,
-                worker_id=worker_id,
-                worker_name="test:1",
-                detailed=detailed,
-                detailed_paths=list(detailed_paths),
-            )
-        ]
+    taker = Taker(
+        worker_id=worker_id,
+        worker_name="test:1",
+        unknown_paths=list(unknown_paths),
+        detailed=detailed,
+        detailed_paths=list(detailed_paths),
     )
-    return jobs.claimed_rows(rows)
+    places = dict.fromkeys(lanes, HEAD) | dict(floors or {})
+    [rows] = connection.round_trip(
+        [lambda cursor: claims.send_claim(cursor, places, max_jobs=max_jobs, taker=taker)]
+    )
+    return claims.claimed_rows(rows)
 
 
 def write(connection: OwnConnection, *batch: tuple[Attempt, Outcome]) -> set[int]:
     """Write outcomes in one round trip; return the ids of the jobs that were changed."""
-    answers = connection.round_trip(statements(batch))
-    return {row[0] for rows in answers for row in rows}
+    answers = connection.round_trip([*statements(batch, resolves=False), resolution(batch)])
+    return {row[0] for rows in answers[:-1] for row in rows}
 
 
 def ids(rows: Iterable[ClaimedRow]) -> list[int]:

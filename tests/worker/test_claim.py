@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from django_pgjobs.queries.claims import Floor, Lane
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.jobs import Floor, Lane
 from tests.factories import get_job, make_job, make_jobs, make_worker
 from tests.worker.support import DEFAULT, claim, ids
 

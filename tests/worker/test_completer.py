@@ -173,4 +173,11 @@ def test_there_is_one_statement_per_kind_of_outcome(
     make_outcomes: Callable[[], list[Outcome]], count: int
 ) -> None:
     batch = [(make_attempt_of(number), o) for number, o in enumerate(make_outcomes())]
-    assert len(statements(batch)) == count
+    assert len(statements(batch, resolves=False)) == count
+
+
+def test_one_more_statement_resolves_what_waits_for_all_of_them() -> None:
+    kinds = [Kind.DONE, Kind.FAIL, Kind.RETRY, Kind.DONE]
+    batch = [(make_attempt_of(number), Outcome(kind)) for number, kind in enumerate(kinds)]
+    assert len(statements(batch)) == 4
+    assert statements([]) == []

@@ -13,7 +13,7 @@ from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import wait_until
 from tests.worker import nasty
 from tests.worker import tasks as gate_tasks
-from tests.worker.support import Gate, ThreadedWorker
+from tests.worker.support import Bench, Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,11 +65,11 @@ def test_every_exception_fails_its_job_and_nothing_else(drain: Drain) -> None:
     ],
 )
 def test_what_is_recorded_of_an_exception(
-    drain: Drain, name: str, exception_class: str, message: str
+    bench: Bench, name: str, exception_class: str, message: str
 ) -> None:
     """F12, T7: scrubbed of what PostgreSQL cannot store."""
     job = nasty.end_with.enqueue(name)
-    drain()
+    bench.run()
     [entry] = get_job(job.id).errors
     assert (entry["exception_class"], entry["message"]) == (exception_class, message)
 
@@ -119,10 +119,10 @@ def test_every_result_that_cannot_be_stored_fails_its_job_and_nothing_else(drain
         "x" * 9999,
     ],
 )
-def test_every_other_result_comes_back_as_it_was(drain: Drain, value: Any) -> None:
+def test_every_other_result_comes_back_as_it_was(bench: Bench, value: Any) -> None:
     """DESIGN 9.1: json and not jsonb."""
     job = nasty.give_good.enqueue(value)
-    drain()
+    bench.run()
     result = nasty.give_good.get_result(job.id)
     assert result.return_value == value
     assert repr(result.return_value) == repr(value)

@@ -15,7 +15,7 @@ from tests.helpers import wait_until
 from tests.models import Effect
 from tests.worker.support import ThreadedWorker, counted_round_trips
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Start = Callable[..., ThreadedWorker]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import threading
 from collections.abc import Callable
@@ -22,6 +21,14 @@ from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import Conf, automatic_concurrency, get_conf
 from django_pgjobs.exceptions import ServerUnreachable
+from django_pgjobs.management.arguments import (
+    QueueSlots,
+    concurrency,
+    duration,
+    queue_names,
+    queue_slots,
+    whole_number,
+)
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
 from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
@@ -53,38 +60,6 @@ a second signal or QUIT.
 """
 
 
-def whole_number(text: str) -> int:
-    """Return a whole number of at least 1."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}.")
-    return number
-
-
-def concurrency(text: str) -> int:
-    """Return a number of threads, or the automatic one."""
-    return automatic_concurrency() if text == "auto" else whole_number(text)
-
-
-def duration(text: str) -> float:
-    """Return a number of seconds, 0 or more."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, got {text!r}.")
-    return seconds
-
-
-def queue_names(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list."""
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"expected queue names with commas between, got {text!r}.")
-    return names
-
-
 class Command(BaseCommand):
     """Run background jobs until told to stop."""
 
@@ -99,7 +74,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_argument_group("what to run")
         what.add_argument(
-            "-q", "--queues", type=queue_names, metavar="A,B", help="Only these queues."
+            "-q",
+            "--queues",
+            type=queue_slots,
+            default=QueueSlots("", None, {}),
+            metavar="A,B:4,*",
+            help="Only these queues; of B at most 4 jobs at a time here; * for all others, too.",
         )
         what.add_argument(
             "--exclude-queues",
@@ -226,6 +206,8 @@ class Command(BaseCommand):
         except ServerUnreachable as error:
             self._give_up(EXIT_UNREACHABLE, str(error), "Run manage.py migrate first.")
         queues = ",".join(options.queues) if options.queues else "all"
+        for queue, slots in options.queue_slots.items():
+            queues += f", {queue} at most {slots}"
         if options.excluded_queues:
             queues += " but " + ",".join(options.excluded_queues)
         versions = (
@@ -282,7 +264,8 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
     return Options(
         database=worker_database(conf),
         backends=backend_aliases(),
-        queues=flags["queues"],
+        queues=flags["queues"].names,
+        queue_slots=flags["queues"].slots,
         excluded_queues=flags["exclude_queues"],
         concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
         async_concurrency=conf.ASYNC_CONCURRENCY,
@@ -296,6 +279,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
         listen=choose("listen", conf.LISTEN),
         unknown_fails=conf.UNKNOWN_TASK == "fail",
+        ageing=conf.AGEING_SECONDS,
         drain=flags["drain"],
         max_jobs=flags["max_jobs"],
         max_time=flags["max_time"],
@@ -306,7 +290,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
 
 def check_flags(flags: dict[str, Any]) -> None:
     """Raise CommandError for flags that are wrong together or out of bounds."""
-    if flags["queues"] and flags["exclude_queues"]:
+    if flags["queues"].names and flags["exclude_queues"]:
         raise CommandError(
             "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
         )
@@ -357,9 +341,10 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
 def child_flags(flags: dict[str, Any]) -> list[str]:
     """Return the command line that gives a child process the same options."""
     line = [f"--verbosity={flags['verbosity']}", f"--log-format={flags['log_format']}"]
-    for name in ("queues", "exclude_queues"):
-        if flags[name]:
-            line.append(f"--{name.replace('_', '-')}={','.join(flags[name])}")
+    if flags["queues"].text:
+        line.append(f"--queues={flags['queues'].text}")
+    if flags["exclude_queues"]:
+        line.append(f"--exclude-queues={','.join(flags['exclude_queues'])}")
     for name in VALUE_FLAGS:
         if flags[name] is not None:
             line.append(f"--{name.replace('_', '-')}={flags[name]}")

@@ -45,7 +45,7 @@ class Progress:
     def _draw(self, done: int, note: str) -> None:
         now = monotonic()
         rate = done / max(now - self._started, 0.001)
-        filled = BAR_WIDTH * done // max(self._total, 1)
+        filled = min(BAR_WIDTH, BAR_WIDTH * done // max(self._total, 1))
         bar = "█" * filled + "░" * (BAR_WIDTH - filled)
         if not _can_encode(self._out, bar):
             bar = "#" * filled + "-" * (BAR_WIDTH - filled)

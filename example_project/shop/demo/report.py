@@ -25,40 +25,44 @@ from example_project.shop.signup import send_welcome_mail
 def summary(plan: Plan, sent: Sent, drained: Drained) -> Iterator[str]:
     """Yield the lines of the table of counts and rates."""
     rolled_back = sum(transaction.rolls_back for transaction in plan.sign_ups)
-    yield _row(
+    yield row(
         "sign-ups", len(plan.committed), f"in {len(plan.sign_ups) - rolled_back:,} transactions"
     )
-    yield _row(
+    yield row(
         "  rolled back", len(plan.rolled_back), f"in {rolled_back:,} transactions, on purpose"
     )
-    yield _row("webhooks", plan.webhooks, "each answered with 202 at once")
-    yield _row("  delivered twice", plan.duplicates, "the provider's second deliveries")
-    yield _row("  too early", len(plan.early_bodies), "before the shop had the order")
-    yield _row("  malformed", plan.malformed, "")
-    yield _row("jobs enqueued", len(sent.jobs), _rate(len(sent.jobs), sent.seconds))
-    yield _row("jobs finished", len(sent.jobs), _rate(len(sent.jobs), drained.seconds))
+    yield row("webhooks", plan.webhooks, "each answered with 202 at once")
+    yield row("  delivered twice", plan.duplicates, "the provider's second deliveries")
+    yield row("  too early", len(plan.early_bodies), "before the shop had the order")
+    yield row("  malformed", plan.malformed, "")
+    yield row("jobs enqueued", len(sent.jobs), _rate(len(sent.jobs), sent.seconds))
+    yield row("jobs finished", len(sent.jobs), _rate(len(sent.jobs), drained.seconds))
     if drained.killed_pid:
         note = f"running again {_recovery(drained):.1f} s after kill -9"
-        yield _row("jobs rescued", len(drained.orphans), note)
+        yield row("jobs rescued", len(drained.orphans), note)
 
 
 def verdicts(checks: list[Check]) -> Iterator[str]:
     """Yield one line per check."""
     for check in checks:
         mark = "✓" if check.passed else "✕"
-        expected = "" if check.passed else f"   expected {check.expected:,}"
-        yield f"  {mark} {check.text:<46} {check.found:>7,}{expected}"
+        is_bound = bool(check.rule)
+        expected = f"   expected {check.rule}{check.expected:,}"
+        said = "" if check.passed and not is_bound else expected
+        yield f"  {mark} {check.text:<49} {check.found:>7,}{said}"
 
 
 def next_steps(sent: Sent, logs: Path) -> Iterator[str]:
     """Yield what to try next."""
     manage = _manage()
-    yield "Try next, in two terminals:"
+    yield "Try next, in three terminals:"
     yield f"  {manage} runserver"
     yield f"  {manage} runjobs"
+    yield f"  {manage} outside_api"
     yield "and then"
-    yield "  http://127.0.0.1:8000/         sign up, order, play the payment provider"
-    yield "  http://127.0.0.1:8000/admin/   the jobs, workers and orders (admin, admin)"
+    yield "  http://127.0.0.1:8000/               sign up, order, play the payment provider"
+    yield "  http://127.0.0.1:8000/integrations/  what was sent where; send a catalogue again"
+    yield "  http://127.0.0.1:8000/admin/         jobs, workers, orders (admin, admin)"
     yield f"  {_psql_path()}{manage} dbshell"
     yield "    SELECT status, queue_name, count(*) FROM pgjobs_job GROUP BY 1, 2;"
     yield "    INSERT INTO pgjobs_job (task_path, args)   -- enqueues a job"
@@ -82,7 +86,8 @@ def _recovery(drained: Drained) -> float:
     return float((newest["at"] - drained.killed_at).total_seconds()) if newest["at"] else 0.0
 
 
-def _row(name: str, count: int, note: str) -> str:
+def row(name: str, count: int, note: str) -> str:
+    """Return a line of the table of counts."""
     return f"  {name:<18} {count:>7,}   {note}".rstrip()
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,8 +26,11 @@ LOG_TAIL_LINES = 15
 class Workers:
     """Worker processes that do not outlive the `with` block."""
 
-    def __init__(self, logs: Path, *, concurrency: int) -> None:
+    def __init__(
+        self, logs: Path, *, concurrency: int, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._logs = logs
+        self._environment = dict(environment or {})
         self._concurrency = concurrency
         self._processes: list[subprocess.Popen[bytes]] = []
         self._started: list[int] = []
@@ -75,7 +79,7 @@ class Workers:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # As in production: with DEBUG, Django keeps a record of every query.
-                env=os.environ | {"DJANGO_DEBUG": "0", "PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"DJANGO_DEBUG": "0", "PYTHONUNBUFFERED": "1"} | self._environment,
                 # Ctrl-C reaches the whole foreground group; the demo ends its workers itself.
                 start_new_session=True,
             )

@@ -17,6 +17,13 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import BaseCommand, CommandError, CommandParser, call_command
 
+from example_project.integrations.demo.checks import check_integrations
+from example_project.integrations.demo.play import EDITS_EACH, Play, Played
+from example_project.integrations.demo.report import summary
+from example_project.integrations.demo.world import World, make_world, tell_plans
+from example_project.integrations.limits import ALLOWED
+from example_project.integrations.models import Integration
+from example_project.integrations.outside import OutsideApi
 from example_project.shop.demo import report
 from example_project.shop.demo.checks import check_everything
 from example_project.shop.demo.drain import Drain, Drained
@@ -27,6 +34,7 @@ from example_project.shop.demo.workers import Workers
 
 SMALLEST = 20
 LARGEST = 100_000
+FAULT_SHARE = 0.005  # of the calls of the outside API
 
 
 def amount(text: str) -> int:
@@ -62,7 +70,9 @@ class Command(BaseCommand):
         "Migrate, create the user admin/admin, sign customers up and deliver payment webhooks "
         "(some transactions roll back, some deliveries come twice), work the jobs off with two "
         "workers, kill one of them on the way, and check in the database that each effect "
-        "happened exactly once. Exits with 1 if anything is off. Can be run again."
+        "happened exactly once. Then forty integrations of very different size send their "
+        "products to an outside API that limits them, while people edit, and companies have "
+        "their trades settled in order. Exits with 1 if anything is off. Can be run again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -82,33 +92,56 @@ class Command(BaseCommand):
             help="how many webhooks are delivered, second deliveries included (default: 2000)",
         )
         parser.add_argument(
+            "--products",
+            type=amount,
+            default=2000,
+            metavar="N",
+            help="how many products the biggest integration has (default: 2000)",
+        )
+        parser.add_argument(
+            "--edits",
+            type=amount,
+            default=600,
+            metavar="N",
+            help="how many edits of products there are (default: 600)",
+        )
+        parser.add_argument(
             "--no-kill",
             action="store_false",
             dest="kill",
             help="let both workers live",
         )
 
-    def handle(self, *, customers: int, webhooks: int, kill: bool, **options: Any) -> None:
+    def handle(self, **options: Any) -> None:
         """Run the demo; raise CommandError if anything is off."""
         self.stdout.ending = ""
         run = secrets.token_hex(3)
         logs = Path(tempfile.mkdtemp(prefix=f"shop-demo-{run}-"))
         try:
             with sigterm_interrupts():
-                self._run(run, logs, make_plan(run, customers=customers, webhooks=webhooks), kill)
+                self._run(run, logs, **options)
         except DemoError as error:
             raise CommandError(f"The demo failed: {error}") from error
         except KeyboardInterrupt:
             raise CommandError("Interrupted; the workers are stopped.", returncode=130) from None
 
-    def _run(self, run: str, logs: Path, plan: Plan, kill: bool) -> None:
+    def _run(self, run: str, logs: Path, **options: Any) -> None:
         started = time.monotonic()
         self._prepare()
-        sign_ups = len(plan.committed) + len(plan.rolled_back)
-        sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
-        drained = self._drain(plan, sent, logs, kill=kill)
-        self._say("", *report.summary(plan, sent, drained), "")
-        checks = check_everything(run, plan, sent, drained, killed=kill)
+        plan = make_plan(run, customers=options["customers"], webhooks=options["webhooks"])
+        world = make_world(run, products=options["products"])
+        with self._start_api(world) as api:
+            environment = {"OUTSIDE_API_URL": api.url}
+            sign_ups = len(plan.committed) + len(plan.rolled_back)
+            sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
+            with Workers(logs, concurrency=4, environment=environment) as workers:
+                drained = self._drain(plan, sent, workers, logs, kill=options["kill"])
+                played = self._play(world, workers, edits=options["edits"])
+                workers.stop()
+        lines = summary(world, played, api)
+        self._say("", *report.summary(plan, sent, drained), *lines, "")
+        checks = check_everything(run, plan, sent, drained, killed=options["kill"])
+        checks += check_integrations(world, played, api)
         self._say("Found in the database:", *report.verdicts(checks), "")
         seconds = time.monotonic() - started
         if not all(check.passed for check in checks):
@@ -134,19 +167,30 @@ class Command(BaseCommand):
             user.save(update_fields=["password"])
         return f"Admin: user admin, password admin ({'created' if created else 'was there'})"
 
-    def _drain(self, plan: Plan, sent: Sent, logs: Path, *, kill: bool) -> Drained:
-        with Workers(logs, concurrency=4) as workers:
-            pids = workers.start(), workers.start()
-            self._say(f"Workers {pids[0]} and {pids[1]}, logs in {logs}")
-            drain = Drain(
-                sent,
-                workers,
-                Progress(self.stdout, "work   ", len(sent.jobs)),
-                place_early=lambda: place_orders(plan.early, sent.customers),
-            )
-            drained = drain.run(kill=kill)
-            workers.stop()
-        return drained
+    def _start_api(self, world: World) -> OutsideApi:
+        """Return the outside API, which knows the plans and is down now and then."""
+        api = OutsideApi(limit=ALLOWED[Integration.Plan.BASIC], fault_share=FAULT_SHARE)
+        tell_plans(world, api)
+        return api
+
+    def _drain(
+        self, plan: Plan, sent: Sent, workers: Workers, logs: Path, *, kill: bool
+    ) -> Drained:
+        pids = workers.start(), workers.start()
+        self._say(f"Workers {pids[0]} and {pids[1]}, logs in {logs}")
+        drain = Drain(
+            sent,
+            workers,
+            Progress(self.stdout, "work   ", len(sent.jobs)),
+            place_early=lambda: place_orders(plan.early, sent.customers),
+        )
+        return drain.run(kill=kill)
+
+    def _play(self, world: World, workers: Workers, *, edits: int) -> Played:
+        planned = len(world.products) + len(world.unpriced) + len(world.trades)
+        planned += len(world.integrations) + edits // EDITS_EACH
+        play = Play(world, edits=edits, check_workers=workers.check)
+        return play.run(Progress(self.stdout, "sync   ", planned))
 
     def _say(self, *lines: str) -> None:
         for line in lines:

@@ -1,0 +1,101 @@
+"""The columns of a job, from its task and arguments; what cannot be stored is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django_pgjobs.client import instant_or_delay
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.conf import get_conf
+from django_pgjobs.keys import render_key
+from django_pgjobs.payload import encode_value
+from django_pgjobs.signatures import check_signature, named_arguments
+from django_pgjobs.tasks import Task
+
+Item = Mapping[str, Any] | tuple[Any, ...]
+
+
+def job_columns(task: AnyTask) -> dict[str, Any]:
+    """Return the columns that the task's options determine."""
+    run_after, delay = instant_or_delay(task.run_after)
+    ours = task if isinstance(task, Task) else None
+    metadata = ours.metadata if ours else None
+    return {
+        "task_path": task.module_path,
+        "queue_name": task.queue_name,
+        "backend": task.backend,
+        "priority": int(task.priority),
+        "run_after": run_after,
+        "delay": delay,
+        "max_attempts": (ours.max_attempts if ours else None) or get_conf().MAX_ATTEMPTS,
+        "timeout": ours.timeout if ours else None,
+        "correlation_id": ours.correlation_id if ours else "",
+        "tags": list(ours.tags) if ours else [],
+        "metadata": _encode_metadata(metadata) if metadata else "{}",
+    }
+
+
+def _encode_metadata(metadata: Mapping[str, Any]) -> str:
+    limit = get_conf().MAX_PAYLOAD_BYTES
+    return encode_value(dict(metadata), name="metadata", max_bytes=limit)
+
+
+def has_start_keys(task: AnyTask) -> bool:
+    """Do keys say when a job of the task may start?"""
+    return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
+
+
+def start_columns(task: Task) -> dict[str, Any]:
+    """Return the columns about the keys that are the same for all jobs of a task."""
+    return {
+        "concurrency_limit": task.concurrency_limit,
+        "skips_waiting": task.ordering == "skip",
+        "rate_cost": task.rate_cost,
+    }
+
+
+def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the concurrency key and the rate limits of a job with these arguments by name.
+
+    Raise TypeError or ValueError for a key that comes to nothing usable.
+    """
+    path = task.module_path
+    concurrency_key = None
+    if task.concurrency_key is not None:
+        concurrency_key = render_key("concurrency_key", task.concurrency_key, path, arguments)
+    limits = {render_key("rate_limit", key, path, arguments) for key in task.rate_limit}
+    return concurrency_key, "\n".join(sorted(filter(None, limits))) or None
+
+
+def key_columns(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the columns of a job's keys, None if its task has no key that the claim reads.
+
+    Raise TypeError or ValueError for a key that comes to nothing usable.
+    """
+    if not isinstance(task, Task) or not has_start_keys(task):
+        return None
+    concurrency_key, rate_limit_keys = start_keys(task, named_arguments(task, args, kwargs))
+    keys = {"concurrency_key": concurrency_key, "rate_limit_keys": rate_limit_keys}
+    return start_columns(task) | keys
+
+
+def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Return the positional and the keyword arguments that an item of enqueue_many() holds."""
+    if isinstance(item, Mapping):
+        return (), item
+    if isinstance(item, tuple | list):
+        return item, {}
+    raise TypeError(
+        f"expected a dict of keyword arguments or a tuple of positional ones, got {item!r}."
+    )
+
+
+def encode_arguments(task: AnyTask, args: Any, kwargs: Any) -> tuple[str, str]:
+    """Return both columns; raise TypeError or ValueError if the task could not be called so."""
+    check_signature(task, args, kwargs)
+    limit = get_conf().MAX_PAYLOAD_BYTES
+    return (
+        encode_value(list(args), name="args", max_bytes=limit) if args else "[]",
+        encode_value(dict(kwargs), name="kwargs", max_bytes=limit) if kwargs else "{}",
+    )

@@ -1,0 +1,182 @@
+"""Enqueueing: from a call to one INSERT on Django's own connection.
+
+It runs inside whatever transaction is open there, and what can be refused is refused before
+the statement is sent. A job without keys takes the plainest statement there is; what becomes
+of one with a unique key is in `merging`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from typing import Any, NamedTuple
+
+from django.db import IntegrityError, connections, transaction
+from django.db.models import QuerySet
+
+from django_pgjobs import merging
+from django_pgjobs.client import job_database
+from django_pgjobs.columns import (
+    Item,
+    encode_arguments,
+    job_columns,
+    key_columns,
+    split_item,
+    start_columns,
+)
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.queries import enqueue
+from django_pgjobs.queries.enqueue import Known
+from django_pgjobs.selecting import select_arguments
+from django_pgjobs.signatures import check_signature
+from django_pgjobs.tasks import Task
+
+# Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
+ROWS_PER_INSERT = 5_000
+
+
+class Inserted(NamedTuple):
+    """A job that was inserted; *args* and *kwargs* are as the task will get them."""
+
+    id: int
+    enqueued_at: datetime
+    run_after: datetime | None
+    args: Any
+    kwargs: Any
+
+
+def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
+    """Insert one job, or return the live one that has its unique key."""
+    if merging.is_unique(task):
+        return _insert_unique(task, args, kwargs)
+    row = job_columns(task)
+    row["args"], row["kwargs"] = encode_arguments(task, args, kwargs)
+    keys = key_columns(task, args, kwargs)
+    with connections[job_database()].cursor() as cursor:
+        if keys is None:
+            job_id, enqueued_at, run_after = enqueue.insert_job(cursor, row)
+        else:
+            job_id, enqueued_at, run_after = enqueue.insert_keyed_job(cursor, row | keys)
+    stored = as_stored(args, row["args"]), as_stored(kwargs, row["kwargs"])
+    return Inserted(job_id, enqueued_at, run_after, *stored)
+
+
+def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
+    args, kwargs = merging.call_to_store(task, args, kwargs)
+    line = merging.make_line(task, args, kwargs)
+    [known] = merging.insert_lines(task, [line], detailed=True)
+    if not known.is_new or known.job is None:
+        return known
+    stored = as_stored(args, line.args), as_stored(kwargs, line.kwargs)
+    return Inserted(known.id, known.job.enqueued_at, known.job.run_after, *stored)
+
+
+def as_stored(value: Any, text: str) -> Any:
+    """Return what *text* decodes to; that is *value* itself unless it has dicts inside."""
+    # The keys of dicts become strings; everything else TaskResult makes plain.
+    return json.loads(text) if "{" in text[1:] else value
+
+
+def batches(arguments: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield lists of as many items as one INSERT takes."""
+    remaining = iter(arguments)
+    while batch := list(islice(remaining, ROWS_PER_INSERT)):
+        yield batch
+
+
+def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[int]:
+    """Insert a job per item in one statement; return their ids.
+
+    Errors name the item, counted from *first_index*.
+    """
+    row = job_columns(task)
+    encoded = []
+    for index, item in enumerate(items, first_index):
+        with _naming(index):
+            encoded.append(encode_arguments(task, *split_item(item)))
+    row["args"] = "\n".join([args for args, _ in encoded])
+    row["kwargs"] = "\n".join([kwargs for _, kwargs in encoded])
+    keys = _keys_of_items(task, items, first_index)
+    with connections[job_database()].cursor() as cursor:
+        if keys is None:
+            return enqueue.insert_jobs(cursor, row)
+        return enqueue.insert_keyed_jobs(cursor, row | keys)
+
+
+def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
+    """Insert a job per item whose unique key no live job has; return the job of each item."""
+    lines = []
+    for index, item in enumerate(items, first_index):
+        with _naming(index):
+            args, kwargs = merging.call_to_store(task, *split_item(item))
+            lines.append(merging.make_line(task, args, kwargs))
+    return merging.insert_lines(task, lines, detailed=False)
+
+
+@contextmanager
+def _naming(index: int) -> Iterator[None]:
+    """Let a TypeError or ValueError inside the block name the item of enqueue_many()."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"item {index} of enqueue_many(): {error}") from error
+
+
+def _keys_of_items(task: AnyTask, items: list[Item], first_index: int) -> dict[str, Any] | None:
+    """Return `key_columns` of all items, with a list for what differs from one to the next."""
+    columns = []
+    for index, item in enumerate(items, first_index):
+        with _naming(index):
+            keys = key_columns(task, *split_item(item))
+        if keys is None:
+            return None
+        columns.append(keys)
+    lists = {
+        name: [row[name] for row in columns] for name in ("concurrency_key", "rate_limit_keys")
+    }
+    return columns[0] | lists
+
+
+def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]) -> int:
+    """Insert a job per row of *queryset*; return the number of new jobs."""
+    check_signature(task, (), arguments)
+    merging.refuse_function(task)
+    database = job_database()
+    if queryset.db != database:
+        raise ValueError(
+            f"enqueue_from() expected a QuerySet on the database {database!r}, where the jobs "
+            f"are, got one on {queryset.db!r}. Use enqueue_many() for rows of another database."
+        )
+    selection = select_arguments(task, queryset, arguments)
+    if selection is None:
+        return 0
+    row = job_columns(task)
+    if selection.has_keys and isinstance(task, Task):
+        row |= start_columns(task)
+    # A savepoint: what the server refuses, such as a payload that is too long, is not known
+    # before, and must not end the caller's transaction.
+    with _explaining_keys(), transaction.atomic(using=database):
+        if merging.is_unique(task):
+            return merging.insert_selected(task, selection, row)
+        with connections[database].cursor() as cursor:
+            return enqueue.insert_jobs_from(cursor, selection, row)
+
+
+@contextmanager
+def _explaining_keys() -> Iterator[None]:
+    """Turn the refusal of a key by a CHECK constraint into a ValueError."""
+    try:
+        yield
+    except IntegrityError as error:
+        diagnosis = getattr(error.__cause__, "diag", None)
+        constraint = getattr(diagnosis, "constraint_name", None) or ""
+        for name in ("concurrency_key", "rate_limit", "unique_key"):
+            if constraint.startswith(f"pgjobs_{name}"):
+                raise ValueError(
+                    f"enqueue_from() expected each row to give a {name} of 1 to 512 bytes in one "
+                    "line, without NULL in its parts."
+                ) from error
+        raise

@@ -1,0 +1,260 @@
+"""`manage.py jobs`: look at jobs, change them, pause and resume what workers take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from django_pgjobs import client, control
+from django_pgjobs.exceptions import JobError
+from django_pgjobs.explain import explain
+from django_pgjobs.models import Job
+from django_pgjobs.registry import discover_tasks, list_task_paths
+from django_pgjobs.status import JobStatus
+
+EXIT_USAGE = 2
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
+# As they come from the database: what no Python can decode may be shown all the same.
+SHOWN = [field.name for field in Job._meta.fields]
+
+EPILOG = """
+examples:
+  manage.py jobs explain 4711
+  manage.py jobs pause --queue mail --reason "PDF bug" --for 2h
+  manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
+  manage.py jobs resume --queue mail
+  manage.py jobs list --status failed --queue mail
+  manage.py jobs requeue 4711 4712
+
+Each action has a --help of its own.
+
+Exit status: 0 done (pause and resume also if it was so before), 1 some job does not exist or
+was not changed, 2 wrong use.
+"""
+
+
+def job_id(text: str) -> int:
+    """Return the id of a job."""
+    found = client.parse_job_id(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected the id of a job, a number, got {text!r}.")
+    return found
+
+
+def span(text: str) -> timedelta:
+    """Return a length of time such as 90s, 10m, 2h or 1d."""
+    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 10m, 2h, 1d, got {text!r}.")
+    return timedelta(seconds=int(found[1]) * UNITS[found[2]])
+
+
+def instant(text: str) -> datetime:
+    """Return an instant; one without a time zone is in the current one."""
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
+        )
+    return timezone.make_aware(found) if timezone.is_naive(found) else found
+
+
+def count(text: str) -> int:
+    """Return a number of rows."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000, got {text!r}.")
+    return number
+
+
+class Command(BaseCommand):
+    """Look at jobs and change them."""
+
+    help = "Looks at background jobs, changes them, pauses and resumes what workers take."
+
+    def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(*args, **kwargs)
+        parser.epilog = EPILOG
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        self._add_looks(actions)
+        self._add_changes(actions)
+        pause = actions.add_parser(
+            "pause", help="Let no worker start jobs of a queue, task or key."
+        )
+        self._add_target(pause)
+        pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
+        pause.add_argument("--by", default="", metavar="NAME", help="Who, for others to read.")
+        end = pause.add_mutually_exclusive_group()
+        end.add_argument(
+            "--for", type=span, dest="until", metavar="10m", help="Resume by itself after: s m h d."
+        )
+        end.add_argument(
+            "--until", type=instant, metavar="TIME", help="Resume by itself at 2026-12-24T18:00."
+        )
+        resume = actions.add_parser("resume", help="End a pause.")
+        self._add_target(resume)
+
+    def _add_looks(self, actions: Any) -> None:
+        why = actions.add_parser("explain", help="Say why a job is not running, or what it does.")
+        why.add_argument("id", type=job_id)
+        show = actions.add_parser("show", help="Print everything that is stored of a job.")
+        show.add_argument("id", type=job_id)
+        listing = actions.add_parser("list", help="List jobs, newest first.")
+        listing.add_argument(
+            "--status", choices=JobStatus.values, help="Default: ready and running ones."
+        )
+        listing.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
+        listing.add_argument("--task", metavar="PATH", help="Only those of this task.")
+        listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
+        for parser in (why, listing):
+            parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+
+    def _add_changes(self, actions: Any) -> None:
+        cancel = actions.add_parser(
+            "cancel", help="Cancel jobs that wait; ask those that run to end."
+        )
+        requeue = actions.add_parser("requeue", help="Give finished jobs new attempts.")
+        for parser in (cancel, requeue):
+            parser.add_argument("ids", type=job_id, nargs="+", metavar="id")
+
+    def _add_target(self, parser: CommandParser) -> None:
+        target = parser.add_mutually_exclusive_group(required=True)
+        target.add_argument("--queue", metavar="NAME", help="The jobs of a queue.")
+        target.add_argument("--task", metavar="PATH", help="The jobs of a task: shop.tasks.push.")
+        target.add_argument(
+            "--key", metavar="KEY", help="Those of a concurrency key, or a pattern: 'shop:*'."
+        )
+
+    def handle(self, *, action: str, **flags: Any) -> None:
+        actions: dict[str, Callable[..., None]] = {
+            "explain": self._explain,
+            "show": self._show,
+            "list": self._list,
+            "cancel": self._cancel,
+            "requeue": self._requeue,
+            "pause": self._pause,
+            "resume": self._resume,
+        }
+        try:
+            actions[action](**flags)
+        except (TypeError, ValueError) as error:
+            raise CommandError(str(error), returncode=EXIT_USAGE) from error
+
+    # Looking
+
+    def _explain(self, **flags: Any) -> None:
+        try:
+            found = explain(flags["id"])
+        except LookupError as error:
+            raise CommandError(str(error)) from error
+        if flags["json"]:
+            self.stdout.write(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+            return
+        label = str(JobStatus(found.status).label)
+        if found.status == JobStatus.READY:
+            label = "ready to run" if found.is_ready_to_run else "waiting"
+        self.stdout.write(f"job {found.job_id}: {label.lower()}")
+        for reason in found.reasons:
+            self.stdout.write(f"  {reason.text} [{reason.code}]")
+
+    def _show(self, **flags: Any) -> None:
+        row = Job.objects.filter(pk=flags["id"]).values(*SHOWN).first()
+        if row is None:
+            raise CommandError(f"there is no job {flags['id']}.")
+        self._write_json(row)
+
+    def _list(self, **flags: Any) -> None:
+        jobs = Job.objects.order_by("-id")
+        jobs = jobs.filter(status=flags["status"]) if flags["status"] else jobs.unfinished()
+        for column, flag in (("queue_name", "queue"), ("task_path", "task")):
+            if flags[flag] is not None:
+                jobs = jobs.filter(**{column: flags[flag]})
+        rows = list(jobs.values(*LISTED)[: flags["limit"]])
+        if flags["json"]:
+            self._write_json(rows)
+            return
+        cells = [LISTED, *(tuple(_cell(row[name]) for name in LISTED) for row in rows)]
+        widths = [max(len(line[column]) for line in cells) for column in range(len(LISTED))]
+        for line in cells:
+            padded = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
+            self.stdout.write("  ".join(padded).rstrip())
+
+    def _write_json(self, value: Any) -> None:
+        text = json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
+        self.stdout.write(text)
+
+    # Changing
+
+    def _cancel(self, **flags: Any) -> None:
+        self._change(flags["ids"], client.cancel, "cancelled", "has finished or does not exist")
+
+    def _requeue(self, **flags: Any) -> None:
+        self._change(flags["ids"], client.requeue, "requeued", "is not finished or does not exist")
+
+    def _change(
+        self, ids: list[int], change: Callable[[int], bool], done: str, not_done: str
+    ) -> None:
+        failed = 0
+        for each in ids:
+            try:
+                said = done if change(each) else not_done
+            except JobError as error:
+                said = str(error)
+            failed += said != done
+            self.stdout.write(f"job {each}: {said}")
+        if failed:
+            raise CommandError(f"{failed} of {len(ids)} jobs were not {done}.")
+
+    def _pause(self, **flags: Any) -> None:
+        target = _target_of(flags)
+        self._warn_of_unknown_task(flags["task"])
+        changed = control.pause(
+            **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
+        )
+        self.stdout.write(f"{_name_of(target)}: {'paused' if changed else 'was paused like this'}")
+
+    def _warn_of_unknown_task(self, path: str | None) -> None:
+        if path is None:
+            return
+        discover_tasks()
+        if path not in list_task_paths():
+            self.stderr.write(f"WARNING no task {path} is declared here. Is it spelt right?")
+
+    def _resume(self, **flags: Any) -> None:
+        target = _target_of(flags)
+        changed = control.resume(**target)
+        self.stdout.write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
+
+
+def _target_of(flags: dict[str, Any]) -> dict[str, Any]:
+    return {kind: flags[kind] for kind in ("queue", "task", "key") if flags[kind] is not None}
+
+
+def _name_of(target: dict[str, Any]) -> str:
+    [(kind, name)] = target.items()
+    return f"{kind} {name}"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime):
+        local = timezone.localtime(value) if timezone.is_aware(value) else value
+        return local.isoformat(" ", "seconds")
+    return str(value)

@@ -1,0 +1,208 @@
+"""Statements of the claim: where jobs are, and taking them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, execute
+from django_pgjobs.queries.jobs import JobRow
+
+
+class Lane(NamedTuple):
+    """The waiting jobs without keys of one queue of one backend alias."""
+
+    backend: str
+    queue_name: str
+
+
+class Floor(NamedTuple):
+    """A position in a lane's index order: minus the priority, then the id."""
+
+    urgency: int
+    id: int
+
+
+HEAD = Floor(-32768, 0)
+
+
+class ClaimedRow(NamedTuple):
+    """What claim_jobs.sql returns of one job; *lane* is None for a job without keys."""
+
+    id: int
+    claim: int
+    attempts: int
+    max_attempts: int | None
+    timeout: float | None
+    priority: int
+    backend: str
+    queue_name: str
+    task_path: str
+    args: str
+    kwargs: str
+    waited: float
+    detail: str | None
+    lane: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taker:
+    """Who claims, and what of the rows it wants to see."""
+
+    worker_id: int
+    worker_name: str
+    unknown_paths: list[str]
+    detailed: bool
+    detailed_paths: list[str]
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters that both claims share."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def send_claim(
+    cursor: Cursor, floors: Mapping[Lane, Floor], *, max_jobs: int, taker: Taker
+) -> None:
+    """Send the claim of up to *max_jobs* jobs without keys, from each lane's floor on.
+
+    The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
+    """
+    params = taker.params() | {
+        "backends": [lane.backend for lane in floors],
+        "queue_names": [lane.queue_name for lane in floors],
+        "floor_urgencies": [floor.urgency for floor in floors.values()],
+        "floor_ids": [floor.id for floor in floors.values()],
+        "max_jobs": max_jobs,
+    }
+    execute(cursor, "claim_jobs", params)
+
+
+class Group(NamedTuple):
+    """The waiting jobs with keys of one queue and priority; *urgency* is minus the priority."""
+
+    backend: str
+    queue_name: str
+    urgency: int
+
+
+class Segment(NamedTuple):
+    """A stretch of a group's lanes: after one and up to another (None: all that follow).
+
+    A single one is the first named lane and no other.
+    """
+
+    group: Group
+    after_lane: str = ""
+    until_lane: str | None = None
+    is_single: bool = False
+
+
+def send_hold(cursor: Cursor, *, waits: bool = False) -> None:
+    """Send the wish to be the one that claims jobs with keys; there is a row if it is granted.
+
+    With *waits* it is granted when whoever has it commits.
+    """
+    execute(cursor, "await_keyed_claim" if waits else "hold_keyed_claim", {})
+
+
+def send_keyed_claim(
+    cursor: Cursor,
+    floors: Mapping[Lane, Floor],
+    segments: Sequence[Segment],
+    *,
+    boosts: Mapping[str, int],
+    caps: Mapping[str, int],
+    max_jobs: int,
+    taker: Taker,
+) -> None:
+    """Send the claim of up to *max_jobs* jobs of all kinds; `send_hold` goes before it.
+
+    *boosts* is added to the priorities of a queue; of each queue in *caps* no more is taken.
+    """
+    params = taker.params() | {
+        "lane_backends": [lane.backend for lane in floors],
+        "lane_queues": [lane.queue_name for lane in floors],
+        "floor_urgencies": [floor.urgency for floor in floors.values()],
+        "floor_ids": [floor.id for floor in floors.values()],
+        "lane_boosts": [boosts.get(lane.queue_name, 0) for lane in floors],
+        "segment_backends": [segment.group.backend for segment in segments],
+        "segment_queues": [segment.group.queue_name for segment in segments],
+        "segment_urgencies": [segment.group.urgency for segment in segments],
+        "segment_boosts": [boosts.get(segment.group.queue_name, 0) for segment in segments],
+        "after_lanes": [segment.after_lane for segment in segments],
+        "until_lanes": [segment.until_lane for segment in segments],
+        "singles": [segment.is_single for segment in segments],
+        "cap_queues": list(caps),
+        "caps": list(caps.values()),
+        "max_jobs": max_jobs,
+    }
+    execute(cursor, "claim_keyed_jobs", params)
+
+
+def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
+    """Return what the claim took, best priority first, oldest first."""
+    claimed = [ClaimedRow(*row) for row in rows]
+    claimed.sort(key=lambda row: (-row.priority, row.id))
+    return claimed
+
+
+class Ready(NamedTuple):
+    """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys."""
+
+    backend: str
+    queue_name: str
+    urgency: int | None
+    lowest: int
+    boost: int
+    is_limited: bool
+
+
+def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
+    """Send the question where jobs are that may be claimed; the rows are Ready.
+
+    *with_lowest* asks for the lowest priority of each place as well, one more probe.
+    """
+    execute(cursor, "list_ready_lanes", {"with_lowest": with_lowest})
+
+
+def send_token_wait(cursor: Cursor) -> None:
+    """Send the question when the next token of a used up rate limit is free, in seconds."""
+    execute(cursor, "get_token_wait", {})
+
+
+def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Sequence[str]) -> None:
+    """Send a notification of idle workers, if jobs wait that the end of others lets start."""
+    keys = sorted({lane.partition("\n")[0] for lane in lanes} - {""})
+    execute(cursor, "wake_for_keys", {"channel": channel, "keys": keys})
+
+
+def row_of_claim(row: ClaimedRow, detail: dict[str, Any]) -> JobRow:
+    """Return a claimed job in full, of what the claim returned of it."""
+
+    def instant(name: str) -> datetime | None:
+        return datetime.fromisoformat(detail[name]) if detail[name] else None
+
+    return JobRow(
+        id=row.id,
+        status="running",
+        task_path=row.task_path,
+        queue_name=row.queue_name,
+        priority=row.priority,
+        run_after=instant("run_after"),
+        enqueued_at=datetime.fromisoformat(detail["enqueued_at"]),
+        started_at=instant("started_at"),
+        last_attempted_at=instant("last_attempted_at"),
+        finished_at=None,
+        max_attempts=row.max_attempts,
+        timeout=row.timeout,
+        correlation_id=detail["correlation_id"],
+        tags=detail["tags"],
+        args=row.args,
+        kwargs=row.kwargs,
+        metadata=detail["metadata"],
+        errors=detail["errors"],
+        result=None,
+        worker_ids=detail["worker_ids"],
+    )

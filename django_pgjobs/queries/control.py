@@ -1,0 +1,34 @@
+"""Statements that change what may be claimed: pauses."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+
+
+def pause_jobs(
+    cursor: Cursor,
+    kind: str,
+    name: str,
+    *,
+    reason: str,
+    paused_by: str,
+    resume_at: datetime | None,
+    delay: float | None,
+) -> bool:
+    """Pause something until *resume_at* or for *delay* seconds; return whether that is new."""
+    params = {
+        "kind": kind,
+        "name": name,
+        "reason": reason,
+        "paused_by": paused_by,
+        "resume_at": resume_at,
+        "delay": delay,
+    }
+    return bool(fetch(cursor, "pause_jobs", params))
+
+
+def resume_jobs(cursor: Cursor, kind: str, name: str) -> bool:
+    """End a pause; return whether it still held."""
+    return fetch(cursor, "resume_jobs", {"kind": kind, "name": name}) == [(True,)]

@@ -1,0 +1,483 @@
+-- Claim up to *max_jobs* due jobs, with keys and without, best priority first.
+--
+-- Jobs with keys are walked lane by lane with a loose index scan (a lane: one queue, one
+-- priority, the same keys), each segment of lanes from where the last claim ended, and only by
+-- who holds pgjobs_keyed_claim: then what is counted here is the truth until the commit. For
+-- each lane: how many may start (`room`), then as many of its oldest jobs as are its share of
+-- the batch. Equal priorities take turns, lane by lane, and with the jobs without keys.
+-- Tokens of rate limits are taken of rows that are locked, because tasks take them as well.
+-- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
+--     lane_boosts integer[] (one entry per lane without keys);
+--     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
+--     after_lanes, until_lanes text[], singles boolean[] (one entry per segment of lanes with
+--     keys, best priority first; until NULL: to the end; single: the one lane and no other);
+--     cap_queues text[], caps integer[] (how many jobs of these queues the worker takes);
+--     max_jobs integer; unknown_paths text[] (tasks the
+--     worker does not have); worker_id bigint; worker_name text; detailed boolean,
+--     detailed_paths text[] (tasks whose jobs are wanted in full)
+-- Returns: as claim_jobs.sql, and the lane (NULL for a job without keys)
+-- Locks: the claimed rows and some of their neighbours, FOR UPDATE SKIP LOCKED; then the state
+--     of their rate limits, in order of key
+-- Index: pgjobs_job_ready_lanes, pgjobs_job_key_order, pgjobs_job_key_running, pgjobs_job_ready;
+--     pgjobs_job_running, all of it, for each queue whose number of running jobs is limited
+WITH turn AS MATERIALIZED (
+    SELECT
+        COALESCE(current_setting('pgjobs.keyed_claim', TRUE), '') = 'held' AS is_held,
+        %(unknown_paths)s::text[] || ARRAY(
+            SELECT pause.name
+            FROM pgjobs_pause AS pause
+            WHERE
+                pause.kind = 'task'
+                AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+        ) AS excluded_paths
+    FROM pgjobs_worker AS worker
+    WHERE
+        worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL
+        AND worker.lease_expires_at > statement_timestamp()
+),
+-- Patterns of limits and pauses, in the notation of LIKE.
+key_pattern AS MATERIALIZED (
+    SELECT
+        maximum.max_running, maximum.weight,
+        replace(replace(replace(replace(maximum.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_',
+            E'\\_'), '*', '%%') AS pattern
+    FROM pgjobs_concurrency_limit AS maximum
+    WHERE position('*' IN maximum.pattern) > 0
+    ORDER BY length(maximum.pattern) DESC
+),
+paused_key AS MATERIALIZED (
+    SELECT
+        replace(replace(replace(replace(pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_',
+            E'\\_'), '*', '%%') AS pattern
+    FROM pgjobs_pause AS pause
+    WHERE
+        pause.kind = 'key'
+        AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+),
+cap AS MATERIALIZED (
+    SELECT capped.queue_name, min(capped.jobs) AS jobs
+    FROM (
+        SELECT own.queue_name, own.jobs::bigint
+        FROM unnest(%(cap_queues)s::text[], %(caps)s::integer[]) AS own (queue_name, jobs)
+        UNION ALL
+        SELECT pause.name, 0
+        FROM pgjobs_pause AS pause
+        WHERE
+            pause.kind = 'queue'
+            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+        UNION ALL
+        SELECT
+            queue.queue_name,
+            CASE WHEN turn.is_held THEN GREATEST(0, queue.max_running - (
+                SELECT count(*)
+                FROM pgjobs_job_live AS job
+                WHERE job.status = 'running' AND job.queue_name = queue.queue_name
+            )) ELSE 0 END
+        FROM pgjobs_queue_settings AS queue
+        CROSS JOIN turn
+        WHERE queue.max_running IS NOT NULL
+    ) AS capped
+    GROUP BY capped.queue_name
+),
+-- Lanes, until enough jobs may start: a large batch takes a fiftieth of itself from each.
+open_lane AS MATERIALIZED (
+    SELECT DISTINCT ON (walked.place) walked.*
+    FROM (
+        SELECT walked.*
+        FROM (
+            SELECT
+                segment.*, head.lane, head.concurrency_key, maximum.weight, maximum.last_id,
+                maximum.jobs AS most, maximum.is_of_row, room.jobs AS room,
+                first.id AS first_id, first.concurrency_limit AS first_concurrency_limit,
+                first.rate_limit_keys AS first_rate_limit_keys,
+                first.rate_cost AS first_rate_cost, row_number() OVER () AS place
+            FROM turn
+            CROSS JOIN unnest(
+                %(segment_backends)s::text[], %(segment_queues)s::text[],
+                %(segment_urgencies)s::integer[], %(segment_boosts)s::integer[],
+                %(after_lanes)s::text[], %(until_lanes)s::text[], %(singles)s::boolean[]
+            ) AS segment (backend, queue_name, urgency, boost, after_lane, until_lane, is_single)
+            CROSS JOIN LATERAL (
+                WITH RECURSIVE step AS (
+                    (
+                        SELECT
+                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                        FROM pgjobs_job_live AS job
+                        WHERE
+                            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                            AND -job.priority = segment.urgency AND job.lane > segment.after_lane
+                            AND NOT segment.is_single
+                        ORDER BY job.lane, job.id
+                        LIMIT 1
+                    )
+                    UNION ALL
+                    (
+                        SELECT
+                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                        FROM pgjobs_job_live AS job
+                        WHERE
+                            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                            AND -job.priority = segment.urgency AND job.lane = segment.after_lane
+                            AND segment.is_single
+                        ORDER BY job.lane, job.id
+                        LIMIT 1
+                    )
+                    UNION ALL
+                    SELECT following.*
+                    FROM step
+                    CROSS JOIN LATERAL (
+                        SELECT
+                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                        FROM pgjobs_job_live AS job
+                        WHERE
+                            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                            AND -job.priority = segment.urgency AND job.lane > step.lane
+                        ORDER BY job.lane, job.id
+                        LIMIT 1
+                    ) AS following
+                    WHERE segment.until_lane IS NULL OR step.lane < segment.until_lane
+                )
+                SELECT step.*
+                FROM step
+                WHERE segment.until_lane IS NULL OR step.lane <= segment.until_lane
+            ) AS head
+            CROSS JOIN LATERAL (
+                SELECT
+                    COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs,
+                    COALESCE(found.weight, 1) AS weight,
+                    found.max_running IS NOT NULL AS is_of_row,
+                    CASE
+                        WHEN
+                            head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
+                            AND COALESCE(found.max_running, head.concurrency_limit, 1) = 1
+                            THEN head.id
+                        ELSE 9223372036854775807
+                    END AS last_id
+                FROM (SELECT) AS one
+                LEFT JOIN LATERAL (
+                    SELECT exact.max_running, exact.weight
+                    FROM pgjobs_concurrency_limit AS exact
+                    WHERE exact.pattern = head.concurrency_key
+                    UNION ALL
+                    SELECT key_pattern.max_running, key_pattern.weight
+                    FROM key_pattern
+                    WHERE head.concurrency_key LIKE key_pattern.pattern
+                    LIMIT 1
+                ) AS found ON TRUE
+            ) AS maximum
+            CROSS JOIN LATERAL (
+                SELECT CASE
+                    WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
+                    WHEN EXISTS (
+                        SELECT FROM paused_key WHERE head.concurrency_key LIKE paused_key.pattern
+                    ) THEN 0
+                    WHEN maximum.last_id = head.id AND head.id <> (
+                        SELECT oldest.id
+                        FROM pgjobs_job_live AS oldest
+                        WHERE
+                            oldest.status = 'ready'
+                            AND oldest.concurrency_key = head.concurrency_key
+                            AND oldest.hold IS NULL AND (
+                                oldest.due_at IS NULL
+                                OR oldest.due_at IS DISTINCT FROM oldest.run_after
+                            )
+                        ORDER BY oldest.id
+                        LIMIT 1
+                    ) THEN 0
+                    ELSE maximum.jobs - (
+                        SELECT count(*)
+                        FROM (
+                            SELECT FROM pgjobs_job_live AS running
+                            WHERE
+                                running.status = 'running'
+                                AND running.concurrency_key = head.concurrency_key
+                            LIMIT maximum.jobs
+                        ) AS running
+                    )
+                END AS jobs
+                -- Else the planner copies the expression to each of its uses.
+                OFFSET 0
+            ) AS room
+            -- The lane's first job that can be taken; a lane without one takes no place in the batch.
+            CROSS JOIN LATERAL (
+                SELECT job.id, job.concurrency_limit, job.rate_limit_keys, job.rate_cost
+                FROM pgjobs_job_live AS job
+                WHERE
+                    job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                    AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                    AND -job.priority = segment.urgency AND job.lane = head.lane
+                    AND job.id <= maximum.last_id
+                    AND job.task_path <> ALL (turn.excluded_paths)
+                ORDER BY job.id
+                LIMIT LEAST(1, room.jobs)
+                FOR UPDATE SKIP LOCKED
+            ) AS first
+            WHERE
+                turn.is_held AND room.jobs > 0
+                -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
+                AND segment.queue_name <> ALL (
+                    ARRAY(SELECT cap.queue_name FROM cap WHERE cap.jobs = 0)
+                )
+                AND NOT EXISTS (
+                    SELECT FROM unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
+                    LEFT JOIN LATERAL (
+                        SELECT
+                            COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst,
+                            rate_limit.period, rate_limit.count
+                        FROM pgjobs_rate_limit AS rate_limit
+                        WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
+                        ORDER BY rate_limit.name = rate.key DESC
+                        LIMIT 1
+                    ) AS rule ON TRUE
+                    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+                    WHERE
+                        rule.burst IS NULL
+                        OR rule.burst - GREATEST(0, COALESCE(
+                            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+                        )) * (rule.count - rule.burst + 1) / rule.period < head.rate_cost
+                )
+        ) AS walked
+        CROSS JOIN LATERAL generate_series(
+            1, LEAST(walked.room, GREATEST(1, %(max_jobs)s::integer / 50) * walked.weight)
+        ) AS job
+        LIMIT %(max_jobs)s::integer
+    ) AS walked
+    ORDER BY walked.place
+),
+-- A lane's part of the batch among the lanes of the same priority, by weight.
+share AS (
+    SELECT
+        open_lane.*, open_lane.urgency - open_lane.boost AS rank,
+        ceil(
+            %(max_jobs)s::integer * open_lane.weight::double precision
+            / sum(open_lane.weight) OVER (PARTITION BY open_lane.urgency - open_lane.boost)
+        )::bigint AS jobs
+    FROM open_lane
+),
+keyed AS (
+    SELECT
+        locked.id, share.queue_name, share.rank, share.concurrency_key,
+        locked.rate_limit_keys, locked.rate_cost,
+        -- Other jobs of the key may have another limit than the first one of the lane.
+        CASE
+            WHEN share.is_of_row THEN share.room
+            ELSE COALESCE(locked.concurrency_limit, 1) - (share.most - share.room)
+        END AS room,
+        (row_number() OVER (PARTITION BY share.place ORDER BY locked.id) - 1) / share.weight
+            AS round,
+        share.place
+    FROM share
+    CROSS JOIN turn
+    CROSS JOIN LATERAL (
+        SELECT
+            share.first_id AS id, share.first_concurrency_limit AS concurrency_limit,
+            share.first_rate_limit_keys AS rate_limit_keys, share.first_rate_cost AS rate_cost
+        UNION ALL
+        SELECT following.*
+        FROM (
+            SELECT job.id, job.concurrency_limit, job.rate_limit_keys, job.rate_cost
+            FROM pgjobs_job_live AS job
+            WHERE
+                LEAST(share.room, share.jobs) > 1
+                AND job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                AND job.backend = share.backend AND job.queue_name = share.queue_name
+                AND -job.priority = share.urgency AND job.lane = share.lane
+                AND job.id > share.first_id AND job.id <= share.last_id
+                AND job.task_path <> ALL (turn.excluded_paths)
+            ORDER BY job.id
+            LIMIT LEAST(share.room, share.jobs) - 1
+            FOR UPDATE SKIP LOCKED
+        ) AS following
+    ) AS locked
+),
+-- One key may have several lanes: other queues, priorities, rate limits.
+within_room AS (
+    SELECT
+        ranked.*, row_number() OVER (PARTITION BY ranked.rank ORDER BY ranked.round, ranked.place)
+            AS turn
+    FROM (
+        SELECT
+            keyed.*,
+            row_number() OVER (
+                PARTITION BY keyed.concurrency_key ORDER BY keyed.rank, keyed.round, keyed.place
+            ) AS place_in_key
+        FROM keyed
+    ) AS ranked
+    WHERE ranked.concurrency_key IS NULL OR ranked.place_in_key <= ranked.room
+),
+plain_lane AS (
+    SELECT lane.*
+    FROM turn
+    CROSS JOIN unnest(
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
+        %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
+    ) AS lane (backend, queue_name, floor_urgency, floor_id, boost)
+),
+candidate AS (
+    SELECT
+        within_room.id, within_room.queue_name, within_room.rank, within_room.turn,
+        within_room.rate_limit_keys, within_room.rate_cost, NULL::text AS backend,
+        NULL::integer AS floor_urgency, NULL::bigint AS floor_id
+    FROM within_room
+    UNION ALL
+    SELECT
+        NULL, plain_lane.queue_name, plain.urgency - plain_lane.boost,
+        row_number() OVER (PARTITION BY plain.urgency - plain_lane.boost ORDER BY plain.id),
+        NULL, 0, plain_lane.backend, plain_lane.floor_urgency, plain_lane.floor_id
+    FROM plain_lane
+    CROSS JOIN turn
+    CROSS JOIN LATERAL (
+        SELECT -job.priority AS urgency, job.id
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL
+            AND job.hold IS NULL AND job.lane IS NULL
+            AND job.backend = plain_lane.backend AND job.queue_name = plain_lane.queue_name
+            AND (-job.priority, job.id) >= (plain_lane.floor_urgency, plain_lane.floor_id)
+            AND job.task_path <> ALL (turn.excluded_paths)
+        ORDER BY -job.priority, job.id
+        LIMIT %(max_jobs)s::integer
+    ) AS plain
+),
+chosen AS MATERIALIZED (
+    SELECT capped.*
+    FROM (
+        SELECT
+            candidate.*,
+            row_number() OVER (
+                PARTITION BY candidate.queue_name ORDER BY candidate.rank, candidate.turn
+            ) AS place_in_queue
+        FROM candidate
+    ) AS capped
+    LEFT JOIN cap ON cap.queue_name = capped.queue_name
+    WHERE cap.jobs IS NULL OR capped.place_in_queue <= cap.jobs
+    ORDER BY capped.rank, capped.turn
+    LIMIT %(max_jobs)s::integer
+),
+demand AS MATERIALIZED (
+    SELECT
+        chosen.id, rate.key, chosen.rate_cost,
+        sum(chosen.rate_cost) OVER (
+            PARTITION BY rate.key ORDER BY chosen.rank, chosen.turn, chosen.id
+        ) AS cost_so_far
+    FROM chosen
+    CROSS JOIN unnest(string_to_array(chosen.rate_limit_keys, E'\n')) AS rate (key)
+),
+state AS MATERIALIZED (
+    SELECT state.key, state.next_free
+    FROM pgjobs_rate_state AS state
+    WHERE state.key = ANY (ARRAY(SELECT demand.key FROM demand))
+    ORDER BY state.key
+    FOR UPDATE
+),
+budget AS MATERIALIZED (
+    SELECT
+        state.key, rule.seconds_per_token,
+        rule.burst - GREATEST(0, EXTRACT(EPOCH FROM state.next_free - statement_timestamp()))
+            / rule.seconds_per_token AS tokens
+    FROM state
+    CROSS JOIN LATERAL (
+        SELECT
+            COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst,
+            ceil(1000000 * rate_limit.period / (
+                rate_limit.count - COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) + 1
+            )) / 1000000 AS seconds_per_token
+        FROM pgjobs_rate_limit AS rate_limit
+        WHERE rate_limit.name IN (state.key, split_part(state.key, ':', 1))
+        ORDER BY rate_limit.name = state.key DESC
+        LIMIT 1
+    ) AS rule
+),
+-- The first job of a key makes its state and starts with the next claim.
+created AS (
+    INSERT INTO pgjobs_rate_state (key, next_free)
+    SELECT DISTINCT demand.key, statement_timestamp()
+    FROM demand
+    WHERE demand.key NOT IN (SELECT state.key FROM state)
+    ON CONFLICT DO NOTHING
+),
+granted AS MATERIALIZED (
+    SELECT chosen.id
+    FROM chosen
+    WHERE chosen.id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM demand
+        LEFT JOIN budget ON budget.key = demand.key
+        WHERE
+            demand.id = chosen.id
+            AND (budget.key IS NULL OR demand.cost_so_far > budget.tokens)
+    )
+),
+spent AS (
+    UPDATE pgjobs_rate_state AS state
+    SET next_free = GREATEST(state.next_free, statement_timestamp())
+        + make_interval(secs => taken.cost * taken.seconds_per_token)
+    FROM (
+        SELECT budget.key, budget.seconds_per_token, sum(demand.rate_cost) AS cost
+        FROM demand
+        JOIN granted ON granted.id = demand.id
+        JOIN budget ON budget.key = demand.key
+        GROUP BY budget.key, budget.seconds_per_token
+    ) AS taken
+    -- The second condition is for the planner, which would read all states for the first.
+    WHERE state.key = taken.key AND state.key = ANY (ARRAY(SELECT demand.key FROM demand))
+),
+taken AS MATERIALIZED (
+    SELECT granted.id FROM granted
+    UNION ALL
+    SELECT locked.id
+    FROM (
+        SELECT backend, queue_name, floor_urgency, floor_id, count(*) AS jobs
+        FROM chosen
+        WHERE chosen.id IS NULL
+        GROUP BY backend, queue_name, floor_urgency, floor_id
+    ) AS share
+    CROSS JOIN turn
+    CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL
+            AND job.hold IS NULL AND job.lane IS NULL
+            AND job.backend = share.backend AND job.queue_name = share.queue_name
+            AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
+            AND job.task_path <> ALL (turn.excluded_paths)
+        ORDER BY -job.priority, job.id
+        LIMIT share.jobs
+        FOR UPDATE SKIP LOCKED
+    ) AS locked
+)
+UPDATE pgjobs_job_live AS job
+SET
+    status = 'running',
+    claim = job.claim + 1,
+    -- An overflow would block the lane.
+    attempts = LEAST(job.attempts, 2147483646) + 1,
+    worker_id = %(worker_id)s::bigint,
+    worker_ids = job.worker_ids || %(worker_name)s::text,
+    started_at = COALESCE(job.started_at, statement_timestamp()),
+    last_attempted_at = statement_timestamp(),
+    note = ''
+WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
+RETURNING
+    job.id, job.claim, job.attempts, job.max_attempts, job.timeout, job.priority, job.backend,
+    job.queue_name, job.task_path, job.args::text, job.kwargs::text,
+    EXTRACT(
+        EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)
+    )::double precision,
+    CASE
+        WHEN %(detailed)s::boolean OR job.task_path = ANY (%(detailed_paths)s::text[])
+            THEN json_build_object(
+                'enqueued_at', job.enqueued_at, 'run_after', job.run_after,
+                'started_at', job.started_at, 'last_attempted_at', job.last_attempted_at,
+                'correlation_id', job.correlation_id, 'tags', job.tags,
+                'metadata', job.metadata::text, 'errors', job.errors::text,
+                'worker_ids', job.worker_ids
+            )::text
+    END,
+    job.lane

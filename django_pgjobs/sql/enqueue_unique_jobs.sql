@@ -1,0 +1,109 @@
+-- Insert jobs of one task, except where a live one has the unique key; that one is met.
+--
+-- A job that was inserted and committed by somebody else while this statement waited for it is
+-- not seen by the statement and not listed: ask again.
+-- For enqueue_from a QuerySet takes the place of the lines (queries/enqueue.py).
+-- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
+--     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
+--     integer; timeout double precision (seconds) or NULL; correlation_id text; tags text[];
+--     concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer;
+--     unique_until_claimed boolean; args, kwargs text with one JSON text per line;
+--     concurrency_keys, rate_limit_keys, unique_keys text[] of as many entries; max_listed
+--     integer; detailed boolean
+-- Returns: one row: the number of lines; of jobs they came to; of those inserted or met; of
+--     those inserted; up to *max_listed* of them, those met first, as JSON text: a list of [id, unique
+--     key, the columns of get_job and the backend, or null]; up to *max_listed* ids of those
+--     met, as a JSON text
+-- Locks: waits for transactions that just inserted one of the keys, in the order of keys
+-- Index: pgjobs_job_unique
+WITH line AS (
+    SELECT number, args, kwargs, concurrency_key, rate_limit_keys, unique_key
+    FROM unnest(
+        string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n'),
+        %(concurrency_keys)s::text[], %(rate_limit_keys)s::text[], %(unique_keys)s::text[]
+    ) WITH ORDINALITY
+        AS line (args, kwargs, concurrency_key, rate_limit_keys, unique_key, number)
+),
+-- The first line of each key becomes a job; ids follow the order of the lines.
+fresh AS MATERIALIZED (
+    SELECT
+        nextval('pgjobs_job_id_seq') AS id, first.args, first.kwargs, first.concurrency_key,
+        first.rate_limit_keys, first.unique_key
+    FROM (
+        SELECT args, kwargs, concurrency_key, rate_limit_keys, unique_key
+        FROM (
+            SELECT DISTINCT ON (unique_key, CASE WHEN unique_key IS NULL THEN number END)
+                number, args, kwargs, concurrency_key, rate_limit_keys, unique_key
+            FROM line
+            ORDER BY unique_key, CASE WHEN unique_key IS NULL THEN number END, number
+        ) AS line
+        ORDER BY number
+    ) AS first
+),
+-- In the order of keys, so that two batches never wait for each other in a circle.
+saved AS (
+    INSERT INTO pgjobs_job_live AS job (
+        id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
+        max_attempts, timeout, correlation_id, tags, concurrency_key, concurrency_limit,
+        skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed
+    )
+    SELECT
+        fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
+        %(priority)s::smallint, fresh.args::json, fresh.kwargs::json, %(metadata)s::json,
+        COALESCE(
+            %(run_after)s::timestamptz,
+            statement_timestamp() + make_interval(secs => %(delay)s::double precision)
+        ),
+        %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
+        %(tags)s::text[], fresh.concurrency_key, %(concurrency_limit)s::integer,
+        %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
+        fresh.unique_key, %(unique_until_claimed)s::boolean
+    FROM fresh
+    ORDER BY fresh.unique_key COLLATE "C"
+    ON CONFLICT (unique_key, task_path)
+    WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)
+    DO NOTHING
+    RETURNING job.id, job.unique_key, CASE WHEN %(detailed)s::boolean THEN job END AS job
+),
+twin AS (
+    SELECT twin.id, twin.unique_key, CASE WHEN %(detailed)s::boolean THEN twin END AS job
+    FROM pgjobs_job_live AS twin
+    WHERE
+        twin.unique_key = ANY (ARRAY(
+            SELECT fresh.unique_key FROM fresh EXCEPT SELECT saved.unique_key FROM saved
+        ))
+        AND twin.task_path = %(task_path)s::text
+        AND twin.unique_key IS NOT NULL AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
+)
+SELECT
+    (SELECT count(*) FROM line) AS lines, (SELECT count(*) FROM fresh) AS jobs,
+    (SELECT count(*) FROM saved) AS known, (SELECT count(*) FROM saved) AS inserted,
+    (
+        SELECT json_agg(
+            json_build_array(
+                known.id, known.unique_key,
+                CASE WHEN %(detailed)s::boolean THEN json_build_array(
+                    (known.job).id, (known.job).status, (known.job).task_path,
+                    (known.job).queue_name, (known.job).priority, (known.job).run_after,
+                    (known.job).enqueued_at, (known.job).started_at,
+                    (known.job).last_attempted_at, (known.job).finished_at,
+                    (known.job).max_attempts, (known.job).timeout,
+                    (known.job).correlation_id, (known.job).tags, (known.job).args::text,
+                    (known.job).kwargs::text, (known.job).metadata::text,
+                    (known.job).errors::text, (known.job).result::text,
+                    (known.job).worker_ids, (known.job).backend
+                ) END
+            )
+            ORDER BY known.id
+        )::text
+        FROM (
+            SELECT twin.id, twin.unique_key, twin.job FROM twin
+            UNION ALL
+            SELECT saved.id, saved.unique_key, saved.job FROM saved
+            LIMIT %(max_listed)s::integer
+        ) AS known
+    ) AS listed,
+    (
+        SELECT json_agg(met.id)::text
+        FROM (SELECT twin.id FROM twin LIMIT %(max_listed)s::integer) AS met
+    ) AS met

@@ -1,0 +1,76 @@
+-- Tell what the claim sees of the lane and of the key of a job that is ready.
+--
+-- Bounds instead of equality: see explain_place.sql.
+-- Parameters: id bigint; max_named integer
+-- Returns: one row if the job is ready and has keys: id of the job that the lane is judged by,
+--     its cost, how many jobs of the key may run, the pattern of the limit (NULL: as the task
+--     says), does the key keep order?, id of the job of the key whose turn it is, how many jobs
+--     of the key run (counted up to the limit), the ids of *max_named* of them
+-- Locks: none
+-- Index: pgjobs_job_live_pkey, pgjobs_job_ready_lanes, pgjobs_job_key_order,
+--     pgjobs_job_key_running
+SELECT
+    head.id, head.rate_cost, maximum.jobs, maximum.pattern,
+    maximum.jobs = 1 AND NOT head.skips_waiting,
+    (
+        SELECT oldest.id
+        FROM pgjobs_job_live AS oldest
+        WHERE
+            oldest.status = 'ready'
+            AND oldest.concurrency_key >= job.concurrency_key
+            AND oldest.concurrency_key <= job.concurrency_key
+            AND oldest.hold IS NULL
+            AND (oldest.due_at IS NULL OR oldest.due_at IS DISTINCT FROM oldest.run_after)
+        ORDER BY oldest.concurrency_key, oldest.id
+        LIMIT 1
+    ),
+    running.jobs, running.ids
+FROM pgjobs_job_live AS job
+CROSS JOIN LATERAL (
+    SELECT first.id, first.rate_cost, first.concurrency_limit, first.skips_waiting
+    FROM (
+        (
+            SELECT
+                earlier.id, earlier.rate_cost, earlier.concurrency_limit, earlier.skips_waiting
+            FROM pgjobs_job_live AS earlier
+            WHERE
+                earlier.status = 'ready' AND earlier.due_at IS NULL AND earlier.hold IS NULL
+                AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
+                AND -earlier.priority = -job.priority
+                AND earlier.lane >= job.lane AND earlier.lane <= job.lane
+            ORDER BY earlier.lane, earlier.id
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT job.id, job.rate_cost, job.concurrency_limit, job.skips_waiting
+    ) AS first
+    ORDER BY first.id
+    LIMIT 1
+) AS head
+CROSS JOIN LATERAL (
+    SELECT COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs, found.pattern
+    FROM (SELECT) AS one
+    LEFT JOIN LATERAL (
+        SELECT row_limit.max_running, row_limit.pattern
+        FROM pgjobs_concurrency_limit AS row_limit
+        WHERE
+            row_limit.pattern = job.concurrency_key
+            OR position('*' IN row_limit.pattern) > 0
+            AND job.concurrency_key LIKE replace(replace(replace(replace(
+                row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
+        ORDER BY row_limit.pattern = job.concurrency_key DESC, length(row_limit.pattern) DESC
+        LIMIT 1
+    ) AS found ON TRUE
+) AS maximum
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) AS jobs,
+        (array_agg(bounded.id ORDER BY bounded.id))[:%(max_named)s::integer] AS ids
+    FROM (
+        SELECT running.id
+        FROM pgjobs_job_live AS running
+        WHERE running.status = 'running' AND running.concurrency_key = job.concurrency_key
+        LIMIT maximum.jobs
+    ) AS bounded
+) AS running
+WHERE job.id = %(id)s::bigint AND job.status = 'ready' AND job.lane IS NOT NULL

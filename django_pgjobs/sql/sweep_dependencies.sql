@@ -1,0 +1,35 @@
+-- Resolve what nobody else has: a page of the dependencies on jobs that are not live any more.
+-- Their rows were deleted, or changed by hand, or a waiting job's row was locked for too long.
+-- Parameters: predecessor_id, job_id bigint (where the page before ended, 0 and 0 at first);
+--     max_dependencies integer
+-- Returns: predecessor_id, job_id of the last of the page; no row behind the end
+-- Locks: the waiting jobs, in order of id; gives up after half a second
+-- Index: pgjobs_dependency_predecessor_id_job_id_key
+WITH page AS MATERIALIZED (
+    SELECT edge.predecessor_id, edge.job_id
+    FROM pgjobs_dependency AS edge
+    WHERE
+        (edge.predecessor_id, edge.job_id) > (%(predecessor_id)s::bigint, %(job_id)s::bigint)
+    ORDER BY edge.predecessor_id, edge.job_id
+    LIMIT %(max_dependencies)s::integer
+),
+ended AS (
+    SELECT page.predecessor_id FROM page
+    EXCEPT
+    SELECT job.id
+    FROM pgjobs_job_live AS job
+    WHERE
+        job.id = ANY (ARRAY(SELECT page.predecessor_id FROM page))
+        AND job.status IN ('ready', 'running')
+)
+(
+    SELECT page.predecessor_id, page.job_id
+    FROM page
+    ORDER BY page.predecessor_id DESC, page.job_id DESC
+    LIMIT 1
+)
+UNION ALL
+-- No row more, but the function is called.
+SELECT NULL, NULL
+FROM pgjobs_resolve_v1(ARRAY(SELECT ended.predecessor_id FROM ended)) AS queue_name
+WHERE queue_name IS NULL

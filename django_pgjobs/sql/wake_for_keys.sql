@@ -1,0 +1,20 @@
+-- Notify idle workers of the queues whose jobs wait for a key that has become free.
+-- Parameters: channel text; keys text[] (concurrency keys of jobs that just ended)
+-- Returns: one row per queue
+-- Locks: PostgreSQL's notification queue, at commit, if a worker listens
+-- Index: pgjobs_job_key_order
+SELECT pg_notify(%(channel)s::text, waiting.queue_name)
+FROM (
+    SELECT DISTINCT oldest.queue_name
+    FROM unnest(%(keys)s::text[]) AS freed (key)
+    CROSS JOIN LATERAL (
+        SELECT job.queue_name
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.concurrency_key = freed.key AND job.hold IS NULL
+            AND (job.due_at IS NULL OR job.due_at IS DISTINCT FROM job.run_after)
+        ORDER BY job.id
+        LIMIT 1
+    ) AS oldest
+    WHERE EXISTS (SELECT FROM pgjobs_worker AS worker WHERE worker.listening)
+) AS waiting

@@ -1,0 +1,1 @@
+"""Keeping products in step with other companies' systems, and settling trades in order."""

@@ -1,0 +1,219 @@
+"""`manage.py jobs`: what it prints, what it changes, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_pgjobs import pause
+from django_pgjobs.models import Pause
+from tests.factories import get_job, make_job, make_jobs, make_running_job, make_worker
+from tests.helpers import connect
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run `jobs` with words of a command line; return what it prints."""
+
+    def run_one(*words: object) -> str:
+        call_command("jobs", *map(str, words))
+        return capsys.readouterr().out
+
+    return run_one
+
+
+def status_of(*words: object) -> int:
+    """Return the exit status of `jobs`."""
+    with pytest.raises(CommandError) as caught:
+        call_command("jobs", *map(str, words))
+    return caught.value.returncode
+
+
+def test_explain_says_whether_the_job_can_run_and_why_not(run: Any) -> None:
+    """Issue item 8; S1.2."""
+    make_worker(task_paths=["tests.tasks.add"])
+    job_id = make_job(queue_name="mail")
+    assert run("explain", job_id).startswith(f"job {job_id}: ready to run\n  Nothing holds it back")
+    pause(queue="mail", reason="PDF bug", by="anna")
+    lines = run("explain", job_id).splitlines()
+    assert lines[0] == f"job {job_id}: waiting"
+    assert "by anna, because: PDF bug. [queue_paused]" in lines[1]
+    assert len(lines) == 2
+
+
+def test_explain_of_a_running_job(run: Any) -> None:
+    job = make_running_job()
+    assert run("explain", job.id).startswith(f"job {job.id}: running\n  Worker test:1 runs it")
+
+
+def test_explain_as_json(run: Any) -> None:
+    running = make_running_job(concurrency_key="shop:7").id
+    job_id = make_job(concurrency_key="shop:7")
+    found = json.loads(run("explain", job_id, "--json"))
+    assert (found["job_id"], found["status"], found["is_ready_to_run"]) == (job_id, "ready", False)
+    assert (found["reasons"][0]["code"], found["reasons"][0]["refs"]) == ("key_full", [running])
+
+
+def test_explain_of_no_job_ends_with_1() -> None:
+    assert status_of("explain", 4711) == 1
+    assert status_of("show", 4711) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["explain"],
+        ["explain", "soon"],
+        ["explain", "0"],
+        ["pause"],
+        ["pause", "--queue", "mail", "--key", "shop:1"],
+        ["pause", "--queue", "mail", "--for", "10"],
+        ["pause", "--queue", "mail", "--for", "0m"],
+        ["pause", "--queue", "mail", "--until", "soon"],
+        ["pause", "--queue", "mail", "--until", "2026-13-01T00:00"],
+        ["pause", "--queue", "mail", "--for", "1h", "--until", "2999-01-01T00:00"],
+        ["resume"],
+        ["list", "--limit", "0"],
+        ["list", "--status", "done"],
+        ["cancel"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_refused(words: list[str]) -> None:
+    with pytest.raises(CommandError):
+        call_command("jobs", *words)
+    assert not Pause.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pause", "--queue", ""],
+        ["pause", "--queue", "mail*"],
+        ["pause", "--queue", "mail", "--until", "2020-01-01T00:00"],
+        ["resume", "--key", ""],
+    ],
+    ids=" ".join,
+)
+def test_values_that_nothing_can_have_end_with_2(words: list[str]) -> None:
+    assert status_of(*words) == 2
+
+
+def test_pause_and_resume_say_what_they_changed(run: Any) -> None:
+    """S1.15."""
+    pausing = ["pause", "--queue", "mail", "--reason", "PDF bug", "--by", "anna"]
+    assert run(*pausing) == "queue mail: paused\n"
+    row = Pause.objects.get()
+    assert (row.kind, row.name, row.reason, row.paused_by) == ("queue", "mail", "PDF bug", "anna")
+    assert run(*pausing) == "queue mail: was paused like this\n"
+    assert run("resume", "--queue", "mail") == "queue mail: resumed\n"
+    assert run("resume", "--queue", "mail") == "queue mail: was not paused\n"
+
+
+@pytest.mark.parametrize(
+    ("flag", "name"), [("task", "tests.tasks.add"), ("key", "shop:*"), ("queue", "mail")]
+)
+def test_each_kind_can_be_paused(run: Any, flag: str, name: str) -> None:
+    run("pause", f"--{flag}", name)
+    assert list(Pause.objects.values_list("kind", "name")) == [(flag, name)]
+    run("resume", f"--{flag}", name)
+    assert not Pause.objects.exists()
+
+
+def test_a_task_that_is_not_declared_is_paused_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call_command("jobs", "pause", "--task", "tests.tasks.ad")
+    assert "no task tests.tasks.ad is declared here" in capsys.readouterr().err
+    assert Pause.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7_200), ("1d", 86_400)]
+)
+def test_a_pause_for_some_time(text: str, seconds: int) -> None:
+    call_command("jobs", "pause", "--queue", "mail", "--for", text)
+    row = Pause.objects.get()
+    assert (row.resume_at - row.paused_at).total_seconds() == pytest.approx(seconds, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2999-01-01T00:00Z", datetime(2999, 1, 1, tzinfo=UTC)),
+        # Kathmandu, the TIME_ZONE of the tests.
+        ("2999-01-01T05:45", datetime(2999, 1, 1, tzinfo=UTC)),
+        ("2999-01-01 00:00:00+01:00", datetime(2999, 1, 1, tzinfo=UTC) - timedelta(hours=1)),
+    ],
+)
+def test_a_pause_until_an_instant(text: str, expected: datetime) -> None:
+    call_command("jobs", "pause", "--queue", "mail", "--until", text)
+    assert Pause.objects.get().resume_at == expected
+
+
+def test_list_shows_unfinished_jobs_newest_first(run: Any) -> None:
+    first, second = make_jobs(2, queue_name="mail")
+    make_job(status="failed")
+    lines = run("list").splitlines()
+    assert lines[0].split()[:3] == ["id", "status", "queue_name"]
+    assert [line.split()[0] for line in lines[1:]] == [str(second), str(first)]
+    assert lines[1].split()[-1] == "tests.tasks.add"
+
+
+def test_list_can_be_narrowed(run: Any) -> None:
+    wanted = make_job(queue_name="mail")
+    make_job()
+    make_job("tests.tasks.echo", queue_name="mail")
+    failed = make_job(status="failed")
+    narrowed = run("list", "--queue", "mail", "--task", "tests.tasks.add", "--json")
+    assert [row["id"] for row in json.loads(narrowed)] == [wanted]
+    assert [row["id"] for row in json.loads(run("list", "--status", "failed", "--json"))] == [
+        failed
+    ]
+    assert len(json.loads(run("list", "--limit", "2", "--json"))) == 2
+
+
+def test_show_prints_everything_that_is_stored(run: Any) -> None:
+    job_id = make_job(args=["ä", 2], priority=5)
+    found = json.loads(run("show", job_id))
+    assert (found["id"], found["args"], found["priority"]) == (job_id, ["ä", 2], 5)
+
+
+def test_cancel_and_requeue_change_what_they_can(run: Any) -> None:
+    ready, other = make_jobs(2)
+    assert run("cancel", ready, other) == f"job {ready}: cancelled\njob {other}: cancelled\n"
+    assert get_job(ready).status == "cancelled"
+    assert run("requeue", ready) == f"job {ready}: requeued\n"
+    assert get_job(ready).status == "ready"
+
+
+def test_a_job_that_was_not_changed_ends_with_1_and_the_others_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job_id = make_job()
+    with pytest.raises(CommandError, match="1 of 2 jobs were not cancelled"):
+        call_command("jobs", "cancel", "4711", str(job_id))
+    assert "job 4711: has finished or does not exist" in capsys.readouterr().out
+    assert get_job(job_id).status == "cancelled"
+    assert status_of("requeue", 4711) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_that_somebody_locks_is_named_and_the_others_are_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("django_pgjobs.client.LOCKED_SECONDS", 0.0)
+    locked, free = make_jobs(2)
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [locked])
+        assert status_of("cancel", locked, free) == 1
+        other.rollback()
+    assert f"job {locked} is locked" in capsys.readouterr().out
+    assert get_job(free).status == "cancelled"

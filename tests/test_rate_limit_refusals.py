@@ -1,0 +1,74 @@
+"""What `acquire` and its like refuse, and what they say then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import SynchronousOnlyOperation
+
+from django_pgjobs import JobError, UnknownRateLimit, acquire, rate_limits, try_acquire
+from django_pgjobs.models import RateLimit, RateState
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _no_session_stays_open() -> Iterator[None]:
+    yield
+    rate_limits.close_sessions()
+
+
+def test_a_cost_above_the_burst_can_never_be_paid() -> None:
+    RateLimit.objects.create(name="api", count=100, period=60, burst=5)
+    with pytest.raises(ValueError, match=r"cost of at most 5, the burst of 'api', got 6\. Raise"):
+        acquire("api", cost=6)
+    assert not RateState.objects.exists()
+
+
+@pytest.mark.parametrize("cost", [0, -1, 2**31])
+def test_a_cost_is_positive(cost: int) -> None:
+    with pytest.raises(ValueError, match="expected a cost from 1 to 2147483647, got"):
+        acquire("api", cost=cost)
+
+
+@pytest.mark.parametrize("cost", [True, 1.5, "1", None])
+def test_a_cost_is_a_whole_number(cost: Any) -> None:
+    with pytest.raises(TypeError, match="expected a cost in whole tokens, got"):
+        acquire("api", cost=cost)
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "a\0b", "k" * 513, "\ud800", []])
+def test_a_key_is_one_line_of_text(key: Any) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        acquire(key)
+
+
+@pytest.mark.parametrize("key", [17, None, ["a", 17], b"a"])
+def test_a_key_is_text(key: Any) -> None:
+    with pytest.raises(TypeError):
+        acquire(key)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf")])
+def test_a_timeout_is_a_duration(timeout: float) -> None:
+    with pytest.raises(ValueError, match="expected a duration of 0 seconds or more"):
+        acquire("api", timeout=timeout)
+
+
+def test_the_error_of_a_key_without_a_limit_says_how_to_make_one() -> None:
+    with pytest.raises(LookupError, match=r"no rate limit is for 'x:1'\. Make one named 'x' in"):
+        acquire("x:1")
+    assert issubclass(UnknownRateLimit, JobError)
+    assert not RateState.objects.exists()
+
+
+@pytest.mark.parametrize("function", [acquire, try_acquire])
+def test_the_event_loop_is_not_to_be_blocked(function: Callable[[str], object]) -> None:
+    async def take() -> None:
+        function("api")
+
+    with pytest.raises(SynchronousOnlyOperation):
+        asyncio.run(take())

@@ -1,0 +1,55 @@
+"""Claims of jobs with keys by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
+from django_pgjobs.queries.connection import OwnConnection
+
+
+def keyed_claim(
+    connection: OwnConnection,
+    worker_id: int,
+    max_jobs: int = 10,
+    *,
+    unknown_paths: Iterable[str] = (),
+    caps: dict[str, int] | None = None,
+    segments: list[Segment] | None = None,
+    waits: bool = False,
+) -> list[ClaimedRow]:
+    """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
+    [listed] = connection.round_trip([claims.send_lane_listing])
+    places = [Ready._make(row) for row in listed]
+    boosts = {place.queue_name: place.boost for place in places}
+    groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
+    groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
+    if segments is None:
+        segments = [Segment(group) for group in groups]
+    lanes = {Lane(p.backend, p.queue_name): HEAD for p in places if p.urgency is None}
+    taker = Taker(
+        worker_id=worker_id,
+        worker_name="test:1",
+        unknown_paths=list(unknown_paths),
+        detailed=False,
+        detailed_paths=[],
+    )
+
+    def send(cursor: Any) -> None:
+        claims.send_keyed_claim(
+            cursor,
+            lanes,
+            segments,
+            boosts=boosts,
+            caps=caps or {},
+            max_jobs=max_jobs,
+            taker=taker,
+        )
+
+    if not waits:
+        # Django's flush empties the table of the row that is held; the first try makes it again.
+        connection.round_trip([claims.send_hold])
+    _, rows = connection.round_trip([lambda cursor: claims.send_hold(cursor, waits=waits), send])
+    return claims.claimed_rows(rows)

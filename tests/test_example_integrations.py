@@ -11,7 +11,7 @@ from django.test import Client
 
 from django_pgjobs.models import Job, RateLimit
 from django_pgjobs.testing import run_jobs
-from example_project.integrations import limits, outside_client, syncing
+from example_project.integrations import limits, outside_client, syncing, trades
 from example_project.integrations.models import Company, Delivery, Integration, Product, Trade
 from example_project.integrations.outside import OutsideApi
 from example_project.integrations.status import status_of
@@ -254,7 +254,10 @@ def test_trades_of_a_company_are_settled_in_order_also_after_a_retry() -> None:
     assert (ada.balance, bob.balance) == (7, 7)
 
 
-def test_a_trade_that_waits_for_its_retry_holds_up_its_company_only() -> None:
+def test_a_trade_that_waits_for_its_retry_holds_up_its_company_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trades, "BUSY_SECONDS", 3600)
     ada, bob = Company.objects.create(name="Ada"), Company.objects.create(name="Bob")
     _, _, other = trades_of((ada, 5, 1), (ada, -2, 0), (bob, 7, 0))
     assert run_jobs(at_once=False) == 2

@@ -29,6 +29,7 @@ from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import claims, jobs, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.registry import discover_tasks_once
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.completer import statements
@@ -85,20 +86,14 @@ def _run_jobs(limit: int, at_once: bool) -> int:
 @contextmanager
 def _without_jit(cursor: Cursor) -> Iterator[None]:
     """Plan as workers do: compiling the claim can take a second, running it a millisecond."""
-    cursor.execute("SELECT current_setting('jit'), set_config('jit', 'off', FALSE)")
-    [(before, _)] = cursor.fetchall()
+    before = set_jit(cursor, "off")
     try:
         yield
     except BaseException:
         with suppress(DatabaseError):
-            _set_jit(cursor, before)
+            set_jit(cursor, before)
         raise
-    _set_jit(cursor, before)
-
-
-def _set_jit(cursor: Cursor, value: str) -> None:
-    cursor.execute("SELECT set_config('jit', %s, FALSE)", [value])
-    cursor.fetchall()
+    set_jit(cursor, before)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from django_pgjobs.queries.cursor import Cursor
+
 # DISCARD ALL would also drop prepared statements, which the driver counts on.
 RESET_SESSION = (
     "RESET ALL; RESET SESSION AUTHORIZATION; SELECT pg_advisory_unlock_all();"
@@ -28,6 +30,13 @@ def reset_session(
     if role:
         statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
     connection.execute(sql.SQL("; ").join(statements), prepare=False)
+
+
+def set_jit(cursor: Cursor, value: str) -> str:
+    """Set whether the session compiles statements; return what was set before."""
+    cursor.execute("SELECT current_setting('jit'), set_config('jit', %s, FALSE)", [value])
+    [(before, _)] = cursor.fetchall()
+    return str(before)
 
 
 # Statements that leave a session as it was, by their first word, ...

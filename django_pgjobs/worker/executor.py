@@ -56,7 +56,11 @@ class Slots:
     def submit(self, attempts: list[Attempt]) -> None:
         """Queue attempts for the threads, in order."""
         self.buffer.extend(attempts)
+        was_idle = bool(self._idle)
         self._wake_one()
+        if was_idle:
+            # Hand over the interpreter's lock: the thread would begin when this one waits next.
+            time.sleep(0)
 
     def stop(self) -> None:
         """Let idle threads end; busy ones end after their job."""

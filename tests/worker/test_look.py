@@ -1,0 +1,171 @@
+"""The pump's looks for jobs with keys: what travels together, and in which order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgjobs import pause
+from django_pgjobs.queries.claims import Ready
+from django_pgjobs.queries.cursor import statement
+from django_pgjobs.worker.completer import Completer
+from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.pump import Pump
+from django_pgjobs.worker.turn import Turn
+from tests.factories import count_jobs, get_job, make_job
+from tests.helpers import wait_until
+from tests.worker.support import NEVER, ThreadedWorker, make_attempt_of
+from tests.worker.test_claimer import Claiming, ignore
+
+Start = Callable[..., ThreadedWorker]
+
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
+    AND datname = current_database()
+"""
+NAMES = ("hold_keyed_claim", "await_keyed_claim", "claim_keyed_jobs", "claim_jobs")
+OTHER_NAMES = ("list_ready_lanes", "wake_for_keys", "finish_successful")
+
+
+class Planning:
+    """A pump without a connection, whose turns are planned and never sent."""
+
+    def __init__(self, **options: Any) -> None:
+        self.claiming = Claiming(**options)
+        state = self.claiming.state
+        self.completer = Completer(state, on_stored=ignore)
+        self.look = Look(
+            state, self.claiming.claimer, detailed_paths=[], wants_details=lambda: False
+        )
+        connection: Any = None
+        self.pump = Pump(
+            state,
+            connection,
+            self.claiming.claimer,
+            self.completer,
+            dispatch=ignore,
+            take_back=lambda deadline: [],
+            on_interrupted=ignore,
+            on_limit=ignore,
+            on_crash=ignore,
+            look=self.look,
+        )
+
+    def know_of_keys(self) -> None:
+        """Let the worker know of jobs with keys, and of no others."""
+        self.claiming.claimer.note_lanes([Ready("default", "default", 0, 0, 0, False)])
+
+    def finish(self, job_id: int, **columns: Any) -> None:
+        """Let the outcome of a job wait to be written."""
+        outcome = Outcome(Kind.DONE, ended_at=time.monotonic() - 1)
+        self.completer.add(make_attempt_of(job_id, **columns), outcome)
+
+    def plan(self) -> list[str]:
+        """Return the names of the statements of the next turn, in order."""
+        turn = Turn(1)
+        self.pump._turn = turn
+        self.pump._plan(turn, time.monotonic())
+        seen: list[str] = []
+        by_text = {statement(name): name for name in (*NAMES, *OTHER_NAMES)}
+
+        class Cursor:
+            rowcount = 0
+
+            def execute(self, query: Any, params: Any = None, /) -> None:
+                seen.append(by_text.get(query, "other"))
+
+            def fetchall(self) -> list[Any]:
+                return []
+
+        for send in turn.sends:
+            send(Cursor())
+        return seen
+
+
+@pytest.fixture
+def planning() -> Iterator[Planning]:
+    """A pump whose turns are planned only."""
+    made = Planning()
+    yield made
+    made.claiming.async_slots.stop()
+
+
+def test_outcomes_travel_with_a_look_that_does_not_wait(planning: Planning) -> None:
+    planning.know_of_keys()
+    planning.finish(1)
+    names = planning.plan()
+    assert "finish_successful" in names
+    assert "hold_keyed_claim" in names
+
+
+def test_outcomes_do_not_travel_with_a_look_that_waits_for_its_turn(planning: Planning) -> None:
+    """What is written stays locked until the commit, which others would wait for."""
+    planning.know_of_keys()
+    planning.finish(1)
+    planning.look.waits = True
+    names = planning.plan()
+    assert "await_keyed_claim" in names
+    assert "finish_successful" not in names
+    assert "finish_successful" in planning.plan()
+
+
+def test_after_a_notification_the_claim_comes_before_the_scan(planning: Planning) -> None:
+    """The job that was told of is claimed at once; where others are is asked after it."""
+    planning.pump.notified("default")
+    first, second = planning.plan(), planning.plan()
+    assert "claim_jobs" in first
+    assert "list_ready_lanes" not in first
+    assert "list_ready_lanes" in second
+
+
+def test_a_key_that_became_free_wakes_others_if_this_turn_claims_nothing(
+    planning: Planning,
+) -> None:
+    planning.claiming.run(4)  # every slot is taken
+    planning.claiming.slots.mean_duration = 60.0
+    planning.finish(1, lane="shop:1\n")
+    names = planning.plan()
+    assert "finish_successful" in names
+    assert "wake_for_keys" in names
+    assert not {"claim_jobs", "claim_keyed_jobs"} & set(names)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_was_refused_waits_for_its_turn(
+    start_thread: Start, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    """It does not ask again and again, and goes on as soon as the other one has committed."""
+    other = open_connection(autocommit=False)
+    # A test before this one may have emptied the table.
+    other.execute("INSERT INTO pgjobs_keyed_claim VALUES (1) ON CONFLICT DO NOTHING")
+    other.commit()
+    other.execute("SELECT FROM pgjobs_keyed_claim FOR UPDATE")
+    job_id = make_job(concurrency_key="shop:1")
+    start_thread(poll_interval=NEVER)
+
+    def is_waiting() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(WAITING)
+            return bool(cursor.fetchone()[0])
+
+    wait_until(is_waiting)
+    assert get_job(job_id).status == "ready"
+    other.commit()
+    wait_until(lambda: get_job(job_id).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_drain_ends_where_all_that_is_left_has_paused_keys(drain: Start) -> None:
+    pause(key="shop:*")
+    paused = make_job(concurrency_key="shop:1")
+    make_job(concurrency_key="mill:1")
+    drain(poll_interval=NEVER)
+    assert get_job(paused).status == "ready"
+    assert count_jobs(status="successful") == 1

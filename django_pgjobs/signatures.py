@@ -25,14 +25,18 @@ class Signature:
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         self.is_simple = all(parameter.kind in named for parameter in parameters)
         self.names = frozenset(parameter.name for parameter in parameters)
-        self.required = frozenset(
-            p.name for p in parameters if p.default is inspect.Parameter.empty
-        )
+        required = {p.name for p in parameters if p.default is inspect.Parameter.empty}
+        positional = [p.name for p in parameters if p.kind is named[0]]
+        # For each number of positional arguments: which parameters they fill, which they leave.
+        self.filled = [frozenset(positional[:count]) for count in range(len(positional) + 1)]
+        self.missing = [required - filled for filled in self.filled]
 
-    def accepts_names(self, names: Iterable[str]) -> bool:
-        """Is a call with just these keyword arguments certain to fit?"""
+    def accepts(self, count: int, names: Iterable[str]) -> bool:
+        """Is a call with *count* positional arguments and these keywords certain to fit?"""
+        if not self.is_simple or count >= len(self.filled):
+            return False
         given = set(names)
-        return self.is_simple and self.required <= given <= self.names
+        return given.isdisjoint(self.filled[count]) and self.missing[count] <= given <= self.names
 
 
 @lru_cache(maxsize=4096)
@@ -44,7 +48,7 @@ def signature_of(function: Any, takes_context: bool) -> Signature:
 def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError if the task's function cannot be called with these arguments."""
     signature = signature_of(task.func, task.takes_context)
-    if not args and signature.accepts_names(kwargs):
+    if signature.accepts(len(args), kwargs):
         return
     try:
         signature.full.bind(*signature.first, *args, **kwargs)

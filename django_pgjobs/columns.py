@@ -41,14 +41,20 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
 
 
+def has_subject(task: AnyTask) -> bool:
+    """Are jobs of the task about a row?"""
+    return isinstance(task, Task) and task.subject is not None
+
+
 def has_start_keys(task: AnyTask) -> bool:
     """Do keys say when a job of the task may start?"""
     return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
 
 
 def start_columns(task: Task) -> dict[str, Any]:
-    """Return the columns about the keys that are the same for all jobs of a task."""
+    """Return the columns that only a job with keys or a subject has, the same for all of them."""
     return {
+        "subject": task.subject,
         "concurrency_limit": task.concurrency_limit,
         "skips_waiting": task.ordering == "skip",
         "rate_cost": task.rate_cost,
@@ -69,13 +75,14 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
 
 
 def key_columns(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the columns of a job's keys, None if its task has no key that the claim reads.
+    """Return the columns of a job's keys and subject, None if its task has none of them.
 
     Raise TypeError or ValueError for a key that comes to nothing usable.
     """
-    if not isinstance(task, Task) or not has_start_keys(task):
+    if not isinstance(task, Task) or not (has_start_keys(task) or task.subject):
         return None
-    concurrency_key, rate_limit_keys = start_keys(task, named_arguments(task, args, kwargs))
+    arguments = named_arguments(task, args, kwargs) if has_start_keys(task) else {}
+    concurrency_key, rate_limit_keys = start_keys(task, arguments)
     keys = {"concurrency_key": concurrency_key, "rate_limit_keys": rate_limit_keys}
     return start_columns(task) | keys
 

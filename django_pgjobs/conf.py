@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,6 +39,19 @@ class Conf:
     UNKNOWN_TASK: str = "wait"
     TASK_MODULES: tuple[str, ...] = ()
     RATE_LIMITS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    REDACT: tuple[str, ...] = (
+        *("token", "secret", "passw", "pwd", "api_?key", "authorization", "cookie", "card"),
+        *("session", "credential", "private"),
+    )
+    ADMIN_PERMISSION: str | None = None
+    TRACE_URL: str | None = None
+
+
+def _is_expression(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(text) and bool(re.compile(text))
+    except re.error:
+        return False
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -89,6 +103,18 @@ _RULES = {
         lambda v: all(isinstance(name, str) and name for name in v),
     ),
     "RATE_LIMITS": Rule(dict, "a dict of rate limits by name", lambda v: True),
+    "REDACT": Rule(
+        tuple, "a list of regular expressions", lambda v: all(_is_expression(text) for text in v)
+    ),
+    "ADMIN_PERMISSION": Rule(
+        str, "the dotted path of a function, or None", lambda v: "." in v, nullable=True
+    ),
+    "TRACE_URL": Rule(
+        str,
+        "an address with {correlation_id}, or None",
+        lambda v: "{correlation_id}" in v,
+        nullable=True,
+    ),
 }
 
 # What the columns of pgjobs_rate_limit hold.

@@ -93,6 +93,7 @@ class QueueSettings(models.Model):
         db_table = "pgjobs_queue_settings"
         verbose_name = _("queue settings")
         verbose_name_plural = _("queue settings")
+        permissions = (("control_queue", "Can pause queues and change limits"),)
         required_db_vendor = "postgresql"
 
     def __str__(self) -> str:

@@ -13,7 +13,8 @@ Exception
 │   ├── Retry
 │   ├── Discard
 │   └── Snooze
-└── ServerUnreachable        the database cannot be reached
+├── ServerUnreachable        the database cannot be reached
+└── TooSlow                  a page read more than it has the time for
 
 BaseException
 └── JobInterrupt             raised *into* a running task; not an Exception, so that
@@ -70,6 +71,10 @@ class UnknownRateLimit(JobError, LookupError):
 
 class ServerUnreachable(Exception):
     """The database cannot be reached, or is not what the worker needs."""
+
+
+class TooSlow(Exception):
+    """A page asked the database for more than it has the time for."""
 
 
 class JobSteering(Exception):

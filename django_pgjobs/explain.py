@@ -21,13 +21,11 @@ from django_pgjobs.client import job_database, job_id_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.explain import Facts, LaneRow, PauseRow, RateRow
+from django_pgjobs.queries.explain import Facts, LaneRow, PauseRow, RateRow, WorkersRow
 from django_pgjobs.status import FINISHED, Hold, JobStatus, PauseKind
 
-# So many jobs and workers are named.
-MAX_NAMED = 10
-# So many jobs before one are counted.
-MAX_COUNTED = 1_000
+MAX_NAMED = 10  # jobs and workers
+MAX_COUNTED = 1_000  # jobs before one
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 # How the note of a job that was given back begins, and what that means.
 NOTES = {
@@ -143,7 +141,7 @@ def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator
     waits = [*_holds(cursor, job), *_due(job)]
     yield from waits
     yield from (_pause(pause, job) for pause in queries.list_pauses(cursor, job))
-    lane = queries.get_lane(cursor, job.id, max_named=MAX_NAMED)
+    lane = queries.get_lane(cursor, job, max_named=MAX_NAMED)
     cost = max(job.rate_cost, lane.head_cost) if lane else job.rate_cost
     short = queries.list_short_rates(cursor, job.rate_limit_keys, cost=cost)
     yield from (_hopeless_rate(rate, job, lane, cost) for rate in short if _is_hopeless(rate, cost))
@@ -264,7 +262,7 @@ def _key(cursor: Cursor, job: Facts, lane: LaneRow, *, is_first: bool) -> Iterat
 
 
 def _queue(cursor: Cursor, job: Facts) -> Iterator[Reason]:
-    queue = queries.get_queue(cursor, job.queue_name, max_named=MAX_NAMED)
+    queue = queries.get_queue(cursor, job, max_named=MAX_NAMED)
     if queue is None or queue.running < queue.max_running:
         return
     refs = tuple(queue.running_ids or ())
@@ -330,46 +328,50 @@ def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason
     }
     if not is_blocked:
         yield from _before(cursor, job)
+    if not (is_blocked and workers.awake):
+        code, text = _taker(workers)
+        yield Reason(code, text % values)
+
+
+def _taker(workers: WorkersRow) -> tuple[str, str]:
+    """Return code and text of what is to be said of the workers."""
     if not workers.live:
-        yield Reason("no_worker", _("No worker runs. Start one: manage.py runjobs."))
-    elif not workers.of_backend:
+        return "no_worker", _("No worker runs. Start one: manage.py runjobs.")
+    if not workers.of_backend:
         text = _("No live worker serves the backend “%(backend)s” of the setting TASKS.")
-        yield Reason("no_worker_for_backend", text % values)
-    elif not workers.of_queue:
-        text = _("No live worker serves the queue “%(queue)s”.")
-        yield Reason("no_worker_for_queue", text % values)
-    elif not workers.of_task:
-        text = _(
+        return "no_worker_for_backend", text
+    if not workers.of_queue:
+        return "no_worker_for_queue", _("No live worker serves the queue “%(queue)s”.")
+    if not workers.of_task:
+        return "no_worker_for_task", _(
             "No live worker that serves the queue “%(queue)s” knows the task %(task)s: was it "
             "renamed, or is the new code not deployed yet?"
         )
-        yield Reason("no_worker_for_task", text % values)
-    elif not is_blocked and workers.running >= workers.slots:
-        text = _(
+    if not workers.awake:
+        text = _("The workers that would take it (%(names)s) were asked to claim nothing.")
+        return "workers_quiet", text
+    if workers.running >= workers.slots:
+        return "workers_busy", _(
             "The workers that would take it (%(names)s) run %(running)s jobs in %(slots)s slots."
         )
-        yield Reason("workers_busy", text % values)
-    elif not is_blocked:
-        text = _(
-            "Nothing holds it back: a worker (%(names)s) takes it at its next look, within "
-            "%(seconds)s s."
-        )
-        yield Reason("next_look", text % values)
+    return "next_look", _(
+        "Nothing holds it back: a worker (%(names)s) takes it at its next look, within "
+        "%(seconds)s s."
+    )
 
 
 def _before(cursor: Cursor, job: Facts) -> Iterator[Reason]:
     count, has_more = queries.count_before(cursor, job.id, max_jobs=MAX_COUNTED)
     if has_more:
         text = _("More than %(count)s jobs of its queue are before it.") % {"count": MAX_COUNTED}
+        yield Reason("behind", text)
     elif count:
         text = ngettext(
             "%(count)s job of its queue is before it.",
             "%(count)s jobs of its queue are before it.",
             count,
-        ) % {"count": count}
-    else:
-        return
-    yield Reason("behind", text)
+        )
+        yield Reason("behind", text % {"count": count})
 
 
 def _list_of(items: Iterable[object], total: int) -> str:
@@ -387,9 +389,8 @@ def _moment(instant: datetime | None, now: datetime) -> str:
         return "?"
     local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
     away = (instant - now).total_seconds()
-    said = _("in %(time)s") if away > 0 else _("%(time)s ago")
-    distance = said % {"time": _duration(abs(away))}
-    return f"{local.isoformat(' ', 'seconds')} ({distance})"
+    distance = _("in %(time)s") if away > 0 else _("%(time)s ago")
+    return f"{local.isoformat(' ', 'seconds')} ({distance})" % {"time": _duration(abs(away))}
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Job and Worker: the schema, and reading it with the ORM.
+"""Job, Worker and BulkChange: the schema, and reading it with the ORM.
 
 Everything that changes a job is SQL of ours (`django_pgjobs.client`, the worker), never
 `save()`: a job moves between two partitions, and its writes are fenced.
@@ -25,8 +25,10 @@ from django_pgjobs.controls import (
 from django_pgjobs.explain import Explanation, Reason, explain
 from django_pgjobs.fields import PlainJSONField, TextArrayField
 from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
+from django_pgjobs.subjects import subject_of
 
 __all__ = [
+    "BulkChange",
     "ConcurrencyLimit",
     "Dependency",
     "Explanation",
@@ -50,6 +52,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     def finished(self) -> JobQuerySet:
         """Keep the jobs that are successful, failed or cancelled."""
         return self.filter(status__in=sorted(FINISHED))
+
+    def for_subject(self, row: models.Model) -> JobQuerySet:
+        """Keep the jobs that were enqueued with `using(subject=row)`; *row* is saved."""
+        return self.filter(subject=subject_of(row))
 
 
 class Job(models.Model):
@@ -179,6 +185,12 @@ class Job(models.Model):
     merged_count = models.IntegerField(
         _("merged"), default=0, help_text=_("How many later enqueues this job took in.")
     )
+    subject = models.TextField(
+        _("subject"),
+        null=True,
+        editable=False,
+        help_text=_('The row that the job is about: "app.model:key".'),
+    )
 
     objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()
 
@@ -187,6 +199,11 @@ class Job(models.Model):
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
         default_permissions = ("view", "delete")
+        permissions = (
+            ("operate_job", "Can retry, cancel, discard and change jobs"),
+            ("enqueue_job", "Can enqueue jobs"),
+            ("reveal_job", "Can see the masked values of jobs"),
+        )
         required_db_vendor = "postgresql"
 
     def __str__(self) -> str:
@@ -230,6 +247,16 @@ class Worker(models.Model):
         default=False,
         help_text=_("Idle and to be notified of new jobs; busy workers find them by working."),
     )
+    quiet_requested_at = models.DateTimeField(
+        _("quiet requested at"),
+        null=True,
+        help_text=_("Since then the worker is to claim nothing more."),
+    )
+    stop_requested_at = models.DateTimeField(
+        _("stop requested at"),
+        null=True,
+        help_text=_("Since then the worker is to end what it runs, and itself."),
+    )
     name = models.TextField(_("name"))
     host = models.TextField(_("host"))
     version = models.TextField(_("version"))
@@ -246,7 +273,52 @@ class Worker(models.Model):
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
         default_permissions = ("view", "delete")
+        permissions = (("control_worker", "Can quiet and stop workers"),)
         required_db_vendor = "postgresql"
 
     def __str__(self) -> str:
         return f"{self.name} #{self.pk}"
+
+
+class BulkChange(models.Model):
+    """One action of a person on all jobs of a selection, done in pages of jobs.
+
+    A small one is done while the person waits, a large one by a job. Each page is one
+    transaction that also moves *position*, so what is interrupted goes on where it was.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
+    user_id = models.TextField(
+        _("user id"), default="", blank=True, help_text=_("Primary key of who asked for it.")
+    )
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True)
+    finished_at = models.DateTimeField(_("finished at"), null=True)
+    job_id = models.BigIntegerField(_("job id"), null=True)
+    total = models.IntegerField(
+        _("total"), null=True, help_text=_("Jobs of the selection; empty: too many to count.")
+    )
+    changed = models.IntegerField(_("changed"), default=0)
+    passed_over = models.IntegerField(
+        _("passed over"), default=0, help_text=_("Jobs that had another status by then.")
+    )
+    conflicts = models.IntegerField(
+        _("conflicts"), default=0, help_text=_("Jobs whose unique key another one has.")
+    )
+    conflict_ids = models.JSONField(_("jobs in conflict"), default=list)
+    verb = models.TextField(_("action"))
+    options = models.JSONField(_("options"), default=dict)
+    selection = models.JSONField(_("selection"), default=dict)
+    position = models.JSONField(_("position"), null=True)
+    reason = models.TextField(_("reason"), default="", blank=True)
+    error = models.TextField(_("error"), default="", blank=True)
+
+    class Meta:
+        db_table = "pgjobs_bulk_change"
+        verbose_name = _("bulk change")
+        verbose_name_plural = _("bulk changes")
+        default_permissions = ("view",)
+        required_db_vendor = "postgresql"
+
+    def __str__(self) -> str:
+        return f"{self.verb} #{self.pk}"

@@ -22,11 +22,14 @@ from django_pgjobs.exceptions import UnknownTask
 
 _found: dict[str, AnyTask] = {}
 
+# The tasks of our own, for every worker. It is named here, not imported: it is made of models.
+OWN_MODULE = "django_pgjobs.bulk.job"
+
 
 def discover_tasks() -> None:
-    """Import the module `tasks` of every installed app, and PGJOBS["TASK_MODULES"]."""
+    """Import the module `tasks` of every installed app, PGJOBS["TASK_MODULES"], and our own."""
     autodiscover_modules("tasks")
-    for name in get_conf().TASK_MODULES:
+    for name in (*get_conf().TASK_MODULES, OWN_MODULE):
         importlib.import_module(name)
 
 

@@ -48,4 +48,15 @@ def _is_written(level: int) -> bool:
     return False
 
 
-__all__ = ["has_receivers", "task_enqueued", "task_finished", "task_started"]
+# Sent when a person has done something in the admin, by `send_robust`, with: user; action, such
+# as "retry"; selection, the lookups of a bulk change or {}; count, of jobs, None if unknown;
+# reason; site, the AdminSite or None. The sender is the class of what was acted on.
+admin_action_performed = Signal()
+
+__all__ = [
+    "admin_action_performed",
+    "has_receivers",
+    "task_enqueued",
+    "task_finished",
+    "task_started",
+]

@@ -23,6 +23,7 @@ from django_pgjobs.keys import Key
 from django_pgjobs.options import find_control_problems, is_count, is_duration
 from django_pgjobs.payload import encode_value, is_storable
 from django_pgjobs.retries import DEFAULT_BACKOFF, Backoff, check_backoff
+from django_pgjobs.subjects import Subject, subject_of
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -71,6 +72,7 @@ class Task(AnyTask):
     max_wait: float | timedelta | None = None
     after: tuple[int, ...] = ()
     after_failure: str = "cancel"
+    subject: Subject | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -87,6 +89,8 @@ class Task(AnyTask):
             set_field(self, "concurrency_key", "task:{task}")
         if self.after != ():
             set_field(self, "after", _ids_of_predecessors(self))
+        if self.subject is not None:
+            set_field(self, "subject", _subject_of(self))
         check_options(self)
         AnyTask.__post_init__(self)
 
@@ -114,6 +118,7 @@ class Task(AnyTask):
         max_wait: float | timedelta | None = None,
         after: Iterable[Any] | None = None,
         after_failure: str | None = None,
+        subject: Any = None,
     ) -> Task:
         """Return the task with other options for the jobs that are enqueued through it.
 
@@ -122,7 +127,8 @@ class Task(AnyTask):
         *discard_on* and *atomic* are read where the task runs, so they belong to the
         declaration and cannot be given here. *after* lists jobs (Job, TaskResult or id) that
         have to finish first; *after_failure* says what becomes of this one when one of them
-        fails or is cancelled: "cancel", "run" or "hold".
+        fails or is cancelled: "cancel", "run" or "hold". *subject* is the saved model instance
+        that the jobs are about; the admin shows them on its page.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return replace(self, **{key: v for key, v in given.items() if v is not None})
@@ -179,6 +185,14 @@ def _ids_of_predecessors(task: Task) -> tuple[int, ...]:
     except ValueError as error:
         name = getattr(task.func, "__qualname__", repr(task.func))
         raise InvalidTask(f"@task {name} option after: {error}") from None
+
+
+def _subject_of(task: Task) -> Subject:
+    try:
+        return subject_of(task.subject)
+    except (TypeError, ValueError) as error:
+        name = getattr(task.func, "__qualname__", repr(task.func))
+        raise InvalidTask(f"@task {name} option subject: {error}") from None
 
 
 def check_options(task: Task) -> None:
@@ -262,7 +276,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     if "run_after" in options:
         raise TypeError("@task cannot fix run_after for all jobs; use .using(run_after=...).")
-    known = {f.name for f in fields(Task)} - {"func", "run_after", "after", "after_failure"}
+    of_jobs = {"func", "run_after", "after", "after_failure", "subject"}
+    known = {f.name for f in fields(Task)} - of_jobs
     unknown = sorted(options.keys() - known)
     if unknown:
         raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")

@@ -55,6 +55,9 @@ if not os.environ.get("DATABASE_URL"):
     # Two runs at once do not disturb each other; conftest.py removes what a killed run left.
     DATABASES["default"]["TEST"] = {"NAME": f"test_pgjobs_{os.getpid()}"}
 
+# What a page keeps for two seconds would be what another test made.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+
 TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}
 PGJOBS: dict[str, Any] = {}
 

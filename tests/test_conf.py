@@ -80,6 +80,9 @@ GOOD: dict[str, list[Any]] = {
     "UNKNOWN_TASK": ["wait", "fail"],
     "TASK_MODULES": [[], ["a"], ("a.b", "c")],
     "RATE_LIMITS": [{}, {"a": {"count": 2, "period": 1}}],
+    "REDACT": [[], ["iban"], ("^pin$", "card(no)?")],
+    "ADMIN_PERMISSION": [None, "shop.permissions.jobs_of"],
+    "TRACE_URL": [None, "https://traces.example/{correlation_id}"],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -100,6 +103,9 @@ BAD: dict[str, list[Any]] = {
     "UNKNOWN_TASK": [None, "ignore", True, ["wait"]],
     "TASK_MODULES": [None, "a.b", [""], [1], {"a"}],
     "RATE_LIMITS": [None, [], "a", {"a"}],
+    "REDACT": [None, "iban", [""], [1], ["("]],
+    "ADMIN_PERMISSION": ["jobs_of", True, 1],
+    "TRACE_URL": ["https://traces.example/", True, 1],
 }
 
 

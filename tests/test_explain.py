@@ -244,6 +244,8 @@ def test_with_keys_only_those_with_the_same_are_before_it_at_the_same_priority()
         ({"queues": ["mail"]}, "no_worker_for_queue"),
         ({"excluded_queues": ["default"]}, "no_worker_for_queue"),
         ({"task_paths": ["tests.tasks.echo"]}, "no_worker_for_task"),
+        ({"quiet_requested_at": EARLIER}, "workers_quiet"),
+        ({"stop_requested_at": EARLIER}, "workers_quiet"),
         ({"ended_at": EARLIER}, "no_worker"),
         ({"lease_seconds": -1}, "no_worker"),
     ],

@@ -24,14 +24,14 @@ PACKAGE = ROOT / "django_pgjobs"
 # A module imports its own layer or lower ones. Names are those directly under django_pgjobs.
 LAYERS = {
     0: "compat conf cron exceptions keys options payload retries signals signatures status version",
-    1: "controls fields migrations operations sql",
+    1: "controls failure_groups fields migrations operations redaction sql subjects",
     2: "queries",
     3: (
         "__init__ client columns context control dependencies enqueueing merging"
         " rate_limits registry results schedules selecting tasks workflows"
     ),
-    4: "explain models worker",
-    5: "admin apps backend checks management metrics testing urls views",
+    4: "bulk explain models permissions worker",
+    5: "admin apps backend checks management metrics templatetags testing urls views",
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 
@@ -54,7 +54,7 @@ FORBIDDEN_CALLS = {"eval", "exec", "print", "breakpoint", "__import__"}
 # Where a module may be loaded by name, and whose name that is.
 LOADS_BY_NAME = {
     "compat.py": "the name of django.tasks or its backport, a constant",
-    "registry.py": "the setting TASK_MODULES and the tasks.py of installed apps",
+    "registry.py": "the setting TASK_MODULES, the tasks.py of installed apps, and our own",
 }
 
 

@@ -29,7 +29,7 @@ COMMON_COLUMNS = (
     "run_after",
     "delay",
 )
-KEY_COLUMNS = ("concurrency_limit", "skips_waiting", "rate_cost")
+KEY_COLUMNS = ("subject", "concurrency_limit", "skips_waiting", "rate_cost")
 
 
 def insert_job(cursor: Cursor, row: Mapping[str, Any]) -> tuple[int, datetime, datetime | None]:
@@ -142,15 +142,20 @@ KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 
 
 def insert_jobs_from(cursor: Cursor, selection: Selection, row: Mapping[str, Any]) -> int:
-    """Insert a job for every row of *selection*; return the number of jobs."""
-    columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if selection.has_keys else ())]
+    """Insert a job for every row of *selection*; return the number of jobs.
+
+    *row* has KEY_COLUMNS if the jobs have keys or a subject.
+    """
+    columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if "subject" in row else ())]
+    names, values, source = "", "", "source (kwargs)"
+    if "subject" in row:
+        names = ", subject, concurrency_limit, skips_waiting, rate_cost"
+        values = ", %s::text, %s::integer, %s::boolean, %s::integer"
     # The only composed part is what Django's compiler made.
     if selection.has_keys:
-        names = ", concurrency_limit, skips_waiting, rate_cost, concurrency_key, rate_limit_keys"
-        values = f", %s::integer, %s::boolean, %s::integer, source.concurrency_key, {RATE_LIMITS}"
+        names += ", concurrency_key, rate_limit_keys"
+        values += f", source.concurrency_key, {RATE_LIMITS}"
         source = KEYED_SOURCE
-    else:
-        names, values, source = "", "", "source (kwargs)"
     query = (
         "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"  # noqa: S608
         f" timeout, correlation_id, tags, run_after{names}, kwargs)"

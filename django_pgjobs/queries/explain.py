@@ -9,7 +9,10 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 
 
 class Facts(NamedTuple):
-    """What explain_job.sql returns; *lease_ends* is None if the worker is gone."""
+    """What explain_job.sql returns; *lease_ends* is None if the worker is gone.
+
+    What it says of pauses, limits and keys spares the questions that have no answer.
+    """
 
     id: int
     status: str
@@ -32,6 +35,8 @@ class Facts(NamedTuple):
     worker_name: str | None
     lease_ends: datetime | None
     now: datetime
+    has_pauses: bool
+    has_queue_limit: bool
 
 
 def get_facts(cursor: Cursor, job_id: int) -> Facts | None:
@@ -67,6 +72,8 @@ class PauseRow(NamedTuple):
 
 def list_pauses(cursor: Cursor, job: Facts) -> list[PauseRow]:
     """Return what keeps a job from being claimed, queue before task before key."""
+    if not job.has_pauses:
+        return []
     params = {
         "queue_name": job.queue_name,
         "task_path": job.task_path,
@@ -88,9 +95,11 @@ class LaneRow(NamedTuple):
     running_ids: list[int] | None
 
 
-def get_lane(cursor: Cursor, job_id: int, *, max_named: int) -> LaneRow | None:
+def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow | None:
     """Return the lane of a ready job, None if it has no keys."""
-    rows = fetch(cursor, "explain_lane", {"id": job_id, "max_named": max_named})
+    if job.concurrency_key is None and job.rate_limit_keys is None:
+        return None
+    rows = fetch(cursor, "explain_lane", {"id": job.id, "max_named": max_named})
     return LaneRow._make(rows[0]) if rows else None
 
 
@@ -102,9 +111,11 @@ class QueueRow(NamedTuple):
     running_ids: list[int] | None
 
 
-def get_queue(cursor: Cursor, queue_name: str, *, max_named: int) -> QueueRow | None:
-    """Return how full a queue is, None if it has no limit."""
-    rows = fetch(cursor, "explain_queue", {"queue_name": queue_name, "max_named": max_named})
+def get_queue(cursor: Cursor, job: Facts, *, max_named: int) -> QueueRow | None:
+    """Return how full the queue of a job is, None if it has no limit."""
+    if not job.has_queue_limit:
+        return None
+    rows = fetch(cursor, "explain_queue", {"queue_name": job.queue_name, "max_named": max_named})
     return QueueRow._make(rows[0]) if rows else None
 
 
@@ -134,12 +145,16 @@ def count_before(cursor: Cursor, job_id: int, *, max_jobs: int) -> tuple[int, bo
 
 
 class WorkersRow(NamedTuple):
-    """How many live workers there are, and how many of them pass each question and those before."""
+    """How many live workers there are, and how many of them pass each question and those before.
+
+    *awake* are those that nobody asked to be quiet or to stop; the slots and the jobs are theirs.
+    """
 
     live: int
     of_backend: int
     of_queue: int
     of_task: int
+    awake: int
     slots: int
     running: int
     names: list[str]

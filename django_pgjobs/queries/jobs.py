@@ -165,18 +165,40 @@ class Requeued(NamedTuple):
 
 
 def requeue_jobs(
-    cursor: Cursor, ids: list[int], *, run_after: datetime | None, delay: float | None
+    cursor: Cursor,
+    ids: list[int],
+    *,
+    run_after: datetime | None,
+    delay: float | None,
+    spread: float = 0.0,
 ) -> list[Requeued]:
-    """Give finished jobs new attempts; those that another transaction locks are left out."""
-    params = {"ids": ids, "run_after": run_after, "delay": delay, "note": "requeued"}
+    """Give finished jobs new attempts; those that another transaction locks are left out.
+
+    With *delay*, each of them is due at random within *spread* seconds after it.
+    """
+    params = {
+        "ids": ids,
+        "run_after": run_after,
+        "delay": delay,
+        "spread": spread,
+        "note": "requeued",
+    }
     return [Requeued._make(row) for row in fetch(cursor, "requeue_jobs", params)]
 
 
 def reschedule_jobs(
-    cursor: Cursor, ids: list[int], *, run_after: datetime | None, delay: float | None
+    cursor: Cursor,
+    ids: list[int],
+    *,
+    run_after: datetime | None,
+    delay: float | None,
+    spread: float = 0.0,
 ) -> dict[int, str]:
-    """Move waiting jobs to another time; return id -> queue of those that were."""
-    params = {"ids": ids, "run_after": run_after, "delay": delay}
+    """Move waiting jobs to another time; return id -> queue of those that were.
+
+    With *delay*, each of them is due at random within *spread* seconds after it.
+    """
+    params = {"ids": ids, "run_after": run_after, "delay": delay, "spread": spread}
     return dict(fetch(cursor, "reschedule_jobs", params))
 
 

@@ -1,7 +1,7 @@
 """LISTEN and NOTIFY. A notification is a hint; polling is the truth.
 
 Anybody who may connect can send and read notifications, so they carry a queue's name or
-nothing, and whoever receives one asks the database.
+a word, and whoever receives one asks the database.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from django_pgjobs.queries.cursor import Cursor, execute
 JOBS_CHANNEL = "pgjobs"
 # Somebody asked to cancel a running job; no payload.
 CANCEL_CHANNEL = "pgjobs_cancel"
-# Something was paused or resumed; no payload.
+# Something was paused or resumed, or a limit changed; no payload. Or somebody asks something of
+# workers, in their rows; then the payload says so.
 CONTROL_CHANNEL = "pgjobs_control"
+WORKERS = "workers"
 
 
 def notify_workers(cursor: Cursor, queue_names: list[str]) -> None:
@@ -32,8 +34,13 @@ def notify_cancelled(cursor: Cursor) -> None:
 
 
 def notify_of_control(cursor: Cursor) -> None:
-    """Tell workers, when the transaction commits, that something was paused or resumed."""
+    """Tell workers, when the transaction commits, that other rules hold: a pause, a limit."""
     execute(cursor, "notify_workers", {"channel": CONTROL_CHANNEL, "queue_names": [""]})
+
+
+def notify_of_orders(cursor: Cursor) -> None:
+    """Tell workers, when the transaction commits, to look into their own rows."""
+    execute(cursor, "notify_workers", {"channel": CONTROL_CHANNEL, "queue_names": [WORKERS]})
 
 
 def listen(connection: psycopg.Connection[Any]) -> None:

@@ -9,15 +9,17 @@ from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 
 class Renewal(NamedTuple):
-    """What a renewed lease tells of the others."""
+    """What a renewed lease tells of the others, and what is asked of the worker."""
 
     is_leader: bool
     next_expiry: float | None
+    is_quiet: bool
+    is_stopping: bool
 
 
 def register_worker(cursor: Cursor, row: Mapping[str, Any]) -> int:
     """Enter a worker and start its lease; return its id."""
-    [(worker_id,)] = fetch(cursor, "register_worker", row)
+    [(worker_id,)] = fetch(cursor, "register_worker", {"quiet": False, **row})
     return int(worker_id)
 
 

@@ -7,8 +7,8 @@
 -- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
 --     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
 --     integer; timeout double precision (seconds) or NULL; correlation_id text; tags text[];
---     concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer;
---     unique_until_claimed boolean; args, kwargs text with one JSON text per line;
+--     concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer; subject
+--     text or NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
 --     concurrency_keys, rate_limit_keys, unique_keys text[] of as many entries; max_listed
 --     integer; detailed boolean; merge text ('union', 'append' or 'last'); replaces
 --     boolean (the priority too); max_wait double precision (seconds) or NULL; max_bytes integer
@@ -48,7 +48,8 @@ saved AS (
     INSERT INTO pgjobs_job_live AS job (
         id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
         max_attempts, timeout, correlation_id, tags, concurrency_key, concurrency_limit,
-        skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed, merged_count
+        skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed, merged_count,
+        subject
     )
     SELECT
         fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
@@ -60,7 +61,8 @@ saved AS (
         %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
         %(tags)s::text[], fresh.concurrency_key, %(concurrency_limit)s::integer,
         %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
-        fresh.unique_key, %(unique_until_claimed)s::boolean, fresh.merged_count
+        fresh.unique_key, %(unique_until_claimed)s::boolean, fresh.merged_count,
+        %(subject)s::text
     FROM fresh
     ORDER BY fresh.unique_key COLLATE "C"
     ON CONFLICT (unique_key, task_path)
@@ -89,6 +91,7 @@ saved AS (
         skips_waiting = excluded.skips_waiting,
         rate_limit_keys = excluded.rate_limit_keys,
         rate_cost = excluded.rate_cost,
+        subject = COALESCE(job.subject, excluded.subject),
         merged_count = job.merged_count + excluded.merged_count + 1
     WHERE
         job.status = 'ready' AND job.claim = 0

@@ -1,7 +1,8 @@
 -- Renew a worker's lease, unless it ran out already: what is lost stays lost.
 -- Parameters: id bigint; lease double precision (seconds)
 -- Returns: one row while the lease holds: is this the leader (the oldest live worker)?; seconds
---     until the earliest lease of another worker ends (NULL: no other worker)
+--     until the earliest lease of another worker ends (NULL: no other worker); is the worker
+--     asked to claim nothing?; is it asked to stop?
 -- Locks: the worker's own row
 -- Index: none
 WITH renewed AS (
@@ -13,7 +14,7 @@ WITH renewed AS (
     WHERE
         worker.id = %(id)s::bigint AND worker.ended_at IS NULL
         AND worker.lease_expires_at > statement_timestamp()
-    RETURNING worker.id
+    RETURNING worker.id, worker.quiet_requested_at, worker.stop_requested_at
 ),
 other AS (
     SELECT worker.id, worker.lease_expires_at
@@ -27,5 +28,7 @@ SELECT
     ),
     EXTRACT(
         EPOCH FROM (SELECT min(other.lease_expires_at) FROM other) - statement_timestamp()
-    )::double precision
+    )::double precision,
+    renewed.quiet_requested_at IS NOT NULL,
+    renewed.stop_requested_at IS NOT NULL
 FROM renewed

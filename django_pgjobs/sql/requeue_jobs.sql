@@ -4,7 +4,8 @@
 -- key a live job has by now stays where it is. If that twin was not committed when the
 -- statement began, it is not seen, and twin_id is NULL: ask again.
 -- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
---     NULL; both NULL: at once; note text
+--     NULL; both NULL: at once; spread double precision (seconds): each job gets a random part of
+--     it on top of *delay*; note text
 -- Returns: id, queue_name, NULL; or id, NULL, twin_id of one that stays
 -- Locks: the rows, in order of id, SKIP LOCKED; waits for transactions that just inserted a
 --     job with the same unique key
@@ -15,10 +16,12 @@ WITH taken AS MATERIALIZED (
         job.queue_name, job.task_path, job.backend, job.args, job.kwargs, job.correlation_id,
         job.tags, job.metadata, job.errors, job.waits_for, job.concurrency_key,
         job.concurrency_limit, job.skips_waiting, job.rate_limit_keys, job.rate_cost,
-        job.unique_key, job.unique_until_claimed, job.merged_count,
+        job.unique_key, job.unique_until_claimed, job.merged_count, job.subject,
         COALESCE(
             %(run_after)s::timestamptz,
-            statement_timestamp() + make_interval(secs => %(delay)s::double precision)
+            statement_timestamp() + make_interval(
+                secs => %(delay)s::double precision + random() * %(spread)s::double precision
+            )
         ) AS run_after
     FROM pgjobs_job_finished AS job
     WHERE
@@ -32,13 +35,13 @@ moved AS (
         id, claim, enqueued_at, timeout, max_attempts, priority, queue_name, task_path, backend,
         args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
         concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
-        unique_until_claimed, merged_count, run_after, due_at, note
+        unique_until_claimed, merged_count, subject, run_after, due_at, note
     )
     SELECT
         id, claim + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
         backend, args, kwargs, correlation_id, tags, metadata, errors, waits_for,
         concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
-        unique_key, unique_until_claimed, merged_count, run_after,
+        unique_key, unique_until_claimed, merged_count, subject, run_after,
         CASE WHEN run_after > statement_timestamp() THEN run_after END, %(note)s::text
     FROM taken
     ON CONFLICT (unique_key, task_path)

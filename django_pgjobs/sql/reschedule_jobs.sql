@@ -1,7 +1,8 @@
 -- Move waiting jobs to another time. One that is held because a job before it failed does not
 -- wait for that one any more.
 -- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
---     NULL; both NULL: now
+--     NULL; both NULL: now; spread double precision (seconds): each job gets a random part of it
+--     on top of *delay*
 -- Returns: id, queue_name
 -- Locks: the rows, in order of id, SKIP LOCKED
 -- Index: pgjobs_job_live_pkey
@@ -11,7 +12,9 @@ WITH taken AS MATERIALIZED (
         job.hold,
         COALESCE(
             %(run_after)s::timestamptz,
-            statement_timestamp() + make_interval(secs => %(delay)s::double precision)
+            statement_timestamp() + make_interval(
+                secs => %(delay)s::double precision + random() * %(spread)s::double precision
+            )
         ) AS run_after
     FROM pgjobs_job_live AS job
     WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'ready'

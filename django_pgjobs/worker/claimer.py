@@ -106,7 +106,7 @@ class Claimer:
 
     def wanted(self) -> int:
         """Return how many jobs to claim now, 0 for none."""
-        if self._state.stopping or self._async_slots.buffer:
+        if self._state.stopping or self._state.quiet or self._async_slots.buffer:
             return 0
         buffered = len(self._slots.buffer)
         if buffered > self.low_water:

@@ -16,6 +16,9 @@ What each side knows, with a lease of 60 seconds:
 Nobody has to be elected for the rescue. A renewal tells when the earliest lease of another
 worker ends, and each worker looks again at that time; when several do, rows are skipped that
 another one has locked.
+
+A renewal also brings what people ask of the worker in its row: to claim nothing for now (quiet),
+to go on, to stop. A notification lets the renewal come at once.
 """
 
 from __future__ import annotations
@@ -49,6 +52,8 @@ class LeaseKeeper(Role):
         *,
         register: Callable[[OwnConnection], None],
         on_danger: Callable[[], None],
+        on_quiet: Callable[[], None],
+        on_stop: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
         super().__init__(on_crash)
@@ -56,6 +61,8 @@ class LeaseKeeper(Role):
         self._connection = connection
         self._register = register
         self._on_danger = on_danger
+        self._on_quiet = on_quiet
+        self._on_stop = on_stop
         self._renewed_at = time.monotonic()
         self._is_endangered = False
         self.is_leader = False
@@ -86,12 +93,23 @@ class LeaseKeeper(Role):
         self._renewed_at = asked_at
         self._is_endangered = False
         self.is_leader = renewal.is_leader
+        self._obey(renewal)
         if renewal.is_leader or (renewal.next_expiry is not None and renewal.next_expiry <= 0):
             self._rescue()
         pause = lease / 3
         if renewal.next_expiry is not None and renewal.next_expiry > 0:
             pause = min(pause, renewal.next_expiry + 0.01)
         return pause
+
+    def _obey(self, renewal: workers.Renewal) -> None:
+        """Do what somebody asked for in the worker's row."""
+        if renewal.is_quiet != self._state.quiet:
+            self._state.quiet = renewal.is_quiet
+            said = "quiet   no new jobs" if renewal.is_quiet else "resume  takes jobs again"
+            logger.info("%s: asked in the table, worker=%s", said, self._state.name)
+            self._on_quiet()
+        if renewal.is_stopping:
+            self._on_stop()
 
     def _begin_anew(self) -> None:
         logger.error(

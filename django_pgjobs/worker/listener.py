@@ -18,6 +18,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.notifications import (
     CANCEL_CHANNEL,
     CONTROL_CHANNEL,
+    WORKERS,
     check_alive,
     listen,
 )
@@ -37,11 +38,17 @@ class Listener(Role):
     name = "listener"
 
     def __init__(
-        self, connection: OwnConnection, pump: Pump, on_crash: Callable[[str], None]
+        self,
+        connection: OwnConnection,
+        pump: Pump,
+        on_crash: Callable[[str], None],
+        *,
+        on_orders: Callable[[], None],
     ) -> None:
         super().__init__(on_crash)
         self._connection = connection
         self._pump = pump
+        self._on_orders = on_orders
         self._failures = 0
 
     def stop(self) -> None:
@@ -83,10 +90,16 @@ class Listener(Role):
                 if notification.channel == CANCEL_CHANNEL:
                     self._pump.look_for_cancelled()
                 elif notification.channel == CONTROL_CHANNEL:
-                    self._pump.claim_again()
+                    self._note_control(notification.payload)
                 else:
                     self._pump.notified(notification.payload)
             if self._pump.missed_notification:
                 self._pump.missed_notification = False
                 with self._connection.deadline():
                     check_alive(connection)
+
+    def _note_control(self, subject: str) -> None:
+        if subject == WORKERS:
+            self._on_orders()
+        else:
+            self._pump.claim_again()

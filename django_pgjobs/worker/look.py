@@ -13,6 +13,9 @@ from collections.abc import Callable
 
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
+from django_pgjobs.registry import find_task, list_task_paths
+from django_pgjobs.retries import Exponential
+from django_pgjobs.tasks import Task
 from django_pgjobs.worker.claimer import Claimer, Plan
 from django_pgjobs.worker.pacing import Pace
 from django_pgjobs.worker.state import WorkerState
@@ -181,3 +184,14 @@ class Look:
     def _note_claimed(self, turn: Turn, plan: Plan, rows: Rows) -> None:
         turn.claimed = claims.claimed_rows(rows)
         self._claimer.note_claimed(turn.claimed, plan, held=turn.holds, seconds=turn.seconds)
+
+
+def detailed_paths() -> list[str]:
+    """Return the tasks whose code sees the whole job: a context argument, a backoff callable."""
+    paths = []
+    for path in list_task_paths():
+        task = find_task(path)
+        backoff = task.backoff if isinstance(task, Task) else None
+        if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
+            paths.append(path)
+    return paths

@@ -26,10 +26,8 @@ from django_pgjobs import rate_limits
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
-from django_pgjobs.registry import find_task, list_task_paths
-from django_pgjobs.retries import Exponential
+from django_pgjobs.registry import list_task_paths
 from django_pgjobs.signals import has_receivers, task_started
-from django_pgjobs.tasks import Task
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
@@ -39,7 +37,7 @@ from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
-from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.look import Look, detailed_paths
 from django_pgjobs.worker.outcome import Outcome, released
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
@@ -56,6 +54,8 @@ EXIT_CRASHED = 1
 EXIT_RESTART = 75
 # The code changed, or HUP: start me again. A supervisor does.
 EXIT_RELOAD = 76
+# Of a child that somebody stopped by its row in the table: its supervisor leaves it alone.
+EXIT_DISMISSED = 77
 RELOAD_SECONDS = 3.0
 EXIT_INTERRUPTED = 130
 EXIT_QUIT = 131
@@ -68,10 +68,11 @@ LEAST_ANSWER_SECONDS = 5.0
 class Runner:
     """One worker process, from registration to goodbye."""
 
-    def __init__(self, options: Options, pipe: SignalPipe) -> None:
+    def __init__(self, options: Options, pipe: SignalPipe, *, is_child: bool = False) -> None:
         self._options = options
         self._pipe = pipe
         self._exit_code = EXIT_OK
+        self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
         self._stop_reason = ""
         self._shutdown_timeout = options.shutdown_timeout
         self._started_at = time.monotonic()
@@ -147,9 +148,11 @@ class Runner:
             own["lease"],
             register=self._register,
             on_danger=self.pump.give_up_all,
+            on_quiet=self.pump.claim_again,
+            on_stop=self._dismiss,
             on_crash=crash,
         )
-        self.listener = Listener(own["listener"], self.pump, crash)
+        self.listener = Listener(own["listener"], self.pump, crash, on_orders=self.leases.wake)
         self.pruner = Pruner(
             options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
         )
@@ -190,6 +193,7 @@ class Runner:
             "backends": list(options.backends),
             "task_paths": list_task_paths(),
             "lease": options.lease,
+            "quiet": self.state.quiet,
         }
         with connection.cursor() as cursor:
             self.state.worker_id = workers.register_worker(cursor, row)
@@ -218,6 +222,11 @@ class Runner:
         self._exit_code = EXIT_RELOAD
         self._shutdown_timeout = min(self._shutdown_timeout, RELOAD_SECONDS)
         self.ask_to_stop(reason)
+
+    def _dismiss(self) -> None:
+        if self._exit_code in (EXIT_OK, EXIT_RELOAD):
+            self._exit_code = self._dismissed_code
+        self.ask_to_stop("asked to stop in the table")
 
     def _crashed(self, role: str) -> None:
         self._exit_code = EXIT_CRASHED
@@ -386,14 +395,3 @@ class Runner:
     def _say_goodbye(self, own: OwnConnection) -> None:
         with own.cursor() as cursor:
             workers.end_worker(cursor, self.state.worker_id)
-
-
-def detailed_paths() -> list[str]:
-    """Return the tasks whose code sees the whole job: a context argument, a backoff callable."""
-    paths = []
-    for path in list_task_paths():
-        task = find_task(path)
-        backoff = task.backoff if isinstance(task, Task) else None
-        if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
-            paths.append(path)
-    return paths

@@ -60,6 +60,8 @@ class WorkerState:
     # Tasks that this process does not have, and until when it leaves their jobs to others.
     unknown_paths: dict[str, float] = field(default_factory=dict)
     stopping: bool = False
+    # Somebody asked the worker, by its row in the table, to claim nothing for now.
+    quiet: bool = False
     finished_jobs: int = 0
 
     def let_go(self, attempt: Attempt) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
-from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_OK, EXIT_RELOAD
+from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_DISMISSED, EXIT_OK, EXIT_RELOAD
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options
 
@@ -67,6 +67,7 @@ class Supervisor:
                 for number in pipe.wait(self._seconds_to_wait()):
                     self._handle(number)
         codes = [child.exit_codes[-1] for child in self._children if child.exit_codes]
+        codes = [EXIT_OK if code == EXIT_DISMISSED else code for code in codes]
         if -signal.SIGKILL in codes:
             return EXIT_CRASHED
         return max((code for code in codes if code > 0), default=EXIT_OK)
@@ -104,6 +105,9 @@ class Supervisor:
         lived = time.monotonic() - child.started_at
         if code == EXIT_OK:
             child.is_done = not self._is_replaced_after_limit()
+        elif code == EXIT_DISMISSED:
+            child.is_done = True
+            logger.info("child %d was asked to stop and is not started again", child.number)
         elif code in (EXIT_USAGE, EXIT_UNREACHABLE) and lived < QUICK_SECONDS:
             child.is_done = True
         if code in (EXIT_OK, EXIT_RELOAD):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from django_pgjobs.admin import JobsOfRowMixin
 from example_project.shop.models import (
     Customer,
     Order,
@@ -13,6 +15,7 @@ from example_project.shop.models import (
     Product,
     WelcomeMail,
 )
+from example_project.shop.payments import settle_order
 
 
 class WelcomeMailInline(admin.TabularInline):
@@ -81,8 +84,8 @@ class PaymentEventInline(admin.TabularInline):
 
 
 @admin.register(Order)
-class OrderAdmin(admin.ModelAdmin):
-    """Orders."""
+class OrderAdmin(JobsOfRowMixin, admin.ModelAdmin):
+    """Orders, each with the jobs that are about it."""
 
     list_display = [
         "reference",
@@ -98,6 +101,14 @@ class OrderAdmin(admin.ModelAdmin):
     raw_id_fields = ["customer"]
     readonly_fields = ["captured_amount", "refunded_amount", "revision", "placed_at"]
     inlines = [OrderLineInline, PaymentEventInline]
+    actions = ["settle_again"]
+
+    @admin.action(description="Work out the payment again", permissions=["change"])
+    def settle_again(self, request: HttpRequest, orders: QuerySet[Order]) -> None:
+        """Let a job settle each of the orders; their pages show it."""
+        for order in orders:
+            settle_order.using(subject=order).enqueue(order_id=order.pk)
+        self.message_user(request, "The payments are being worked out.")
 
 
 @admin.register(PaymentEvent)

@@ -59,12 +59,16 @@ class Kept:
         self.state = WorkerState(make_options(**options), "test:1")
         self.state.worker_id = make_worker(lease_seconds=self.state.options.lease)
         self.dangers = 0
+        self.stops = 0
+        self.quiet_changes: list[bool] = []
         self.crashed: list[str] = []
         self.keeper = LeaseKeeper(
             self.state,
             connection,
             register=self._register,
             on_danger=self._note_danger,
+            on_quiet=self._note_quiet,
+            on_stop=self._note_stop,
             on_crash=self.crashed.append,
         )
 
@@ -80,6 +84,12 @@ class Kept:
 
     def _note_danger(self) -> None:
         self.dangers += 1
+
+    def _note_quiet(self) -> None:
+        self.quiet_changes.append(self.state.quiet)
+
+    def _note_stop(self) -> None:
+        self.stops += 1
 
 
 Keep = Callable[..., Kept]
@@ -201,6 +211,29 @@ def test_a_worker_that_starts_after_everybody_died_rescues_at_once(keep: Keep) -
     jobs = [make_running_job(make_worker(lease_seconds=-1)).id for _ in range(3)]
     keep()
     wait_until(lambda: {get_job(job).status for job in jobs} == {"ready"})
+
+
+def test_a_renewal_tells_what_is_asked_of_the_worker_when_that_changes(keep: Keep) -> None:
+    kept = keep(lease=3600.0)
+    wait_until(lambda: kept.keeper.is_leader)
+
+    def renew(change: str) -> None:
+        before = get_worker(kept.state.worker_id).heartbeat_at
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"UPDATE pgjobs_worker SET {change} WHERE id = %s", [kept.state.worker_id]
+            )
+        kept.keeper.wake()
+        wait_until(lambda: get_worker(kept.state.worker_id).heartbeat_at > before)
+
+    renew("quiet_requested_at = now()")
+    renew("listening = FALSE")
+    wait_until(lambda: kept.quiet_changes == [True])
+    renew("quiet_requested_at = NULL")
+    wait_until(lambda: kept.quiet_changes == [True, False])
+    assert kept.stops == 0
+    renew("stop_requested_at = now()")
+    wait_until(lambda: kept.stops == 1)
 
 
 def test_only_the_leader_looks_for_jobs_of_vanished_workers_but_any_sees_an_expired_lease(

@@ -240,7 +240,7 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
     """Run one worker process; return its exit status."""
     pipe = SignalPipe()
     with pipe.installed():
-        runner = Runner(options, pipe)
+        runner = Runner(options, pipe, is_child=is_child)
         if is_child:
             end_with_parent(runner.ask_to_stop)
         if reloads:

@@ -1,0 +1,47 @@
+"""The admin: see everything, understand it, act on it.
+
+It is on the default site as soon as `django.contrib.admin` is installed; `register(site)` puts
+it on another one. The classes can be subclassed and registered instead: unregister ours first.
+"""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from django_pgjobs.admin.jobs import JobAdmin
+from django_pgjobs.admin.limits import ConcurrencyLimitAdmin, RateLimitAdmin
+from django_pgjobs.admin.queues import PauseAdmin, QueueSettingsAdmin
+from django_pgjobs.admin.subjects import JobsOfRowMixin
+from django_pgjobs.admin.workers import WorkerAdmin
+from django_pgjobs.models import (
+    ConcurrencyLimit,
+    Job,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    Worker,
+)
+
+__all__ = [
+    "ConcurrencyLimitAdmin",
+    "JobAdmin",
+    "JobsOfRowMixin",
+    "PauseAdmin",
+    "QueueSettingsAdmin",
+    "RateLimitAdmin",
+    "WorkerAdmin",
+    "register",
+]
+
+
+def register(site: admin.AdminSite) -> None:
+    """Register every page of this package on *site*."""
+    site.register(Job, JobAdmin)
+    site.register(Worker, WorkerAdmin)
+    site.register(QueueSettings, QueueSettingsAdmin)
+    site.register(Pause, PauseAdmin)
+    site.register(ConcurrencyLimit, ConcurrencyLimitAdmin)
+    site.register(RateLimit, RateLimitAdmin)
+
+
+register(admin.site)

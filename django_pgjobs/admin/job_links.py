@@ -1,0 +1,73 @@
+"""Where the page of a job leads: searches of the list, its worker, its subject, its trace."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import quote as quote_key
+from django.http import HttpRequest
+from django.urls import reverse
+
+from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.permissions import Verb, may
+from django_pgjobs.conf import get_conf
+from django_pgjobs.models import Job
+from django_pgjobs.subjects import parse_subject
+
+
+def search_address(listed: str, term: str, value: str) -> str:
+    """Return the address of the list, at *listed*, searched for *value* as *term*."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    query = urlencode({"q": f'{term}:"{escaped}"'})
+    return f"{listed}?{query}"
+
+
+def links_of(model_admin: PageAdmin, request: HttpRequest, job: Job) -> dict[str, Any]:
+    """Return the addresses that the page of *job* leads to, empty where there is none."""
+    listed = model_admin.url("pgjobs_job_changelist")
+    return {
+        "history": model_admin.url("pgjobs_job_history", job.pk),
+        "copy": model_admin.url("pgjobs_job_copy", job.pk)
+        if may(request.user, Verb.ENQUEUE, job)
+        else "",
+        "task": search_address(listed, "task", job.task_path),
+        "queue": search_address(listed, "queue", job.queue_name),
+        "key": search_address(listed, "key", job.concurrency_key or ""),
+        "limits": model_admin.url("pgjobs_ratelimit_changelist"),
+        "worker": model_admin.url("pgjobs_worker_change", job.worker_id) if job.worker_id else "",
+        "tags": [
+            (tag, search_address(listed, "tag", tag)) for tag in job.tags if isinstance(tag, str)
+        ],
+        "subject": subject_address(model_admin.admin_site, request, job.subject or ""),
+        "trace": trace_address(job.correlation_id),
+        "enqueued_by": _enqueued_by(job.metadata),
+    }
+
+
+def subject_address(site: AdminSite, request: HttpRequest, text: str) -> str:
+    """Return the address of the row that a subject names, "" if it has no page for the person."""
+    parsed = parse_subject(text)
+    if parsed is None or not site.is_registered(parsed.model):
+        return ""
+    if not site.get_model_admin(parsed.model).has_view_or_change_permission(request):
+        return ""
+    meta = parsed.model._meta
+    name = f"admin:{meta.app_label}_{meta.model_name}_change"
+    return reverse(name, args=[quote_key(parsed.key)], current_app=site.name)
+
+
+def trace_address(correlation_id: str) -> str:
+    """Return the address of a trace, by PGJOBS["TRACE_URL"]; "" without one."""
+    pattern = get_conf().TRACE_URL
+    if not pattern or not correlation_id:
+        return ""
+    return pattern.replace("{correlation_id}", quote(correlation_id, safe=""))
+
+
+def _enqueued_by(metadata: Any) -> str:
+    """Return what the metadata says of who enqueued the job."""
+    value = metadata.get("enqueued_by") if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) else json.dumps(value)[:200] if value else ""

@@ -1,0 +1,55 @@
+"""The list of jobs, the page of one job, and the pages that belong to no row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from django_pgjobs.admin.bulk_pages import bulk_urls
+from django_pgjobs.admin.failures import draw_failures
+from django_pgjobs.admin.job_list import JobList
+from django_pgjobs.admin.job_views import JobViews
+from django_pgjobs.admin.overview import draw_overview
+from django_pgjobs.admin.pages import page
+from django_pgjobs.admin.system import draw_system
+
+
+class JobAdmin(JobList, JobViews):
+    """The list names tasks by their stored path; nothing of the project is imported."""
+
+    nav_key = "jobs"
+
+    def get_urls(self) -> list[Any]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("overview/", wrap(self.overview_view), name="pgjobs_job_overview"),
+            path("failures/", wrap(self.failures_view), name="pgjobs_job_failures"),
+            path("system/", wrap(self.system_view), name="pgjobs_job_system"),
+            *bulk_urls(self),
+            *super().get_urls(),
+        ]
+
+    def overview_view(self, request: HttpRequest) -> HttpResponse:
+        """The numbers of everything, which have a time budget of their own."""
+        return draw_overview(self, request)
+
+    @page
+    def failures_view(self, request: HttpRequest) -> HttpResponse:
+        """Failed jobs by what went wrong."""
+        return draw_failures(self, request)
+
+    @page
+    def system_view(self, request: HttpRequest) -> HttpResponse:
+        """The database, the tables and the settings."""
+        return draw_system(self, request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

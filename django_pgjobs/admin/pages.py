@@ -1,0 +1,136 @@
+"""What all pages of the admin have in common: navigation, a time budget, their templates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from django_pgjobs.admin.permissions import Verb, may
+from django_pgjobs.client import job_database
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.queries.budget import time_budget
+
+# Seconds one statement of a page may take.
+PAGE_SECONDS = 2.0
+
+
+class Entry(NamedTuple):
+    """A page of the navigation: its key, its name, its address and who may see it."""
+
+    key: str
+    label: Any
+    url_name: str
+    args: tuple[str, ...] = ()
+    verb: Verb = Verb.VIEW
+
+
+NAVIGATION = (
+    Entry("overview", _("Overview"), "app_list", ("pgjobs",)),
+    Entry("jobs", _("Jobs"), "pgjobs_job_changelist"),
+    Entry("failures", _("Failures"), "pgjobs_job_failures"),
+    Entry("queues", _("Queues"), "pgjobs_queuesettings_changelist"),
+    Entry("workers", _("Workers"), "pgjobs_worker_changelist"),
+    Entry("limits", _("Limits"), "pgjobs_ratelimit_changelist"),
+    Entry("system", _("System"), "pgjobs_job_system"),
+)
+
+
+def navigation(request: HttpRequest, site_name: str) -> list[dict[str, Any]]:
+    """Return the pages that the person may see: key, label and url of each."""
+    return [
+        {
+            "key": entry.key,
+            "label": entry.label,
+            "url": reverse(f"admin:{entry.url_name}", args=entry.args, current_app=site_name),
+        }
+        for entry in NAVIGATION
+        if may(request.user, entry.verb)
+    ]
+
+
+class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Base of our model admins; *nav_key* is the entry of the navigation that is lit."""
+
+    nav_key: ClassVar[str] = ""
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+
+    @property
+    def media(self) -> forms.Media:
+        return super().media + forms.Media(
+            css={"all": ["pgjobs/admin.css"]}, js=["pgjobs/live.js"]
+        )
+
+    def page_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
+        """Return what base_page.html needs, and *context*."""
+        return {
+            **self.admin_site.each_context(request),
+            "opts": self.model._meta,
+            "media": self.media,
+            "pgjobs_page": self.nav_key,
+            **context,
+        }
+
+    def render_page(
+        self, request: HttpRequest, template: str, context: Mapping[str, Any]
+    ) -> TemplateResponse:
+        """Return a page of our own: *template* extends admin/pgjobs/base_page.html."""
+        request.current_app = self.admin_site.name
+        return TemplateResponse(
+            request, f"admin/pgjobs/{template}", self.page_context(request, **context)
+        )
+
+    def url(self, name: str, *args: Any) -> str:
+        """Return the address of the page *name* of the site, such as "pgjobs_job_change"."""
+        return reverse(f"admin:{name}", args=args, current_app=self.admin_site.name)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return may(request.user, Verb.VIEW)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        extra = {"pgjobs_page": self.nav_key, **(extra_context or {})}
+        if request.method != "GET":
+            return super().changelist_view(request, extra)
+        draw = super().changelist_view
+        return within_budget(self, request, lambda: draw(request, extra))
+
+
+def page(
+    view: Callable[..., HttpResponse],
+) -> Callable[..., HttpResponse]:
+    """Decorate a view method of a PageAdmin: what it reads when it is drawn has a time budget."""
+
+    @functools.wraps(view)
+    def bounded(self: PageAdmin, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method != "GET":
+            return view(self, request, *args, **kwargs)
+        return within_budget(self, request, lambda: view(self, request, *args, **kwargs))
+
+    return bounded
+
+
+def within_budget(
+    model_admin: PageAdmin, request: HttpRequest, draw: Callable[[], HttpResponse]
+) -> HttpResponse:
+    """Return the page that *draw* makes, rendered, or one that says it reads too much."""
+    try:
+        with time_budget(job_database(), PAGE_SECONDS):
+            response = draw()
+            if isinstance(response, TemplateResponse):
+                response.render()
+            return response
+    except TooSlow:
+        slow = model_admin.render_page(request, "too_slow.html", {"title": _("Too slow")})
+        slow.status_code = 503
+        return slow

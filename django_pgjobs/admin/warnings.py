@@ -1,0 +1,186 @@
+"""What the Overview warns of, in words, and only when it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django.core.checks import CheckMessage
+from django.utils import formats
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_pgjobs.checks import check_router, check_settings
+from django_pgjobs.conf import get_conf
+from django_pgjobs.queries.overview import Facts, LiveRow, Service
+
+# A job that may run and waits longer than this is worth a warning, in seconds.
+LONG_WAIT_SECONDS = 300.0
+# So is a transaction that keeps dead rows from being removed for longer, ...
+OLD_TRANSACTION_SECONDS = 600.0
+# ... and this many dead rows, if there are more of them than live ones.
+MANY_DEAD_ROWS = 50_000
+# Warnings of one kind that are spelled out.
+MAX_NAMED = 5
+
+
+class Notice(NamedTuple):
+    """A sentence, and the page that helps: its name among the site's urls, "" for none."""
+
+    text: str
+    page: str = ""
+
+
+def list_warnings(facts: Facts, queues: list[LiveRow]) -> list[Notice]:
+    """Return what is wrong now, the worst first."""
+    paused = {queue.name for queue in facts.queues if queue.is_paused}
+    return [
+        *_unserved_queues(facts.services, queues),
+        *_long_waits(facts, queues, paused),
+        *_lost_workers(facts),
+        *_paused_queues(queues, paused),
+        *_server(facts),
+        *_versions(facts),
+        *(Notice(message.msg) for message in wrong_settings()),
+    ]
+
+
+def serves(service: Service, backend: str, queue: str) -> bool:
+    """Do workers like this take jobs of the queue? The same is asked in explain_workers.sql."""
+    return (
+        backend in service.backends
+        and (service.queues is None or queue in service.queues)
+        and queue not in service.excluded_queues
+    )
+
+
+def is_served(services: list[Service], row: LiveRow) -> bool:
+    """Does any live worker take jobs of this queue?"""
+    return any(serves(service, row.first or "", row.second or "") for service in services)
+
+
+def wrong_settings() -> list[CheckMessage]:
+    """Return what the package's own checks of settings say, if it is not silenced."""
+    return [
+        message for message in (*check_settings(), *check_router()) if not message.is_silenced()
+    ]
+
+
+def _unserved_queues(services: list[Service], queues: list[LiveRow]) -> Iterator[Notice]:
+    unserved = [row for row in queues if row.ready > 0 and not is_served(services, row)]
+    if not services and unserved:
+        jobs = sum(row.ready for row in unserved)
+        yield Notice(
+            ngettext(
+                "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
+                "%(jobs)s jobs wait and no worker is alive. Start one: manage.py runjobs.",
+                jobs,
+            )
+            % {"jobs": formats.number_format(jobs)},
+            "pgjobs_worker_changelist",
+        )
+        return
+    for row in unserved[:MAX_NAMED]:
+        text = ngettext(
+            "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
+            "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
+            row.ready,
+        )
+        values = {"jobs": formats.number_format(row.ready), "queue": row.second}
+        yield Notice(text % values, "pgjobs_worker_changelist")
+    yield from _others(len(unserved) - MAX_NAMED)
+
+
+def _others(queues: int) -> Iterator[Notice]:
+    if queues > 0:
+        text = ngettext(
+            "The same holds for %(queues)s other queue.",
+            "The same holds for %(queues)s other queues.",
+            queues,
+        )
+        yield Notice(text % {"queues": formats.number_format(queues)})
+
+
+def _long_waits(facts: Facts, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
+    """Yield the longest wait of a queue that workers take jobs of."""
+    since = [
+        (row.waiting_since, row.second)
+        for row in queues
+        if row.waiting_since and row.second not in paused and is_served(facts.services, row)
+    ]
+    if not since:
+        return
+    oldest, queue = min(since, key=lambda pair: pair[0])
+    seconds = (facts.now - oldest).total_seconds()
+    if seconds > LONG_WAIT_SECONDS:
+        text = _("The oldest job of queue %(queue)s that may run has waited for %(minutes)s min.")
+        values = {"queue": queue, "minutes": formats.number_format(int(seconds // 60))}
+        yield Notice(text % values, "pgjobs_queuesettings_changelist")
+
+
+def _lost_workers(facts: Facts) -> Iterator[Notice]:
+    if facts.lost_workers:
+        text = ngettext(
+            "%(workers)s worker was lost in the last hour: it said no goodbye. What it ran is run "
+            "again.",
+            "%(workers)s workers were lost in the last hour: they said no goodbye. What they ran "
+            "is run again.",
+            facts.lost_workers,
+        )
+        values = {"workers": formats.number_format(facts.lost_workers)}
+        yield Notice(text % values, "pgjobs_worker_changelist")
+
+
+def _paused_queues(queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
+    waiting: dict[str, int] = {}
+    for row in queues:
+        if row.second in paused and row.ready:
+            waiting[row.second] = waiting.get(row.second, 0) + row.ready
+    for name, jobs in list(waiting.items())[:MAX_NAMED]:
+        text = ngettext(
+            "Queue %(queue)s is paused and %(jobs)s job waits in it.",
+            "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
+            jobs,
+        )
+        values = {"queue": name, "jobs": formats.number_format(jobs)}
+        yield Notice(text % values, "pgjobs_queuesettings_changelist")
+    yield from _others(len(waiting) - MAX_NAMED)
+
+
+def _server(facts: Facts) -> Iterator[Notice]:
+    old = facts.old_transaction
+    if old is not None:
+        text = _(
+            "A transaction has been open for %(minutes)s min (process %(pid)s, %(application)s). "
+            "Until it ends, no dead row can be removed and claims become slower."
+        )
+        values = {
+            "minutes": formats.number_format(int(old.seconds // 60)),
+            "pid": str(old.pid),
+            "application": old.application or _("without a name"),
+        }
+        yield Notice(text % values, "pgjobs_job_system")
+    if facts.dead_rows >= MANY_DEAD_ROWS and facts.dead_rows > facts.live_rows:
+        text = _(
+            "The table of live jobs holds %(dead)s dead rows and %(live)s live ones: it is "
+            "vacuumed too rarely, or something keeps them."
+        )
+        values = {
+            "dead": formats.number_format(facts.dead_rows),
+            "live": formats.number_format(facts.live_rows),
+        }
+        yield Notice(text % values, "pgjobs_job_system")
+
+
+def _versions(facts: Facts) -> Iterator[Notice]:
+    if len(facts.versions) > 1:
+        text = _("Live workers are of different versions: %(versions)s.")
+        yield Notice(
+            text % {"versions": ", ".join(sorted(facts.versions)[:MAX_NAMED])},
+            "pgjobs_worker_changelist",
+        )
+
+
+def heartbeat_state(silent_seconds: float) -> str:
+    """Return how a live worker does: it renews its lease every third of LEASE_SECONDS."""
+    return "ok" if silent_seconds < get_conf().LEASE_SECONDS / 3 * 1.5 else "late"

@@ -1,0 +1,196 @@
+"""What can be done to many jobs: whom each action is for, and what it does to a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from django_pgjobs.permissions import Verb
+from django_pgjobs.queries import bulk, jobs, notifications
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.status import FINISHED, Hold, JobStatus
+
+# What a person chose on the page of confirmation, as JSON: "delay", "spread" (seconds), "at" (ISO
+# text), "reset_attempts", "queue_name", "priority", "note".
+Options = Mapping[str, Any]
+
+
+@dataclass
+class Effect:
+    """What an action did to a page of jobs; a conflict is a job and the twin with its key."""
+
+    changed: list[int] = field(default_factory=list)
+    conflicts: list[tuple[int, int | None]] = field(default_factory=list)
+
+
+def at_any_status(*statuses: str) -> Callable[[Options], Q]:
+    """Return the condition of an action that is for all jobs of some statuses."""
+    condition = Q(status__in=statuses)
+    return lambda options: condition
+
+
+@dataclass(frozen=True)
+class Action:
+    """A change of many jobs.
+
+    *suits* is the condition on the jobs it is for, *statuses* those that they can have;
+    *apply* changes those of the given ids that still meet it, in the open transaction.
+    """
+
+    name: str
+    label: Any
+    verb: Verb
+    statuses: tuple[str, ...]
+    suits: Callable[[Options], Q]
+    apply: Callable[[Cursor, list[int], Options], Effect]
+
+
+def _when(options: Options) -> dict[str, Any]:
+    """Return when the jobs are to run, as the statements take it."""
+    at = options.get("at")
+    spread = options.get("spread")
+    delay = options.get("delay")
+    return {
+        "run_after": datetime.fromisoformat(at) if at else None,
+        "delay": 0.0 if spread and delay is None else delay,
+        "spread": spread or 0.0,
+    }
+
+
+def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    effect = Effect()
+    queues = []
+    for row in jobs.requeue_jobs(cursor, ids, **_when(options)):
+        if row.queue_name is None:
+            effect.conflicts.append((row.id, row.twin_id))
+        else:
+            effect.changed.append(row.id)
+            queues.append(row.queue_name)
+    if options.get("reset_attempts"):
+        done = set(effect.changed)
+        waiting = bulk.reset_attempts(cursor, [job_id for job_id in ids if job_id not in done])
+        effect.changed += waiting
+        queues += jobs.reschedule_jobs(cursor, waiting, **_when(options)).values()
+    notifications.notify_workers(cursor, queues)
+    return effect
+
+
+def _reschedule(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    moved = jobs.reschedule_jobs(cursor, ids, **_when(options))
+    notifications.notify_workers(cursor, list(moved.values()))
+    return Effect(list(moved))
+
+
+def _cancel(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    cancelled = jobs.cancel_jobs(cursor, ids)
+    if JobStatus.RUNNING in cancelled.values():
+        notifications.notify_cancelled(cursor)
+    return Effect(list(cancelled))
+
+
+def _discard(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    note = options.get("note") or "discarded"
+    return Effect(list(bulk.discard_jobs(cursor, ids, note=note)))
+
+
+def _move(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    queue_name, priority = options.get("queue_name"), options.get("priority")
+    moved = bulk.move_jobs(cursor, ids, queue_name=queue_name, priority=priority)
+    notifications.notify_workers(cursor, list(moved.values()))
+    return Effect(list(moved))
+
+
+def _delete(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    return Effect(bulk.delete_jobs(cursor, ids))
+
+
+def _refuse(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+    raise TypeError("an export changes nothing.")
+
+
+def _suits_retry(options: Options) -> Q:
+    condition = Q(status__in=sorted(FINISHED))
+    if options.get("reset_attempts"):
+        condition |= Q(status=JobStatus.READY, attempts__gt=0)
+    return condition
+
+
+def _suits_run_now(options: Options) -> Q:
+    waits = Q(due_at__isnull=False) | Q(hold=Hold.PREDECESSOR_FAILED)
+    return Q(status=JobStatus.READY) & waits
+
+
+def _suits_cancel(options: Options) -> Q:
+    return Q(status=JobStatus.READY) | Q(status=JobStatus.RUNNING, cancel_requested_at=None)
+
+
+_FINISHED = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
+_ALL = (JobStatus.READY, JobStatus.RUNNING, *_FINISHED)
+
+ACTIONS = {
+    action.name: action
+    for action in (
+        Action(
+            "retry",
+            _("Retry"),
+            Verb.OPERATE,
+            (JobStatus.READY, *_FINISHED),
+            _suits_retry,
+            _retry,
+        ),
+        Action(
+            "run_now",
+            _("Run now"),
+            Verb.OPERATE,
+            (JobStatus.READY,),
+            _suits_run_now,
+            _reschedule,
+        ),
+        Action(
+            "postpone",
+            _("Postpone"),
+            Verb.OPERATE,
+            (JobStatus.READY,),
+            at_any_status(JobStatus.READY),
+            _reschedule,
+        ),
+        Action(
+            "cancel",
+            _("Cancel"),
+            Verb.OPERATE,
+            (JobStatus.READY, JobStatus.RUNNING),
+            _suits_cancel,
+            _cancel,
+        ),
+        Action(
+            "discard",
+            _("Discard"),
+            Verb.OPERATE,
+            (JobStatus.READY, JobStatus.FAILED),
+            at_any_status(JobStatus.READY, JobStatus.FAILED),
+            _discard,
+        ),
+        Action(
+            "move",
+            _("Change queue or priority"),
+            Verb.OPERATE,
+            (JobStatus.READY,),
+            at_any_status(JobStatus.READY),
+            _move,
+        ),
+        Action(
+            "delete",
+            _("Delete"),
+            Verb.DELETE,
+            _FINISHED,
+            at_any_status(*_FINISHED),
+            _delete,
+        ),
+        Action("export", _("Export"), Verb.VIEW, _ALL, at_any_status(*_ALL), _refuse),
+    )
+}

@@ -1,0 +1,191 @@
+"""Running a bulk change: page after page, each one transaction with the place it got to.
+
+The row of the change is locked while a page is done, so two workers never do the same page,
+and what was interrupted goes on behind the last page that was committed. Whoever asked for
+the change must still be allowed to make it at every page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, connections, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.utils.translation import gettext as _
+
+from django_pgjobs.bulk.actions import ACTIONS, Action, Effect
+from django_pgjobs.bulk.selection import Selection
+from django_pgjobs.bulk.walk import Walk
+from django_pgjobs.client import job_database
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.models import BulkChange, Job
+from django_pgjobs.permissions import may, narrow
+from django_pgjobs.queries.budget import time_budget
+
+# Conflicts that are kept to be shown.
+MAX_CONFLICTS = 20
+MAX_ERROR = 2_000
+# What counting all jobs of a change may take in the worker, in seconds.
+COUNT_SECONDS = 20.0
+
+
+class Page(NamedTuple):
+    """What one page came to: the ids that it changed; is there another one?"""
+
+    changed: list[int]
+    goes_on: bool
+
+
+def create_change(
+    action: Action,
+    selection: Selection,
+    options: Mapping[str, Any],
+    *,
+    user: Any,
+    reason: str = "",
+    total: int | None = None,
+) -> BulkChange:
+    """Store a change that nobody does yet; *total* is how many jobs it is about, if known."""
+    if selection.until is None or selection.max_id is None:
+        raise ValueError("expected a pinned selection: jobs of later are not meant.")
+    return BulkChange.objects.using(job_database()).create(
+        verb=action.name,
+        selection=selection.to_json(),
+        options=dict(options),
+        user_id=str(user.pk),
+        reason=reason,
+        total=total,
+    )
+
+
+def run_page(change_id: int) -> Page:
+    """Do the next page of a change; do nothing if it has ended.
+
+    Raise what the database raises, after noting it in the row: the page is rolled back, and
+    the next call tries it again.
+    """
+    database = job_database()
+    try:
+        with transaction.atomic(using=database):
+            changes = BulkChange.objects.using(database).select_for_update()
+            change = changes.filter(pk=change_id, finished_at=None).first()
+            return Page([], False) if change is None else _do_page(change, database)
+    except Exception as error:
+        _note_error(change_id, error)
+        raise
+
+
+def run_change(change_id: int) -> list[int]:
+    """Do all pages of a change; return the ids of the jobs that were changed."""
+    changed: list[int] = []
+    page = Page([], True)
+    while page.goes_on:
+        page = run_page(change_id)
+        changed += page.changed
+    return changed
+
+
+def count_total(change: BulkChange) -> None:
+    """Store how many jobs the change is about, if it can be told in some seconds."""
+    user = find_user(change)
+    if user is None:
+        return
+    database = job_database()
+    try:
+        with time_budget(database, COUNT_SECONDS):
+            total = _walk(change, user).total()
+    except TooSlow:
+        return
+    BulkChange.objects.using(database).filter(pk=change.pk, total=None).update(total=total)
+
+
+def first_tasks(change: BulkChange, user: Any, count: int) -> dict[int, str]:
+    """Return id -> task of the first jobs that the change is about, before it deletes them."""
+    ids, _position = _walk(change, user).page(None)
+    jobs = Job.objects.using(job_database()).filter(pk__in=ids[:count])
+    return dict(jobs.values_list("pk", "task_path"))
+
+
+def cancel_change(change_id: int) -> bool:
+    """End a change behind the page that is being done; return whether it had not ended."""
+    waiting = BulkChange.objects.using(job_database()).filter(pk=change_id, finished_at=None)
+    return bool(waiting.update(cancel_requested_at=Now(), finished_at=Now()))
+
+
+def find_user(change: BulkChange) -> Any:
+    """Return who asked for the change, None if there is no such person any more."""
+    users = get_user_model()._default_manager
+    try:
+        return users.filter(pk=change.user_id).first()
+    except (TypeError, ValueError, ValidationError):
+        return None
+
+
+def _do_page(change: BulkChange, database: str) -> Page:
+    user = find_user(change)
+    action = ACTIONS.get(change.verb)
+    problem = _refusal(user, action)
+    if problem or action is None:
+        change.error, change.finished_at = problem, Now()
+        change.save(using=database, update_fields=["error", "finished_at"])
+        return Page([], False)
+    ids, position = _walk(change, user).page(change.position)
+    effect = Effect()
+    if ids:
+        with connections[database].cursor() as cursor:
+            effect = action.apply(cursor, ids, change.options)
+    _add_up(change, ids, effect)
+    change.position = position
+    if position is None:
+        change.finished_at = Now()
+    change.save(
+        using=database,
+        update_fields=[
+            "changed", "passed_over", "conflicts", "conflict_ids", "error", "position",
+            "finished_at",
+        ],
+    )  # fmt: skip
+    return Page(effect.changed, position is not None)
+
+
+def _refusal(user: Any, action: Action | None) -> str:
+    """Return why the change must not go on, an empty text if it may."""
+    if action is None:
+        return _("This version does not know the action.")
+    if user is None:
+        return _("Stopped: whoever asked for it has no account any more.")
+    if not may(user, action.verb):
+        return str(_("Stopped: %s is no longer allowed to do this.") % user.get_username())
+    return ""
+
+
+def _walk(change: BulkChange, user: Any) -> Walk:
+    action = ACTIONS[change.verb]
+
+    def allowed(jobs: QuerySet[Job]) -> QuerySet[Job]:
+        return narrow(user, action.verb, jobs)
+
+    selection = Selection.from_json(change.selection)
+    return Walk(selection, action.statuses, action.suits(change.options), allowed)
+
+
+def _add_up(change: BulkChange, ids: list[int], effect: Effect) -> None:
+    change.changed += len(effect.changed)
+    change.conflicts += len(effect.conflicts)
+    change.passed_over += len(ids) - len(effect.changed) - len(effect.conflicts)
+    room = MAX_CONFLICTS - len(change.conflict_ids)
+    change.conflict_ids = [*change.conflict_ids, *map(list, effect.conflicts[: max(room, 0)])]
+    change.error = ""
+
+
+def _note_error(change_id: int, error: Exception) -> None:
+    text = f"{type(error).__qualname__}: {error}".replace("\0", "")[:MAX_ERROR]
+    try:
+        BulkChange.objects.using(job_database()).filter(pk=change_id).update(error=text)
+    except DatabaseError:
+        # The connection is gone, or the caller's transaction is to be rolled back.
+        return

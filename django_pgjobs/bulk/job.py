@@ -1,0 +1,87 @@
+"""The background job of a large bulk change; every worker knows its task."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+
+from django_pgjobs.bulk.changes import count_total, run_page
+from django_pgjobs.client import cancel, job_database
+from django_pgjobs.compat import task_backends
+from django_pgjobs.context import current_job
+from django_pgjobs.models import BulkChange, Job
+from django_pgjobs.status import UNFINISHED, JobStatus
+from django_pgjobs.tasks import task
+
+
+def _find_alias() -> str:
+    """Return the first alias of TASKS whose backend stores jobs, else the default one."""
+    for alias in task_backends.settings:
+        with suppress(ImproperlyConfigured, ImportError):
+            if hasattr(task_backends[alias], "enqueue_many"):
+                return str(alias)
+    return "default"
+
+
+def _find_queue(alias: str) -> str:
+    """Return a queue that the backend accepts: its default one if there is any."""
+    queues = sorted(getattr(task_backends[alias], "queues", ()))
+    return "default" if not queues or "default" in queues else queues[0]
+
+
+ALIAS = _find_alias()
+
+
+@task(backend=ALIAS, queue_name=_find_queue(ALIAS))
+def run_bulk_change(change_id: int) -> dict[str, int]:
+    """Do what is left of a bulk change; return how many jobs it came to."""
+    change = BulkChange.objects.using(job_database()).filter(pk=change_id).first()
+    if change is not None and change.total is None and change.finished_at is None:
+        count_total(change)
+    while run_page(change_id).goes_on:
+        report_progress(change_id)
+    return report_progress(change_id)
+
+
+def report_progress(change_id: int) -> dict[str, int]:
+    """Let the job say how far the change is; return the same."""
+    names = ("changed", "passed_over", "conflicts")
+    changes = BulkChange.objects.using(job_database()).filter(pk=change_id)
+    row: dict[str, Any] = changes.values(*names, "total").first() or dict.fromkeys(names, 0)
+    counts = {name: row[name] for name in names}
+    with suppress(LookupError):
+        current_job().progress(sum(counts.values()), row.get("total"))
+    return counts
+
+
+def enqueue_change(change: BulkChange) -> None:
+    """Let a worker do what is left of a change; a job that still does it is left to it."""
+    database = job_database()
+    with transaction.atomic(using=database):
+        locked = BulkChange.objects.using(database).select_for_update().get(pk=change.pk)
+        if locked.finished_at is None and not has_job(locked):
+            result = run_bulk_change.enqueue(locked.pk)
+            job_id = str(result.id)
+            locked.job_id = int(job_id) if job_id.isdecimal() else None
+            locked.save(using=database, update_fields=["job_id"])
+        change.job_id = locked.job_id
+
+
+def has_job(change: BulkChange) -> bool:
+    """Is there a job that will go on with the change?"""
+    if change.job_id is None:
+        return False
+    jobs = Job.objects.using(job_database()).filter(pk=change.job_id)
+    return jobs.filter(status__in=sorted(UNFINISHED)).exists()
+
+
+def drop_job(change: BulkChange) -> None:
+    """Cancel the job of a change that has ended, if it has not begun; a running one sees it."""
+    if change.job_id is None:
+        return
+    jobs = Job.objects.using(job_database()).filter(pk=change.job_id)
+    if jobs.filter(status=JobStatus.READY).exists():
+        cancel(change.job_id)

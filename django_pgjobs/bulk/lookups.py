@@ -1,0 +1,207 @@
+"""Conditions on jobs that can be written as JSON, for the list, its filters and bulk changes.
+
+A lookup is a field of Job with one of the operators of its kind, such as "queue_name" or
+"attempts__gte", or one of these, which are no fields:
+
+- "tag": one of the job's tags; "worker": one of the workers of its attempts
+- "key": its concurrency key or its unique key
+- "error": a text in the class or the message of its last error
+- "error_class", "error_message": the group of its last error (`failure_groups`)
+- "argument": {"path": ["a", "b"], "value": ...}; a path that begins with a number is among the
+  positional arguments
+- "duration__gte", "duration__lte": seconds that its last attempt took
+- "any_of", "all_of": a list of dicts of lookups
+
+Nothing else is accepted: a lookup may come back from a browser.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+from django.db.models import BooleanField, F, FloatField, Func, Q, TextField, Value
+from django.db.models.lookups import Exact, GreaterThanOrEqual, IContains, LessThanOrEqual
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from django_pgjobs.failure_groups import error_class_expression, error_message_expression
+from django_pgjobs.fields import TextArrayField
+from django_pgjobs.payload import is_storable
+
+# Jobs that can be named one by one.
+MAX_IDS = 10_000
+MAX_TEXT = 2_000
+MAX_DEPTH = 5
+MAX_PATH = 20
+
+NUMBERS = ("id", "worker_id", "attempts", "max_attempts", "lost_count", "priority", "merged_count")
+TEXTS = (
+    "status", "queue_name", "task_path", "backend", "correlation_id", "note", "hold",
+    "concurrency_key", "unique_key", "rate_limit_keys", "subject",
+)  # fmt: skip
+TIMES = (
+    "enqueued_at", "run_after", "due_at", "started_at", "last_attempted_at", "finished_at",
+    "cancel_requested_at",
+)  # fmt: skip
+ORDER = ("lt", "lte", "gt", "gte")
+PARTS = ("startswith", "istartswith", "endswith", "iendswith", "contains", "icontains", "iexact")
+
+# A job that never failed has no last error.
+LAST_ERROR = (
+    "COALESCE(%(expressions)s -> -1 ->> 'exception_class', '') || ': '"
+    " || COALESCE(%(expressions)s -> -1 ->> 'message', '')"
+)
+
+
+class InvalidLookup(ValueError):
+    """A lookup that nothing of ours can have made."""
+
+
+def conditions(lookups: Mapping[str, Any], *, depth: int = 0) -> Q:
+    """Return what *lookups* say, all of it; raise InvalidLookup for anything unknown."""
+    if not isinstance(lookups, Mapping) or depth > MAX_DEPTH:
+        raise InvalidLookup(f"expected a dict of lookups, got {lookups!r:.80}.")
+    found = Q()
+    for name, value in lookups.items():
+        if name in ("any_of", "all_of"):
+            found &= _combined(name, value, depth)
+        elif name in SPECIAL:
+            found &= Q(SPECIAL[name](value))
+        else:
+            found &= _plain(name, value)
+    return found
+
+
+def _combined(name: str, value: Any, depth: int) -> Q:
+    if not isinstance(value, list) or not 0 < len(value) <= 100:
+        raise InvalidLookup(f"expected {name} to be a list of lookups, got {value!r:.80}.")
+    join = or_ if name == "any_of" else and_
+    return reduce(join, (conditions(each, depth=depth + 1) for each in value))
+
+
+def _plain(name: str, value: Any) -> Q:
+    """Return the condition of a lookup on a field."""
+    field, separator, operator = str(name).partition("__")
+    if field not in CHECKS or (separator and not operator):
+        raise InvalidLookup(f"expected a known lookup, got {name!r:.80}.")
+    check, operators = CHECKS[field]
+    if operator in ("", "exact", *operators):
+        given = check(value)
+    elif operator == "isnull":
+        given = _flag(value)
+    elif operator == "in" and isinstance(value, list) and len(value) <= MAX_IDS:
+        given = [check(item) for item in value]
+    else:
+        raise InvalidLookup(f"expected a known lookup, got {name!r:.80} = {value!r:.80}.")
+    return Q(**{name: given})
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise InvalidLookup(f"expected a whole number, got {value!r:.80}.")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+        raise InvalidLookup(f"expected seconds, got {value!r:.80}.")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not is_storable(value) or len(value) > MAX_TEXT:
+        raise InvalidLookup(f"expected text without NUL, got {value!r:.80}.")
+    return str(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidLookup(f"expected true or false, got {value!r:.80}.")
+    return value
+
+
+def _moment(value: Any) -> datetime:
+    """Return an instant, given as one or as ISO text."""
+    try:
+        moment = parse_datetime(value) if isinstance(value, str) else value
+    except ValueError:
+        moment = None
+    if not isinstance(moment, datetime):
+        raise InvalidLookup(f"expected a date and a time, got {value!r:.80}.")
+    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+
+
+def _among(column: str) -> Callable[[Any], Func]:
+    """Return what makes the condition that a text is one of those of an array."""
+
+    def condition(value: Any) -> Func:
+        text = Value(_text(value), output_field=TextField())
+        return Func(
+            text,
+            F(column),
+            template="(%(expressions)s))",
+            arg_joiner=" = ANY (",
+            output_field=BooleanField(),
+        )
+
+    return condition
+
+
+def _key(value: Any) -> Q:
+    return Q(concurrency_key=_text(value)) | Q(unique_key=_text(value))
+
+
+def _error(value: Any) -> Any:
+    text = Func(F("errors"), template=f"({LAST_ERROR})", output_field=TextField())
+    return IContains(text, _text(value))
+
+
+def _argument(value: Any) -> Any:
+    """Return the condition that an argument, or a value inside one, reads like the given one."""
+    path = value.get("path") if isinstance(value, Mapping) else None
+    if not isinstance(path, list) or not 0 < len(path) <= MAX_PATH or "value" not in value:
+        raise InvalidLookup(f"expected a path and a value, got {value!r:.80}.")
+    steps = [_text(step) for step in path]
+    column = "args" if steps[0].isdecimal() else "kwargs"
+    wanted = value["value"]
+    text = Func(
+        F(column),
+        Value(steps, output_field=TextArrayField()),
+        template="(%(expressions)s::text[])",
+        arg_joiner=" #>> ",
+        output_field=TextField(),
+    )
+    return Exact(text, _text(wanted if isinstance(wanted, str) else json.dumps(wanted)))
+
+
+def _duration() -> Func:
+    return Func(
+        F("finished_at"),
+        F("last_attempted_at"),
+        template="EXTRACT(EPOCH FROM %(expressions)s)::double precision",
+        arg_joiner=" - ",
+        output_field=FloatField(),
+    )
+
+
+CHECKS: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
+    **dict.fromkeys(NUMBERS, (_number, ORDER)),
+    **dict.fromkeys(TEXTS, (_text, PARTS)),
+    **dict.fromkeys(TIMES, (_moment, ORDER)),
+}
+SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "tag": _among("tags"),
+    "worker": _among("worker_ids"),
+    "key": _key,
+    "error": _error,
+    "error_class": lambda value: Exact(error_class_expression(), _text(value)),
+    "error_message": lambda value: Exact(error_message_expression(), _text(value)),
+    "argument": _argument,
+    "duration__gte": lambda value: GreaterThanOrEqual(_duration(), _seconds(value)),
+    "duration__lte": lambda value: LessThanOrEqual(_duration(), _seconds(value)),
+}

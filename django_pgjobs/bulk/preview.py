@@ -1,0 +1,195 @@
+"""What a bulk change would be about, counted as far as that is cheap, before anybody says yes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.models import (
+    BigIntegerField,
+    BooleanField,
+    Case,
+    DateTimeField,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast
+
+from django_pgjobs.bulk.actions import Action
+from django_pgjobs.bulk.selection import Selection
+from django_pgjobs.bulk.walk import ORDER, Narrow
+from django_pgjobs.client import job_database
+from django_pgjobs.conf import get_conf
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.models import Job
+from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
+
+# Jobs that are counted; beyond it is "more than 10,000".
+MAX_COUNTED = 10_000
+# Jobs of each status that are counted among those that are skipped.
+MAX_SKIPPED = 1_000
+# Rows of each status that are looked at, the newest ones, when the lookups may keep few of them.
+# All five statuses together are 100,000.
+MAX_ROWS = 20_000
+COUNT_SECONDS = 0.3
+MAX_GROUPS = 10
+MAX_SAMPLES = 5
+MORE = {"reset_attempts": True}
+
+
+class Row(NamedTuple):
+    """What is read of each job that is counted."""
+
+    pk: int
+    status: str
+    queue_name: str
+    task_path: str
+    attempts: int
+    enqueued_at: datetime
+
+
+@dataclass
+class Preview:
+    """The jobs of a selection as far as they were counted.
+
+    *suitable* jobs would be changed, *more* of those that are skipped if their attempts were
+    reset (None: too many to count). The numbers are lower bounds if *is_capped*, if not all
+    rows were looked at (*is_cut*), or if there was no time to count (*is_unknown*).
+    """
+
+    suitable: int = 0
+    more: int | None = 0
+    statuses: list[tuple[str, int]] = field(default_factory=list)
+    skipped: list[tuple[str, int]] = field(default_factory=list)
+    groups: list[tuple[str, str, int]] = field(default_factory=list)
+    other_groups: int = 0
+    samples: list[Row] = field(default_factory=list)
+    is_capped: bool = False
+    is_cut: bool = False
+    is_unknown: bool = False
+
+    @property
+    def total(self) -> int | None:
+        """How many jobs would be changed, None if that is not known exactly."""
+        return None if self.is_capped or self.is_cut or self.is_unknown else self.suitable
+
+
+class Place(NamedTuple):
+    """Where to look: a condition that an index serves, and what may be found there."""
+
+    where: Q
+    has_suitable: bool
+    has_others: bool
+
+
+def preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
+    """Return what *action* would be about; *narrow* leaves out what the person may not touch."""
+    try:
+        with time_budget(job_database(), COUNT_SECONDS):
+            return _preview(action, selection, narrow)
+    except TooSlow:
+        return Preview(is_unknown=True)
+
+
+def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
+    jobs = Job.objects.using(job_database())
+    places, is_cut = _places(jobs, action, selection)
+    chosen, suits = selection.conditions(), action.suits({})
+    # Sorted by nothing: the limits are to end the reading early.
+    suitable = [
+        narrow(jobs.filter(place.where & chosen & suits)).order_by().values_list(*Row._fields)
+        for place in places
+        if place.has_suitable
+    ]
+    others = [
+        narrow(jobs.filter(place.where & chosen).exclude(suits))
+        .annotate(suits_more=_flag(action.suits(MORE)))
+        .order_by()
+        .values_list("status", "suits_more")
+        for place in places
+        if place.has_others
+    ]
+    found = _count([Row._make(row) for row in _join(suitable, MAX_COUNTED)[: MAX_COUNTED + 1]])
+    rest = list(_join(others, MAX_SKIPPED))
+    found.skipped = Counter(status for status, _ in rest).most_common()
+    more = sum(1 for _, suits_more in rest if suits_more)
+    found.more = None if any(count > MAX_SKIPPED for _, count in found.skipped) and more else more
+    found.is_cut = is_cut
+    return found
+
+
+def _join(parts: list[QuerySet[Any, Any]], limit: int) -> Any:
+    """Return one query for the rows of all parts, of each *limit* and one more."""
+    cut = [part[: limit + 1] for part in parts]
+    return cut[0].union(*cut[1:], all=True) if cut else []
+
+
+def _count(rows: list[Row]) -> Preview:
+    groups = Counter((row.queue_name, row.task_path) for row in rows)
+    return Preview(
+        suitable=len(rows),
+        statuses=Counter(row.status for row in rows).most_common(),
+        groups=[(*names, count) for names, count in groups.most_common(MAX_GROUPS)],
+        other_groups=max(len(groups) - MAX_GROUPS, 0),
+        samples=rows[:MAX_SAMPLES],
+        is_capped=len(rows) > MAX_COUNTED,
+    )
+
+
+def _flag(condition: Q) -> Case:
+    return Case(When(condition, then=Value(True)), default=False, output_field=BooleanField())
+
+
+def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[list[Place], bool]:
+    """Return where to look, and whether that leaves something out."""
+    pin = Q(finished_at=None)
+    if selection.until is not None:
+        pin |= Q(finished_at__lte=selection.until)
+    if selection.is_of_ids:
+        return [Place(pin, True, True)], False
+    # If any row is one of the selection, the limit is met soon.
+    is_plain = set(selection.lookups) <= {"status", "status__in"}
+    is_dense = is_plain and get_conf().ADMIN_PERMISSION is None
+    bounds = {} if is_dense else _bounds(jobs, selection)
+    places = []
+    # What people look for comes first: of what follows, the limit may leave nothing.
+    for status in (*ORDER, JobStatus.READY, JobStatus.RUNNING):
+        if status not in selection.statuses:
+            continue
+        is_live = status in UNFINISHED
+        where = bounds.get("live", Q()) if is_live else bounds.get(status, pin)
+        suits = status in action.statuses
+        # An action is for all finished jobs of a status, or for none.
+        places.append(Place(Q(status=status) & where, suits, is_live or not suits))
+    return places, bool(bounds)
+
+
+def _bounds(jobs: QuerySet[Job], selection: Selection) -> dict[str, Q]:
+    """Return the condition of the newest rows of the live partition and of each status.
+
+    There is none where these are all.
+    """
+    no_id, no_time = Cast(Value(None), BigIntegerField()), Cast(Value(None), DateTimeField())
+    parts = []
+    if selection.statuses & UNFINISHED:
+        live = jobs.filter(status__in=sorted(UNFINISHED)).order_by("-id")
+        parts.append(live.values_list(Value("live"), "id", no_time))
+    for status in sorted(selection.statuses & FINISHED):
+        ended = jobs.filter(status=status, finished_at__lte=selection.until)
+        # By the index alone: the id is not in it.
+        parts.append(
+            ended.order_by("-finished_at").values_list(Value(status), no_id, "finished_at")
+        )
+    parts = [part[MAX_ROWS : MAX_ROWS + 1] for part in parts]
+    bounds: dict[str, Q] = {}
+    for place, job_id, moment in parts[0].union(*parts[1:], all=True) if parts else ():
+        if place == "live":
+            bounds[place] = Q(id__gt=job_id)
+        else:
+            bounds[place] = Q(finished_at__gt=moment, finished_at__lte=selection.until)
+    return bounds

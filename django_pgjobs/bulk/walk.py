@@ -1,0 +1,148 @@
+"""Going through a selection in pages, by an index, from a position that can be stored.
+
+A selection is walked in legs. Finished jobs of one status are a leg in the order of their end,
+for which there is an index; those that have none (rows of others) are one in the order of the
+ids, and so are all unfinished jobs. A page looks at so many rows of a leg, whether the lookups
+keep one of them or none: so it takes a short time however few jobs are selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from django_pgjobs.bulk.selection import Selection
+from django_pgjobs.client import job_database
+from django_pgjobs.models import Job
+from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
+
+# Jobs that one transaction changes.
+PAGE_JOBS = 1_000
+# Rows of a leg that one page looks at.
+WINDOW_ROWS = 20_000
+# How the finished statuses follow each other: what people ask for most comes first.
+ORDER = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
+
+Narrow = Callable[[QuerySet[Job]], QuerySet[Job]]
+Position = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A part of the walk: jobs of some statuses, in the order of *by*."""
+
+    by: str
+    where: Q
+
+
+def legs_of(selection: Selection, statuses: tuple[str, ...]) -> list[Leg]:
+    """Return the legs that lead to all jobs of *selection* with one of *statuses*."""
+    wanted = selection.statuses & set(statuses)
+    before = Q(finished_at__lte=selection.until) if selection.until else Q()
+    if selection.is_of_ids:
+        return [Leg("id", Q(status__in=sorted(wanted)) & (before | Q(finished_at=None)))]
+    legs = []
+    live = sorted(wanted & UNFINISHED)
+    if live:
+        legs.append(Leg("id", Q(status__in=live)))
+    for status in ORDER:
+        if status in wanted & FINISHED:
+            has_end = Q(status=status, finished_at__isnull=False)
+            legs.append(Leg("finished_at", has_end & before))
+            legs.append(Leg("id", Q(status=status, finished_at=None)))
+    return legs
+
+
+class Walk:
+    """The jobs of a selection that suit *condition* and that *narrow* leaves over."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        statuses: tuple[str, ...],
+        condition: Q,
+        narrow: Narrow,
+        *,
+        page_jobs: int | None = None,
+        window_rows: int | None = None,
+    ) -> None:
+        self.legs = legs_of(selection, statuses)
+        self._selection = selection
+        self._condition = selection.conditions() & condition
+        self._narrow = narrow
+        self._page_jobs = page_jobs or PAGE_JOBS
+        self._window_rows = window_rows or WINDOW_ROWS
+
+    def page(self, position: Position | None) -> tuple[list[int], Position | None]:
+        """Return the ids of the next page and the position after it, None at the end."""
+        here = position or {"leg": 0}
+        if here["leg"] >= len(self.legs):
+            return [], None
+        leg = self.legs[here["leg"]]
+        rows = _jobs().filter(leg.where & _after(leg, here))
+        end = None if self._selection.is_of_ids else self._window_end(leg, rows)
+        found = self._narrow(rows.filter(self._condition))
+        if end is not None:
+            found = found.filter(**{f"{leg.by}__lte": end})
+        order = ("id",) if leg.by == "id" else (leg.by, "id")
+        ids = list(found.order_by(*order).values_list("id", leg.by)[: self._page_jobs])
+        return [job_id for job_id, _ in ids], self._next(here, leg, ids, end)
+
+    def total(self) -> int:
+        """Return how many jobs there are, which may take long."""
+        found = _jobs().none()
+        places = Q()
+        for leg in self.legs:
+            places |= leg.where
+        if self.legs:
+            found = self._narrow(_jobs().filter(places & self._condition))
+        return found.count()
+
+    def pages(self) -> Iterator[list[int]]:
+        """Yield the ids of page after page."""
+        position: Position | None = {"leg": 0}
+        while position is not None:
+            ids, position = self.page(position)
+            if ids:
+                yield ids
+
+    def _window_end(self, leg: Leg, rows: QuerySet[Job]) -> Any:
+        """Return where the window ends, None if the leg ends before it does."""
+        values = rows.order_by(leg.by).values_list(leg.by, flat=True)
+        return next(iter(values[self._window_rows : self._window_rows + 1]), None)
+
+    def _next(self, here: Position, leg: Leg, ids: list[Any], end: Any) -> Position | None:
+        if len(ids) == self._page_jobs:
+            job_id, value = ids[-1]
+            return _position(here["leg"], value, job_id if leg.by != "id" else None)
+        if end is not None:
+            return _position(here["leg"], end, None)
+        following = here["leg"] + 1
+        return {"leg": following} if following < len(self.legs) else None
+
+
+def _jobs() -> QuerySet[Job]:
+    return Job.objects.using(job_database())
+
+
+def _position(leg: int, value: Any, job_id: int | None) -> Position:
+    at = value.isoformat() if isinstance(value, datetime) else value
+    return {"leg": leg, "at": at, "id": job_id}
+
+
+def _after(leg: Leg, here: Position) -> Q:
+    """Return the condition of the rows that are not behind us."""
+    at = here.get("at")
+    if at is None:
+        return Q()
+    if leg.by == "id":
+        return Q(id__gt=at)
+    moment = datetime.fromisoformat(at)
+    if here.get("id") is None:
+        return Q(finished_at__gt=moment)
+    # The first condition is for the index.
+    return Q(finished_at__gte=moment) & (Q(finished_at__gt=moment) | Q(id__gt=here["id"]))

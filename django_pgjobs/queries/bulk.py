@@ -1,0 +1,40 @@
+"""Statements on many jobs at once, for what people change by hand.
+
+Each passes over rows that another transaction has locked, and over jobs whose status is not
+the expected one by then.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+
+
+def pin_jobs(cursor: Cursor) -> tuple[int, datetime]:
+    """Return the highest id there is, and the database's time."""
+    [(max_id, now)] = fetch(cursor, "pin_jobs", {})
+    return max_id, now
+
+
+def discard_jobs(cursor: Cursor, ids: list[int], *, note: str) -> dict[int, str]:
+    """Give up waiting and failed jobs; return id -> status before of those that were."""
+    return dict(fetch(cursor, "discard_jobs", {"ids": ids, "note": note}))
+
+
+def move_jobs(
+    cursor: Cursor, ids: list[int], *, queue_name: str | None, priority: int | None
+) -> dict[int, str]:
+    """Give waiting jobs another queue or priority; return id -> queue of those that were."""
+    params = {"ids": ids, "queue_name": queue_name, "priority": priority}
+    return dict(fetch(cursor, "move_jobs", params))
+
+
+def reset_attempts(cursor: Cursor, ids: list[int]) -> list[int]:
+    """Let waiting jobs count their attempts from 0 again; return the ids of those that do."""
+    return [job_id for (job_id,) in fetch(cursor, "reset_attempts", {"ids": ids})]
+
+
+def delete_jobs(cursor: Cursor, ids: list[int]) -> list[int]:
+    """Delete finished jobs; return the ids of those that were."""
+    return [job_id for (job_id,) in fetch(cursor, "delete_jobs", {"ids": ids})]

@@ -1,0 +1,109 @@
+"""What the list of jobs reads besides its rows: counts of its tabs, and names for its filters.
+
+Which jobs a person may see is a QuerySet, so the inner SELECT is what Django's compiler made
+of one; it bounds itself what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+
+
+class TabCounts(NamedTuple):
+    """Jobs by the tabs of the list; *due* and *live* are how many were read for the others."""
+
+    all: int
+    cancelled: int
+    failed: int
+    successful: int
+    running: int
+    due: int
+    scheduled: int
+    retrying: int
+    live: int
+    blocked: int
+    ready: int
+
+
+# {jobs} is what a person may see, {cap} and {max_read} are numbers. An order makes it the index
+# that is read up to the limit, and not the table. Of the jobs that wait without a time, most
+# are ready: the last part ends soon, while the one before it has to look at each.
+_COUNT_TABS = """
+SELECT
+    (SELECT count(*) FROM (SELECT FROM {jobs} LIMIT {cap}) AS counted),
+    (SELECT count(*) FROM (
+        SELECT FROM {jobs} WHERE job.status = 'cancelled' ORDER BY job.finished_at LIMIT {cap}
+    ) AS counted),
+    (SELECT count(*) FROM (
+        SELECT FROM {jobs} WHERE job.status = 'failed' ORDER BY job.finished_at LIMIT {cap}
+    ) AS counted),
+    (SELECT count(*) FROM (
+        SELECT FROM {jobs} WHERE job.status = 'successful' ORDER BY job.finished_at LIMIT {cap}
+    ) AS counted),
+    (SELECT count(*) FROM (
+        SELECT FROM {jobs} WHERE job.status = 'running' ORDER BY job.worker_id LIMIT {cap}
+    ) AS counted),
+    due.jobs, due.scheduled, due.retrying, live.jobs, live.blocked,
+    (SELECT count(*) FROM (
+        SELECT FROM (
+            SELECT job.status, job.due_at, job.hold FROM {jobs}
+            WHERE job.status IN ('ready', 'running') LIMIT {max_read}
+        ) AS one
+        WHERE one.status = 'ready' AND one.due_at IS NULL AND one.hold IS NULL LIMIT {cap}
+    ) AS counted)
+FROM (
+    SELECT
+        count(*) AS jobs,
+        count(*) FILTER (WHERE one.hold IS NULL AND one.attempts <= 0) AS scheduled,
+        count(*) FILTER (WHERE one.hold IS NULL AND one.attempts >= 1) AS retrying
+    FROM (
+        SELECT job.hold, job.attempts FROM {jobs}
+        WHERE job.status = 'ready' AND job.due_at IS NOT NULL
+        ORDER BY job.due_at LIMIT {max_read}
+    ) AS one
+) AS due
+CROSS JOIN (
+    SELECT count(*) AS jobs, count(*) FILTER (WHERE one.hold IS NOT NULL) AS blocked
+    FROM (
+        SELECT job.hold FROM {jobs}
+        WHERE job.status IN ('ready', 'running') LIMIT {max_read}
+    ) AS one
+) AS live
+"""
+# The columns that the statement above needs of *jobs*, in this order.
+TAB_COLUMNS = ("status", "due_at", "hold", "attempts", "worker_id", "finished_at")
+
+
+def count_tabs(
+    cursor: Cursor, select: str, params: Sequence[Any], *, cap: int, max_read: int
+) -> TabCounts:
+    """Count the jobs that *select* yields, with TAB_COLUMNS, each tab up to *cap*.
+
+    No more than *max_read* are read for one of the tabs that have no index of their own.
+    """
+    columns = ", ".join(TAB_COLUMNS)
+    parts = _COUNT_TABS.format(jobs="\0", cap=int(cap), max_read=int(max_read)).split("\0")
+    # The only composed part is what Django's compiler made.
+    cursor.execute(f"({select}) AS job ({columns})".join(parts), [*params] * (len(parts) - 1))
+    [row] = cursor.fetchall()
+    return TabCounts._make(row)
+
+
+def list_pairs(cursor: Cursor, select: str, params: Sequence[Any]) -> list[tuple[str, str]]:
+    """Return the different rows of *select*, which has two columns of text."""
+    cursor.execute(
+        f"SELECT DISTINCT seen.kind, seen.name FROM ({select}) AS seen (kind, name)"  # noqa: S608
+        " ORDER BY seen.kind, seen.name",
+        params,
+    )
+    return cursor.fetchall()
+
+
+def find_job_at(cursor: Cursor, moment: datetime) -> int | None:
+    """Return about the id of the last job that was enqueued by *moment*, None without jobs."""
+    rows = fetch(cursor, "find_job_at", {"moment": moment})
+    return rows[0][0] if rows else None

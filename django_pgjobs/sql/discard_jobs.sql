@@ -1,0 +1,60 @@
+-- Give up waiting and failed jobs: they end as cancelled, with a note. What waits for those that
+-- waited is resolved.
+-- Parameters: ids bigint[]; note text
+-- Returns: id, status before
+-- Locks: the rows, in order of id, SKIP LOCKED; then the jobs that wait for them
+-- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey
+WITH waiting AS MATERIALIZED (
+    SELECT job.id, job.status
+    FROM pgjobs_job_live AS job
+    WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'ready'
+    ORDER BY job.id
+    FOR UPDATE SKIP LOCKED
+),
+failed AS MATERIALIZED (
+    SELECT job.id, job.status
+    FROM pgjobs_job_finished AS job
+    WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'failed'
+    ORDER BY job.id
+    FOR UPDATE SKIP LOCKED
+),
+waived AS (
+    DELETE FROM pgjobs_dependency AS edge
+    WHERE edge.job_id = ANY (ARRAY(SELECT waiting.id FROM waiting))
+    RETURNING edge.job_id
+),
+leaving AS (
+    -- Counting them lets them go before anything is resolved.
+    SELECT waiting.id, count(waived.job_id) AS steps
+    FROM waiting
+    LEFT JOIN waived ON waived.job_id = waiting.id
+    GROUP BY waiting.id
+),
+ended AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = 'cancelled',
+        hold = NULL,
+        waits_for = job.waits_for - leaving.steps,
+        finished_at = statement_timestamp(),
+        claim = job.claim + 1,
+        cancel_requested_at = statement_timestamp(),
+        note = %(note)s::text
+    FROM leaving
+    WHERE job.id = leaving.id AND job.status = 'ready'
+    RETURNING job.id
+),
+given_up AS (
+    UPDATE pgjobs_job_finished AS job
+    SET status = 'cancelled', note = %(note)s::text
+    WHERE job.id = ANY (ARRAY(SELECT failed.id FROM failed)) AND job.status = 'failed'
+    RETURNING job.id
+)
+SELECT ended.id, 'ready' AS status FROM ended
+UNION ALL
+SELECT given_up.id, 'failed' FROM given_up
+UNION ALL
+-- No row more, but the function is called.
+SELECT NULL, NULL
+FROM pgjobs_resolve_v1(ARRAY(SELECT ended.id FROM ended)) AS queue_name
+WHERE queue_name IS NULL

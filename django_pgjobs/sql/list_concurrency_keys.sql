@@ -1,0 +1,91 @@
+-- List concurrency keys: how many jobs of each run and wait. Those with most waiting jobs, then
+-- those with most running ones.
+--
+-- Jobs are read up to a bound, so the numbers of a large installation are lower bounds.
+-- A LIMIT that the planner cannot see makes it walk the index instead of sorting what matches.
+-- Parameters: max_jobs (waiting, read), max_running (read), max_keys (returned) integer
+-- Returns: key; ready jobs; running jobs; how many may run; pattern of the limit (NULL: as the
+--     task says); is the key paused?
+-- Locks: none
+-- Index: pgjobs_job_ready_lanes, pgjobs_job_key_running, pgjobs_job_key_order
+WITH waiting AS (
+    SELECT split_part(bounded.lane, E'\n', 1) AS key, count(*) AS jobs
+    FROM (
+        SELECT job.lane
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.lane IS NOT NULL
+        ORDER BY job.backend, job.queue_name
+        LIMIT (SELECT %(max_jobs)s::integer)
+    ) AS bounded
+    GROUP BY split_part(bounded.lane, E'\n', 1)
+),
+running AS (
+    SELECT bounded.key, count(*) AS jobs
+    FROM (
+        SELECT job.concurrency_key AS key
+        FROM pgjobs_job_live AS job
+        WHERE job.status = 'running' AND job.concurrency_key IS NOT NULL
+        ORDER BY job.concurrency_key
+        LIMIT %(max_running)s::integer
+    ) AS bounded
+    GROUP BY bounded.key
+),
+seen AS MATERIALIZED (
+    SELECT
+        COALESCE(waiting.key, running.key) AS key,
+        COALESCE(waiting.jobs, 0) AS waiting, COALESCE(running.jobs, 0) AS running
+    FROM waiting
+    FULL JOIN running ON running.key = waiting.key
+    WHERE COALESCE(waiting.key, running.key) <> ''
+    ORDER BY 2 DESC, 3 DESC, 1
+    LIMIT %(max_keys)s::integer
+)
+SELECT
+    seen.key, seen.waiting, seen.running,
+    COALESCE(found.max_running, declared.jobs, 1), found.pattern,
+    EXISTS (
+        SELECT FROM pgjobs_pause AS pause
+        WHERE
+            pause.kind = 'key'
+            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+            AND seen.key LIKE replace(replace(replace(replace(
+                pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
+    )
+FROM seen
+LEFT JOIN LATERAL (
+    SELECT row_limit.max_running, row_limit.pattern
+    FROM pgjobs_concurrency_limit AS row_limit
+    WHERE
+        row_limit.pattern = seen.key
+        OR position('*' IN row_limit.pattern) > 0
+        AND seen.key LIKE replace(replace(replace(replace(
+            row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
+    ORDER BY row_limit.pattern = seen.key DESC, length(row_limit.pattern) DESC
+    LIMIT 1
+) AS found ON TRUE
+LEFT JOIN LATERAL (
+    SELECT own.jobs
+    FROM (
+        (
+            SELECT job.concurrency_limit AS jobs
+            FROM pgjobs_job_live AS job
+            WHERE
+                job.status = 'ready' AND job.concurrency_key = seen.key AND job.hold IS NULL
+                AND (job.due_at IS NULL OR job.due_at IS DISTINCT FROM job.run_after)
+            ORDER BY job.concurrency_key, job.id
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT job.concurrency_limit
+            FROM pgjobs_job_live AS job
+            WHERE job.status = 'running' AND job.concurrency_key = seen.key
+            ORDER BY job.concurrency_key
+            LIMIT 1
+        )
+    ) AS own
+    LIMIT 1
+) AS declared ON TRUE
+ORDER BY seen.waiting DESC, seen.running DESC, seen.key

@@ -1,0 +1,101 @@
+-- Group the newest failed jobs by task, exception and message, the largest or newest group first.
+--
+-- The message is that of failure_groups.py. Texts that differ in digits only are made equal and
+-- counted before the regular expression sees them. A period of the history is a 28th of 7 days.
+-- Parameters: seconds double precision (how long ago they failed at most), max_jobs integer
+--     (how many are looked at), max_groups integer, newest_first boolean
+-- Returns: task_path, class, message, how many jobs, of the last hour, day and 7 days, first and
+--     last time, id of an example, its message and the end of its traceback, the periods with
+--     jobs (0 is the newest) and how many there were in each; then, the same in all rows: how
+--     many jobs were looked at, when the first of them failed, how many groups there are
+-- Locks: none
+-- Index: pgjobs_job_by_end, pgjobs_job_finished_pkey
+SELECT
+    found.task_path, found.error_class, found.error_message, found.jobs, found.jobs_hour,
+    found.jobs_day, found.jobs_week, found.first_at, found.last_at, found.newest_id,
+    COALESCE(example.message, ''), COALESCE(example.traceback, ''), found.periods,
+    found.period_jobs, found.all_jobs, found.all_since, found.all_groups
+FROM (
+    SELECT
+        period.task_path, period.error_class, period.error_message,
+        sum(period.jobs)::bigint AS jobs, sum(period.jobs_hour)::bigint AS jobs_hour,
+        COALESCE(sum(period.jobs) FILTER (WHERE period.number < 4), 0)::bigint AS jobs_day,
+        COALESCE(sum(period.jobs) FILTER (WHERE period.number < 28), 0)::bigint AS jobs_week,
+        min(period.first_at) AS first_at, max(period.last_at) AS last_at,
+        max(period.newest_id) AS newest_id,
+        array_agg(period.number) AS periods, array_agg(period.jobs) AS period_jobs,
+        sum(sum(period.jobs)) OVER ()::bigint AS all_jobs,
+        min(min(period.first_at)) OVER () AS all_since, count(*) OVER () AS all_groups
+    FROM (
+        SELECT
+            digest.task_path, digest.error_class, digest.number,
+            regexp_replace(
+                digest.text,
+                '(?<![[:alnum:]])(?:''[^'']*(?:''|$)|"[^"]*(?:"|$))'
+                '|[[:<:]][0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[[:>:]]'
+                '|[[:<:]][0-9a-fA-F]{8,}[[:>:]]'
+                '|0[xX][0-9a-fA-F]+'
+                '|[0-9]+(?:[.,:][0-9]+)*',
+                '*', 'g'
+            ) AS error_message,
+            sum(digest.jobs)::bigint AS jobs, sum(digest.jobs_hour)::bigint AS jobs_hour,
+            min(digest.first_at) AS first_at, max(digest.last_at) AS last_at,
+            max(digest.newest_id) AS newest_id
+        FROM (
+            SELECT
+                job.task_path, last.error_class, last.text,
+                LEAST(
+                    floor(date_part('epoch', statement_timestamp() - job.finished_at) / 21600), 28
+                )::integer AS number,
+                count(*) AS jobs,
+                count(*) FILTER (
+                    WHERE job.finished_at > statement_timestamp() - interval '1 hour'
+                ) AS jobs_hour,
+                min(job.finished_at) AS first_at, max(job.finished_at) AS last_at,
+                max(job.id) AS newest_id
+            FROM (
+                SELECT failed.id, failed.task_path, failed.finished_at, failed.errors
+                FROM pgjobs_job_finished AS failed
+                WHERE
+                    failed.status = 'failed'
+                    AND failed.finished_at <= statement_timestamp()
+                    AND failed.finished_at
+                    >= statement_timestamp() - make_interval(secs => %(seconds)s::double precision)
+                ORDER BY failed.finished_at DESC
+                LIMIT %(max_jobs)s::integer
+            ) AS job
+            -- The errors may be long: they are unpacked once, for both texts.
+            CROSS JOIN LATERAL (
+                SELECT job.errors -> -1 AS entry
+                OFFSET 0
+            ) AS error
+            CROSS JOIN LATERAL (
+                SELECT
+                    COALESCE(left(error.entry ->> 'exception_class', 200), '')
+                    COLLATE "C" AS error_class,
+                    translate(
+                        COALESCE(left(error.entry ->> 'message', 200), ''),
+                        '123456789', '000000000'
+                    ) COLLATE "C" AS text
+            ) AS last
+            GROUP BY job.task_path, last.error_class, last.text, number
+        ) AS digest
+        GROUP BY digest.task_path, digest.error_class, error_message, digest.number
+    ) AS period
+    GROUP BY period.task_path, period.error_class, period.error_message
+    ORDER BY
+        CASE WHEN %(newest_first)s::boolean THEN max(period.last_at) END DESC NULLS LAST,
+        jobs DESC, period.task_path, period.error_class, period.error_message
+    LIMIT %(max_groups)s::integer
+) AS found
+LEFT JOIN LATERAL (
+    SELECT
+        left(job.errors -> -1 ->> 'message', 300) AS message,
+        right(job.errors -> -1 ->> 'traceback', 4000) AS traceback
+    FROM pgjobs_job_finished AS job
+    WHERE job.id = found.newest_id AND job.status = 'failed'
+    LIMIT 1
+) AS example ON TRUE
+ORDER BY
+    CASE WHEN %(newest_first)s::boolean THEN found.last_at END DESC NULLS LAST,
+    found.jobs DESC, found.task_path, found.error_class, found.error_message

@@ -1,0 +1,51 @@
+"""Filters for numbers and times where many of them stand together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django import template
+from django.utils import formats, timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from django_pgjobs.templatetags.pgjobs_admin import duration
+
+register = template.Library()
+
+
+@register.filter
+def counted(number: float) -> str:
+    """Return a number as one counts it: with separators, a small fraction with one digit."""
+    digits = 1 if 0 < number < 10 and number != int(number) else 0
+    return formats.number_format(round(number, digits), digits, force_grouping=True)
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """Return a percentage; what is there but rounds to nothing is less than 1."""
+    if share is None:
+        return "–"
+    if 0 < share < 1:
+        return "<1 %"
+    return f"{formats.number_format(round(share))} %"
+
+
+@register.filter
+def age(instant: datetime | None, now: datetime) -> str | SafeString:
+    """Draw how long ago an instant was, by the database's clock; the exact time is its title."""
+    if instant is None:
+        return "–"
+    exact = formats.date_format(timezone.localtime(instant), "DATETIME_FORMAT")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        instant.isoformat(),
+        exact,
+        duration((now - instant).total_seconds()),
+    )
+
+
+@register.filter
+def lines(text: str) -> str:
+    """Return lines of text as one line."""
+    return ", ".join(text.splitlines())

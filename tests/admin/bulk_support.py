@@ -1,0 +1,60 @@
+"""What the tests of the pages of bulk changes share."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from django_pgjobs.admin.bulk_pages import bulk_address
+from django_pgjobs.bulk import Selection
+from django_pgjobs.models import Job
+from tests.test_admin import page
+
+FAILED = Selection({"status": "failed"})
+
+
+def address(verb: str, selection: Selection, **options: str) -> str:
+    """Return the address of the page that asks."""
+    return bulk_address(admin.site._registry[Job], verb, selection, **options)
+
+
+def text_of(client: Client, where: str) -> str:
+    """Return the text of a page without tags and runs of white space."""
+    response = client.get(where)
+    assert response.status_code == 200
+    text = re.sub(r"<[^>]*>", " ", response.content.decode())
+    return html.unescape(re.sub(r"\s+", " ", text))
+
+
+def token_of(client: Client, where: str) -> str:
+    """Return what the form of the page carries."""
+    found = re.search(r'name="preview" value="([^"]+)"', client.get(where).content.decode())
+    assert found
+    return found[1]
+
+
+def confirm(client: Client, where: str, **fields: Any) -> Any:
+    """Look at the page and confirm it; return the response."""
+    data = {"preview": token_of(client, where), "reason": "", "when": "now", **fields}
+    return client.post(where, data)
+
+
+def said(client: Client) -> str:
+    """Return the messages that the next page shows, without tags."""
+    text = client.get(page("job", "bulk")).content.decode()
+    found = re.search(r'<ul class="messagelist">(.*?)</ul>', text, re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", "", found[1])).strip() if found else ""
+
+
+def log_in(*codenames: str) -> Client:
+    """Return a client of somebody of the staff with some permissions."""
+    user = User.objects.create_user("someone", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client = Client()
+    client.force_login(user)
+    return client

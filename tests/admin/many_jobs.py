@@ -1,0 +1,154 @@
+"""A large installation, made by a few statements: a month of finished jobs, and many waiting."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from django.db import connection
+
+from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
+from tests.factories import make_worker
+
+QUEUES = 10
+TASKS = 20
+WORKERS = 4
+RUNNING = 40
+
+# Later ids ended later, give or take some minutes. Of 20 jobs one failed, one was cancelled.
+FINISHED = """
+INSERT INTO pgjobs_job_finished (
+    status, task_path, queue_name, args, kwargs, tags, attempts, max_attempts, worker_id,
+    worker_ids, errors, result, subject, correlation_id, enqueued_at, started_at,
+    last_attempted_at, finished_at
+)
+SELECT
+    kind.status, 'shop.tasks.number_' || kind.task, 'queue_' || kind.task %% %(queues)s,
+    format('[%%s]', number)::json,
+    format('{"customer": "c%%s", "api_token": "s3cret"}', number %% 5000)::json,
+    CASE WHEN number %% 4 = 0 THEN ARRAY['nightly'] ELSE '{}' END,
+    CASE kind.status WHEN 'failed' THEN 3 ELSE 1 END, 3, 1 + number %% %(workers)s,
+    ARRAY['web-' || number %% %(workers)s],
+    CASE kind.status
+        WHEN 'failed' THEN jsonb_build_array(jsonb_build_object(
+            'attempt', 3,
+            'exception_class', 'shop.errors.Error' || number / 20 %% 7,
+            'message', format('Read timed out after %%s s: host ''api-%%s''', number %% 60, number),
+            'traceback', repeat(E'  File "/srv/shop/tasks.py", line 41, in send\\n', 20)
+        ))
+        ELSE '[]'
+    END,
+    CASE kind.status WHEN 'successful' THEN '{"sent": 3}'::json END,
+    CASE WHEN number %% 10 = 1 THEN 'shop.order:' || number / 100 END,
+    'request-' || number,
+    moment.at - interval '3 seconds', moment.at - interval '2 seconds',
+    moment.at - interval '2 seconds', moment.at
+FROM generate_series(1, %(jobs)s) AS number
+CROSS JOIN LATERAL (
+    SELECT
+        CASE number %% 20 WHEN 0 THEN 'failed' WHEN 10 THEN 'cancelled' ELSE 'successful' END
+        AS status,
+        (number + number / 20) %% %(tasks)s AS task
+) AS kind
+CROSS JOIN LATERAL (
+    SELECT
+        statement_timestamp()
+        - interval '30 days' * ((%(jobs)s - number)::double precision / %(jobs)s)
+        - interval '1 second' * (number * 37 %% 300) AS at
+) AS moment
+"""
+
+# Half of those that wait are in one queue. Of 100 jobs 60 have no key, 15 have keys, 10 are
+# scheduled, 10 retry and 5 wait for others.
+WAITING = """
+INSERT INTO pgjobs_job_live (
+    status, task_path, queue_name, priority, args, kwargs, attempts, max_attempts, errors, hold,
+    waits_for, concurrency_key, rate_limit_keys, run_after, due_at, subject, enqueued_at
+)
+SELECT
+    'ready', 'shop.tasks.number_' || number %% %(tasks)s,
+    'queue_' || CASE WHEN number %% 2 = 0 THEN 0 ELSE number / 2 %% %(queues)s END,
+    CASE number %% 9 WHEN 0 THEN 10 ELSE 0 END,
+    format('[%%s]', number)::json,
+    format('{"customer": "c%%s", "password": "hunter2"}', number %% 5000)::json,
+    CASE kind.name WHEN 'retrying' THEN 1 ELSE 0 END, 5,
+    CASE kind.name
+        WHEN 'retrying' THEN jsonb_build_array(jsonb_build_object(
+            'attempt', 1, 'exception_class', 'shop.errors.Error',
+            'message', 'Read timed out', 'traceback', ''
+        ))
+        ELSE '[]'
+    END,
+    CASE kind.name WHEN 'blocked' THEN 'dependencies' END,
+    CASE kind.name WHEN 'blocked' THEN 1 ELSE 0 END,
+    CASE kind.name WHEN 'keyed' THEN 'customer:' || number / 100 %% 500 END,
+    CASE WHEN kind.name = 'keyed' AND number %% 2 = 0 THEN 'shopify:' || number / 100 %% 50 END,
+    CASE kind.name WHEN 'scheduled' THEN moment.later END,
+    CASE WHEN kind.name IN ('scheduled', 'retrying') THEN moment.later END,
+    CASE WHEN number %% 10 = 1 THEN 'shop.order:' || number / 100 END,
+    statement_timestamp() - interval '1 second' * ((%(jobs)s - number) / 50)
+FROM generate_series(1, %(jobs)s) AS number
+CROSS JOIN LATERAL (
+    SELECT
+        CASE
+            WHEN number %% 100 < 60 THEN 'ready'
+            WHEN number %% 100 < 75 THEN 'keyed'
+            WHEN number %% 100 < 85 THEN 'scheduled'
+            WHEN number %% 100 < 95 THEN 'retrying'
+            ELSE 'blocked'
+        END AS name
+) AS kind
+CROSS JOIN LATERAL (
+    SELECT statement_timestamp() + interval '1 second' * (60 + number %% 86400) AS later
+) AS moment
+"""
+
+RUNNING_JOBS = """
+INSERT INTO pgjobs_job_live (
+    status, task_path, queue_name, args, attempts, claim, worker_id, worker_ids,
+    concurrency_key, started_at, last_attempted_at, progress
+)
+SELECT
+    'running', 'shop.tasks.number_' || number %% %(tasks)s, 'queue_' || number %% %(queues)s,
+    format('[%%s]', number)::json, 1, 1, 1 + number %% %(workers)s,
+    ARRAY['web-' || number %% %(workers)s],
+    CASE WHEN number %% 2 = 0 THEN 'customer:' || number END,
+    statement_timestamp() - interval '1 second' * number,
+    statement_timestamp() - interval '1 second' * number, '{"done": 20, "total": 100}'::json
+FROM generate_series(1, %(jobs)s) AS number
+"""
+
+# A blocked job waits for the one before it.
+DEPENDENCIES = """
+INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
+SELECT job.id - 1, job.id, 'hold' FROM pgjobs_job_live AS job WHERE job.hold IS NOT NULL
+"""
+
+RATE_STATES = """
+INSERT INTO pgjobs_rate_state (key, next_free)
+SELECT 'shopify:' || number, statement_timestamp() + interval '1 second' * number
+FROM generate_series(1, 50) AS number
+"""
+
+
+def fill(*, finished: int, waiting: int) -> None:
+    """Fill the tables; the administrator is the user `admin`."""
+    User.objects.create_superuser("admin", "admin@example.com", "admin")
+    for number in range(WORKERS):
+        make_worker(f"web-{number}", slots=16, version="1", lease_seconds=86_400_000.0)
+    ConcurrencyLimit.objects.create(pattern="customer:*", max_running=5)
+    RateLimit.objects.create(name="shopify", count=40, period=1.0)
+    QueueSettings.objects.create(queue_name="queue_1", max_running=5, boost=10)
+    Pause.objects.create(kind="queue", name="queue_2", reason="a bug", paused_by="anna")
+    shape = {"queues": QUEUES, "tasks": TASKS, "workers": WORKERS}
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = off")
+        cursor.execute(FINISHED, {**shape, "jobs": finished})
+        cursor.execute(WAITING, {**shape, "jobs": waiting})
+        cursor.execute(RUNNING_JOBS, {**shape, "jobs": RUNNING})
+        cursor.execute(DEPENDENCIES)
+        cursor.execute(RATE_STATES)
+
+
+def vacuum() -> None:
+    """Let the planner know what there is; outside of a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")

@@ -1,0 +1,113 @@
+"""Charts: their numbers, their texts, and coordinates that every language leaves alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import override_settings
+from django.utils import translation
+
+from django_pgjobs.admin.chart import (
+    RANGES,
+    SPARK_HEIGHT,
+    build_chart,
+    build_spark,
+    coordinate,
+    nice_top,
+)
+
+HOUR = RANGES["1h"]
+# 2026-11-21 12:00 UTC in minutes; 17:45 in Kathmandu, where the tests are.
+NOON = 29_921_040
+COORDINATE = re.compile(r"[0-9]+(\.[0-9])?")
+
+
+def test_a_chart_has_a_bar_per_bucket_and_the_last_is_that_of_now() -> None:
+    chart = build_chart(HOUR, NOON, {("successful", NOON): 3, ("failed", NOON - 59): 2})
+    assert len(chart.bars) == 60
+    assert chart.width == 600
+    assert chart.bars[-1].counts == [3, 0, 0]
+    assert chart.bars[0].counts == [0, 0, 2]
+    assert [part.status for part in chart.bars[0].parts] == ["failed"]
+    assert chart.jobs == 5
+
+
+def test_what_is_outside_of_the_range_is_not_drawn() -> None:
+    chart = build_chart(HOUR, NOON, {("failed", NOON - 60): 5, ("failed", NOON + 1): 5})
+    assert (chart.jobs, chart.top) == (0, 1)
+
+
+def test_the_parts_of_a_bar_stand_on_each_other() -> None:
+    counts = {("successful", NOON): 50, ("cancelled", NOON): 30, ("failed", NOON): 20}
+    parts = build_chart(HOUR, NOON, counts).bars[-1].parts
+    assert [(part.status, part.y, part.height) for part in parts] == [
+        ("successful", "50", "50"),
+        ("cancelled", "20", "30"),
+        ("failed", "0", "20"),
+    ]
+
+
+def test_one_failure_among_thousands_is_seen() -> None:
+    parts = build_chart(HOUR, NOON, {("successful", NOON): 5_000, ("failed", NOON): 1}).bars[-1]
+    assert float(parts.parts[-1].height) >= 0.8
+    assert float(parts.parts[-1].y) >= 0
+
+
+def test_a_chart_says_its_totals_and_each_bar_its_time_and_numbers() -> None:
+    chart = build_chart(HOUR, NOON, {("successful", NOON): 3, ("failed", NOON): 1})
+    assert chart.label == "Jobs finished in the last 1 hour: 3 Successful, 0 Cancelled, 1 Failed."
+    assert chart.bars[-1].title == "5:45 p.m. – 5:46 p.m.: 3 Successful, 0 Cancelled, 1 Failed"
+    assert chart.ticks[-1] == "5:45 p.m."
+    assert len(chart.ticks) == 5
+
+
+def test_a_week_says_the_day() -> None:
+    week = RANGES["7d"]
+    chart = build_chart(week, NOON * 60 // week.bucket_seconds, {})
+    assert chart.ticks[-1] == "November 21"
+    assert chart.bars[-1].time == "November 21 5:45 p.m. – 7:45 p.m."
+
+
+@pytest.mark.parametrize("key", RANGES)
+def test_every_range_ends_now_and_covers_what_it_says(key: str) -> None:
+    seconds = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}[key]
+    chosen = RANGES[key]
+    assert chosen.bucket_seconds * chosen.buckets == seconds
+    assert len(build_chart(chosen, 1_000, {("failed", 1_000): 1}).bars) == chosen.buckets
+
+
+@pytest.mark.parametrize(
+    ("largest", "top"),
+    [(0, 1), (1, 1), (2, 2), (3, 5), (7, 10), (10, 10), (11, 20), (999, 1000), (1000, 1000)],
+)
+def test_the_upper_edge_is_a_round_number(largest: int, top: int) -> None:
+    assert nice_top(largest) == top
+
+
+@override_settings(USE_THOUSAND_SEPARATOR=True)
+def test_coordinates_are_the_same_in_every_language() -> None:
+    counts = {("successful", NOON): 12_345, ("failed", NOON): 4_321}
+    with translation.override("de"):
+        chart = build_chart(HOUR, NOON, counts)
+        spark = build_spark([1, 7, 1_234])
+    drawn = [part for bar in chart.bars for part in bar.parts]
+    for text in [bar.x for bar in chart.bars] + [t for p in drawn for t in (p.y, p.height)]:
+        assert COORDINATE.fullmatch(text), text
+    assert "," not in spark.path
+    assert "12.345" in chart.label
+
+
+def test_a_coordinate_has_one_digit_at_most() -> None:
+    assert [coordinate(value) for value in (0, 1.0, 2.55, 99.96)] == ["0", "1", "2.5", "100"]
+
+
+def test_a_spark_has_a_bar_where_there_were_jobs() -> None:
+    spark = build_spark([0, 4, 0, 2])
+    assert spark.path == f"M4 20v-{coordinate(SPARK_HEIGHT)}h3v20zM12 20v-10h3v10z"
+    assert (spark.width, spark.largest) == (16, 4)
+
+
+def test_a_spark_of_nothing_draws_nothing() -> None:
+    assert build_spark([0] * 28).path == ""
+    assert build_spark([]).path == ""

@@ -1,0 +1,208 @@
+"""Live refresh in a browser: it shows what is new and never moves what somebody reads.
+
+The pages' clock is moved by hand, so nothing here waits for the seconds to pass.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+
+from tests.admin.browser import find_browser, open_browser, open_page
+from tests.factories import make_jobs
+from tests.helpers import skip
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOME = "/admin/pgjobs/"
+READY = "#pgjobs-live .pgjobs-tiles li:first-child .pgjobs-tile-number"
+# For what the page may hold on other days.
+ADD = """
+const live = document.querySelector("#pgjobs-live");
+const add = (html) => { live.insertAdjacentHTML("beforeend", html); return live.lastChild; };
+"""
+PAUSED = "Paused while you read or choose."
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for all tests of the file."""
+    if importlib.util.find_spec("playwright") is None or find_browser() is None:
+        skip("playwright and Chromium are not installed")
+    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
+    # Its driver runs an event loop in this thread.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with open_browser() as opened:
+        yield opened
+    if before is None:
+        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def page(browser: Any, live_server: Any) -> Iterator[Any]:
+    """The Overview with two ready jobs, its clock stopped."""
+    user = User.objects.create_superuser("admin")
+    make_jobs(2)
+    with open_page(browser, live_server.url, user) as window:
+        window.clock.install()
+        window.goto(HOME)
+        yield window
+
+
+def look_again(page: Any) -> None:
+    """Let the seconds pass after which the page is asked for again."""
+    page.clock.run_for(5_100)
+
+
+def expect_ready(page: Any, number: int) -> None:
+    """Wait until the page shows this many ready jobs."""
+    page.wait_for_function(
+        "([place, text]) => document.querySelector(place).textContent.trim() === text",
+        arg=[READY, str(number)],
+        timeout=5_000,
+        polling=20,
+    )
+
+
+def requests_of(page: Any) -> list[str]:
+    """Return the list of addresses that the page asks for from now on."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    return asked
+
+
+def test_new_numbers_come_without_a_reload(page: Any) -> None:
+    page.evaluate("window.isTheSame = true")
+    make_jobs(3)
+    look_again(page)
+    expect_ready(page, 5)
+    assert page.evaluate("window.isTheSame") is True
+
+
+def test_what_somebody_reads_does_not_move(page: Any) -> None:
+    page.set_viewport_size({"width": 800, "height": 300})
+    place = "#pgjobs-workers-title"
+    page.locator(place).evaluate("element => element.scrollIntoView()")
+    before = page.locator(place).bounding_box()["y"]
+    # New queues and a warning make the page longer above it.
+    for number in range(6):
+        make_jobs(1, queue_name=f"queue-{number}")
+    look_again(page)
+    expect_ready(page, 8)
+    assert page.locator(place).bounding_box()["y"] == pytest.approx(before, abs=2)
+
+
+@pytest.mark.parametrize(
+    "occupy",
+    [
+        "document.querySelector('#pgjobs-live .pgjobs-small').focus()",
+        "document.querySelector('#pgjobs-live a').focus()",
+        "getSelection().selectAllChildren(document.querySelector('#pgjobs-live h2'))",
+        "add('<details open>')",
+        "add('<input type=checkbox>').checked = true",
+        "add('<textarea>').value = 'half a sentence'",
+    ],
+    ids=["button", "link", "selection", "details", "tick", "text"],
+)
+def test_it_pauses_while_one_is_busy_and_says_so(page: Any, occupy: str) -> None:
+    page.evaluate(f"() => {{ {ADD} {occupy} }}")
+    asked = requests_of(page)
+    make_jobs(3)
+    look_again(page)
+    page.get_by_text(PAUSED).wait_for(timeout=5_000)
+    assert asked == []
+    assert page.locator(READY).text_content().strip() == "2"
+
+
+def test_the_focus_on_a_table_that_scrolls_is_nothing_to_wait_for(page: Any) -> None:
+    page.evaluate("document.querySelector('#pgjobs-live .pgjobs-scroll').focus()")
+    make_jobs(3)
+    look_again(page)
+    expect_ready(page, 5)
+    assert page.evaluate("document.activeElement.className") == "pgjobs-scroll"
+
+
+def test_the_switch_is_remembered(page: Any) -> None:
+    page.get_by_label("Live", exact=True).uncheck()
+    asked = requests_of(page)
+    look_again(page)
+    assert asked == []
+    page.reload()
+    assert not page.get_by_label("Live", exact=True).is_checked()
+    make_jobs(3)
+    page.get_by_label("Live", exact=True).check()
+    expect_ready(page, 5)
+
+
+def test_nothing_new_is_answered_in_a_few_bytes(page: Any) -> None:
+    answers = []
+    for _ in range(3):  # between two of them the half minute may begin that counts as new
+        with page.expect_response("**/job/overview/**") as answer:
+            look_again(page)
+        answers.append(answer.value.status)
+    assert answers[0] == 200
+    assert 304 in answers
+
+
+def test_whoever_was_logged_out_is_told(page: Any) -> None:
+    Session.objects.all().delete()
+    look_again(page)
+    page.get_by_text("No longer refreshed").wait_for(timeout=5_000)
+    asked = requests_of(page)
+    look_again(page)
+    assert asked == []
+
+
+def test_an_error_is_told_and_tried_again(page: Any) -> None:
+    page.route("**/job/overview/**", lambda route: route.fulfill(status=500))
+    look_again(page)
+    page.get_by_text("Not refreshed").wait_for(timeout=5_000)
+    page.unroute("**/job/overview/**")
+    make_jobs(3)
+    page.clock.run_for(10_100)
+    expect_ready(page, 5)
+    assert page.locator("#pgjobs-live-note").text_content() == ""
+
+
+def test_a_page_that_is_done_is_not_asked_for_again(page: Any) -> None:
+    html = '<div id="pgjobs-live" data-pgjobs-done><p>That was all.</p></div>'
+    page.route(
+        "**/job/overview/**", lambda route: route.fulfill(body=html, content_type="text/html")
+    )
+    look_again(page)
+    page.get_by_text("That was all.").wait_for(timeout=5_000)
+    asked = requests_of(page)
+    look_again(page)
+    assert asked == []
+
+
+def test_a_list_says_what_is_new_and_does_not_jump(page: Any) -> None:
+    page.goto("/admin/pgjobs/job/")
+    assert not page.locator("#pgjobs-new").is_visible()
+    make_jobs(3)
+    look_again(page)
+    page.locator("#pgjobs-new").wait_for(timeout=5_000)
+    assert "3" in page.locator("#pgjobs-new").text_content()
+    assert page.locator("#result_list tbody tr").count() == 2
+
+
+def test_nothing_is_refused_by_a_strict_policy(page: Any) -> None:
+    """No inline style or script: what a browser would refuse, it reports."""
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text))
+
+    def add_policy(route: Any) -> None:
+        response = route.fetch()
+        headers = response.headers | {"content-security-policy": "default-src 'self'"}
+        route.fulfill(response=response, headers=headers)
+
+    page.route(f"**{HOME}", add_policy)
+    page.goto(HOME)
+    look_again(page)
+    assert [text for text in refused if "Content Security Policy" in text] == []

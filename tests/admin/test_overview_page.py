@@ -1,0 +1,355 @@
+"""The page Overview: it is there for everybody who may see it, refreshes itself, and is cheap."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin import AdminSite
+from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
+from django.core.cache.backends.base import BaseCache
+from django.db import connection
+from django.test import Client, RequestFactory, override_settings
+from django.test.utils import CaptureQueriesContext
+from django.urls import path, reverse
+from psycopg import sql
+
+from django_pgjobs.admin import overview as page
+from django_pgjobs.admin import register
+from django_pgjobs.admin.chart import RANGES
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.models import Pause
+from django_pgjobs.queries.cursor import statement
+from tests.admin.overview_support import ago, read, words
+from tests.factories import make_job, make_jobs, make_worker
+from tests.test_admin import HOSTILE, ROWS
+
+pytestmark = pytest.mark.django_db
+
+LOCAL_CACHE = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+LIVE = {"X-Requested-With": "pgjobs-live"}
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    """Somebody who may look and do nothing."""
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_job"))
+    client.force_login(user)
+    return client
+
+
+def test_an_empty_installation_has_a_page(admin_client: Client) -> None:
+    text = words(read(admin_client))
+    for part in (
+        "No job finished in the last 1 hour.",
+        "No queue has jobs",
+        "No job failed in the last 24 hours.",
+        "No worker is alive.",
+    ):
+        assert part in text
+    assert "Warnings" not in text
+
+
+def test_the_page_shows_the_numbers_and_links_to_the_lists(admin_client: Client) -> None:
+    make_jobs(1_234)
+    text = read(admin_client)
+    assert "Ready 1,234" in words(text)
+    jobs = reverse("admin:pgjobs_job_changelist")
+    for tab in ("ready", "running", "retrying", "scheduled", "blocked", "failed"):
+        assert f'href="{jobs}?tab={tab}"' in text
+
+
+@pytest.mark.parametrize("key", [*RANGES, "", "1y", "'", "7d&x"])
+def test_any_range_of_a_visitor_draws_a_page(admin_client: Client, key: str) -> None:
+    make_job(status="successful", finished_at=ago(30))
+    chosen = key if key in RANGES else "1h"
+    assert f'href="?range={chosen}" aria-current="true"' in read(admin_client, range=key)
+
+
+def test_the_chart_is_drawn_without_styles_and_says_what_it_shows(admin_client: Client) -> None:
+    make_jobs(3, status="failed", finished_at=ago(30))
+    text = read(admin_client)
+    label = 'aria-label="Jobs finished in the last 1 hour: 0 Successful, 0 Cancelled, 3 Failed."'
+    assert f'role="img" {label}' in text
+    assert text.count("<title>") == 60 + 1
+    drawn = text.partition('id="pgjobs-live"')[2].partition("</main>")[0]
+    assert not re.search(r"<[^>]*\s(style|on\w+)=", drawn)
+    assert "<script" not in drawn
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_can_be_summed_up(admin_client: Client, name: str) -> None:
+    make_job(**ROWS[name])
+    make_job(**ROWS[name] | {"status": "failed", "finished_at": ago(5)})
+    text = read(admin_client)
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+
+
+def test_text_of_rows_is_shown_escaped(admin_client: Client) -> None:
+    make_worker(HOSTILE, version=HOSTILE)
+    make_worker("other", version="1", queues=["none"])
+    make_job(**ROWS["hostile"] | {"status": "ready"})
+    make_job(**ROWS["hostile"] | {"finished_at": ago(5)})
+    make_jobs(2, concurrency_key=HOSTILE[:60], rate_limit_keys=HOSTILE)
+    Pause.objects.create(kind="queue", name=HOSTILE, reason=HOSTILE, paused_by=HOSTILE)
+    text = read(admin_client)
+    assert text.count("&lt;script&gt;alert(1)") >= 6
+    assert "{{ 7*7 }}" in text
+    assert "<script>alert" not in text
+
+
+@pytest.mark.parametrize("moment", ["'infinity'", "'-infinity'", "now() + '9 years'", "NULL"])
+def test_a_strange_time_breaks_no_page(admin_client: Client, moment: str) -> None:
+    strange = sql.SQL(moment)
+    make_job(last_attempted_at=strange)
+    make_job(started_at=strange, finished_at=strange, status="successful")
+    make_job(started_at=strange, finished_at=strange, status="failed")
+    assert "Ready 1" in words(read(admin_client))
+
+
+def test_a_paused_queue_can_be_resumed_and_others_paused(admin_client: Client) -> None:
+    Pause.objects.create(kind="queue", name="mail")
+    make_job(queue_name="sync")
+    text = read(admin_client)
+    forms = re.findall(r'<form method="post" action="([^"]*)">(.*?)</form>', text, re.DOTALL)
+    places = {
+        re.search(r'name="name" value="(\w+)"', body)[1]: url
+        for url, body in forms
+        if "kind" in body
+    }  # type: ignore[index]
+    assert places == {
+        "mail": reverse("admin:pgjobs_queue_resume"),
+        "sync": reverse("admin:pgjobs_queue_pause"),
+    }
+    values = {"kind": "queue", "name": "sync", "next": reverse("admin:app_list", args=["pgjobs"])}
+    response = admin_client.post(places["sync"], values)
+    assert response.status_code == 302
+    assert response["Location"] == values["next"]
+    assert set(Pause.objects.values_list("name", flat=True)) == {"mail", "sync"}
+
+
+def test_who_may_only_look_sees_everything_and_no_button(viewer: Client) -> None:
+    make_jobs(3, queue_name="sync")
+    text = read(viewer)
+    assert "Ready 3" in words(text)
+    assert reverse("admin:pgjobs_queue_pause") not in text
+    assert "<button" not in text.partition('id="pgjobs-live"')[2].partition("</main>")[0]
+
+
+def test_who_may_not_see_jobs_is_told_no_number(client: Client) -> None:
+    user = User.objects.create_user("other", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_queuesettings"))
+    client.force_login(user)
+    make_jobs(77)
+    assert client.get(reverse("admin:app_list", args=["pgjobs"])).status_code in (403, 404)
+    assert client.get(reverse("admin:pgjobs_job_overview")).status_code == 403
+    request = RequestFactory().get("/")
+    request.user = user
+    assert page.overview(request) == {"state": "refused"}
+
+
+def see_mine(user: Any, permission: str, jobs: Any) -> Any:
+    """Let everybody see the jobs of one queue."""
+    return True if jobs is None else jobs.filter(queue_name="mine")
+
+
+@override_settings(PGJOBS={"ADMIN_PERMISSION": f"{__name__}.see_mine"})
+def test_who_sees_some_jobs_is_told_no_number_of_all(admin_client: Client) -> None:
+    make_jobs(77, queue_name="theirs")
+    text = words(read(admin_client))
+    assert "You see some of the jobs" in text
+    assert "77" not in text
+    assert "theirs" not in text
+
+
+def refuse(*args: object, **options: object) -> Any:
+    """Take longer than one may."""
+    raise TooSlow("too slow")
+
+
+def test_numbers_that_take_too_long_are_missed_in_place(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "count_finished_jobs", refuse)
+    text = words(read(admin_client, range="7d"))
+    assert "The numbers take longer than they may" in text
+    assert "1 hour" in text
+
+
+@override_settings(CACHES=LOCAL_CACHE)
+def test_numbers_are_read_once_for_all_who_look(admin_client: Client, viewer: Client) -> None:
+    cache.clear()
+    make_jobs(3)
+    assert "Ready 3" in words(read(admin_client))
+    make_jobs(4)
+    with CaptureQueriesContext(connection) as queries:
+        assert "Ready 3" in words(read(viewer))
+    assert not [query for query in queries if "pgjobs_job_live" in query["sql"]]
+    cache.clear()
+    assert "Ready 7" in words(read(viewer))
+
+
+@override_settings(CACHES=LOCAL_CACHE)
+def test_numbers_that_took_too_long_are_not_asked_for_at_once_again(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(page, "count_finished_jobs", refuse)
+        read(admin_client)
+    assert "longer than they may" in read(admin_client)
+    cache.clear()
+    assert "longer than they may" not in read(admin_client)
+
+
+class BrokenCache(BaseCache):
+    """A cache whose server is gone."""
+
+    def __init__(self, location: str, params: dict[str, Any]) -> None:
+        super().__init__(params)
+
+    def get(self, *args: object, **options: object) -> None:
+        raise ConnectionError
+
+    def set(self, *args: object, **options: object) -> None:
+        raise ConnectionError
+
+
+@override_settings(CACHES={"default": {"BACKEND": f"{__name__}.BrokenCache"}})
+def test_a_cache_that_fails_is_none(admin_client: Client) -> None:
+    make_jobs(3)
+    assert "Ready 3" in words(read(admin_client))
+
+
+def test_it_is_also_a_page_of_its_own(admin_client: Client) -> None:
+    make_jobs(3)
+    response = admin_client.get(reverse("admin:pgjobs_job_overview"))
+    text = response.content.decode()
+    assert "Ready 3" in words(text)
+    assert "pgjobs-nav" in text
+    assert 'aria-current="page">Overview' in text
+    assert 'aria-current="page">Overview' in read(admin_client)
+
+
+def test_a_refresh_is_the_part_that_changes_and_says_when_nothing_did(
+    admin_client: Client,
+) -> None:
+    make_jobs(3)
+    address = reverse("admin:pgjobs_job_overview")
+    first = admin_client.get(address, headers=LIVE)
+    text = first.content.decode()
+    assert 'id="pgjobs-live"' in text
+    assert "<html" not in text
+    assert f'data-pgjobs-source="{address}?range=1h"' in text
+    again = admin_client.get(address, headers=LIVE | {"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    make_job()
+    changed = admin_client.get(address, headers=LIVE | {"If-None-Match": first["ETag"]})
+    assert changed.status_code == 200
+    assert "Ready 4" in words(changed.content.decode())
+
+
+def test_what_one_may_do_is_part_of_what_changed(admin_client: Client, viewer: Client) -> None:
+    address = reverse("admin:pgjobs_job_overview")
+    first = admin_client.get(address, headers=LIVE)
+    other = viewer.get(address, headers=LIVE | {"If-None-Match": first["ETag"]})
+    assert other.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["admin_client", "viewer"])
+def test_the_page_costs_few_statements_and_few_bytes(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    client = request.getfixturevalue(name)
+    for number in range(60):
+        make_job(queue_name=f"queue-{number}", concurrency_key=f"key:{number}")
+        make_worker(f"worker:{number}")
+        error = {"exception_class": "a.Boom", "message": f"no {chr(97 + number % 26)} {'x ' * 90}"}
+        make_job(status="failed", finished_at=ago(number * 60), errors=[error])
+    with CaptureQueriesContext(connection) as queries:
+        text = read(client, range="24h")
+    assert len(queries) <= 12, [query["sql"][:80] for query in queries]
+    assert len(text.encode()) < 150_000
+
+
+STATEMENTS = {
+    "overview_live": {"max_jobs": 100, "max_queues": 9, "max_keys": 9},
+    "overview_finished": {
+        "max_jobs": 100, "max_queues": 9, "bucket_seconds": 60, "seconds": 3600,
+    },
+    "list_failures": {
+        "max_jobs": 100, "max_groups": 9, "seconds": 1e6, "newest_first": False,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_reads_more_jobs_than_it_may(name: str) -> None:
+    """What EXPLAIN counted, on tables that are larger than the bound."""
+    for status in ("failed", "successful", "cancelled", "ready"):
+        make_jobs(5_000, status=status, finished_at=ago(60), errors=[{"message": "x"}])
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE pgjobs_job")
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement(name)}", STATEMENTS[name])
+        [(plan,)] = cursor.fetchall()
+    plan = json.loads(plan) if isinstance(plan, str) else plan
+    read = {
+        node["Alias"]: (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        * node["Actual Loops"]
+        for node in nodes(plan[0]["Plan"])
+        if node.get("Relation Name", "").startswith("pgjobs_job")
+    }
+    assert read
+    assert max(read.values()) <= 1_000
+    assert sum(read.values()) <= 1_300
+
+
+def nodes(node: dict[str, Any]) -> Any:
+    """Yield a node of a plan and all below it."""
+    yield node
+    for below in node.get("Plans", ()):
+        yield from nodes(below)
+
+
+def test_a_bound_that_was_hit_is_told(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "MAX_FINISHED_JOBS", 20)
+    monkeypatch.setattr(page, "MAX_READY_JOBS", 10)
+    make_jobs(15, status="successful", finished_at=ago(60))
+    make_jobs(15, status="failed", finished_at=ago(600))
+    make_job(enqueued_at=ago(7_200))
+    make_jobs(15)
+    text = words(read(admin_client))
+    assert "Ready 10+" in text
+    assert "The numbers of waiting jobs are of the newest 10; there are more." in text
+    assert "The numbers of finished jobs are of the newest 20, the first of them" in text
+    assert "Failed in the last hour 5" in text
+    assert "Oldest waiting 2 h" in text
+
+
+second = AdminSite(name="second")
+register(second)
+urlpatterns = [path("admin/", admin.site.urls), path("second/", second.urls)]
+
+
+@override_settings(ROOT_URLCONF=__name__)
+@pytest.mark.parametrize("address", ["/second/pgjobs/", "/second/pgjobs/job/overview/"])
+def test_on_another_site_all_links_stay_there(admin_client: Client, address: str) -> None:
+    make_jobs(57, queue_name="reports")
+    make_worker(queues=["mail"])
+    make_job(status="failed", finished_at=ago(5), errors=[{"exception_class": "a.B"}])
+    for headers in ({}, LIVE):
+        response = admin_client.get(address, headers=headers)
+        text = response.content.decode()
+        assert "57 jobs wait in queue reports" in text
+        drawn = text.partition('id="pgjobs-live"')[2].partition("</main>")[0]
+        links = re.findall(r'(?:href|action|source|value)="(/[^"]*)"', drawn)
+        assert len(links) > 10
+        assert [link for link in links if not link.startswith("/second/")] == []

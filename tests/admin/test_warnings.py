@@ -1,0 +1,173 @@
+"""What the Overview warns of: in words, when it is so, and not when it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.checks import Error
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from psycopg import sql
+
+from django_pgjobs.admin import overview, warnings
+from django_pgjobs.admin.chart import RANGES
+from django_pgjobs.admin.overview import describe, read_numbers
+from django_pgjobs.models import Pause
+from django_pgjobs.queries.overview import Facts, get_facts
+from tests import helpers
+from tests.factories import make_job, make_jobs, make_running_job, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+def ago(seconds: float) -> sql.Composable:
+    """Return SQL of an instant in the past."""
+    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
+
+
+def texts() -> list[str]:
+    """Return the warnings of the page."""
+    found = describe(read_numbers(RANGES["1h"]), RANGES["1h"])
+    return [notice.text for notice in found["warnings"]]
+
+
+def facts(**changes: Any) -> Facts:
+    """Return what the server says now, with some of it changed."""
+    with connection.cursor() as cursor:
+        found = get_facts(cursor, max_rows=10, max_workers=10, old_seconds=1e9)
+    return found._replace(**changes)
+
+
+def test_when_all_is_well_there_is_no_warning() -> None:
+    make_worker()
+    make_jobs(3)
+    make_running_job(make_worker("b:1"))
+    make_job(status="failed", finished_at=ago(5))
+    assert texts() == []
+
+
+def test_jobs_that_no_worker_listens_to() -> None:
+    make_worker(queues=["mail"])
+    make_jobs(57, queue_name="reports")
+    make_jobs(2, queue_name="mail")
+    assert texts() == ["57 jobs wait in queue reports and no live worker listens to it."]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"queues": ["other"]},
+        {"excluded_queues": ["default"]},
+        {"backends": ["other"]},
+        {"queues": ["other"], "excluded_queues": ["other"]},
+    ],
+    ids=str,
+)
+def test_who_listens_is_asked_as_the_claim_asks(columns: dict[str, Any]) -> None:
+    make_worker(**columns)
+    make_job()
+    assert texts() == ["1 job waits in queue default and no live worker listens to it."]
+    make_worker(queues=["default"])
+    assert texts() == []
+
+
+def test_jobs_that_may_not_run_yet_miss_no_worker() -> None:
+    make_job(run_after=sql.SQL("now() + interval '1 hour'"))
+    make_job(hold="dependencies", waits_for=1)
+    assert texts() == []
+
+
+def test_no_worker_at_all_is_one_warning() -> None:
+    make_jobs(2, queue_name="a")
+    make_jobs(3, queue_name="b")
+    assert texts() == ["5 jobs wait and no worker is alive. Start one: manage.py runjobs."]
+
+
+def test_many_queues_without_a_worker_are_not_a_page_of_warnings() -> None:
+    make_worker(queues=["mail"])
+    for number in range(9):
+        make_job(queue_name=f"queue-{number}")
+    found = texts()
+    assert len(found) == 6
+    assert found[-1] == "The same holds for 4 other queues."
+
+
+def test_a_job_that_has_waited_long() -> None:
+    make_worker()
+    make_job(queue_name="slow", enqueued_at=ago(601))
+    make_job(enqueued_at=ago(400))
+    assert texts() == ["The oldest job of queue slow that may run has waited for 10 min."]
+
+
+def test_a_job_that_waits_as_it_should() -> None:
+    make_worker()
+    make_job(enqueued_at=ago(900), run_after=ago(5))
+    make_job(enqueued_at=ago(290))
+    assert texts() == []
+
+
+def test_a_worker_that_was_lost() -> None:
+    make_worker()
+    make_worker("b:1", lost=True, ended_at=ago(60))
+    make_worker("c:1", lease_seconds=-5)
+    make_worker("d:1", lost=True, ended_at=ago(9_000))
+    make_worker("e:1", ended_at=ago(60))
+    [text] = texts()
+    assert text.startswith("2 workers were lost in the last hour")
+
+
+def test_a_paused_queue_in_which_jobs_wait() -> None:
+    make_worker()
+    Pause.objects.create(kind="queue", name="default")
+    assert texts() == []
+    make_job(enqueued_at=ago(9_000))
+    assert texts() == ["Queue default is paused and 1 job waits in it."]
+
+
+def test_workers_of_different_versions() -> None:
+    make_worker(version="0.2")
+    make_worker("b:1", version="0.3")
+    make_worker("c:1", version="0.1", ended_at=ago(5))
+    assert texts() == ["Live workers are of different versions: 0.2, 0.3."]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_keeps_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_worker()
+    with helpers.connect(autocommit=False) as other:
+        other.execute("SET application_name = 'forgotten shell'")
+        other.execute("SELECT txid_current()")
+        assert texts() == []
+        monkeypatch.setattr(overview, "OLD_TRANSACTION_SECONDS", 0.0)
+        [text] = texts()
+        assert f"(process {other.info.backend_pid}, forgotten shell)" in text
+        other.rollback()
+        assert texts() == []
+
+
+def test_many_dead_rows() -> None:
+    assert warnings.list_warnings(facts(live_rows=10, dead_rows=49_999), []) == []
+    assert warnings.list_warnings(facts(live_rows=90_000, dead_rows=80_000), []) == []
+    [notice] = warnings.list_warnings(facts(live_rows=10, dead_rows=80_000), [])
+    assert notice.text.startswith("The table of live jobs holds 80000 dead rows and 10 live ones")
+
+
+def test_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    def complain() -> list[Error]:
+        return [Error("two databases.", id="pgjobs.W001")]
+
+    monkeypatch.setattr(warnings, "check_router", complain)
+    assert texts() == ["two databases."]
+    settings.SILENCED_SYSTEM_CHECKS = ["pgjobs.W001"]
+    assert texts() == []
+
+
+def test_a_warning_links_to_the_page_that_helps(admin_client: Client) -> None:
+    make_worker(queues=["mail"])
+    make_jobs(57, queue_name="reports")
+    text = admin_client.get(reverse("admin:app_list", args=["pgjobs"])).content.decode()
+    assert "57 jobs wait in queue reports and no live worker listens to it." in text
+    notices = text.partition('class="pgjobs-notices"')[2].partition("</ul>")[0]
+    assert f'href="{reverse("admin:pgjobs_worker_changelist")}"' in notices

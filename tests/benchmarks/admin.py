@@ -1,0 +1,177 @@
+"""Measure every page of the admin over millions of jobs.
+
+python -m tests.benchmarks.admin [--only TEXT] [--fresh] [--markdown]
+
+The first run makes a database of its own, which the next ones use. It exits with 1 if the
+median of a page is over the time, or the page over the queries or the bytes that it may have.
+Time is that of the whole request, sessions and templates included; processor time of this
+process and of the server is beside it, where the kernel tells it: what is left if others use
+the machine as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import django
+import psycopg
+from psycopg import sql
+
+from tests.benchmarks.report import format_value, make_table
+
+DATABASE = "pgjobs_admin_bench"
+FINISHED = 2_000_000
+WAITING = 100_000
+MAX_MILLISECONDS = 150.0
+MAX_QUERIES = 12
+MAX_BYTES = 150_000
+
+
+class Measured(NamedTuple):
+    """What a page took; milliseconds are medians, *processor* None if nobody tells."""
+
+    name: str
+    status: int
+    milliseconds: float
+    processor: float | None
+    queries: int
+    bytes: int
+
+    @property
+    def is_over(self) -> bool:
+        """Is it over the budget, or no page at all?"""
+        return (
+            self.status != 200
+            or self.milliseconds > MAX_MILLISECONDS
+            or self.queries > MAX_QUERIES
+            or self.bytes > MAX_BYTES
+        )
+
+
+def set_up(*, is_fresh: bool) -> None:
+    """Make the database and fill it, unless an earlier run did."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+    from django.test.utils import setup_test_environment
+
+    setup_test_environment()
+    params = connection.get_connection_params()
+    known = ("host", "port", "user", "password")
+    plain = {key: params[key] for key in known if params.get(key)}
+    name = sql.Identifier(DATABASE)
+    with psycopg.connect(**plain, dbname="postgres", autocommit=True) as server:
+        if is_fresh:
+            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+        found = server.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
+        is_new = found.fetchone() is None
+        if is_new:
+            server.execute(sql.SQL("CREATE DATABASE {}").format(name))
+    connection.settings_dict["NAME"] = DATABASE
+    call_command("migrate", verbosity=0)
+    if is_new:
+        from tests.admin.many_jobs import fill, vacuum
+
+        print(f"{FINISHED:,} finished and {WAITING:,} waiting jobs are made ...", file=sys.stderr)
+        fill(finished=FINISHED, waiting=WAITING)
+        vacuum()
+
+
+def processor_seconds(pids: Iterable[int]) -> float | None:
+    """Return the processor time of some processes so far, None if it is not known."""
+    try:
+        return sum(
+            int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in pids
+        )
+    except (OSError, ValueError):
+        return None
+
+
+def measure(only: str, repeat: int) -> list[Measured]:
+    """Measure the pages whose name has *only* in it, each *repeat* times after a first time."""
+    from django.contrib.auth.models import User
+    from django.db import connection
+    from django.test import Client
+    from django.test.utils import CaptureQueriesContext
+
+    from tests.admin.large_pages import list_pages
+
+    client = Client()
+    client.force_login(User.objects.get(username="admin"))
+    pids = (os.getpid(), connection.connection.info.backend_pid)
+    measured = []
+    for page in list_pages(client):
+        if only not in page.name:
+            continue
+        with CaptureQueriesContext(connection) as queries:
+            response = client.get(page.address)
+        count = len(queries)
+        times, processor = [], []
+        for _ in range(repeat):
+            used, begin = processor_seconds(pids), time.perf_counter()
+            client.get(page.address)
+            times.append(time.perf_counter() - begin)
+            if used is not None:
+                processor.append((processor_seconds(pids) or used) - used)
+        measured.append(
+            Measured(
+                page.name,
+                response.status_code,
+                statistics.median(times) * 1000,
+                statistics.median(processor) * 1000 if processor else None,
+                count,
+                len(response.content),
+            )
+        )
+    return measured
+
+
+def make_report(measured: Iterable[Measured]) -> str:
+    """Return the table of the pages, the slowest of each kind first."""
+    header = ["page", "ms", "processor ms", "queries", "bytes", ""]
+    kinds = {page.name.partition(":")[0]: number for number, page in enumerate(measured)}
+    ordered = sorted(
+        measured, key=lambda page: (kinds[page.name.partition(":")[0]], -page.milliseconds)
+    )
+    lines = [
+        [
+            page.name,
+            format_value(page.milliseconds),
+            format_value(page.processor),
+            str(page.queries),
+            f"{page.bytes:,}",
+            f"OVER ({page.status})" if page.is_over else "",
+        ]
+        for page in ordered
+    ]
+    return make_table(header, lines)
+
+
+def main() -> int:
+    """Measure and print; return 1 if a page is over the budget."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.admin", description=str(__doc__).splitlines()[0]
+    )
+    parser.add_argument("--only", default="", help="pages with this text in their name")
+    parser.add_argument("--repeat", type=int, default=5, help="measurements of each (default 5)")
+    parser.add_argument("--fresh", action="store_true", help="make the database anew")
+    options = parser.parse_args()
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    set_up(is_fresh=options.fresh)
+    measured = measure(options.only, options.repeat)
+    print(make_report(measured))
+    over = [page.name for page in measured if page.is_over]
+    print(f"\n{len(measured)} pages, {len(over)} over the budget; load average {load}.")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

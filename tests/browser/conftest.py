@@ -1,0 +1,106 @@
+"""The admin in headless Chromium, served as a project serves it, under a strict policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test.utils import modify_settings, override_settings
+from pytest_django.live_server_helper import LiveServer
+from pytest_django.plugin import DjangoDbBlocker
+
+from tests.admin.browser import find_browser, open_browser, open_page, session_cookie
+from tests.admin.demo_data import fill, make_users
+from tests.browser.pages import PAGES
+from tests.browser.policy import MIDDLEWARE
+from tests.browser.windows import Watch
+from tests.helpers import skip
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def site(django_db_setup: None) -> Iterator[LiveServer]:
+    """What the fixture `live_server` is, but it empties no tables that a module shares.
+
+    Middleware is read when the server starts. It stops before the test database is dropped.
+    """
+    with override_settings(MIDDLEWARE=MIDDLEWARE):
+        server = LiveServer(HOST)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, for the tests of a module: while it is there an event loop runs in this thread."""
+    pytest.importorskip("playwright", reason="the extra `browser` is not installed")
+    if find_browser() is None:
+        skip("there is no Chromium")
+    with pytest.MonkeyPatch.context() as patch, open_browser() as browser:
+        # Django refuses its ORM in a thread with a running event loop.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield browser
+
+
+@pytest.fixture
+def people(transactional_db: None, site: LiveServer) -> dict[str, dict[str, str]]:
+    """The users `admin`, who may do everything, and `viewer`, who may look: their cookies."""
+    make_users()
+    return cookies(site)
+
+
+class Installation(NamedTuple):
+    """A filled installation: who is logged in, and where the pages are."""
+
+    cookies: dict[str, dict[str, str]]
+    addresses: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def installation(
+    browser: Any, site: LiveServer, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Installation]:
+    """An installation that the tests of a module share; what they read they only look at.
+
+    They are marked with `django_db`, without `transaction=True`, which would empty the tables.
+    """
+    with django_db_blocker.unblock():
+        fill()
+        made = Installation(cookies(site), {name: make() for name, make in PAGES.items()})
+    yield made
+    with django_db_blocker.unblock():
+        call_command("flush", verbosity=0, interactive=False)
+
+
+@pytest.fixture
+def open_window(
+    request: pytest.FixtureRequest, browser: Any, site: LiveServer
+) -> Iterator[Callable[..., Any]]:
+    """Open windows of a person: `open_window(username="admin", *, dark, width, language)`.
+
+    When the test ends nothing may have gone wrong in them, see Watch.
+    """
+    is_shared = "installation" in request.fixturenames
+    given = request.getfixturevalue("installation" if is_shared else "people")
+    known = given.cookies if is_shared else given
+    watches = []
+    with modify_settings(ALLOWED_HOSTS={"append": HOST}), ExitStack() as stack:
+
+        def opener(username: str = "admin", **options: Any) -> Any:
+            page = stack.enter_context(open_page(browser, site.url, known[username], **options))
+            watches.append(Watch(page, site.url))
+            return page
+
+        yield opener
+    troubles = [trouble for watch in watches for trouble in watch.troubles]
+    assert not troubles
+
+
+def cookies(site: LiveServer) -> dict[str, dict[str, str]]:
+    """Log everybody in."""
+    return {user.username: session_cookie(user, site.url) for user in User.objects.all()}

@@ -169,7 +169,6 @@ def test_a_job_that_does_not_exist_is_no_error(verb: Callable[[Any], bool]) -> N
 @pytest.mark.parametrize(
     "job",
     ["", "x", "01", "-1", "9" * 30, None, 0, -1, 2**63, 10**30, 1.5, object(), Job()],
-    ids=str,
 )
 @pytest.mark.parametrize("verb", VERBS)
 def test_what_is_no_job_is_refused_without_a_statement(

@@ -140,7 +140,6 @@ def test_the_decorator_of_django_makes_our_task() -> None:
         ({"metadata": {"a": object()}}, "at metadata['a']"),
         ({"metadata": {"a": ["\0"]}}, "without NUL characters at metadata['a'][0]"),
     ],
-    ids=str,
 )
 def test_a_wrong_option_is_refused_when_the_task_is_declared(
     options: dict[str, Any], said: str
@@ -182,7 +181,6 @@ def test_a_task_cannot_have_a_time_of_its_own() -> None:
         "plain",
         tasks.add,
     ],
-    ids=repr,
 )
 @pytest.mark.parametrize("options", [{}, {"max_attempts": 5}])
 def test_what_no_worker_could_find_is_no_task(function: Any, options: dict[str, Any]) -> None:

@@ -113,7 +113,7 @@ RENDERED = [
 ]
 
 
-@pytest.mark.parametrize(("key", "arguments", "expected"), RENDERED, ids=str)
+@pytest.mark.parametrize(("key", "arguments", "expected"), RENDERED)
 def test_a_key_is_made_of_the_arguments(key: Any, arguments: Any, expected: Any) -> None:
     assert render_key("unique_key", key, "app.tasks.f", arguments) == expected
 
@@ -142,7 +142,6 @@ def test_all_arguments_are_readable_or_a_digest() -> None:
         (lambda a: 5, {"a": 1}, "expected unique_key to return text or None, got 5"),
         (lambda a: "", {"a": 1}, "got ''"),
     ],
-    ids=str,
 )
 def test_a_key_that_comes_to_nothing_usable_is_refused(key: Any, arguments: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):

@@ -35,8 +35,8 @@ def is_refresh(request: HttpRequest) -> bool:
 
 def is_narrowed(user: Any) -> bool:
     """Does the project let this person see some jobs only? Then numbers of all would tell more."""
-    jobs = Job.objects.all()
-    return str(narrow(user, Verb.VIEW, jobs).query) != str(jobs.query)
+    query = narrow(user, Verb.VIEW, Job.objects.all()).query
+    return bool(query.where) or query.is_sliced
 
 
 def kept(name: str, make: Callable[[], T], *, seconds: int = KEPT_SECONDS) -> T:

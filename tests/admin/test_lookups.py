@@ -66,7 +66,6 @@ FAILED = {
         ({"priority": 5}, {"any_of": [{"priority": 5}, {"queue_name": "none"}]}),
         ({"priority": 5}, {"all_of": [{"priority__gt": 4}, {"priority__lt": 6}]}),
     ],
-    ids=str,
 )
 def test_a_lookup_finds_what_it_says(columns: dict[str, Any], lookups: dict[str, Any]) -> None:
     make_job()
@@ -131,7 +130,6 @@ def test_a_hostile_lookup_is_refused(lookups: dict[str, Any]) -> None:
         {"lookups": {}, "max_id": "1"},
         {"lookups": {}, "max_id": True},
     ],
-    ids=str,
 )
 def test_a_hostile_selection_is_refused(value: Any) -> None:
     with pytest.raises(InvalidLookup):

@@ -159,8 +159,16 @@ def see_mine(user: Any, permission: str, jobs: Any) -> Any:
     return True if jobs is None else jobs.filter(queue_name="mine")
 
 
-@override_settings(PGJOBS={"ADMIN_PERMISSION": f"{__name__}.see_mine"})
-def test_who_sees_some_jobs_is_told_no_number_of_all(admin_client: Client) -> None:
+def see_none(user: Any, permission: str, jobs: Any) -> Any:
+    """Let nobody see any job."""
+    return True if jobs is None else jobs.none()
+
+
+@pytest.mark.parametrize("hook", ["see_mine", "see_none"])
+def test_who_sees_some_jobs_is_told_no_number_of_all(
+    admin_client: Client, settings: Any, hook: str
+) -> None:
+    settings.PGJOBS = {"ADMIN_PERMISSION": f"{__name__}.{hook}"}
     make_jobs(77, queue_name="theirs")
     text = words(read(admin_client))
     assert "You see some of the jobs" in text

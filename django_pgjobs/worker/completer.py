@@ -102,6 +102,7 @@ class Completer:
         attempt, outcome = self._pending.popleft()
         if outcome.error == UNWRITABLE:
             logger.error("job=%s its outcome cannot be written; it is left to rescue", attempt.id)
+            self._state.unwritable.add(attempt.id)
             self._state.let_go(attempt)
             return
         logger.error("job=%s the server refuses its outcome; it fails instead", attempt.id)

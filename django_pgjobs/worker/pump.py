@@ -233,7 +233,7 @@ class Pump(Role):
         self._pace.look_now()
 
     def _plan_reconciliation(self, turn: Turn) -> None:
-        held = list(self._state.held)
+        held = [*self._state.held, *self._state.unwritable]
         turn.add(
             lambda cursor: jobs.send_release_unheld(
                 cursor, worker_id=turn.worker_id, held_ids=held

@@ -31,7 +31,12 @@ WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
     AND datname = current_database()
 """
 NAMES = ("hold_keyed_claim", "await_keyed_claim", "claim_keyed_jobs", "claim_jobs")
-OTHER_NAMES = ("list_ready_lanes", "wake_for_keys", "finish_successful")
+OTHER_NAMES = (
+    "list_ready_lanes",
+    "wake_for_keys",
+    "finish_successful",
+    "release_unheld_jobs",
+)
 
 
 class Planning:
@@ -67,19 +72,19 @@ class Planning:
         outcome = Outcome(Kind.DONE, ended_at=time.monotonic() - 1)
         self.completer.add(make_attempt_of(job_id, **columns), outcome)
 
-    def plan(self) -> list[str]:
-        """Return the names of the statements of the next turn, in order."""
+    def plan(self) -> dict[str, Any]:
+        """Return the statements of the next turn, in order: their parameters by name."""
         turn = Turn(1)
         self.pump._turn = turn
         self.pump._plan(turn, time.monotonic())
-        seen: list[str] = []
+        seen: dict[str, Any] = {}
         by_text = {statement(name): name for name in (*NAMES, *OTHER_NAMES)}
 
         class Cursor:
             rowcount = 0
 
             def execute(self, query: Any, params: Any = None, /) -> None:
-                seen.append(by_text.get(query, "other"))
+                seen[by_text.get(query, "other")] = params
 
             def fetchall(self) -> list[Any]:
                 return []
@@ -135,6 +140,16 @@ def test_a_key_that_became_free_wakes_others_if_this_turn_claims_nothing(
     assert "finish_successful" in names
     assert "wake_for_keys" in names
     assert not {"claim_jobs", "claim_keyed_jobs"} & set(names)
+
+
+def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue(planning: Planning) -> None:
+    """Given back as a claim that nobody heard of, it would run again and again, uncounted."""
+    planning.pump._reconcile_until = time.monotonic() + NEVER
+    planning.finish(17)
+    for _ in range(2):
+        planning.completer.isolate(was_alone=True)  # refused, then refused as a plain failure
+    assert not len(planning.completer)
+    assert planning.plan()["release_unheld_jobs"]["held_ids"] == [17]
 
 
 @pytest.mark.django_db(transaction=True)

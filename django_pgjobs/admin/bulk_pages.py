@@ -26,7 +26,6 @@ from django_pgjobs.admin.bulk_forms import FORMS, BulkForm, ExportForm
 from django_pgjobs.admin.bulk_progress import draw_changes, draw_progress, result_message
 from django_pgjobs.admin.export import stream_jobs
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may, narrow
 from django_pgjobs.bulk import (
     ACTIONS,
     Action,
@@ -39,6 +38,7 @@ from django_pgjobs.bulk import (
 from django_pgjobs.bulk.changes import first_tasks
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_ROWS, MAX_SKIPPED, preview
 from django_pgjobs.models import BulkChange, Job
+from django_pgjobs.permissions import Verb, may, narrow
 
 SALT = "django_pgjobs.bulk"
 # A link in a page that stayed open over the weekend still works; it is counted anew.

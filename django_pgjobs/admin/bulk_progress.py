@@ -16,11 +16,11 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import PageAdmin, page
-from django_pgjobs.admin.permissions import Verb, may
 from django_pgjobs.bulk import ACTIONS, cancel_change, drop_job, enqueue_change
 from django_pgjobs.bulk.changes import find_user
 from django_pgjobs.client import job_database
 from django_pgjobs.models import BulkChange, Job, Worker
+from django_pgjobs.permissions import Verb, may
 from django_pgjobs.status import FINISHED
 
 # Changes that the list shows.

@@ -1,6 +1,6 @@
 """The list of jobs: which rows, how far it looks for them, and the links to more.
 
-What no index finds is looked for among the next 100,000 jobs of the tab; the page then says how
+What no index finds is looked for among the next 50,000 jobs of the tab; the page then says how
 far it looked, and leads on from there. So each page is quick, however many jobs there are.
 """
 
@@ -32,12 +32,11 @@ from django_pgjobs.admin.list_links import (
     Rows,
 )
 from django_pgjobs.admin.paging import Order, Place
-from django_pgjobs.admin.permissions import Verb, may
 from django_pgjobs.admin.search import Part, Reach, parse_search
 from django_pgjobs.admin.suggestions import list_names
 from django_pgjobs.admin.tabs import (
-    MAX_READ,
     TABS,
+    Count,
     Tab,
     count_tabs,
     draw_count,
@@ -45,14 +44,19 @@ from django_pgjobs.admin.tabs import (
     find_tab,
 )
 from django_pgjobs.bulk import InvalidLookup, conditions
+from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, may
+from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.job_list import find_job_at
 from django_pgjobs.status import UNFINISHED, JobStatus
 
 # How many jobs of a tab one page looks through, by the cost of its conditions; and of those
 # whose status is rare, because then almost each is on another page of the table.
-LOOK_THROUGH = {Reach.PLAIN: MAX_READ, Reach.SLOW: 20_000}
-LOOK_THROUGH_RARE = {Reach.PLAIN: 20_000, Reach.SLOW: 10_000}
+LOOK_THROUGH = {Reach.PLAIN: 50_000, Reach.SLOW: 20_000}
+LOOK_THROUGH_RARE = {Reach.PLAIN: 10_000, Reach.SLOW: 10_000}
+# Seconds that the numbers on the tabs may take where the project narrows what is seen.
+COUNT_SECONDS = 0.5
 # New jobs that are counted while one reads.
 MAX_NEW = 100
 RARE = (JobStatus.FAILED, JobStatus.CANCELLED)
@@ -255,6 +259,11 @@ class JobChangeList(ListLinks, ChangeList):
             jobs = jobs.filter(self.order.within(edge, is_older=False))
         return int(jobs.order_by(*self.order.fields(is_older=False))[: MAX_NEW + 1].count())
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Does the project let this person see some jobs only?"""
+        return bool(self.root_queryset.query.where)
+
     @cached_property
     def is_few(self) -> bool:
         """Are the jobs of the tab few enough for its own index, however many others wait?"""
@@ -276,6 +285,7 @@ class JobChangeList(ListLinks, ChangeList):
         has_own_order = self.tab.is_finished or not self.tab.lookups
         return (
             not has_own_order
+            or self.is_narrowed
             or self.has_foreign_filters
             or not all(map(self._is_bound, self.parts))
         )
@@ -306,13 +316,23 @@ class JobChangeList(ListLinks, ChangeList):
         return self.distance if self.rows.edge else 0
 
     def _draw_tabs(self) -> None:
-        counts = count_tabs(self.root_queryset)
+        counts = self._count_tabs()
         for tab in TABS:
             url = self.get_query_string({TAB: None if tab is TABS[0] else tab.key})
             self.tabs.append(TabLink(tab, url, draw_count(counts.get(tab.key)), tab is self.tab))
 
+    def _count_tabs(self) -> dict[str, Count]:
+        if not self.is_narrowed:
+            return count_tabs(self.root_queryset)
+        # Nobody knows what a condition of the project costs; the list goes without numbers.
+        try:
+            with time_budget(self.root_queryset.db, COUNT_SECONDS):
+                return count_tabs(self.root_queryset)
+        except TooSlow:
+            return {}
+
     def _suggest(self, request: HttpRequest) -> None:
         texts = [spec for spec in self.filter_specs if isinstance(spec, TextFilter)]
-        names = list_names(self.root_queryset) if texts else {}
+        names = list_names(self.root_queryset, self.is_narrowed) if texts else {}
         for spec in texts:
             spec.suggest(names.get(spec.parameter_name, ()))

@@ -8,37 +8,24 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
-from django.core.exceptions import PermissionDenied
 from django.db import connections
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from django_pgjobs.admin.audit import record
-from django_pgjobs.admin.pages import PageAdmin, within_budget
-from django_pgjobs.admin.permissions import Verb, may, require
+from django_pgjobs.admin.pages import ListPageAdmin, PageAdmin
 from django_pgjobs.client import job_database
+from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries import notifications
 
 
-class ControlAdmin(PageAdmin):
+class ControlAdmin(ListPageAdmin):
     """Rows that decide what may be claimed. A change holds from the next claim on.
 
     Idle workers are notified when the transaction commits, because what they passed over a
     moment ago may start now.
     """
-
-    def draw_list(self, request: HttpRequest) -> HttpResponse:
-        """Return the page that stands in for the list of rows."""
-        raise NotImplementedError
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        require(request, Verb.VIEW)
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
-        return within_budget(self, request, lambda: self.draw_list(request))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Verb.CONTROL_QUEUES)

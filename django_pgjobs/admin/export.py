@@ -13,12 +13,12 @@ from django.db.models.functions import Cast
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 
-from django_pgjobs.admin.permissions import Verb, narrow
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk.walk import Walk
 from django_pgjobs.client import job_database
 from django_pgjobs.fields import PlainJSONField, Undecodable
 from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, narrow
 from django_pgjobs.redaction import MASK, redact
 
 MAX_ROWS = 100_000

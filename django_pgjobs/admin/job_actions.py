@@ -19,10 +19,10 @@ from django.utils.translation import gettext_lazy
 from django_pgjobs import client
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may, narrow, require
 from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, may, narrow, require
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 
 MAX_REASON = 500

@@ -19,7 +19,6 @@ from django.utils.translation import gettext_lazy
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.job_page import draw_missing, find_job, is_revealed, list_step
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may, require
 from django_pgjobs.client import job_database, parse_job_id
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import get_conf
@@ -27,6 +26,7 @@ from django_pgjobs.exceptions import JobError, UnknownTask
 from django_pgjobs.fields import Undecodable
 from django_pgjobs.models import Job
 from django_pgjobs.payload import encode_value
+from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.redaction import MASK, redact
 from django_pgjobs.registry import discover_tasks_once, find_task
 from django_pgjobs.signatures import check_signature, signature_of

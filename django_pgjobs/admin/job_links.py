@@ -12,9 +12,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may
 from django_pgjobs.conf import get_conf
 from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, may
 from django_pgjobs.subjects import parse_subject
 
 

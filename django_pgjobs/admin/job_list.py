@@ -26,9 +26,9 @@ from django_pgjobs.admin.filters import LIST_FILTER
 from django_pgjobs.admin.job_columns import JobColumns
 from django_pgjobs.admin.list_links import COUNT_AFTER
 from django_pgjobs.admin.pages import PageAdmin, page
-from django_pgjobs.admin.permissions import Verb, may, narrow, require
 from django_pgjobs.admin.search import HELP
 from django_pgjobs.bulk import ACTIONS, Action, Selection
+from django_pgjobs.permissions import Verb, may, narrow, require
 
 # Django asks has_<name>_permission of the admin for each action, when it draws and when it acts.
 PERMISSIONS = {Verb.OPERATE: "operate", Verb.DELETE: "remove", Verb.VIEW: "view"}

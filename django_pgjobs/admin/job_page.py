@@ -19,13 +19,13 @@ from django_pgjobs.admin.job_links import links_of
 from django_pgjobs.admin.job_runs import is_finite, lately, timeline
 from django_pgjobs.admin.json_html import json_html, printable
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may, narrow, require
 from django_pgjobs.client import job_database, parse_job_id
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.fields import Undecodable
 from django_pgjobs.models import Job
 from django_pgjobs.payload import decode_value
+from django_pgjobs.permissions import Verb, may, narrow, require
 from django_pgjobs.queries.job_page import MAX_NEIGHBOURS, Surroundings, describe_job
 from django_pgjobs.redaction import MASK, redact, redact_text
 from django_pgjobs.registry import discover_tasks_once, find_task

@@ -21,9 +21,9 @@ from django_pgjobs.admin.control_admin import (
 )
 from django_pgjobs.admin.forms import ConcurrencyLimitForm, RateLimitForm
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may
 from django_pgjobs.client import job_database
 from django_pgjobs.models import ConcurrencyLimit, RateLimit, RateState
+from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import limit_pages
 from django_pgjobs.queries.limit_pages import RateKeyRow
 

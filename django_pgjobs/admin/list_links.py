@@ -11,7 +11,8 @@ from django_pgjobs.admin.filters import JobFilter
 from django_pgjobs.admin.paging import Order, Place
 from django_pgjobs.admin.tabs import Tab, kept_text
 
-PAGE_SIZES = (50, 100, 200)
+# More rows than the last are more than 150 kB.
+PAGE_SIZES = (25, 50, 100)
 TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER = "tab", "per", "after", "before", "count_after"
 
 

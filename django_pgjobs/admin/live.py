@@ -13,10 +13,10 @@ from django.utils import timezone
 from django.utils.cache import get_conditional_response
 from django.utils.translation import get_language
 
-from django_pgjobs.admin.permissions import Verb, may, narrow
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, may, narrow
 
 # Seconds that numbers are good for, and that nobody asks again for those that took too long.
 KEPT_SECONDS = 2

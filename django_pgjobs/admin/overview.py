@@ -18,7 +18,6 @@ from django_pgjobs.admin.chart import RANGES, Range, build_chart
 from django_pgjobs.admin.failures import make_groups
 from django_pgjobs.admin.live import is_narrowed, is_refresh, kept, unchanged
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may, require
 from django_pgjobs.admin.warnings import (
     OLD_TRANSACTION_SECONDS,
     heartbeat_state,
@@ -27,6 +26,7 @@ from django_pgjobs.admin.warnings import (
 )
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.overview import (
@@ -43,8 +43,8 @@ from django_pgjobs.status import JobStatus
 OVERVIEW_SECONDS = 1.0
 # Rows that one statement reads at most: what can be read in 0.05 s. Of jobs that run it is
 # 10,000 more, see the statement.
-MAX_FINISHED_JOBS = 100_000
-MAX_READY_JOBS = 50_000
+MAX_FINISHED_JOBS = 75_000
+MAX_READY_JOBS = 40_000
 # Failed jobs have long texts: each costs as much as twenty others.
 MAX_FAILED_JOBS = 1_000
 MAX_QUEUES = 50

@@ -8,15 +8,16 @@ from typing import Any, ClassVar, NamedTuple
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.admin.permissions import Verb, may
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries.budget import time_budget
 
 # Seconds one statement of a page may take.
@@ -63,12 +64,11 @@ class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     nav_key: ClassVar[str] = ""
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
+    object_history_template = "admin/pgjobs/history.html"
 
     @property
     def media(self) -> forms.Media:
-        return super().media + forms.Media(
-            css={"all": ["pgjobs/admin.css"]}, js=["pgjobs/live.js"]
-        )
+        return super().media + forms.Media(css={"all": ["pgjobs/admin.css"]}, js=["pgjobs/live.js"])
 
     def page_context(self, request: HttpRequest, **context: Any) -> dict[str, Any]:
         """Return what base_page.html needs, and *context*."""
@@ -104,6 +104,22 @@ class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             return super().changelist_view(request, extra)
         draw = super().changelist_view
         return within_budget(self, request, lambda: draw(request, extra))
+
+
+class ListPageAdmin(PageAdmin):
+    """Base of the model admins whose list of rows is a page of our own."""
+
+    def draw_list(self, request: HttpRequest) -> HttpResponse:
+        """Return the page that stands in for the list of rows."""
+        raise NotImplementedError
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        require(request, Verb.VIEW)
+        if request.method not in ("GET", "HEAD"):
+            raise PermissionDenied
+        return within_budget(self, request, lambda: self.draw_list(request))
 
 
 def page(

@@ -14,10 +14,10 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.bulk_pages import bulk_address
 from django_pgjobs.admin.forms import PauseForm
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, may
 from django_pgjobs.bulk import Selection
 from django_pgjobs.client import job_database
 from django_pgjobs.models import Worker
+from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import queue_pages
 from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.status import JobStatus, PauseKind

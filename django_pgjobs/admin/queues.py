@@ -21,9 +21,9 @@ from django_pgjobs.admin.control_admin import (
 )
 from django_pgjobs.admin.forms import MAX_KEY_BYTES, PauseForm, PauseRowForm, QueueSettingsForm
 from django_pgjobs.admin.pages import page
-from django_pgjobs.admin.permissions import Verb, require
 from django_pgjobs.admin.queue_pages import draw_queue, draw_queues
 from django_pgjobs.client import job_database
+from django_pgjobs.permissions import Verb, require
 from django_pgjobs.status import PauseKind
 
 

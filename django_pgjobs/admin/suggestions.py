@@ -20,17 +20,17 @@ RECENT_WORKERS = 200
 MAX_NAMES = 200
 
 
-def list_names(jobs: QuerySet[Job]) -> dict[str, list[str]]:
+def list_names(jobs: QuerySet[Job], is_narrowed: bool) -> dict[str, list[str]]:
     """Return names by kind: "queue", "task" and "worker".
 
     They are those of the newest of *jobs*, of the settings of queues, of the workers, and of
-    the tasks that this process has loaded.
+    the tasks that this process has loaded; *is_narrowed* if *jobs* are not all there are.
     """
     names: dict[str, set[str]] = {"queue": set(), "task": set(), "worker": set()}
     for path, queue in _declared(len(sys.modules)):
         names["task"].add(path)
         names["queue"].add(queue)
-    for kind, name in _stored(jobs):
+    for kind, name in _stored(jobs, is_narrowed):
         names[kind].add(name)
     return {kind: sorted(found)[:MAX_NAMES] for kind, found in names.items()}
 
@@ -41,8 +41,11 @@ def _declared(modules: int) -> list[tuple[str, str]]:
     return [(path, find_task(path).queue_name) for path in list_task_paths()]
 
 
-def _stored(jobs: QuerySet[Job]) -> list[tuple[str, str]]:
+def _stored(jobs: QuerySet[Job], is_narrowed: bool) -> list[tuple[str, str]]:
     recent = jobs.order_by("-id")
+    if is_narrowed:
+        newest = Job.objects.order_by("-id").values("pk")[:RECENT_JOBS]
+        recent = recent.filter(pk__in=newest)
     parts = [
         _named(recent, "queue", "queue_name", RECENT_JOBS),
         _named(recent, "task", "task_path", RECENT_JOBS),

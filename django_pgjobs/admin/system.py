@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
+from django.utils.translation import override
 
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.permissions import Verb, require
 from django_pgjobs.admin.system_facts import (
     OLD_TRANSACTION_SECONDS,
     Facts,
@@ -17,7 +17,9 @@ from django_pgjobs.admin.system_facts import (
     is_dirty,
     retention_of,
     tasks_setting,
+    warnings_of,
 )
+from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.system import RelationRow
 
 INDEXES_SHOWN = 15
@@ -27,6 +29,8 @@ def draw_system(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page."""
     require(request, Verb.VIEW)
     facts = gather()
+    with override("en"):
+        diagnostics = "\n".join(_diagnostics(facts))
     context = {
         "title": _("System"),
         "pgjobs_page": "system",
@@ -50,7 +54,7 @@ def draw_system(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
             {"name": name, "value": repr(value), "is_changed": is_changed}
             for name, value, is_changed in facts.settings
         ],
-        "diagnostics": "\n".join(_diagnostics(facts)),
+        "diagnostics": diagnostics,
     }
     return model_admin.render_page(request, "system.html", context)
 
@@ -66,7 +70,7 @@ def _diagnostics(facts: Facts) -> Iterator[str]:
     """Yield the lines to paste into a report: in English, and without names of hosts or rows."""
     server = facts.server
     yield ", ".join(f"{name} {version}" for name, version in facts.versions)
-    yield from (f"WARNING {text}" for text in facts.warnings)
+    yield from (f"WARNING {text}" for text in warnings_of(facts))
     yield (
         f"sessions={server.sessions}/{server.max_sessions} standby={server.is_standby} "
         f"notify_queue={server.notify_usage:.3f} prepared={server.prepared} "

@@ -85,12 +85,17 @@ def gather() -> Facts:
         versions=_versions(server),
         warnings=[],
     )
-    facts.warnings = [
+    facts.warnings = warnings_of(facts)
+    return facts
+
+
+def warnings_of(facts: Facts) -> list[str]:
+    """Return what is wrong, in the active language."""
+    return [
         *_warnings_of_transactions(facts),
         *_warnings_of_server(facts),
         *_warnings_of_tables(facts),
     ]
-    return facts
 
 
 def _migrations(alias: str) -> tuple[list[str], list[str]]:

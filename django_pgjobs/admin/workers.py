@@ -13,10 +13,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgjobs.admin.control_admin import back, refuse_unless_posted, say, step
-from django_pgjobs.admin.pages import PageAdmin, page, within_budget
-from django_pgjobs.admin.permissions import Verb, may, require
+from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
 from django_pgjobs.admin.worker_orders import ALL, Order, carry_out, parse_order
 from django_pgjobs.client import job_database
+from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
 
@@ -49,7 +49,7 @@ DONE = {
 }
 
 
-class WorkerAdmin(PageAdmin):
+class WorkerAdmin(ListPageAdmin):
     """Live and recent worker processes."""
 
     nav_key: ClassVar[str] = "workers"
@@ -71,15 +71,8 @@ class WorkerAdmin(PageAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        require(request, Verb.VIEW)
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
-        return within_budget(self, request, lambda: self._draw_list(request))
-
-    def _draw_list(self, request: HttpRequest) -> HttpResponse:
+    def draw_list(self, request: HttpRequest) -> HttpResponse:
+        """Return the list of workers with what they run."""
         with connections[job_database()].cursor() as cursor:
             rows = worker_pages.list_workers(cursor)
             live = [row.id for row in rows if not row.has_ended]

@@ -34,8 +34,8 @@ MAX_COUNTED = 10_000
 # Jobs of each status that are counted among those that are skipped.
 MAX_SKIPPED = 1_000
 # Rows of each status that are looked at, the newest ones, when the lookups may keep few of them.
-# All five statuses together are 100,000.
-MAX_ROWS = 20_000
+# All statuses together are 40,000.
+MAX_ROWS = 10_000
 COUNT_SECONDS = 0.3
 MAX_GROUPS = 10
 MAX_SAMPLES = 5

@@ -103,9 +103,7 @@ def moment(instant: datetime | None) -> str | SafeString:
     seconds = (timezone.now() - instant).total_seconds()
     text = _("in %s") % duration(-seconds) if seconds < 0 else _("%s ago") % duration(seconds)
     exact = formats.date_format(timezone.localtime(instant), "DATETIME_FORMAT")
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>', instant.isoformat(), exact, text
-    )
+    return format_html('<time datetime="{}" title="{}">{}</time>', instant.isoformat(), exact, text)
 
 
 @register.filter

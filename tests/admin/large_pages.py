@@ -114,7 +114,7 @@ def _overviews(client: Client) -> Iterator[Page]:
 def _tabs(client: Client) -> Iterator[Page]:
     for tab in TABS:
         yield Page(f"jobs: tab {tab}", _list(tab=tab))
-    yield Page("jobs: 200 a page", _list(tab="failed", per="200"))
+    yield Page("jobs: 100 a page", _list(tab="failed", per="100"))
 
 
 def _steps(client: Client) -> Iterator[Page]:

@@ -10,7 +10,6 @@ from tests.factories import make_worker
 
 QUEUES = 10
 TASKS = 20
-WORKERS = 4
 RUNNING = 40
 
 # Later ids ended later, give or take some minutes. Of 20 jobs one failed, one was cancelled.
@@ -25,8 +24,8 @@ SELECT
     format('[%%s]', number)::json,
     format('{"customer": "c%%s", "api_token": "s3cret"}', number %% 5000)::json,
     CASE WHEN number %% 4 = 0 THEN ARRAY['nightly'] ELSE '{}' END,
-    CASE kind.status WHEN 'failed' THEN 3 ELSE 1 END, 3, 1 + number %% %(workers)s,
-    ARRAY['web-' || number %% %(workers)s],
+    CASE kind.status WHEN 'failed' THEN 3 ELSE 1 END, 3,
+    (%(workers)s::bigint[])[1 + number %% 4], ARRAY['web-' || number %% 4],
     CASE kind.status
         WHEN 'failed' THEN jsonb_build_array(jsonb_build_object(
             'attempt', 3,
@@ -79,7 +78,9 @@ SELECT
     END,
     CASE kind.name WHEN 'blocked' THEN 'dependencies' END,
     CASE kind.name WHEN 'blocked' THEN 1 ELSE 0 END,
-    CASE kind.name WHEN 'keyed' THEN 'customer:' || number / 100 %% 500 END,
+    CASE WHEN kind.name = 'keyed'
+        THEN CASE WHEN number %% 3 = 0 THEN 'order:' ELSE 'customer:' END || number / 100 %% 500
+    END,
     CASE WHEN kind.name = 'keyed' AND number %% 2 = 0 THEN 'shopify:' || number / 100 %% 50 END,
     CASE kind.name WHEN 'scheduled' THEN moment.later END,
     CASE WHEN kind.name IN ('scheduled', 'retrying') THEN moment.later END,
@@ -108,8 +109,8 @@ INSERT INTO pgjobs_job_live (
 )
 SELECT
     'running', 'shop.tasks.number_' || number %% %(tasks)s, 'queue_' || number %% %(queues)s,
-    format('[%%s]', number)::json, 1, 1, 1 + number %% %(workers)s,
-    ARRAY['web-' || number %% %(workers)s],
+    format('[%%s]', number)::json, 1, 1,
+    (%(workers)s::bigint[])[1 + number %% 4], ARRAY['web-' || number %% 4],
     CASE WHEN number %% 2 = 0 THEN 'customer:' || number END,
     statement_timestamp() - interval '1 second' * number,
     statement_timestamp() - interval '1 second' * number, '{"done": 20, "total": 100}'::json
@@ -132,15 +133,16 @@ FROM generate_series(1, 50) AS number
 def fill(*, finished: int, waiting: int) -> None:
     """Fill the tables; the administrator is the user `admin`."""
     User.objects.create_superuser("admin", "admin@example.com", "admin")
-    for number in range(WORKERS):
+    workers = [
         make_worker(f"web-{number}", slots=16, version="1", lease_seconds=86_400_000.0)
+        for number in range(4)
+    ]
     ConcurrencyLimit.objects.create(pattern="customer:*", max_running=5)
     RateLimit.objects.create(name="shopify", count=40, period=1.0)
     QueueSettings.objects.create(queue_name="queue_1", max_running=5, boost=10)
     Pause.objects.create(kind="queue", name="queue_2", reason="a bug", paused_by="anna")
-    shape = {"queues": QUEUES, "tasks": TASKS, "workers": WORKERS}
+    shape = {"queues": QUEUES, "tasks": TASKS, "workers": workers}
     with connection.cursor() as cursor:
-        cursor.execute("SET synchronous_commit = off")
         cursor.execute(FINISHED, {**shape, "jobs": finished})
         cursor.execute(WAITING, {**shape, "jobs": waiting})
         cursor.execute(RUNNING_JOBS, {**shape, "jobs": RUNNING})

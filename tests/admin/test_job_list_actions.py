@@ -12,10 +12,13 @@ from django.test import Client
 from django.test.utils import override_settings
 from django.urls import reverse
 
+from django_pgjobs.admin import changelist
 from django_pgjobs.admin.bulk_pages import SALT
+from django_pgjobs.admin.search import Reach
 from django_pgjobs.bulk import ACTIONS
+from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
-from tests.admin.lists import NOW, address, counts, ids_in, listed, query_of, send
+from tests.admin.lists import NOW, address, counts, ids_in, link, listed, query_of, send
 from tests.factories import make_job, make_jobs
 
 pytestmark = pytest.mark.django_db
@@ -109,17 +112,50 @@ def only_mail(user: Any, permission: str, jobs: Any) -> Any:
     return True if jobs is None else jobs.filter(queue_name="mail")
 
 
+ONLY_MAIL = {"ADMIN_PERMISSION": f"{only_mail.__module__}.{only_mail.__name__}"}
+
+
 def test_a_hook_of_the_project_narrows_the_list_and_all_it_counts(admin_client: Client) -> None:
     mail = make_job("shop.mail", queue_name="mail")
     hidden = make_job("shop.hidden", queue_name="hidden")
-    hook = {"ADMIN_PERMISSION": f"{only_mail.__module__}.{only_mail.__name__}"}
-    with override_settings(PGJOBS=hook):
+    with override_settings(PGJOBS=ONLY_MAIL):
         text = listed(admin_client)
         found = ids_in(listed(admin_client, q=str(hidden)))
     assert ids_in(text) == [mail]
     assert found == []
     assert counts(text)["all"] == "1"
     assert "shop.hidden" not in text
+
+
+def test_what_a_hook_hides_is_not_looked_through_for_ever(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The condition is the project's, and may have no index at all."""
+    monkeypatch.setattr(changelist, "LOOK_THROUGH", {Reach.PLAIN: 10})
+    monkeypatch.setattr("django_pgjobs.admin.suggestions.RECENT_JOBS", 10)
+    oldest = make_job("shop.mail", queue_name="mail")
+    make_jobs(15)
+    with override_settings(PGJOBS=ONLY_MAIL):
+        text = listed(admin_client)
+        assert ids_in(text) == []
+        assert "10 jobs were looked through" in text
+        further = link(text, "next")
+        assert further is not None
+        assert ids_in(listed(admin_client, **further)) == [oldest]
+
+
+def test_a_hook_may_take_long_to_count(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_long(jobs: Any) -> Any:
+        raise TooSlow("late")
+
+    monkeypatch.setattr(changelist, "count_tabs", take_long)
+    mail = make_job("shop.mail", queue_name="mail")
+    with override_settings(PGJOBS=ONLY_MAIL):
+        text = listed(admin_client)
+    assert ids_in(text) == [mail]
+    assert counts(text) == {}
 
 
 def no_jobs(user: Any, permission: str, jobs: Any) -> Any:

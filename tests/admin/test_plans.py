@@ -1,0 +1,105 @@
+"""That no page reads much, by the plans of all that it asks: ADMIN 5.10.
+
+The bounds and the tables are a tenth of the real ones or less, so 10,000 rows stand for 100,000.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from django_pgjobs.admin import changelist, failures, overview, suggestions, tabs
+from django_pgjobs.bulk import preview
+from django_pgjobs.queries import job_page, limit_pages, queue_pages
+from tests.admin.large_pages import list_pages
+from tests.admin.many_jobs import fill
+
+FINISHED = 120_000
+WAITING = 20_000
+MAX_READ = 10_000
+MAX_QUERIES = 12
+MAX_BYTES = 150_000
+
+BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
+    tabs: ("MAX_COUNTED", "MAX_READ"),
+    changelist: ("LOOK_THROUGH", "LOOK_THROUGH_RARE"),
+    suggestions: ("RECENT_JOBS",),
+    overview: ("MAX_FINISHED_JOBS", "MAX_READY_JOBS", "MAX_FAILED_JOBS"),
+    failures: ("MAX_JOBS",),
+    preview: ("MAX_COUNTED", "MAX_SKIPPED", "MAX_ROWS"),
+    job_page: ("MAX_LOOKED_AT",),
+    limit_pages: ("MAX_JOBS", "MAX_RUNNING", "MAX_STATES"),
+    queue_pages: ("MAX_READY", "MAX_READY_ROWS", "MAX_DUE", "MAX_RUNNING"),
+}
+
+
+def tenth(bound: Any) -> Any:
+    """Return a tenth of a bound, or of each of a dict of them."""
+    if isinstance(bound, dict):
+        return {name: tenth(value) for name, value in bound.items()}
+    return bound // 10
+
+
+def scans_of(statement: str) -> Iterator[tuple[str, str, float]]:
+    """Run *statement*; yield the kind of each of its scans, what it is of, how many rows it read."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}")
+        [(found,)] = cursor.fetchall()
+    nodes = [(found if isinstance(found, list) else json.loads(found))[0]["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", [])
+        name = node.get("Relation Name", node.get("Index Name", ""))
+        if not name.startswith("pgjobs_"):
+            continue
+        dropped = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+        yield node["Node Type"], name, (node["Actual Rows"] + dropped) * node["Actual Loops"]
+
+
+def complaints_about(statement: str) -> list[str]:
+    """Return what is wrong with the plan of a statement."""
+    found = []
+    for kind, name, rows in scans_of(statement):
+        if rows > MAX_READ:
+            found.append(f"{kind} of {name} reads {rows:.0f} rows")
+        # A scan of the whole that its limit ended early is in no order that an index has.
+        if kind == "Seq Scan" and name == "pgjobs_job_finished":
+            found.append(f"{kind} of {name}")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, names in BOUNDS.items():
+        for name in names:
+            monkeypatch.setattr(module, name, tenth(getattr(module, name)))
+    fill(finished=FINISHED, waiting=WAITING)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    client = Client()
+    client.force_login(User.objects.get(username="admin"))
+    known: dict[str, list[str]] = {}
+    wrong = []
+    for page in list_pages(client):
+        with CaptureQueriesContext(connection) as queries:
+            response = client.get(page.address)
+        statements = [query["sql"] for query in queries]
+        if response.status_code != 200 or len(response.content) > MAX_BYTES:
+            wrong.append(f"{page.name}: {response.status_code}, {len(response.content)} bytes")
+        if len(statements) > MAX_QUERIES:
+            wrong.append(f"{page.name}: {len(statements)} statements")
+        for statement in statements:
+            if "pgjobs_" in statement and statement not in known:
+                known[statement] = complaints_about(statement)
+                wrong += [f"{page.name}: {text}: {statement:.200}" for text in known[statement]]
+    assert len(known) > 100
+    assert not wrong, "\n".join(wrong)

@@ -77,6 +77,8 @@ class Claimer:
         self._limited: set[str] = set()
         # Minus the lowest priority of each lane, for the claims that begin there.
         self._lowest: dict[Lane, int] = {}
+        # Did the last claim that read lanes without keys find any?
+        self._finds_plain = True
         self._lift_due = time.monotonic() + (state.options.ageing or 0.0)
         self._walk_is_due = False
         self._walk_allowed_at = 0.0
@@ -177,7 +179,7 @@ class Claimer:
     @property
     def has_only_keys(self) -> bool:
         """Are all the jobs that are known of such with keys?"""
-        return bool(self._groups) and not self._lanes
+        return bool(self._groups) and not (self._lanes and self._finds_plain)
 
     def plan(self, wanted: int, *, from_heads: bool) -> Plan:
         """Return what the next claim is to read."""
@@ -244,6 +246,8 @@ class Claimer:
             return
         is_full = len(rows) >= plan.wanted
         plain = [row for row in rows if row.lane is None]
+        # A notification names a queue, whether its jobs have keys or not.
+        self._finds_plain = bool(plain) if plan.floors else self._finds_plain
         ends = {Lane(row.backend, row.queue_name): Floor(-row.priority, row.id) for row in plain}
         for lane, end in ends.items():
             lowers = is_full and plan.from_heads

@@ -376,3 +376,16 @@ def test_without_ageing_every_claim_begins_at_the_top(make: Make) -> None:
     claimer.note_lanes(plain(DEFAULT))
     claimer._lift_due = 0.0
     assert not claimer.plan(1, from_heads=False).lifts
+
+
+def test_a_notified_queue_counts_as_one_without_keys_until_a_claim_finds_none(make: Make) -> None:
+    """Else workers ask for the turn to claim keys again and again instead of waiting for it."""
+    claimer = make().claimer
+    claimer.note_lanes([Ready("default", "default", 0, 0, 0, False)])
+    assert claimer.has_only_keys
+    claimer.note_queue("default")
+    assert not claimer.has_only_keys
+    claimed(claimer, [], wanted=4, from_heads=False, held=False)
+    assert claimer.has_only_keys
+    claimed(claimer, [row_of_job(1)], wanted=4, from_heads=False, held=False)
+    assert not claimer.has_only_keys

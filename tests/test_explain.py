@@ -280,7 +280,7 @@ def test_the_words_are_in_the_active_language(monkeypatch: pytest.MonkeyPatch) -
         catalog = translation.trans_real.catalog()  # type: ignore[attr-defined]
         key = "It has finished %(moment)s: %(status)s."
         monkeypatch.setitem(catalog._catalog._catalogs[0], key, "Zu Ende: %(status)s")
-        assert only(job_id).text == "Zu Ende: Cancelled"
+        assert only(job_id).text == "Zu Ende: Abgebrochen"
 
 
 def test_times_are_in_the_current_time_zone() -> None:

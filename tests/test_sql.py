@@ -59,6 +59,10 @@ SELECT 'host:' || number, 'host', number, '0', now() + interval '1 minute',
        number <= 20
 FROM generate_series(1, %(workers)s) AS number
 """
+DEPENDENCY_ROWS = """
+INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
+SELECT number, number + %(finished)s, 'cancel' FROM generate_series(1, 10000) AS number
+"""
 
 
 def body(path: Path) -> str:
@@ -167,9 +171,9 @@ def full_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[psy
     with django_db_blocker.unblock():
         with helpers.connect(autocommit=False) as client:
             sizes = {"live": LIVE_JOBS, "finished": FINISHED_JOBS, "workers": WORKERS}
-            for statement in (LIVE_ROWS, FINISHED_ROWS, WORKER_ROWS):
+            for statement in (LIVE_ROWS, FINISHED_ROWS, WORKER_ROWS, DEPENDENCY_ROWS):
                 client.execute(statement, sizes)
-            client.execute("ANALYZE pgjobs_job, pgjobs_worker")
+            client.execute("ANALYZE pgjobs_job, pgjobs_worker, pgjobs_dependency")
             for name, value in SERVER_SETTINGS.items():
                 if name != "default_transaction_isolation":
                     client.execute("SELECT set_config(%s, %s, true)", [name, str(value)])

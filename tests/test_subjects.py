@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.db.models import F
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
 from django_pgjobs import requeue, task
@@ -41,14 +41,6 @@ def greet_merged(name: str, times: int = 1) -> None:
 @task(concurrency_key="greet:{name}", rate_limit="greetings")
 def greet_in_turn(name: str) -> None:
     """One at a time."""
-
-
-class Staff(User):
-    """A proxy of users."""
-
-    class Meta:
-        proxy = True
-        app_label = "auth"
 
 
 @pytest.fixture
@@ -140,7 +132,13 @@ def test_a_subject_is_of_a_job_and_not_of_a_task() -> None:
         task(subject=None)(add.func)  # type: ignore[call-overload]
 
 
+@isolate_apps("django.contrib.auth", "django.contrib.contenttypes")
 def test_a_proxy_is_the_row_of_its_model() -> None:
+    class Staff(User):
+        class Meta:
+            proxy = True
+            app_label = "auth"
+
     user = User.objects.create_user("anna")
     assert subject_of(Staff.objects.get()) == subject_of(user) == f"auth.user:{user.pk}"
 

@@ -22,6 +22,16 @@ from tests.factories import make_job, make_jobs, make_running_job, make_worker
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True)
+def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not count what other tests left dead in the tables."""
+
+    def without_dead_rows(cursor: Any, **bounds: Any) -> Facts:
+        return get_facts(cursor, **bounds)._replace(dead_rows=0)
+
+    monkeypatch.setattr(overview, "get_facts", without_dead_rows)
+
+
 def ago(seconds: float) -> sql.Composable:
     """Return SQL of an instant in the past."""
     return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)

@@ -241,6 +241,10 @@ class Drive:
             del self._rows[row.id]
             self.model.return_job(job, PUT_OFF if job.losses and job.status else "")
             job.losses += 1
+            # The pause after a second loss is short: a slow machine could see its end.
+            self._execute(
+                "UPDATE pgjobs_job SET due_at = due_at + interval '1 hour' WHERE id = %s", row.id
+            )
 
     def drain(self) -> None:
         """Take all controls away and run what is left."""

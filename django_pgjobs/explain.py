@@ -1,8 +1,8 @@
 """Why is a job not running? The claim's own predicates, asked for one job, and the answer in words.
 
-What is asked are the conditions of claim_jobs.sql and claim_keyed_jobs.sql, each by a statement
-of its own. No task is imported. The texts are in the active language, the times in the current
-time zone.
+What is asked are the conditions of claim_jobs.sql and claim_keyed_jobs.sql, by few statements:
+the page of a job has others to send. No task is imported. The texts are in the active language,
+the times in the current time zone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def explain(job: Any) -> Explanation:
     """
     job_id = job_id_of(job)
     with connections[job_database()].cursor() as cursor:
-        facts = queries.get_facts(cursor, job_id)
+        facts = queries.get_facts(cursor, job_id, max_named=MAX_NAMED)
         if facts is None:
             raise LookupError(
                 f"expected the id of a stored job, got {job_id}. Finished jobs are deleted when "
@@ -140,16 +140,16 @@ def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator
     """Yield what keeps a ready job from being claimed; *is_first*: it is known to lead its key."""
     waits = [*_holds(cursor, job), *_due(job)]
     yield from waits
-    yield from (_pause(pause, job) for pause in queries.list_pauses(cursor, job))
+    yield from (_pause(pause, job) for pause in job.pauses)
     lane = queries.get_lane(cursor, job, max_named=MAX_NAMED)
     cost = max(job.rate_cost, lane.head_cost) if lane else job.rate_cost
-    short = queries.list_short_rates(cursor, job.rate_limit_keys, cost=cost)
+    short = lane.short_rates if lane else []
     yield from (_hopeless_rate(rate, job, lane, cost) for rate in short if _is_hopeless(rate, cost))
     if waits:
         return
     if lane and job.concurrency_key is not None:
         yield from _key(cursor, job, lane, is_first=is_first)
-    yield from _queue(cursor, job)
+    yield from _queue(job)
     yield from (_rate(rate, job, lane, cost) for rate in short if not _is_hopeless(rate, cost))
 
 
@@ -252,7 +252,7 @@ def _key(cursor: Cursor, job: Facts, lane: LaneRow, *, is_first: bool) -> Iterat
         return
     values = {"key": job.concurrency_key, "id": lane.next_id}
     text = _("The key “%(key)s” keeps its order, and job %(id)s is before this one.") % values
-    first = queries.get_facts(cursor, lane.next_id or 0)
+    first = queries.get_facts(cursor, lane.next_id or 0, max_named=MAX_NAMED)
     if first is not None and not is_full:
         # While another one runs, that is what the first one waits for as well.
         for reason in _blockers(cursor, first, is_first=True):
@@ -261,8 +261,8 @@ def _key(cursor: Cursor, job: Facts, lane: LaneRow, *, is_first: bool) -> Iterat
     yield Reason("key_order", text, (lane.next_id or 0,))
 
 
-def _queue(cursor: Cursor, job: Facts) -> Iterator[Reason]:
-    queue = queries.get_queue(cursor, job, max_named=MAX_NAMED)
+def _queue(job: Facts) -> Iterator[Reason]:
+    queue = job.queue
     if queue is None or queue.running < queue.max_running:
         return
     refs = tuple(queue.running_ids or ())

@@ -43,8 +43,8 @@ from django_pgjobs.status import JobStatus
 OVERVIEW_SECONDS = 1.0
 # Rows that one statement reads at most: what can be read in 0.05 s. Of jobs that run it is
 # 10,000 more, see the statement.
-MAX_FINISHED_JOBS = 75_000
-MAX_READY_JOBS = 40_000
+MAX_FINISHED_JOBS = 50_000
+MAX_READY_JOBS = 30_000
 # Failed jobs have long texts: each costs as much as twenty others.
 MAX_FAILED_JOBS = 1_000
 MAX_QUEUES = 50

@@ -129,13 +129,11 @@ def count_tabs(jobs: QuerySet[Job]) -> dict[str, Count]:
     except EmptyResultSet:
         return {}
     with connections[jobs.db].cursor() as cursor:
-        found = queries.count_tabs(
-            cursor, sql, params, cap=MAX_COUNTED + 1, max_read=MAX_READ
-        )._asdict()
+        found = queries.count_tabs(cursor, sql, params, cap=MAX_COUNTED + 1, max_read=MAX_READ)
     counts = {}
     for tab in TABS:
-        number = found[tab.key]
-        is_whole = tab.sample == "" or found[tab.sample] < MAX_READ
+        number = getattr(found, tab.key)
+        is_whole = tab.sample == "" or getattr(found, tab.sample) < MAX_READ
         counts[tab.key] = Count(min(number, MAX_COUNTED), is_whole and number <= MAX_COUNTED)
     return counts
 

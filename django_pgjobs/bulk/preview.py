@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -80,9 +81,13 @@ class Preview:
 
 
 class Place(NamedTuple):
-    """Where to look: a condition that an index serves, and what may be found there."""
+    """Where to look: a condition and an *order* of an index, and what may be found there.
+
+    Without the order a limit lets the planner walk through the table, in hope.
+    """
 
     where: Q
+    order: str
     has_suitable: bool
     has_others: bool
 
@@ -100,16 +105,17 @@ def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     jobs = Job.objects.using(job_database())
     places, is_cut = _places(jobs, action, selection)
     chosen, suits = selection.conditions(), action.suits({})
-    # Sorted by nothing: the limits are to end the reading early.
     suitable = [
-        narrow(jobs.filter(place.where & chosen & suits)).order_by().values_list(*Row._fields)
+        narrow(jobs.filter(place.where & chosen & suits))
+        .order_by(place.order)
+        .values_list(*Row._fields)
         for place in places
         if place.has_suitable
     ]
     others = [
         narrow(jobs.filter(place.where & chosen).exclude(suits))
         .annotate(suits_more=_flag(action.suits(MORE)))
-        .order_by()
+        .order_by(place.order)
         .values_list("status", "suits_more")
         for place in places
         if place.has_others
@@ -151,11 +157,12 @@ def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[
     if selection.until is not None:
         pin |= Q(finished_at__lte=selection.until)
     if selection.is_of_ids:
-        return [Place(pin, True, True)], False
-    # If any row is one of the selection, the limit is met soon.
+        return [Place(pin, "-id", True, True)], False
+    # If any finished job is one of the selection, the limit is met soon.
     is_plain = set(selection.lookups) <= {"status", "status__in"}
     is_dense = is_plain and get_conf().ADMIN_PERMISSION is None
-    bounds = {} if is_dense else _bounds(jobs, selection)
+    bounded = selection.statuses & UNFINISHED if is_dense else selection.statuses
+    bounds = _bounds(jobs, bounded, selection.until)
     places = []
     # What people look for comes first: of what follows, the limit may leave nothing.
     for status in (*ORDER, JobStatus.READY, JobStatus.RUNNING):
@@ -165,22 +172,23 @@ def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[
         where = bounds.get("live", Q()) if is_live else bounds.get(status, pin)
         suits = status in action.statuses
         # An action is for all finished jobs of a status, or for none.
-        places.append(Place(Q(status=status) & where, suits, is_live or not suits))
+        order = "-id" if is_live else "-finished_at"
+        places.append(Place(Q(status=status) & where, order, suits, is_live or not suits))
     return places, bool(bounds)
 
 
-def _bounds(jobs: QuerySet[Job], selection: Selection) -> dict[str, Q]:
+def _bounds(jobs: QuerySet[Job], statuses: Collection[str], until: datetime | None) -> dict[str, Q]:
     """Return the condition of the newest rows of the live partition and of each status.
 
     There is none where these are all.
     """
     no_id, no_time = Cast(Value(None), BigIntegerField()), Cast(Value(None), DateTimeField())
     parts = []
-    if selection.statuses & UNFINISHED:
+    if UNFINISHED.intersection(statuses):
         live = jobs.filter(status__in=sorted(UNFINISHED)).order_by("-id")
         parts.append(live.values_list(Value("live"), "id", no_time))
-    for status in sorted(selection.statuses & FINISHED):
-        ended = jobs.filter(status=status, finished_at__lte=selection.until)
+    for status in sorted(FINISHED.intersection(statuses)):
+        ended = jobs.filter(status=status, finished_at__lte=until)
         # By the index alone: the id is not in it.
         parts.append(
             ended.order_by("-finished_at").values_list(Value(status), no_id, "finished_at")
@@ -191,5 +199,6 @@ def _bounds(jobs: QuerySet[Job], selection: Selection) -> dict[str, Q]:
         if place == "live":
             bounds[place] = Q(id__gt=job_id)
         else:
-            bounds[place] = Q(finished_at__gt=moment, finished_at__lte=selection.until)
+            # Those that ended in the same instant are not told apart: many may, by one statement.
+            bounds[place] = Q(finished_at__gte=moment, finished_at__lte=until)
     return bounds

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
 
 
+class PauseRow(NamedTuple):
+    """A pause that holds now."""
+
+    kind: str
+    name: str
+    reason: str
+    paused_by: str
+    paused_at: datetime
+    resume_at: datetime | None
+
+
+class QueueRow(NamedTuple):
+    """A queue that is limited over all workers."""
+
+    max_running: int
+    running: int
+    running_ids: list[int] | None
+
+
 class Facts(NamedTuple):
     """What explain_job.sql returns; *lease_ends* is None if the worker is gone.
 
-    What it says of pauses, limits and keys spares the questions that have no answer.
+    *pauses* are those that keep it from being claimed, queue before task before key; *queue* is
+    None if its queue has no limit.
     """
 
     id: int
@@ -35,14 +56,22 @@ class Facts(NamedTuple):
     worker_name: str | None
     lease_ends: datetime | None
     now: datetime
-    has_pauses: bool
-    has_queue_limit: bool
+    pauses: list[PauseRow]
+    queue: QueueRow | None
 
 
-def get_facts(cursor: Cursor, job_id: int) -> Facts | None:
-    """Return what a job says of itself, None if there is none."""
-    rows = fetch(cursor, "explain_job", {"id": job_id})
-    return Facts._make(rows[0]) if rows else None
+def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> Facts | None:
+    """Return what a job says of itself and what holds for it, None if there is none."""
+    rows = fetch(cursor, "explain_job", {"id": job_id, "max_named": max_named})
+    if not rows:
+        return None
+    *columns, pauses, queue = rows[0]
+    held = [
+        PauseRow._make([*names, _moment(paused_at), _moment(resume_at)])
+        for *names, paused_at, resume_at in json.loads(pauses or "[]")
+    ]
+    fullness = QueueRow._make(json.loads(queue)) if queue else None
+    return Facts._make([*columns, held, fullness])
 
 
 class Predecessor(NamedTuple):
@@ -59,66 +88,6 @@ def list_predecessors(cursor: Cursor, job_id: int, *, max_jobs: int) -> list[Pre
     return [Predecessor._make(row) for row in rows]
 
 
-class PauseRow(NamedTuple):
-    """A pause that holds now."""
-
-    kind: str
-    name: str
-    reason: str
-    paused_by: str
-    paused_at: datetime
-    resume_at: datetime | None
-
-
-def list_pauses(cursor: Cursor, job: Facts) -> list[PauseRow]:
-    """Return what keeps a job from being claimed, queue before task before key."""
-    if not job.has_pauses:
-        return []
-    params = {
-        "queue_name": job.queue_name,
-        "task_path": job.task_path,
-        "concurrency_key": job.concurrency_key,
-    }
-    return [PauseRow._make(row) for row in fetch(cursor, "explain_pauses", params)]
-
-
-class LaneRow(NamedTuple):
-    """What the claim sees of a job's keys: it judges all of a lane by its *head_id*."""
-
-    head_id: int
-    head_cost: int
-    max_running: int
-    pattern: str | None
-    is_ordered: bool
-    next_id: int | None
-    running: int
-    running_ids: list[int] | None
-
-
-def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow | None:
-    """Return the lane of a ready job, None if it has no keys."""
-    if job.concurrency_key is None and job.rate_limit_keys is None:
-        return None
-    rows = fetch(cursor, "explain_lane", {"id": job.id, "max_named": max_named})
-    return LaneRow._make(rows[0]) if rows else None
-
-
-class QueueRow(NamedTuple):
-    """A queue that is limited over all workers."""
-
-    max_running: int
-    running: int
-    running_ids: list[int] | None
-
-
-def get_queue(cursor: Cursor, job: Facts, *, max_named: int) -> QueueRow | None:
-    """Return how full the queue of a job is, None if it has no limit."""
-    if not job.has_queue_limit:
-        return None
-    rows = fetch(cursor, "explain_queue", {"queue_name": job.queue_name, "max_named": max_named})
-    return QueueRow._make(rows[0]) if rows else None
-
-
 class RateRow(NamedTuple):
     """A rate limit without enough tokens; only *key* is there if there is no such limit."""
 
@@ -130,12 +99,40 @@ class RateRow(NamedTuple):
     free_at: datetime | None
 
 
-def list_short_rates(cursor: Cursor, rate_limit_keys: str | None, *, cost: int) -> list[RateRow]:
-    """Return the rate limits that a job has to wait for."""
-    if rate_limit_keys is None:
-        return []
-    params = {"rate_limit_keys": rate_limit_keys, "cost": cost}
-    return [RateRow._make(row) for row in fetch(cursor, "explain_rates", params)]
+class LaneRow(NamedTuple):
+    """What the claim sees of a job's keys: it judges all of a lane by its *head_id*.
+
+    *short_rates* are the rate limits that both have to wait for.
+    """
+
+    head_id: int
+    head_cost: int
+    max_running: int
+    pattern: str | None
+    is_ordered: bool
+    next_id: int | None
+    running: int
+    running_ids: list[int] | None
+    short_rates: list[RateRow]
+
+
+def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow | None:
+    """Return the lane of a ready job, None if it has no keys."""
+    if job.concurrency_key is None and job.rate_limit_keys is None:
+        return None
+    rows = fetch(cursor, "explain_lane", {"id": job.id, "max_named": max_named})
+    if not rows:
+        return None
+    *columns, rates = rows[0]
+    short = [
+        RateRow._make([*rate, _moment(free_at)]) for *rate, free_at in json.loads(rates or "[]")
+    ]
+    return LaneRow._make([*columns, short])
+
+
+def _moment(text: str | None) -> datetime | None:
+    """Return an instant as JSON has it."""
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def count_before(cursor: Cursor, job_id: int, *, max_jobs: int) -> tuple[int, bool]:

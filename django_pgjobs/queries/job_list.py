@@ -16,7 +16,6 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 class TabCounts(NamedTuple):
     """Jobs by the tabs of the list; *due* and *live* are how many were read for the others."""
 
-    all: int
     cancelled: int
     failed: int
     successful: int
@@ -28,13 +27,18 @@ class TabCounts(NamedTuple):
     blocked: int
     ready: int
 
+    @property
+    def all(self) -> int:
+        """The sum: each job is of one tab, and where a count stops it is more than is shown."""
+        waiting = self.scheduled + self.retrying + self.blocked + self.ready
+        return self.cancelled + self.failed + self.successful + self.running + waiting
+
 
 # {jobs} is what a person may see, {cap} and {max_read} are numbers. An order makes it the index
-# that is read up to the limit, and not the table. Of the jobs that wait without a time, most
-# are ready: the last part ends soon, while the one before it has to look at each.
+# that is read up to the limit, and not the table; a limit that the planner cannot see lets it
+# walk the index instead of sorting all that matches.
 _COUNT_TABS = """
 SELECT
-    (SELECT count(*) FROM (SELECT FROM {jobs} LIMIT {cap}) AS counted),
     (SELECT count(*) FROM (
         SELECT FROM {jobs} WHERE job.status = 'cancelled' ORDER BY job.finished_at LIMIT {cap}
     ) AS counted),
@@ -47,14 +51,7 @@ SELECT
     (SELECT count(*) FROM (
         SELECT FROM {jobs} WHERE job.status = 'running' ORDER BY job.worker_id LIMIT {cap}
     ) AS counted),
-    due.jobs, due.scheduled, due.retrying, live.jobs, live.blocked,
-    (SELECT count(*) FROM (
-        SELECT FROM (
-            SELECT job.status, job.due_at, job.hold FROM {jobs}
-            WHERE job.status IN ('ready', 'running') LIMIT {max_read}
-        ) AS one
-        WHERE one.status = 'ready' AND one.due_at IS NULL AND one.hold IS NULL LIMIT {cap}
-    ) AS counted)
+    due.jobs, due.scheduled, due.retrying, live.jobs, live.blocked, live.ready
 FROM (
     SELECT
         count(*) AS jobs,
@@ -63,13 +60,18 @@ FROM (
     FROM (
         SELECT job.hold, job.attempts FROM {jobs}
         WHERE job.status = 'ready' AND job.due_at IS NOT NULL
-        ORDER BY job.due_at LIMIT {max_read}
+        ORDER BY job.due_at LIMIT (SELECT {max_read})
     ) AS one
 ) AS due
 CROSS JOIN (
-    SELECT count(*) AS jobs, count(*) FILTER (WHERE one.hold IS NOT NULL) AS blocked
+    SELECT
+        count(*) AS jobs,
+        count(*) FILTER (WHERE one.hold IS NOT NULL AND one.status = 'ready') AS blocked,
+        count(*) FILTER (
+            WHERE one.hold IS NULL AND one.due_at IS NULL AND one.status = 'ready'
+        ) AS ready
     FROM (
-        SELECT job.hold FROM {jobs}
+        SELECT job.hold, job.due_at, job.status FROM {jobs}
         WHERE job.status IN ('ready', 'running') LIMIT {max_read}
     ) AS one
 ) AS live

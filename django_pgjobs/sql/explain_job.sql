@@ -1,11 +1,15 @@
--- Read what one job says of itself, and of the worker that holds it.
--- Parameters: id bigint
+-- Read what one job says of itself, of the worker that holds it, and what keeps jobs of its queue,
+-- its task and its key from being claimed.
+-- Parameters: id bigint; max_named integer
 -- Returns: id, status, backend, queue_name, task_path, hold, concurrency_key, rate_limit_keys,
 --     rate_cost, attempts, max_attempts, run_after, due_at, finished_at, last_attempted_at,
 --     cancel_requested_at, note, class of the newest exception or NULL; name of the worker or
---     NULL, the end of its lease or NULL; the time now; is anything paused?; is its queue limited?
+--     NULL, the end of its lease or NULL; the time now; as JSON texts: the pauses that keep it
+--     from being claimed, each [kind, name, reason, paused_by, paused_at, resume_at], and how full
+--     its queue is, [how many may run over all workers, how many do, the ids of *max_named* of
+--     them], or NULL without a limit
 -- Locks: none
--- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey
+-- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_job_running
 SELECT
     job.id, job.status, job.backend, job.queue_name, job.task_path, job.hold,
     job.concurrency_key, job.rate_limit_keys, job.rate_cost, job.attempts, job.max_attempts,
@@ -13,12 +17,41 @@ SELECT
     job.note, job.errors -> -1 ->> 'exception_class',
     worker.name, CASE WHEN worker.ended_at IS NULL THEN worker.lease_expires_at END,
     statement_timestamp(),
-    EXISTS (SELECT FROM pgjobs_pause AS pause),
-    EXISTS (
-        SELECT
+    (
+        SELECT json_agg(
+            json_build_array(
+                pause.kind, pause.name, pause.reason, pause.paused_by,
+                -- For ever is no instant in Python.
+                LEAST(GREATEST(pause.paused_at, '0001-01-02'), '9999-12-30'),
+                CASE WHEN pause.resume_at < '9999-12-30' THEN pause.resume_at END
+            )
+            ORDER BY array_position(ARRAY['queue', 'task', 'key'], pause.kind), pause.name
+        )
+        FROM pgjobs_pause AS pause
+        WHERE
+            (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+            AND (
+                (pause.kind = 'queue' AND pause.name = job.queue_name)
+                OR (pause.kind = 'task' AND pause.name = job.task_path)
+                OR (
+                    pause.kind = 'key'
+                    AND job.concurrency_key LIKE replace(replace(replace(replace(
+                        pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
+                )
+            )
+    )::text,
+    (
+        SELECT json_build_array(queue.max_running, running.jobs, running.ids)
         FROM pgjobs_queue_settings AS queue
+        CROSS JOIN LATERAL (
+            SELECT
+                count(*) AS jobs,
+                (array_agg(other.id ORDER BY other.id))[:%(max_named)s::integer] AS ids
+            FROM pgjobs_job_live AS other
+            WHERE other.status = 'running' AND other.queue_name = queue.queue_name
+        ) AS running
         WHERE queue.queue_name = job.queue_name AND queue.max_running IS NOT NULL
-    )
+    )::text
 FROM pgjobs_job AS job
 LEFT JOIN pgjobs_worker AS worker ON worker.id = job.worker_id AND job.status = 'running'
 WHERE job.id = %(id)s::bigint

@@ -5,7 +5,10 @@
 -- Returns: one row if the job is ready and has keys: id of the job that the lane is judged by,
 --     its cost, how many jobs of the key may run, the pattern of the limit (NULL: as the task
 --     says), does the key keep order?, id of the job of the key whose turn it is, how many jobs
---     of the key run (counted up to the limit), the ids of *max_named* of them
+--     of the key run (counted up to the limit), the ids of *max_named* of them; as a JSON text
+--     the rate limits with too few tokens for the job and the one that the lane is judged by:
+--     each [key, name of the limit (null: there is none), count, period (seconds), burst, when
+--     the tokens are there], NULL if there are none
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_job_ready_lanes, pgjobs_job_key_order,
 --     pgjobs_job_key_running
@@ -24,7 +27,7 @@ SELECT
         ORDER BY oldest.concurrency_key, oldest.id
         LIMIT 1
     ),
-    running.jobs, running.ids
+    running.jobs, running.ids, short.rates
 FROM pgjobs_job_live AS job
 CROSS JOIN LATERAL (
     SELECT first.id, first.rate_cost, first.concurrency_limit, first.skips_waiting
@@ -73,4 +76,33 @@ CROSS JOIN LATERAL (
         LIMIT maximum.jobs
     ) AS bounded
 ) AS running
+CROSS JOIN LATERAL (
+    SELECT json_agg(
+        json_build_array(
+            rate.key, rule.name, rule.count, rule.period, rule.burst,
+            LEAST(state.next_free, '9999-12-30') - make_interval(
+                secs => (rule.burst - needed.tokens) * rule.period / (rule.count - rule.burst + 1)
+            )
+        )
+        ORDER BY rate.place
+    )::text AS rates
+    FROM unnest(string_to_array(job.rate_limit_keys, E'\n'))
+        WITH ORDINALITY AS rate (key, place)
+    CROSS JOIN LATERAL (SELECT GREATEST(job.rate_cost, head.rate_cost) AS tokens) AS needed
+    LEFT JOIN LATERAL (
+        SELECT
+            rate_limit.name, rate_limit.count, rate_limit.period,
+            COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst
+        FROM pgjobs_rate_limit AS rate_limit
+        WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
+        ORDER BY rate_limit.name = rate.key DESC
+        LIMIT 1
+    ) AS rule ON TRUE
+    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+    WHERE
+        rule.burst IS NULL
+        OR rule.burst - GREATEST(0, COALESCE(
+            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+        )) * (rule.count - rule.burst + 1) / rule.period < needed.tokens
+) AS short
 WHERE job.id = %(id)s::bigint AND job.status = 'ready' AND job.lane IS NOT NULL

@@ -158,7 +158,11 @@ def _jobs(client: Client) -> Iterator[Page]:
     """A job of each kind, its form for a copy, and its history."""
     live = Job.objects.unfinished()
     found = {
-        "with a key": live.filter(status="ready", concurrency_key__isnull=False),
+        "with a key": live.filter(status="ready", concurrency_key__startswith="customer:"),
+        "in order": live.filter(
+            status="ready", concurrency_key__startswith="order:", rate_limit_keys__isnull=False
+        ),
+        "paused": live.filter(status="ready", due_at__isnull=True, queue_name="queue_2"),
         "running": live.filter(status="running"),
         "blocked": live.filter(hold__isnull=False),
         "retrying": live.filter(due_at__isnull=False, attempts__gte=1),
@@ -188,7 +192,9 @@ def _controls(client: Client) -> Iterator[Page]:
         ("ratelimit", "shopify"),
         ("concurrencylimit", "customer:*"),
     ):
-        yield Page(f"control: {name} form", reverse(f"admin:pgjobs_{name}_change", args=[quote(key)]))
+        yield Page(
+            f"control: {name} form", reverse(f"admin:pgjobs_{name}_change", args=[quote(key)])
+        )
     yield Page("control: system", reverse("admin:pgjobs_job_system"))
 
 

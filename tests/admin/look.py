@@ -26,6 +26,7 @@ def set_up() -> None:
     from django.conf import settings
 
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    settings.MIDDLEWARE.append("django.middleware.locale.LocaleMiddleware")
     from django.core.management import call_command
     from django.db import connection
     from django.db.models import Max

@@ -1,6 +1,6 @@
 """Measure every page of the admin over millions of jobs.
 
-python -m tests.benchmarks.admin [--only TEXT] [--fresh] [--markdown]
+python -m tests.benchmarks.admin [--only TEXT] [--repeat 5] [--fresh]
 
 The first run makes a database of its own, which the next ones use. It exits with 1 if the
 median of a page is over the time, or the page over the queries or the bytes that it may have.
@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,11 @@ class Measured(NamedTuple):
     bytes: int
 
     @property
+    def kind(self) -> str:
+        """The part of the admin that it belongs to."""
+        return self.name.partition(":")[0]
+
+    @property
     def is_over(self) -> bool:
         """Is it over the budget, or no page at all?"""
         return (
@@ -59,11 +64,11 @@ def set_up(*, is_fresh: bool) -> None:
     """Make the database and fill it, unless an earlier run did."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
     django.setup()
+    from django.conf import settings
     from django.core.management import call_command
     from django.db import connection
-    from django.test.utils import setup_test_environment
 
-    setup_test_environment()
+    settings.ALLOWED_HOSTS = ["testserver"]
     params = connection.get_connection_params()
     known = ("host", "port", "user", "password")
     plain = {key: params[key] for key in known if params.get(key)}
@@ -88,9 +93,7 @@ def set_up(*, is_fresh: bool) -> None:
 def processor_seconds(pids: Iterable[int]) -> float | None:
     """Return the processor time of some processes so far, None if it is not known."""
     try:
-        return sum(
-            int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in pids
-        )
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in pids)
     except (OSError, ValueError):
         return None
 
@@ -134,13 +137,32 @@ def measure(only: str, repeat: int) -> list[Measured]:
     return measured
 
 
-def make_report(measured: Iterable[Measured]) -> str:
+def make_summary(measured: Sequence[Measured]) -> str:
+    """Return the table of the kinds: the middle and the most of their pages."""
+    header = ["pages of", "pages", "ms, middle", "ms, most", "processor ms, most", "queries"]
+    lines = []
+    for kind in dict.fromkeys(page.kind for page in measured):
+        pages = [page for page in measured if page.kind == kind]
+        times = [page.milliseconds for page in pages]
+        lines.append(
+            [
+                kind,
+                str(len(pages)),
+                format_value(round(statistics.median(times))),
+                format_value(round(max(times))),
+                format_value(round(max(page.processor or 0 for page in pages))),
+                str(max(page.queries for page in pages)),
+                f"{max(page.bytes for page in pages):,}",
+            ]
+        )
+    return make_table([*header, "bytes"], lines)
+
+
+def make_report(measured: Sequence[Measured]) -> str:
     """Return the table of the pages, the slowest of each kind first."""
     header = ["page", "ms", "processor ms", "queries", "bytes", ""]
-    kinds = {page.name.partition(":")[0]: number for number, page in enumerate(measured)}
-    ordered = sorted(
-        measured, key=lambda page: (kinds[page.name.partition(":")[0]], -page.milliseconds)
-    )
+    kinds = {page.kind: number for number, page in enumerate(measured)}
+    ordered = sorted(measured, key=lambda page: (kinds[page.kind], -page.milliseconds))
     lines = [
         [
             page.name,
@@ -167,7 +189,7 @@ def main() -> int:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     set_up(is_fresh=options.fresh)
     measured = measure(options.only, options.repeat)
-    print(make_report(measured))
+    print(make_report(measured), make_summary(measured), sep="\n\n")
     over = [page.name for page in measured if page.is_over]
     print(f"\n{len(measured)} pages, {len(over)} over the budget; load average {load}.")
     return 1 if over else 0

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any, NamedTuple
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connections
 from django.test.utils import modify_settings, override_settings
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
+from django_pgjobs.admin.job_list import JobList
 from tests.admin.browser import find_browser, open_browser, open_page, session_cookie
 from tests.admin.demo_data import fill, make_users
 from tests.browser.pages import PAGES
@@ -21,6 +23,8 @@ from tests.browser.windows import Watch
 from tests.helpers import skip
 
 HOST = "127.0.0.1"
+# Live pages refresh themselves every five seconds.
+WAIT_MS = 15_000
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +49,8 @@ def browser() -> Iterator[Any]:
         # Django refuses its ORM in a thread with a running event loop.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield browser
+        # Under the loop this thread has connections of its own.
+        connections.close_all()
 
 
 @pytest.fixture
@@ -69,12 +75,32 @@ def installation(
 
     They are marked with `django_db`, without `transaction=True`, which would empty the tables.
     """
-    with django_db_blocker.unblock():
+    # A page of the list is the same with less rows, and looked at sooner.
+    with pytest.MonkeyPatch.context() as patch, django_db_blocker.unblock():
+        patch.setattr(JobList, "list_per_page", 12)
         fill()
         made = Installation(cookies(site), {name: make() for name, make in PAGES.items()})
-    yield made
-    with django_db_blocker.unblock():
+        yield made
         call_command("flush", verbosity=0, interactive=False)
+
+
+@pytest.fixture(scope="module")
+def shared_windows(
+    browser: Any, site: LiveServer, installation: Installation
+) -> Iterator[Callable[..., Any]]:
+    """Open windows on `installation`; those with the same options share the browser's cache."""
+    first: dict[str, Any] = {}
+    with ExitStack() as stack:
+
+        def opener(username: str, **options: Any) -> Any:
+            key = repr((username, options))
+            if key not in first:
+                cookie = installation.cookies[username]
+                opened = open_page(browser, site.url, cookie, **options)
+                first[key] = stack.enter_context(opened)
+            return first[key].context.new_page()
+
+        yield opener
 
 
 @pytest.fixture
@@ -85,14 +111,18 @@ def open_window(
 
     When the test ends nothing may have gone wrong in them, see Watch.
     """
-    is_shared = "installation" in request.fixturenames
-    given = request.getfixturevalue("installation" if is_shared else "people")
-    known = given.cookies if is_shared else given
     watches = []
+    is_shared = "installation" in request.fixturenames
+    given = request.getfixturevalue("shared_windows" if is_shared else "people")
     with modify_settings(ALLOWED_HOSTS={"append": HOST}), ExitStack() as stack:
 
         def opener(username: str = "admin", **options: Any) -> Any:
-            page = stack.enter_context(open_page(browser, site.url, known[username], **options))
+            if is_shared:
+                page = stack.enter_context(closing(given(username, **options)))
+            else:
+                opened = open_page(browser, site.url, given[username], **options)
+                page = stack.enter_context(opened)
+            page.set_default_timeout(WAIT_MS)
             watches.append(Watch(page, site.url))
             return page
 

@@ -42,7 +42,9 @@ def named(name: str, /, *args: object, **query: str) -> str:
 
 def newest(model: type[Model], **lookups: object) -> str:
     """Return the key of the newest row, as addresses have it."""
-    return quote(model._default_manager.filter(**lookups).order_by("-pk").values_list("pk", flat=True)[0])
+    return quote(
+        model._default_manager.filter(**lookups).order_by("-pk").values_list("pk", flat=True)[0]
+    )
 
 
 def job(status: str, name: str = "pgjobs_job_change") -> str:

@@ -1,0 +1,63 @@
+"""Every page fits a telephone and a right-to-left script, and keeps to a strict policy.
+
+The policy (tests/browser/policy.py) allows no inline script or style and no other site; what
+breaks it is said on the console, which `open_window` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test.utils import override_settings
+from pytest_django.live_server_helper import LiveServer
+
+from tests.admin.browser import open_page
+from tests.browser.conftest import HOST, Installation
+from tests.browser.pages import PAGES
+from tests.browser.windows import Watch, find_widest, is_too_wide
+
+pytestmark = pytest.mark.django_db
+
+NARROW = 390
+IN_HEBREW = [
+    "overview", "jobs, all", "jobs, failed", "job, failed", "job, ready", "copy", "failures",
+    "queues", "queue", "workers", "limits", "system", "bulk, retry", "bulk change",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_a_telephone(
+    installation: Installation, open_window: Callable[..., Any], name: str
+) -> None:
+    window = open_window(width=NARROW)
+    window.goto(installation.addresses[name])
+    assert not is_too_wide(window), find_widest(window)
+
+
+@pytest.mark.parametrize("name", IN_HEBREW)
+def test_a_page_is_drawn_from_right_to_left(
+    installation: Installation, open_window: Callable[..., Any], name: str
+) -> None:
+    window = open_window(language="he", width=NARROW)
+    window.goto(installation.addresses[name])
+    assert window.locator("html").get_attribute("dir") == "rtl"
+    assert not is_too_wide(window), find_widest(window)
+    window.set_viewport_size({"width": 1400, "height": 1000})
+    assert not is_too_wide(window), find_widest(window)
+    first, second = (window.locator(".pgjobs-nav li").nth(place) for place in (0, 1))
+    assert first.bounding_box()["x"] > second.bounding_box()["x"]
+
+
+def test_the_policy_is_in_force(installation: Installation, browser: Any, site: LiveServer) -> None:
+    """Else the other tests show nothing."""
+    allowed = override_settings(ALLOWED_HOSTS=[HOST])
+    with allowed, open_page(browser, site.url, installation.cookies["admin"]) as window:
+        watch = Watch(window, site.url)
+        window.goto(installation.addresses["overview"])
+        assert not watch.troubles
+        window.evaluate("document.body.insertAdjacentHTML('beforeend', '<p style=\"top: 0\">')")
+        window.evaluate("fetch('https://elsewhere.example/').catch(() => {})")
+    assert any("inline style" in trouble for trouble in watch.troubles)
+    assert any("elsewhere.example" in trouble for trouble in watch.troubles)

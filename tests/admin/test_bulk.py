@@ -220,7 +220,7 @@ def test_a_walk_meets_every_job_once(page_jobs: int, window_rows: int) -> None:
 def test_a_page_looks_at_a_bounded_number_of_rows() -> None:
     make_jobs(300, "tests.tasks.other", status="successful", finished_at=NOW)
     wanted = make_job(status="successful", finished_at=LATER)
-    selection = Selection({"task_path": "tests.tasks.add"}, datetime(2100, 1, 1, tzinfo=UTC), 10**9)
+    selection = Selection({"task_path": "tests.tasks.add"}, datetime(2100, 1, 1, tzinfo=UTC), 2**62)
     walk = Walk(
         selection,
         ("successful",),

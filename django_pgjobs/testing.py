@@ -39,6 +39,9 @@ from django_pgjobs.worker.state import Options
 __all__ = ["rate_limits_on_test_connection", "run_jobs"]
 
 LEASE_SECONDS = 3600.0
+# A claim may only make what the next one needs: the row that it locks, if the tables were
+# emptied, and the row of a rate limit's key that tokens are taken of.
+MAX_TRIES = 3
 
 
 def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
@@ -74,9 +77,9 @@ def _run_jobs(limit: int, at_once: bool) -> int:
         while lanes := _ready_lanes(cursor, at_once):
             if ran >= limit:
                 raise RuntimeError(f"run_jobs() expected at most {limit} attempts, got more.")
-            # The first job of a rate limit's key only makes the row that tokens are taken of.
-            rows = _claim_one(cursor, worker_id, lanes) or _claim_one(cursor, worker_id, lanes)
-            if not rows:
+            claims_of_one = (_claim_one(cursor, worker_id, lanes) for _ in range(MAX_TRIES))
+            rows = next(filter(None, claims_of_one), None)
+            if rows is None:
                 break
             _run(cursor, rows[0])
             ran += 1

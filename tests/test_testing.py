@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import Discard, Retry, Snooze, acancel, current_job, signals, task
 from django_pgjobs.compat import TASKS_PACKAGE, TaskResultStatus, task_finished, task_started
-from django_pgjobs.models import Job, Worker
+from django_pgjobs.models import Job, RateLimit, Worker
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job
@@ -228,6 +228,16 @@ def test_retries_and_later_jobs_do_not_wait() -> None:
     assert run_jobs() == 3
     assert get_job(failing.id).status == "failed"
     assert get_job(later.id).status == "successful"
+
+
+def test_jobs_with_keys_run_though_the_tables_were_emptied() -> None:
+    """As a TransactionTestCase leaves them: the row that claims lock is made again, too."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM pgjobs_keyed_claim")
+    RateLimit.objects.create(name="emptied", count=5, period=1)
+    job_id = make_job(concurrency_key="a", rate_limit_keys="emptied:a")
+    assert run_jobs() == 1
+    assert get_job(job_id).status == "successful"
 
 
 @pytest.mark.parametrize("before", ["on", "off"])

@@ -288,6 +288,34 @@ MUTATIONS = (
         "_last_served(",
         ("tests/worker/test_claimer.py",),
     ),
+    Mutation(
+        "permission to act",
+        "django_pgjobs/permissions.py",
+        " and user.has_perm(verb.value)",
+        "",
+        ("tests/admin/test_bulk_pages.py", "tests/admin/test_job_actions.py"),
+    ),
+    Mutation(
+        "masking of secrets",
+        "django_pgjobs/redaction.py",
+        "name: MASK if pattern.search(name) else",
+        "name: item if pattern.search(name) else",
+        ("tests/test_redaction.py",),
+    ),
+    Mutation(
+        "place that a bulk change got to",
+        "django_pgjobs/bulk/changes.py",
+        "change.position = position",
+        "change.position = change.position",
+        ("tests/admin/test_bulk.py::test_an_interrupted_change_goes_on_where_it_was",),
+    ),
+    Mutation(
+        "pin of a bulk change",
+        "django_pgjobs/bulk/selection.py",
+        "id__lte=self.max_id",
+        "id__gte=0",
+        ("tests/admin/test_bulk.py", "tests/admin/test_lookups.py"),
+    ),
 )
 
 

@@ -303,13 +303,6 @@ MUTATIONS = (
         ("tests/test_redaction.py",),
     ),
     Mutation(
-        "place that a bulk change got to",
-        "django_pgjobs/bulk/changes.py",
-        "change.position = position",
-        "change.position = change.position",
-        ("tests/admin/test_bulk.py::test_an_interrupted_change_goes_on_where_it_was",),
-    ),
-    Mutation(
         "pin of a bulk change",
         "django_pgjobs/bulk/selection.py",
         "id__lte=self.max_id",

@@ -91,6 +91,8 @@ def test_a_quiet_worker_claims_nothing_and_goes_on(start_thread: Start, gate: Ga
     worker = start_thread()
     running = tasks.wait_at_gate.enqueue()
     gate.wait_entered()
+    # No claim is under way any more.
+    wait_until(lambda: get_worker(worker.id).listening)
     worker.send(signal.SIGUSR1)
     wait_until(lambda: worker.runner.state.stopping)
     waiting = plain_tasks.add.enqueue(1, 2)

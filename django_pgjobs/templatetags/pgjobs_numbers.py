@@ -9,7 +9,7 @@ from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from django_pgjobs.templatetags.pgjobs_admin import duration
+from django_pgjobs.admin.drawing import duration
 
 register = template.Library()
 

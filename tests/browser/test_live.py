@@ -5,18 +5,17 @@ The pages' clock is moved by hand, so nothing here waits for the seconds to pass
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
+from django.test.utils import modify_settings
+from pytest_django.live_server_helper import LiveServer
 
-from tests.admin.browser import find_browser, open_browser, open_page
+from tests.admin.browser import open_page
+from tests.browser.conftest import HOST
 from tests.factories import make_jobs
-from tests.helpers import skip
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,26 +29,14 @@ const add = (html) => { live.insertAdjacentHTML("beforeend", html); return live.
 PAUSED = "Paused while you read or choose."
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One Chromium for all tests of the file."""
-    if importlib.util.find_spec("playwright") is None or find_browser() is None:
-        skip("playwright and Chromium are not installed")
-    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
-    # Its driver runs an event loop in this thread.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with open_browser() as opened:
-        yield opened
-    if before is None:
-        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
-
-
 @pytest.fixture
-def page(browser: Any, live_server: Any) -> Iterator[Any]:
+def page(browser: Any, site: LiveServer, people: dict[str, Any]) -> Iterator[Any]:
     """The Overview with two ready jobs, its clock stopped."""
-    user = User.objects.create_superuser("admin")
     make_jobs(2)
-    with open_page(browser, live_server.url, user) as window:
+    with (
+        modify_settings(ALLOWED_HOSTS={"append": HOST}),
+        open_page(browser, site.url, people["admin"]) as window,
+    ):
         window.clock.install()
         window.goto(HOME)
         yield window
@@ -196,13 +183,8 @@ def test_nothing_is_refused_by_a_strict_policy(page: Any) -> None:
     """No inline style or script: what a browser would refuse, it reports."""
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))
-
-    def add_policy(route: Any) -> None:
-        response = route.fetch()
-        headers = response.headers | {"content-security-policy": "default-src 'self'"}
-        route.fulfill(response=response, headers=headers)
-
-    page.route(f"**{HOME}", add_policy)
-    page.goto(HOME)
+    make_jobs(3)
     look_again(page)
+    expect_ready(page, 5)
+    page.reload()
     assert [text for text in refused if "Content Security Policy" in text] == []

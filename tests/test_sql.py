@@ -153,6 +153,14 @@ def test_a_statement_is_static(path: Path) -> None:
     assert not re.search(r"(?<!%)%(?![(%])", text), f"{path.name}: double the % sign"
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_update_of_jobs_computes_the_lane(path: Path) -> None:
+    """Or PostgreSQL parses its expression again for every row, see django_pgjobs.sql."""
+    updates = re.findall(r"UPDATE (pgjobs_job\w*) AS job\s+SET\s+(.*)", body(path))
+    assert len(updates) == len(re.findall(r"UPDATE pgjobs_job(?:_live|_finished)?\b", body(path)))
+    assert all(row.startswith("rate_limit_keys = job.rate_limit_keys,") for _, row in updates)
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_statement_prepares_against_the_schema(path: Path) -> None:

@@ -89,6 +89,7 @@ taken AS MATERIALIZED (
 )
 UPDATE pgjobs_job_live AS job
 SET
+    rate_limit_keys = job.rate_limit_keys,
     status = 'running',
     claim = job.claim + 1,
     -- An overflow would block the lane.

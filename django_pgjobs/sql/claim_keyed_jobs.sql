@@ -224,7 +224,7 @@ open_lane AS MATERIALIZED (
                 AND segment.queue_name <> ALL (
                     ARRAY(SELECT cap.queue_name FROM cap WHERE cap.jobs = 0)
                 )
-                AND NOT EXISTS (
+                AND (head.rate_limit_keys IS NULL OR NOT EXISTS (
                     SELECT FROM unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
                     LEFT JOIN LATERAL (
                         SELECT
@@ -241,7 +241,7 @@ open_lane AS MATERIALIZED (
                         OR rule.burst - GREATEST(0, COALESCE(
                             EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
                         )) * (rule.count - rule.burst + 1) / rule.period < head.rate_cost
-                )
+                ))
         ) AS walked
         CROSS JOIN LATERAL generate_series(
             1, LEAST(walked.room, GREATEST(1, %(max_jobs)s::integer / 50) * walked.weight)
@@ -454,6 +454,7 @@ taken AS MATERIALIZED (
 )
 UPDATE pgjobs_job_live AS job
 SET
+    rate_limit_keys = job.rate_limit_keys,
     status = 'running',
     claim = job.claim + 1,
     -- An overflow would block the lane.

@@ -8,6 +8,7 @@
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job AS job
 SET
+    rate_limit_keys = job.rate_limit_keys,
     status = outcome.status,
     errors = CASE
         WHEN outcome.error IS NULL THEN job.errors

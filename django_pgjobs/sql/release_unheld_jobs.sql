@@ -8,6 +8,7 @@
 WITH returned AS (
     UPDATE pgjobs_job AS job
     SET
+        rate_limit_keys = job.rate_limit_keys,
         status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
         finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
         claim = job.claim + 1,

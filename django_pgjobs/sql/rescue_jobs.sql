@@ -55,6 +55,7 @@ taken AS MATERIALIZED (
 rescued AS (
     UPDATE pgjobs_job AS job
     SET
+        rate_limit_keys = job.rate_limit_keys,
         status = CASE
             WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
             WHEN job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)

@@ -25,7 +25,7 @@ from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trip
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
-CLAIM = "SET\nstatus = 'running'"
+CLAIM = "status = 'running',\nclaim = job.claim + 1"
 FINISH = "status = 'successful',"
 
 

@@ -27,8 +27,9 @@ PLANNER_SETTINGS = (
 )
 CLAIM = """
     UPDATE pgjobs_job_live AS job
-    SET status = 'running', claim = job.claim + 1, attempts = job.attempts + 1,
-        started_at = statement_timestamp(), last_attempted_at = statement_timestamp()
+    SET rate_limit_keys = job.rate_limit_keys, status = 'running', claim = job.claim + 1,
+        attempts = job.attempts + 1, started_at = statement_timestamp(),
+        last_attempted_at = statement_timestamp()
     WHERE job.id = ANY (ARRAY(
         SELECT ready.id FROM pgjobs_job_live AS ready
         WHERE ready.status = 'ready' AND ready.due_at IS NULL
@@ -42,7 +43,8 @@ CLAIM = """
 # the planner would take for a nested loop over all pairs of the batch.
 FINISH = """
     UPDATE pgjobs_job AS job
-    SET status = 'successful', finished_at = statement_timestamp()
+    SET rate_limit_keys = job.rate_limit_keys, status = 'successful',
+        finished_at = statement_timestamp()
     FROM unnest(%s::bigint[], %s::bigint[]) AS done (id, claim)
     WHERE job.id = done.id AND job.claim = done.claim AND job.status IN ('ready', 'running')
 """

@@ -242,6 +242,19 @@ def test_a_statement_without_an_index_reads_no_big_table(
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("name", ["claim_keyed_jobs", "explain_lane"])
+def test_running_jobs_of_a_key_are_not_sought_among_all_that_run(
+    name: str, full_database: psycopg.Connection
+) -> None:
+    """A worker plans once, perhaps while nothing runs: then all indexes look alike."""
+    with full_database.transaction(force_rollback=True):
+        full_database.execute("DROP INDEX pgjobs_job_key_running")
+        text = plan(full_database, FOLDER / f"{name}.sql")
+    [node] = re.findall(r"Scan.* on pgjobs_job_live running\b.*", text)
+    assert "pgjobs_job_running" not in node
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("model", ["job", "worker"])
 def test_the_model_has_the_columns_of_the_table(model: str) -> None:
     meta = apps.get_model("pgjobs", model)._meta

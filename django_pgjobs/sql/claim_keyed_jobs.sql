@@ -195,7 +195,7 @@ open_lane AS MATERIALIZED (
                         FROM (
                             SELECT FROM pgjobs_job_live AS running
                             WHERE
-                                running.status = 'running'
+                                running.status <> 'ready'
                                 AND running.concurrency_key = head.concurrency_key
                             LIMIT maximum.jobs
                         ) AS running

@@ -72,7 +72,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT running.id
         FROM pgjobs_job_live AS running
-        WHERE running.status = 'running' AND running.concurrency_key = job.concurrency_key
+        WHERE running.status <> 'ready' AND running.concurrency_key = job.concurrency_key
         LIMIT maximum.jobs
     ) AS bounded
 ) AS running

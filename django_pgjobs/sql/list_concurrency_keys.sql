@@ -26,7 +26,7 @@ running AS (
     FROM (
         SELECT job.concurrency_key AS key
         FROM pgjobs_job_live AS job
-        WHERE job.status = 'running' AND job.concurrency_key IS NOT NULL
+        WHERE job.status <> 'ready' AND job.concurrency_key IS NOT NULL
         ORDER BY job.concurrency_key
         LIMIT %(max_running)s::integer
     ) AS bounded
@@ -81,7 +81,7 @@ LEFT JOIN LATERAL (
         (
             SELECT job.concurrency_limit
             FROM pgjobs_job_live AS job
-            WHERE job.status = 'running' AND job.concurrency_key = seen.key
+            WHERE job.status <> 'ready' AND job.concurrency_key = seen.key
             ORDER BY job.concurrency_key
             LIMIT 1
         )

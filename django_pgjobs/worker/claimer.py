@@ -106,15 +106,18 @@ class Claimer:
         """Return how many claimed jobs nothing has begun to run."""
         return len(self._slots.buffer) + len(self._async_slots.buffer)
 
-    def wanted(self) -> int:
-        """Return how many jobs to claim now, 0 for none."""
+    def wanted(self, *, waits: bool = False) -> int:
+        """Return how many jobs to claim now, 0 for none.
+
+        If the claim *waits* for its turn, the jobs in the buffer will have run by then.
+        """
         if self._state.stopping or self._state.quiet or self._async_slots.buffer:
             return 0
         buffered = len(self._slots.buffer)
         if buffered > self.low_water:
             return 0
         free = self._state.options.concurrency - len(self._slots.running)
-        wanted = max(0, free + self.prefetch - buffered)
+        wanted = max(0, free + self.prefetch - (0 if waits else buffered))
         limit = self._state.options.max_jobs
         if limit is not None:
             wanted = min(wanted, limit - self._state.finished_jobs - len(self._state.held))

@@ -24,6 +24,10 @@ from django_pgjobs.worker.state import Options
 
 logger = logging.getLogger(__name__)
 
+# What one job counts in the mean of their durations: little, because on a busy machine a short
+# one now and then takes a hundred times as long, and the next claim should not be small for it.
+MEAN_WEIGHT = 0.02
+
 Done = Callable[[Attempt, Outcome], None]
 
 
@@ -123,5 +127,5 @@ class Slots:
             self.running.discard(attempt)
         duration = outcome.duration
         mean = self.mean_duration
-        self.mean_duration = duration if mean is None else mean + 0.1 * (duration - mean)
+        self.mean_duration = duration if mean is None else mean + MEAN_WEIGHT * (duration - mean)
         self._on_done(attempt, outcome)

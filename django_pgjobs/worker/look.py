@@ -88,6 +88,7 @@ class Look:
     ) -> None:
         if plan.holds:
             turn.walks = True
+            turn.hold_place = len(turn.sends)
             turn.add(
                 lambda cursor: claims.send_hold(cursor, waits=waits),
                 lambda rows: self._note_hold(turn, rows),

@@ -170,7 +170,7 @@ class Pump(Role):
             return False
         sent_at = time.monotonic()
         answers = self._connection.round_trip(turn.sends)
-        turn.seconds = time.monotonic() - sent_at
+        turn.note_time(time.monotonic() - sent_at, answers)
         if turn.scans:
             self._claimer.note_scan(turn.seconds)
         turn.receive(answers)
@@ -191,7 +191,7 @@ class Pump(Role):
         writes = len(self._completer) and not (looks and self._look.waits)
         if writes and self._flush_is_due() and self._plan_writes(turn):
             return
-        wanted = self._claimer.wanted()
+        wanted = self._claimer.wanted(waits=self._look.waits)
         if wanted and now >= self._next_look():
             if self.can_listen and not self._is_listening and self._pace.is_idle:
                 self._set_listening(turn, True)

@@ -28,11 +28,14 @@ class Turn:
         self.claims = False
         self.claimed: list[ClaimedRow] = []
         self.lanes: list[Ready] | None = None
-        # Jobs with keys: were they asked for, and was it this worker's turn to claim them?
+        # How long the round trip took, the wait for the turn to claim not counted.
         self.seconds = 0.0
         self.freed: list[str] = []
+        # Jobs with keys: were they asked for, was it this worker's turn to claim them, and which
+        # of the statements asked for that turn?
         self.walks = False
         self.holds = False
+        self.hold_place: int | None = None
         self.token_wait: float | None = None
         # A look that found where jobs are without claiming any: nobody told.
         self.missed = False
@@ -43,6 +46,12 @@ class Turn:
         """Let a statement travel with this turn."""
         self.sends.append(send)
         self.receivers.append(receive)
+
+    def note_time(self, seconds: float, answers: list[Rows]) -> None:
+        """Note how long the round trip took."""
+        held = [] if self.hold_place is None else answers[self.hold_place]
+        waited = held[0][1] if held else 0.0
+        self.seconds = max(0.0, seconds - waited)
 
     def receive(self, answers: list[Rows]) -> None:
         """Hand each statement's rows to whoever waits for them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -13,6 +14,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from django_pgjobs import cancel, reschedule
 from django_pgjobs.models import Job, QueueSettings
+from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.outcome import Kind, Outcome
@@ -217,3 +219,20 @@ def test_a_claim_that_waits_sees_what_the_one_before_it_claimed(open_own: OpenOw
         wait_until_role_is_blocked(second.role)
         Job.objects.filter(pk__in=jobs[:2]).update(status="running")
     assert ids(waiter.result()) == [jobs[2]]
+
+
+def test_a_turn_that_was_waited_for_says_how_long(open_own: OpenOwn) -> None:
+    own = open_own()
+    own.round_trip([claims.send_hold])  # makes the row that is held, if a flush took it
+    sent = time.monotonic()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pgjobs_keyed_claim FOR UPDATE")
+        waiter = DjangoThread(
+            lambda: own.round_trip([lambda cursor: claims.send_hold(cursor, waits=True)])
+        )
+        wait_until_role_is_blocked(own.role)
+        blocked = time.monotonic()
+        cursor.execute("SELECT count(*) FROM generate_series(1, 100000)")
+        shortest = time.monotonic() - blocked
+    [[(_, waited)]] = waiter.result()
+    assert shortest < waited < time.monotonic() - sent

@@ -144,6 +144,7 @@ def test_a_buffer_that_is_full_enough_stops_the_claims(make: Make) -> None:
     assert claiming.claimer.wanted() == 0
     claiming.slots.buffer.pop()
     assert claiming.claimer.wanted() == 4 + 20 - 10
+    assert claiming.claimer.wanted(waits=True) == 4 + 20, "by then they have run"
 
 
 def test_nothing_is_claimed_while_async_jobs_wait_for_the_event_loop(make: Make) -> None:

@@ -121,6 +121,16 @@ def test_outcomes_do_not_travel_with_a_look_that_waits_for_its_turn(planning: Pl
     assert "finish_successful" in planning.plan()
 
 
+def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim(planning: Planning) -> None:
+    """Or walks and scans would become rarer the more workers there are."""
+    planning.know_of_keys()
+    planning.plan()
+    turn = planning.pump._turn
+    answers: list[Any] = [[("held", 0.5)] if n == turn.hold_place else [] for n in range(9)]
+    turn.note_time(0.6, answers)
+    assert turn.seconds == pytest.approx(0.1)
+
+
 def test_after_a_notification_the_claim_comes_before_the_scan(planning: Planning) -> None:
     """The job that was told of is claimed at once; where others are is asked after it."""
     planning.pump.notified("default")

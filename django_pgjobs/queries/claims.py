@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -172,7 +172,7 @@ def send_token_wait(cursor: Cursor) -> None:
     execute(cursor, "get_token_wait", {})
 
 
-def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Sequence[str]) -> None:
+def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Iterable[str]) -> None:
     """Send a notification of idle workers, if jobs wait that the end of others lets start."""
     keys = sorted({lane.partition("\n")[0] for lane in lanes} - {""})
     execute(cursor, "wake_for_keys", {"channel": channel, "keys": keys})

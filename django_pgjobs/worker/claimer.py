@@ -137,11 +137,10 @@ class Claimer:
         self._scan_due = now + HEAD_SCAN_SECONDS
         self.scan_allowed_at = now + SCAN_PAUSE_FACTOR * seconds
 
-    def note_freed(self, row: ClaimedRow) -> None:
-        """Let the next claim look at the jobs of the same keys as *row*, which has ended."""
-        if row.lane is not None:
-            group = Group(row.backend, row.queue_name, -row.priority)
-            self._freed.add(Segment(group, row.lane, row.lane, is_single=True))
+    def note_freed(self, rows: Iterable[ClaimedRow]) -> None:
+        """Let the next claim look at the jobs of the same keys as *rows*, which have ended."""
+        for group, lane in _lanes_of(rows):
+            self._freed.add(Segment(group, lane, lane, is_single=True))
             self._groups.add(group)
             self._walk_is_due = True
 
@@ -270,9 +269,8 @@ class Claimer:
         if not is_full:
             self._walk_allowed_at = time.monotonic() + WALK_PAUSE_FACTOR * seconds
         served: dict[Group, set[str]] = {}
-        for row in rows:
-            group = Group(row.backend, row.queue_name, -row.priority)
-            served.setdefault(group, set()).add(row.lane or "")
+        for group, lane in _lanes_of(rows):
+            served.setdefault(group, set()).add(lane)
         for group, lanes in served.items():
             self._cursors[group] = _last_served(self._cursors.get(group, ""), lanes)
 
@@ -305,6 +303,16 @@ class Claimer:
             return False
         newest = max(attempt.started_at for attempt in running)
         return time.monotonic() - newest > PREFETCH_SECONDS
+
+
+def _lanes_of(rows: Iterable[ClaimedRow]) -> list[tuple[Group, str]]:
+    """Return where jobs with keys come from, each lane once; many of a batch share one."""
+    lanes = {(row.backend, row.queue_name, row.priority, row.lane) for row in rows}
+    return [
+        (Group(backend, queue_name, -priority), lane)
+        for backend, queue_name, priority, lane in lanes
+        if lane is not None
+    ]
 
 
 def _last_served(cursor: str, lanes: set[str]) -> str:

@@ -110,9 +110,9 @@ class Look:
 
     def note_freed(self, turn: Turn) -> None:
         """Note of which lanes the turn ends jobs: their next ones may start."""
-        turn.freed = [attempt.row.lane for attempt, _ in turn.batch if attempt.row.lane]
-        for attempt, _ in turn.batch:
-            self._claimer.note_freed(attempt.row)
+        rows = [attempt.row for attempt, _ in turn.batch]
+        turn.freed = {row.lane for row in rows if row.lane}
+        self._claimer.note_freed(rows)
         if turn.freed:
             self.pace.look_now()
 

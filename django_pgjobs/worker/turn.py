@@ -30,7 +30,7 @@ class Turn:
         self.lanes: list[Ready] | None = None
         # How long the round trip took, the wait for the turn to claim not counted.
         self.seconds = 0.0
-        self.freed: list[str] = []
+        self.freed: set[str] = set()
         # Jobs with keys: were they asked for, was it this worker's turn to claim them, and which
         # of the statements asked for that turn?
         self.walks = False

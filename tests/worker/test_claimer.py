@@ -278,7 +278,7 @@ def test_a_walk_in_vain_is_not_repeated_before_something_changes(make: Make) -> 
     claimer.note_lanes(keyed(KEYED))
     claimed(claimer, [], wanted=5, from_heads=False)
     assert not claimer.plan(1, from_heads=False).is_keyed
-    claimer.note_freed(row_of_job(1, lane="a"))
+    claimer.note_freed([row_of_job(1, lane="a")])
     assert claimer.plan(1, from_heads=False).is_keyed
 
 
@@ -286,8 +286,7 @@ def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at(make: Make)
     claimer = make().claimer
     claimer.note_lanes(keyed(KEYED))
     claimed(claimer, [row_of_job(1, lane="a")], wanted=5, from_heads=False, seconds=9.0)
-    claimer.note_freed(row_of_job(1, lane="a"))
-    claimer.note_freed(row_of_job(2, lane=None))
+    claimer.note_freed([row_of_job(1, lane="a"), row_of_job(2, lane=None)])
     claimer.note_scan(0.0)
     plan = claimer.plan(1, from_heads=False)
     assert plan.segments == [Segment(KEYED, "a", "a", is_single=True)]

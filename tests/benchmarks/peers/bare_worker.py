@@ -12,6 +12,8 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 from latency_file import write_first_line
@@ -64,6 +66,13 @@ def make_tasks(inserter: psycopg.Connection) -> dict[str, Callable[[int], None]]
     return {"noop": noop, "insert": insert, "record": record}
 
 
+def claim(connection: psycopg.Connection, batch: int) -> list[tuple[Any, ...]]:
+    """Claim a batch; once more if a row moved to the finished ones between snapshot and lock."""
+    while True:
+        with suppress(psycopg.errors.SerializationFailure):
+            return connection.execute(CLAIM, (batch,), prepare=True).fetchall()
+
+
 def main() -> None:
     batch = int(os.environ.get("BENCH_BATCH", "500"))
     connection = psycopg.connect(autocommit=True)
@@ -74,7 +83,7 @@ def main() -> None:
     idle_seconds = 5 if "BENCH_LATENCY_FILE" in os.environ else 0.005
     tasks = make_tasks(inserter)
     while True:
-        jobs = connection.execute(CLAIM, (batch,), prepare=True).fetchall()
+        jobs = claim(connection, batch)
         if not jobs:
             for _ in connection.notifies(timeout=idle_seconds, stop_after=1):
                 pass

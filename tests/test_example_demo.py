@@ -168,6 +168,12 @@ def test_a_webhook_that_is_refused_ends_the_demo(
 # --- The whole
 
 StartDemo = Callable[..., "subprocess.Popen[str]"]
+DEMO = ROOT / "example_project" / "manage.py"
+HEED_SIGINT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 @pytest.fixture
@@ -182,7 +188,8 @@ def start_demo(
 
         def start(*options: str) -> subprocess.Popen[str]:
             process = subprocess.Popen(
-                [sys.executable, str(ROOT / "example_project" / "manage.py"), "demo", *options],
+                # Tests that were started in the background of a shell may ignore SIGINT.
+                [sys.executable, "-c", HEED_SIGINT, str(DEMO), "demo", *options],
                 env=os.environ
                 | {
                     "DATABASE_URL": helpers.database_url(NAME=name),

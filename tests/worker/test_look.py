@@ -115,8 +115,11 @@ def test_outcomes_do_not_travel_with_a_look_that_waits_for_its_turn(planning: Pl
     planning.know_of_keys()
     planning.finish(1)
     planning.look.waits = True
+    planning.claiming.slots.mean_duration = 0.01
+    planning.claiming.buffer(10)
     names = planning.plan()
     assert "await_keyed_claim" in names
+    assert names["claim_keyed_jobs"]["max_jobs"] == 4 + 20, "what is buffered will have run by then"
     assert "finish_successful" not in names
     assert "finish_successful" in planning.plan()
 

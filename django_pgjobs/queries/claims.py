@@ -88,15 +88,25 @@ class Group(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A stretch of a group's lanes: after one and up to another (None: all that follow).
-
-    A single one is the first named lane and no other.
-    """
+    """A stretch of a group's lanes: from one on, and up to another (None: all that follow)."""
 
     group: Group
-    after_lane: str = ""
-    until_lane: str | None = None
-    is_single: bool = False
+    first_lane: str = ""
+    last_lane: str | None = None
+
+    @classmethod
+    def behind(cls, group: Group, lane: str) -> Segment:
+        """Return all lanes that follow *lane*: no text lies between it and itself with "\\x01"."""
+        return cls(group, f"{lane}\x01")
+
+    @classmethod
+    def single(cls, group: Group, lane: str) -> Segment:
+        """Return *lane* and no other."""
+        return cls(group, lane, lane)
+
+    @property
+    def is_single(self) -> bool:
+        return self.first_lane == self.last_lane
 
 
 def send_hold(cursor: Cursor, *, waits: bool = False) -> None:
@@ -131,9 +141,8 @@ def send_keyed_claim(
         "segment_queues": [segment.group.queue_name for segment in segments],
         "segment_urgencies": [segment.group.urgency for segment in segments],
         "segment_boosts": [boosts.get(segment.group.queue_name, 0) for segment in segments],
-        "after_lanes": [segment.after_lane for segment in segments],
-        "until_lanes": [segment.until_lane for segment in segments],
-        "singles": [segment.is_single for segment in segments],
+        "first_lanes": [segment.first_lane for segment in segments],
+        "last_lanes": [segment.last_lane for segment in segments],
         "cap_queues": list(caps),
         "caps": list(caps.values()),
         "max_jobs": max_jobs,

@@ -3,18 +3,19 @@
 -- Jobs with keys are walked lane by lane with a loose index scan (a lane: one queue, one
 -- priority, the same keys), each segment of lanes from where the last claim ended, and only by
 -- who holds pgjobs_keyed_claim: then what is counted here is the truth until the commit. For
--- each lane: how many may start (`room`), then as many of its oldest jobs as are its share of
--- the batch. Equal priorities take turns, lane by lane, and with the jobs without keys.
+-- each lane: how many may start (`room`), then some of its oldest jobs; if the batch is not full
+-- then, its share of what is left. Equal priorities take turns, lane by lane, and with the jobs
+-- without keys. A *rank* is minus the priority, less the boost of the queue.
 -- Tokens of rate limits are taken of rows that are locked, because tasks take them as well.
 -- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
 --     lane_boosts integer[] (one entry per lane without keys);
 --     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
---     after_lanes, until_lanes text[], singles boolean[] (one entry per segment of lanes with
---     keys, best priority first; until NULL: to the end; single: the one lane and no other);
+--     first_lanes, last_lanes text[] (one entry per segment of lanes with keys, best rank
+--     first; last NULL: to the end);
 --     cap_queues text[], caps integer[] (how many jobs of these queues the worker takes);
---     max_jobs integer; unknown_paths text[] (tasks the
---     worker does not have); worker_id bigint; worker_name text; detailed boolean,
---     detailed_paths text[] (tasks whose jobs are wanted in full)
+--     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
+--     worker_id bigint; worker_name text; detailed boolean, detailed_paths text[] (tasks whose
+--     jobs are wanted in full)
 -- Returns: as claim_jobs.sql, and the lane (NULL for a job without keys)
 -- Locks: the claimed rows and some of their neighbours, FOR UPDATE SKIP LOCKED; then the state
 --     of their rate limits, in order of key
@@ -23,19 +24,25 @@
 WITH turn AS MATERIALIZED (
     SELECT
         COALESCE(current_setting('pgjobs.keyed_claim', TRUE), '') = 'held' AS is_held,
-        %(unknown_paths)s::text[] || ARRAY(
-            SELECT pause.name
-            FROM pgjobs_pause AS pause
-            WHERE
-                pause.kind = 'task'
-                AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
-        ) AS excluded_paths
+        %(unknown_paths)s::text[] || paused.paths AS excluded_paths,
+        COALESCE(paused.queues, '{}') AS paused_queues, paused.key_patterns
     FROM pgjobs_worker AS worker
+    CROSS JOIN (
+        SELECT
+            array_agg(pause.name) FILTER (WHERE pause.kind = 'task') AS paths,
+            array_agg(pause.name) FILTER (WHERE pause.kind = 'queue') AS queues,
+            -- In the notation of LIKE.
+            array_agg(replace(replace(replace(replace(
+                pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%'
+            )) FILTER (WHERE pause.kind = 'key') AS key_patterns
+        FROM pgjobs_pause AS pause
+        WHERE pause.resume_at IS NULL OR pause.resume_at > statement_timestamp()
+    ) AS paused
     WHERE
         worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL
         AND worker.lease_expires_at > statement_timestamp()
 ),
--- Patterns of limits and pauses, in the notation of LIKE.
+-- Patterns of limits, in the notation of LIKE.
 key_pattern AS MATERIALIZED (
     SELECT
         maximum.max_running, maximum.weight,
@@ -45,167 +52,136 @@ key_pattern AS MATERIALIZED (
     WHERE position('*' IN maximum.pattern) > 0
     ORDER BY length(maximum.pattern) DESC
 ),
-paused_key AS MATERIALIZED (
-    SELECT
-        replace(replace(replace(replace(pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_',
-            E'\\_'), '*', '%%') AS pattern
-    FROM pgjobs_pause AS pause
-    WHERE
-        pause.kind = 'key'
-        AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
-),
+-- How many more jobs of a queue may start.
 cap AS MATERIALIZED (
-    SELECT capped.queue_name, min(capped.jobs) AS jobs
-    FROM (
-        SELECT own.queue_name, own.jobs::bigint
-        FROM unnest(%(cap_queues)s::text[], %(caps)s::integer[]) AS own (queue_name, jobs)
-        UNION ALL
-        SELECT pause.name, 0
-        FROM pgjobs_pause AS pause
-        WHERE
-            pause.kind = 'queue'
-            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
-        UNION ALL
-        SELECT
-            queue.queue_name,
-            CASE WHEN turn.is_held THEN GREATEST(0, queue.max_running - (
-                SELECT count(*)
-                FROM pgjobs_job_live AS job
-                WHERE job.status = 'running' AND job.queue_name = queue.queue_name
-            )) ELSE 0 END
-        FROM pgjobs_queue_settings AS queue
-        CROSS JOIN turn
-        WHERE queue.max_running IS NOT NULL
-    ) AS capped
-    GROUP BY capped.queue_name
+    SELECT own.queue_name, own.jobs::bigint
+    FROM unnest(%(cap_queues)s::text[], %(caps)s::integer[]) AS own (queue_name, jobs)
+    UNION ALL
+    SELECT
+        queue.queue_name,
+        CASE WHEN turn.is_held THEN queue.max_running - (
+            SELECT count(*)
+            FROM pgjobs_job_live AS job
+            WHERE job.status = 'running' AND job.queue_name = queue.queue_name
+        ) ELSE 0 END
+    FROM pgjobs_queue_settings AS queue
+    CROSS JOIN turn
+    WHERE queue.max_running IS NOT NULL
 ),
--- Lanes, until enough jobs may start: a large batch takes a fiftieth of itself from each.
-open_lane AS MATERIALIZED (
-    SELECT DISTINCT ON (walked.place) walked.*
+-- The first jobs of each lane, a fiftieth of the batch at most, until there are enough. Rows of
+-- one `place` are of one lane, `nth` numbers them. What follows handles many rows, which are
+-- narrow for that reason.
+opened AS MATERIALIZED (
+    SELECT walked.*, walked.position - walked.nth AS place
     FROM (
-        SELECT walked.*
-        FROM (
-            SELECT
-                segment.*, head.lane, head.concurrency_key, maximum.weight, maximum.last_id,
-                maximum.jobs AS most, maximum.is_of_row, room.jobs AS room,
-                first.id AS first_id, first.concurrency_limit AS first_concurrency_limit,
-                first.rate_limit_keys AS first_rate_limit_keys,
-                first.rate_cost AS first_rate_cost, row_number() OVER () AS place
-            FROM turn
-            CROSS JOIN unnest(
-                %(segment_backends)s::text[], %(segment_queues)s::text[],
-                %(segment_urgencies)s::integer[], %(segment_boosts)s::integer[],
-                %(after_lanes)s::text[], %(until_lanes)s::text[], %(singles)s::boolean[]
-            ) AS segment (backend, queue_name, urgency, boost, after_lane, until_lane, is_single)
-            CROSS JOIN LATERAL (
-                WITH RECURSIVE step AS (
-                    (
-                        SELECT
-                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
-                        FROM pgjobs_job_live AS job
-                        WHERE
-                            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                            AND -job.priority = segment.urgency AND job.lane > segment.after_lane
-                            AND NOT segment.is_single
-                        ORDER BY job.lane, job.id
-                        LIMIT 1
-                    )
-                    UNION ALL
-                    (
-                        SELECT
-                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
-                        FROM pgjobs_job_live AS job
-                        WHERE
-                            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                            AND -job.priority = segment.urgency AND job.lane = segment.after_lane
-                            AND segment.is_single
-                        ORDER BY job.lane, job.id
-                        LIMIT 1
-                    )
-                    UNION ALL
-                    SELECT following.*
-                    FROM step
-                    CROSS JOIN LATERAL (
-                        SELECT
-                            job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                            job.skips_waiting, job.rate_limit_keys, job.rate_cost
-                        FROM pgjobs_job_live AS job
-                        WHERE
-                            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                            AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                            AND -job.priority = segment.urgency AND job.lane > step.lane
-                        ORDER BY job.lane, job.id
-                        LIMIT 1
-                    ) AS following
-                    WHERE segment.until_lane IS NULL OR step.lane < segment.until_lane
-                )
-                SELECT step.*
-                FROM step
-                WHERE segment.until_lane IS NULL OR step.lane <= segment.until_lane
-            ) AS head
-            CROSS JOIN LATERAL (
-                SELECT
-                    COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs,
-                    COALESCE(found.weight, 1) AS weight,
-                    found.max_running IS NOT NULL AS is_of_row,
-                    CASE
-                        WHEN
-                            head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
-                            AND COALESCE(found.max_running, head.concurrency_limit, 1) = 1
-                            THEN head.id
-                        ELSE 9223372036854775807
-                    END AS last_id
-                FROM (SELECT) AS one
-                LEFT JOIN LATERAL (
-                    SELECT exact.max_running, exact.weight
-                    FROM pgjobs_concurrency_limit AS exact
-                    WHERE exact.pattern = head.concurrency_key
-                    UNION ALL
-                    SELECT key_pattern.max_running, key_pattern.weight
-                    FROM key_pattern
-                    WHERE head.concurrency_key LIKE key_pattern.pattern
+        SELECT
+            segment.number AS segment, segment.urgency - segment.boost AS rank,
+            head.lane, head.concurrency_key, maximum.weight, maximum.last_id,
+            room.jobs AS room,
+            -- NULL where a row says the limit: then all jobs of the key have the same.
+            CASE WHEN NOT maximum.is_of_row THEN maximum.jobs - room.jobs END AS running,
+            first.*, row_number() OVER () AS position
+        FROM turn
+        CROSS JOIN unnest(
+            %(segment_backends)s::text[], %(segment_queues)s::text[],
+            %(segment_urgencies)s::integer[], %(segment_boosts)s::integer[],
+            %(first_lanes)s::text[], %(last_lanes)s::text[]
+        ) WITH ORDINALITY AS segment (
+            backend, queue_name, urgency, boost, first_lane, last_lane, number
+        )
+        CROSS JOIN LATERAL (
+            WITH RECURSIVE step AS (
+                (
+                    SELECT
+                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                    FROM pgjobs_job_live AS job
+                    WHERE
+                        job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                        AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                        AND -job.priority = segment.urgency AND job.lane >= segment.first_lane
+                    ORDER BY job.lane, job.id
                     LIMIT 1
-                ) AS found ON TRUE
-            ) AS maximum
-            CROSS JOIN LATERAL (
-                SELECT CASE
-                    WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
-                    WHEN EXISTS (
-                        SELECT FROM paused_key WHERE head.concurrency_key LIKE paused_key.pattern
-                    ) THEN 0
-                    WHEN maximum.last_id = head.id AND head.id <> (
-                        SELECT oldest.id
-                        FROM pgjobs_job_live AS oldest
+                )
+                UNION ALL
+                SELECT following.*
+                FROM step
+                CROSS JOIN LATERAL (
+                    SELECT
+                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                    FROM pgjobs_job_live AS job
+                    WHERE
+                        job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                        AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                        AND -job.priority = segment.urgency AND job.lane > step.lane
+                    ORDER BY job.lane, job.id
+                    LIMIT 1
+                ) AS following
+                WHERE segment.last_lane IS NULL OR step.lane < segment.last_lane
+            )
+            SELECT step.*
+            FROM step
+            WHERE segment.last_lane IS NULL OR step.lane <= segment.last_lane
+        ) AS head
+        CROSS JOIN LATERAL (
+            SELECT
+                COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs,
+                COALESCE(found.weight, 1) AS weight,
+                found.max_running IS NOT NULL AS is_of_row,
+                CASE
+                    WHEN
+                        head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
+                        AND COALESCE(found.max_running, head.concurrency_limit, 1) = 1
+                        THEN head.id
+                    ELSE 9223372036854775807
+                END AS last_id
+            FROM (SELECT) AS one
+            LEFT JOIN LATERAL (
+                SELECT exact.max_running, exact.weight
+                FROM pgjobs_concurrency_limit AS exact
+                WHERE exact.pattern = head.concurrency_key
+                UNION ALL
+                SELECT key_pattern.max_running, key_pattern.weight
+                FROM key_pattern
+                WHERE head.concurrency_key LIKE key_pattern.pattern
+                LIMIT 1
+            ) AS found ON TRUE
+        ) AS maximum
+        CROSS JOIN LATERAL (
+            SELECT CASE
+                WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
+                WHEN head.concurrency_key LIKE ANY (turn.key_patterns) THEN 0
+                WHEN maximum.last_id = head.id AND head.id <> (
+                    SELECT oldest.id
+                    FROM pgjobs_job_live AS oldest
+                    WHERE
+                        oldest.status = 'ready'
+                        AND oldest.concurrency_key = head.concurrency_key
+                        AND oldest.hold IS NULL AND (
+                            oldest.due_at IS NULL
+                            OR oldest.due_at IS DISTINCT FROM oldest.run_after
+                        )
+                    ORDER BY oldest.id
+                    LIMIT 1
+                ) THEN 0
+                ELSE maximum.jobs - (
+                    SELECT count(*)
+                    FROM (
+                        SELECT FROM pgjobs_job_live AS running
                         WHERE
-                            oldest.status = 'ready'
-                            AND oldest.concurrency_key = head.concurrency_key
-                            AND oldest.hold IS NULL AND (
-                                oldest.due_at IS NULL
-                                OR oldest.due_at IS DISTINCT FROM oldest.run_after
-                            )
-                        ORDER BY oldest.id
-                        LIMIT 1
-                    ) THEN 0
-                    ELSE maximum.jobs - (
-                        SELECT count(*)
-                        FROM (
-                            SELECT FROM pgjobs_job_live AS running
-                            WHERE
-                                running.status <> 'ready'
-                                AND running.concurrency_key = head.concurrency_key
-                            LIMIT maximum.jobs
-                        ) AS running
-                    )
-                END AS jobs
-                -- Else the planner copies the expression to each of its uses.
-                OFFSET 0
-            ) AS room
-            -- The lane's first job that can be taken; a lane without one takes no place in the batch.
-            CROSS JOIN LATERAL (
+                            running.status <> 'ready'
+                            AND running.concurrency_key = head.concurrency_key
+                        LIMIT maximum.jobs
+                    ) AS running
+                )
+            END AS jobs
+            -- Else the planner copies the expression to each of its uses.
+            OFFSET 0
+        ) AS room
+        CROSS JOIN LATERAL (
+            SELECT locked.*, row_number() OVER () AS nth
+            FROM (
                 SELECT job.id, job.concurrency_limit, job.rate_limit_keys, job.rate_cost
                 FROM pgjobs_job_live AS job
                 WHERE
@@ -215,111 +191,120 @@ open_lane AS MATERIALIZED (
                     AND job.id <= maximum.last_id
                     AND job.task_path <> ALL (turn.excluded_paths)
                 ORDER BY job.id
-                LIMIT LEAST(1, room.jobs)
-                FOR UPDATE SKIP LOCKED
-            ) AS first
-            WHERE
-                turn.is_held AND room.jobs > 0
-                -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
-                AND segment.queue_name <> ALL (
-                    ARRAY(SELECT cap.queue_name FROM cap WHERE cap.jobs = 0)
+                LIMIT LEAST(
+                    room.jobs, GREATEST(1, %(max_jobs)s::integer / 50) * maximum.weight
                 )
-                AND (head.rate_limit_keys IS NULL OR NOT EXISTS (
-                    SELECT FROM unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
-                    LEFT JOIN LATERAL (
-                        SELECT
-                            COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst,
-                            rate_limit.period, rate_limit.count
-                        FROM pgjobs_rate_limit AS rate_limit
-                        WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
-                        ORDER BY rate_limit.name = rate.key DESC
-                        LIMIT 1
-                    ) AS rule ON TRUE
-                    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
-                    WHERE
-                        rule.burst IS NULL
-                        OR rule.burst - GREATEST(0, COALESCE(
-                            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
-                        )) * (rule.count - rule.burst + 1) / rule.period < head.rate_cost
-                ))
-        ) AS walked
-        CROSS JOIN LATERAL generate_series(
-            1, LEAST(walked.room, GREATEST(1, %(max_jobs)s::integer / 50) * walked.weight)
-        ) AS job
+                FOR UPDATE SKIP LOCKED
+            ) AS locked
+        ) AS first
+        WHERE
+            turn.is_held
+            -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
+            AND segment.queue_name <> ALL (
+                turn.paused_queues || ARRAY(SELECT cap.queue_name FROM cap WHERE cap.jobs <= 0)
+            )
+            AND (head.rate_limit_keys IS NULL OR NOT EXISTS (
+                SELECT FROM unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
+                LEFT JOIN LATERAL (
+                    SELECT
+                        COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst,
+                        rate_limit.period, rate_limit.count
+                    FROM pgjobs_rate_limit AS rate_limit
+                    WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
+                    ORDER BY rate_limit.name = rate.key DESC
+                    LIMIT 1
+                ) AS rule ON TRUE
+                LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+                WHERE
+                    rule.burst IS NULL
+                    OR rule.burst - GREATEST(0, COALESCE(
+                        EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+                    )) * (rule.count - rule.burst + 1) / rule.period < head.rate_cost
+            ))
         LIMIT %(max_jobs)s::integer
     ) AS walked
-    ORDER BY walked.place
 ),
--- A lane's part of the batch among the lanes of the same priority, by weight.
+-- A lane's part of the batch among the lanes of its rank, by weight; only if it is asked for.
 share AS (
     SELECT
-        open_lane.*, open_lane.urgency - open_lane.boost AS rank,
+        opened.*,
+        -- In lanes of this rank and better ones.
+        count(*) OVER (ORDER BY opened.rank) AS found,
         ceil(
-            %(max_jobs)s::integer * open_lane.weight::double precision
-            / sum(open_lane.weight) OVER (PARTITION BY open_lane.urgency - open_lane.boost)
+            %(max_jobs)s::integer * opened.weight::double precision
+            / sum(opened.weight) FILTER (WHERE opened.nth = 1) OVER (PARTITION BY opened.rank)
         )::bigint AS jobs
-    FROM open_lane
+    FROM opened
+    WHERE NOT (
+        SELECT count(*) >= %(max_jobs)s::integer AND min(opened.rank) = max(opened.rank)
+        FROM opened
+    )
 ),
 keyed AS (
     SELECT
-        locked.id, share.queue_name, share.rank, share.concurrency_key,
-        locked.rate_limit_keys, locked.rate_cost,
+        locked.id, locked.segment, locked.rank, locked.concurrency_key, locked.rate_limit_keys,
+        locked.rate_cost, locked.place, locked.nth,
         -- Other jobs of the key may have another limit than the first one of the lane.
         CASE
-            WHEN share.is_of_row THEN share.room
-            ELSE COALESCE(locked.concurrency_limit, 1) - (share.most - share.room)
+            WHEN locked.running IS NULL THEN locked.room
+            ELSE COALESCE(locked.concurrency_limit, 1) - locked.running
         END AS room,
-        (row_number() OVER (PARTITION BY share.place ORDER BY locked.id) - 1) / share.weight
-            AS round,
-        share.place
-    FROM share
-    CROSS JOIN turn
-    CROSS JOIN LATERAL (
+        (locked.nth - 1) / locked.weight AS round
+    FROM (
         SELECT
-            share.first_id AS id, share.first_concurrency_limit AS concurrency_limit,
-            share.first_rate_limit_keys AS rate_limit_keys, share.first_rate_cost AS rate_cost
+            opened.id, opened.segment, opened.rank, opened.concurrency_key,
+            opened.concurrency_limit, opened.rate_limit_keys, opened.rate_cost,
+            opened.running, opened.room, opened.weight, opened.place, opened.nth
+        FROM opened
         UNION ALL
-        SELECT following.*
-        FROM (
+        SELECT
+            following.id, share.segment, share.rank, share.concurrency_key,
+            following.concurrency_limit, following.rate_limit_keys, following.rate_cost,
+            share.running, share.room, share.weight, share.place,
+            share.nth + row_number() OVER (PARTITION BY share.place ORDER BY following.id)
+        FROM share
+        CROSS JOIN turn
+        CROSS JOIN LATERAL (
             SELECT job.id, job.concurrency_limit, job.rate_limit_keys, job.rate_cost
             FROM pgjobs_job_live AS job
             WHERE
-                LEAST(share.room, share.jobs) > 1
-                AND job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                AND job.backend = share.backend AND job.queue_name = share.queue_name
-                AND -job.priority = share.urgency AND job.lane = share.lane
-                AND job.id > share.first_id AND job.id <= share.last_id
+                job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                AND job.backend = (%(segment_backends)s::text[])[share.segment]
+                AND job.queue_name = (%(segment_queues)s::text[])[share.segment]
+                AND -job.priority = (%(segment_urgencies)s::integer[])[share.segment]
+                AND job.lane = share.lane
+                AND job.id > share.id AND job.id <= share.last_id
                 AND job.task_path <> ALL (turn.excluded_paths)
             ORDER BY job.id
-            LIMIT LEAST(share.room, share.jobs) - 1
+            LIMIT LEAST(share.room, share.jobs) - share.nth
             FOR UPDATE SKIP LOCKED
         ) AS following
+        WHERE
+            share.found < %(max_jobs)s::integer
+            AND share.nth = GREATEST(1, %(max_jobs)s::integer / 50) * share.weight
+            AND share.nth < LEAST(share.room, share.jobs)
     ) AS locked
 ),
 -- One key may have several lanes: other queues, priorities, rate limits.
 within_room AS (
     SELECT
-        ranked.*, row_number() OVER (PARTITION BY ranked.rank ORDER BY ranked.round, ranked.place)
-            AS turn
+        ranked.id, (%(segment_queues)s::text[])[ranked.segment] AS queue_name, ranked.rank,
+        ranked.rate_limit_keys, ranked.rate_cost,
+        row_number() OVER (
+            PARTITION BY ranked.rank ORDER BY ranked.round, ranked.place, ranked.nth
+        ) AS turn
     FROM (
         SELECT
             keyed.*,
             row_number() OVER (
-                PARTITION BY keyed.concurrency_key ORDER BY keyed.rank, keyed.round, keyed.place
+                PARTITION BY keyed.concurrency_key
+                ORDER BY keyed.rank, keyed.round, keyed.place, keyed.nth
             ) AS place_in_key
         FROM keyed
     ) AS ranked
     WHERE ranked.concurrency_key IS NULL OR ranked.place_in_key <= ranked.room
 ),
-plain_lane AS (
-    SELECT lane.*
-    FROM turn
-    CROSS JOIN unnest(
-        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
-        %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
-    ) AS lane (backend, queue_name, floor_urgency, floor_id, boost)
-),
-candidate AS (
+candidate AS MATERIALIZED (
     SELECT
         within_room.id, within_room.queue_name, within_room.rank, within_room.turn,
         within_room.rate_limit_keys, within_room.rate_cost, NULL::text AS backend,
@@ -327,26 +312,36 @@ candidate AS (
     FROM within_room
     UNION ALL
     SELECT
-        NULL, plain_lane.queue_name, plain.urgency - plain_lane.boost,
-        row_number() OVER (PARTITION BY plain.urgency - plain_lane.boost ORDER BY plain.id),
-        NULL, 0, plain_lane.backend, plain_lane.floor_urgency, plain_lane.floor_id
-    FROM plain_lane
-    CROSS JOIN turn
+        NULL, lane.queue_name, plain.urgency - lane.boost,
+        row_number() OVER (PARTITION BY plain.urgency - lane.boost ORDER BY plain.id),
+        NULL, 0, lane.backend, lane.floor_urgency, lane.floor_id
+    FROM turn
+    CROSS JOIN unnest(
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
+        %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
+    ) AS lane (backend, queue_name, floor_urgency, floor_id, boost)
     CROSS JOIN LATERAL (
         SELECT -job.priority AS urgency, job.id
         FROM pgjobs_job_live AS job
         WHERE
             job.status = 'ready' AND job.due_at IS NULL
             AND job.hold IS NULL AND job.lane IS NULL
-            AND job.backend = plain_lane.backend AND job.queue_name = plain_lane.queue_name
-            AND (-job.priority, job.id) >= (plain_lane.floor_urgency, plain_lane.floor_id)
+            AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+            AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
             AND job.task_path <> ALL (turn.excluded_paths)
         ORDER BY -job.priority, job.id
         LIMIT %(max_jobs)s::integer
     ) AS plain
+    WHERE lane.queue_name <> ALL (turn.paused_queues)
 ),
 chosen AS MATERIALIZED (
-    SELECT capped.*
+    SELECT candidate.*
+    FROM candidate
+    WHERE candidate.queue_name <> ALL (ARRAY(SELECT cap.queue_name FROM cap))
+    UNION ALL
+    SELECT
+        capped.id, capped.queue_name, capped.rank, capped.turn, capped.rate_limit_keys,
+        capped.rate_cost, capped.backend, capped.floor_urgency, capped.floor_id
     FROM (
         SELECT
             candidate.*,
@@ -354,10 +349,13 @@ chosen AS MATERIALIZED (
                 PARTITION BY candidate.queue_name ORDER BY candidate.rank, candidate.turn
             ) AS place_in_queue
         FROM candidate
+        WHERE candidate.queue_name = ANY (ARRAY(SELECT cap.queue_name FROM cap))
     ) AS capped
-    LEFT JOIN cap ON cap.queue_name = capped.queue_name
-    WHERE cap.jobs IS NULL OR capped.place_in_queue <= cap.jobs
-    ORDER BY capped.rank, capped.turn
+    WHERE NOT EXISTS (
+        SELECT FROM cap
+        WHERE cap.queue_name = capped.queue_name AND cap.jobs < capped.place_in_queue
+    )
+    ORDER BY rank, turn
     LIMIT %(max_jobs)s::integer
 ),
 demand AS MATERIALIZED (
@@ -368,6 +366,7 @@ demand AS MATERIALIZED (
         ) AS cost_so_far
     FROM chosen
     CROSS JOIN unnest(string_to_array(chosen.rate_limit_keys, E'\n')) AS rate (key)
+    WHERE chosen.rate_limit_keys IS NOT NULL
 ),
 state AS MATERIALIZED (
     SELECT state.key, state.next_free

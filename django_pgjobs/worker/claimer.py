@@ -140,7 +140,7 @@ class Claimer:
     def note_freed(self, rows: Iterable[ClaimedRow]) -> None:
         """Let the next claim look at the jobs of the same keys as *rows*, which have ended."""
         for group, lane in _lanes_of(rows):
-            self._freed.add(Segment(group, lane, lane, is_single=True))
+            self._freed.add(Segment.single(group, lane))
             self._groups.add(group)
             self._walk_is_due = True
 
@@ -285,9 +285,10 @@ class Claimer:
         segments = []
         for group in sorted(self._groups, key=rank):
             cursor = self._cursors.get(group, "")
-            segments.append(Segment(group, cursor))
             if cursor:
-                segments.append(Segment(group, "", cursor))
+                segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
+            else:
+                segments.append(Segment(group))
         return segments
 
     def _caps(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ def keyed_claim(
     unknown_paths: Iterable[str] = (),
     caps: dict[str, int] | None = None,
     segments: list[Segment] | None = None,
+    lanes: list[Lane] | None = None,
     waits: bool = False,
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
@@ -28,7 +29,8 @@ def keyed_claim(
     groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
     if segments is None:
         segments = [Segment(group) for group in groups]
-    lanes = {Lane(p.backend, p.queue_name): HEAD for p in places if p.urgency is None}
+    if lanes is None:
+        lanes = [Lane(p.backend, p.queue_name) for p in places if p.urgency is None]
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
@@ -40,7 +42,7 @@ def keyed_claim(
     def send(cursor: Any) -> None:
         claims.send_keyed_claim(
             cursor,
-            lanes,
+            dict.fromkeys(lanes, HEAD),
             segments,
             boosts=boosts,
             caps=caps or {},

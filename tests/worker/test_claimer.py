@@ -289,7 +289,7 @@ def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at(make: Make)
     claimer.note_freed([row_of_job(1, lane="a"), row_of_job(2, lane=None)])
     claimer.note_scan(0.0)
     plan = claimer.plan(1, from_heads=False)
-    assert plan.segments == [Segment(KEYED, "a", "a", is_single=True)]
+    assert plan.segments == [Segment.single(KEYED, "a")]
     claimed(claimer, [], wanted=1, from_heads=False)
     claimer.note_scan(0.0)
     assert claimer.plan(1, from_heads=False).segments == []
@@ -309,11 +309,11 @@ def test_the_next_walk_goes_on_behind_the_lane_that_was_served_last(make: Make) 
     claimer.note_lanes(keyed(KEYED))
     claimed(claimer, [row_of_job(1, lane="a"), row_of_job(2, lane="b")], wanted=2, from_heads=False)
     assert claimer.plan(1, from_heads=False).segments == [
-        Segment(KEYED, "b"),
+        Segment.behind(KEYED, "b"),
         Segment(KEYED, "", "b"),
     ]
     claimed(claimer, [row_of_job(3, lane="c"), row_of_job(4, lane="a")], wanted=2, from_heads=False)
-    assert claimer.plan(1, from_heads=False).segments[0] == Segment(KEYED, "a")
+    assert claimer.plan(1, from_heads=False).segments[0] == Segment.behind(KEYED, "a")
 
 
 def test_a_walk_that_claimed_less_than_it_wanted_does_not_start_over(make: Make) -> None:
@@ -322,7 +322,7 @@ def test_a_walk_that_claimed_less_than_it_wanted_does_not_start_over(make: Make)
     claimer.note_lanes(keyed(KEYED))
     claimed(claimer, [row_of_job(1, lane="a")], wanted=2, from_heads=False)
     assert claimer.plan(1, from_heads=False).segments == [
-        Segment(KEYED, "a"),
+        Segment.behind(KEYED, "a"),
         Segment(KEYED, "", "a"),
     ]
 

@@ -10,7 +10,7 @@ from django.db import transaction
 from psycopg import sql
 
 from django_pgjobs.controls import ConcurrencyLimit, Pause, QueueSettings, RateLimit, RateState
-from django_pgjobs.queries.claims import Group, Segment
+from django_pgjobs.queries.claims import Group, Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_job, make_jobs, make_running_job, make_worker
 from tests.worker.keyed import keyed_claim
@@ -180,6 +180,28 @@ def test_one_lane_of_higher_priority_takes_the_whole_batch(own: OwnConnection, w
     assert ids(keyed_claim(own, worker, 20)) == high[:20]
 
 
+def test_a_full_batch_leaves_no_job_of_a_better_lane_for_worse_ones(
+    own: OwnConnection, worker: int
+) -> None:
+    """The first look at each lane takes two of a hundred, and all lanes together fill it."""
+    better = [job for key in "ab" for job in make_keyed(60, key, 60, priority=5)]
+    for number in range(60):
+        make_keyed(2, f"worse:{number}", 2)
+    rows = ids(keyed_claim(own, worker, 100))
+    assert set(rows) < set(better)
+    assert [len(set(rows) & set(jobs)) for jobs in (better[:60], better[60:])] == [50, 50]
+
+
+def test_lanes_share_what_a_first_look_at_each_left_of_the_batch(
+    own: OwnConnection, worker: int
+) -> None:
+    """A lane takes no more than its share, even if another one has fewer jobs than that."""
+    short = make_keyed(3, "short", 60)
+    long = make_keyed(60, "long", 60)
+    assert ids(keyed_claim(own, worker, 40)) == short + long[:20]
+    assert ids(keyed_claim(own, worker, 100)) == long[20:]
+
+
 def test_jobs_without_keys_take_turns_with_those_that_have_some(
     own: OwnConnection, worker: int
 ) -> None:
@@ -222,14 +244,16 @@ def test_only_who_is_in_turn_claims_jobs_with_keys(own: OwnConnection, worker: i
     assert len(keyed_claim(own, worker)) == 3
 
 
-def test_a_segment_is_read_behind_one_lane_and_up_to_another(
+def test_a_segment_is_read_from_one_lane_on_and_up_to_another(
     own: OwnConnection, worker: int
 ) -> None:
     jobs = {key: make_keyed(1, key)[0] for key in "abcd"}
-    behind = keyed_claim(own, worker, segments=[Segment(DEFAULT, "a\n", "c\n")])
-    assert ids(behind) == [jobs["b"], jobs["c"]]
-    single = keyed_claim(own, worker, segments=[Segment(DEFAULT, "d\n", "d\n", is_single=True)])
-    assert ids(single) == [jobs["d"]]
+    between = keyed_claim(own, worker, segments=[Segment(DEFAULT, "b", "b\n")])
+    assert ids(between) == [jobs["b"]]
+    single = keyed_claim(own, worker, segments=[Segment.single(DEFAULT, "c\n")])
+    assert ids(single) == [jobs["c"]]
+    behind = keyed_claim(own, worker, segments=[Segment.behind(DEFAULT, "a\n")])
+    assert ids(behind) == [jobs["d"]]
 
 
 def test_a_rate_limit_is_never_exceeded_by_a_claim(own: OwnConnection, worker: int) -> None:
@@ -308,6 +332,21 @@ def test_nothing_paused_is_claimed(own: OwnConnection, worker: int, kind: str, n
     assert ids(keyed_claim(own, worker)) == [other]
     pause.delete()
     assert len(keyed_claim(own, worker)) == 2
+
+
+def test_a_queue_that_was_paused_after_the_scan_is_left_alone(
+    own: OwnConnection, worker: int
+) -> None:
+    make_jobs(2)
+    make_keyed(2, "shop:1", 5)
+    pause = Pause.objects.create(kind="queue", name="default")
+    places: dict[str, Any] = {
+        "segments": [Segment(DEFAULT)],
+        "lanes": [Lane("default", "default")],
+    }
+    assert keyed_claim(own, worker, **places) == []
+    pause.delete()
+    assert len(keyed_claim(own, worker, **places)) == 4
 
 
 def test_a_pause_ends_by_itself(own: OwnConnection, worker: int) -> None:

@@ -289,7 +289,7 @@ class Drive:
         segments = []
         for _, group in sorted(found):
             after = self._random.choice([f"{key}\n" for key in KEYS if key])
-            segments += [Segment(group, after), Segment(group, "", after)]
+            segments += [Segment.behind(group, after), Segment(group, "", after)]
         return segments
 
     def _some(self, status: str, most: int, *, waits: bool = False) -> list[ModelJob]:

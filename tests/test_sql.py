@@ -17,6 +17,7 @@ from django.apps import apps
 from django.db import connection
 
 from django_pgjobs.queries.connection import SERVER_SETTINGS
+from django_pgjobs.queries.cursor import raw_statement, statement
 from tests import helpers
 from tests.helpers import ROOT
 
@@ -239,6 +240,18 @@ def test_a_statement_without_an_index_reads_no_big_table(
     if is_preparable(path) and not named_indexes(path):
         text = plan(full_database, path)
         assert not re.search(r"Scan .*pgjobs_job", text), f"{path.name} reads jobs:\n{text}"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_raw_statement_is_what_psycopg_would_make_of_it(path: Path) -> None:
+    raw, names = raw_statement(path.stem)
+    named = {name: f"value of {name}" for name in names}
+    with connection.cursor() as cursor:
+        client = psycopg.ClientCursor(cursor.connection)
+        text = client.mogrify(statement(path.stem), named)
+    filled = re.sub(r"\$(\d+)", lambda found: f"'{named[names[int(found[1]) - 1]]}'", raw.decode())
+    assert filled == text
 
 
 @pytest.mark.django_db

@@ -97,10 +97,10 @@ class OwnConnection:
             self.close()
 
     @contextlib.contextmanager
-    def cursor(self) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+    def cursor(self) -> Iterator[psycopg.RawCursor[tuple[Any, ...]]]:
         """Give a cursor, under the deadline; each statement is its own transaction."""
         connection = self.open()
-        with self.deadline(), connection.cursor() as cursor:
+        with self.deadline(), psycopg.RawCursor(connection) as cursor:
             yield cursor
 
     def round_trip(self, sends: Sequence[Callable[[Cursor], None]]) -> list[list[Any]]:
@@ -110,7 +110,7 @@ class OwnConnection:
         """
         connection = self.open()
         with self.deadline(), contextlib.ExitStack() as stack:
-            cursors = [stack.enter_context(connection.cursor()) for _ in sends]
+            cursors = [stack.enter_context(psycopg.RawCursor(connection)) for _ in sends]
             with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext():
                 for send, cursor in zip(sends, cursors, strict=True):
                     send(cursor)

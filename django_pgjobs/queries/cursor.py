@@ -1,12 +1,21 @@
-"""What every statement function is given, and the reading of SQL files once."""
+"""What every statement function is given, and the reading of SQL files once.
+
+The worker's own connections give raw cursors, which take a statement as the server does. psycopg
+does not remember how it translated a statement of more than 4,096 characters; we do.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
+from psycopg import RawCursor
+
 from django_pgjobs.sql import load
+
+PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)s)")
 
 
 class Cursor(Protocol):
@@ -23,12 +32,31 @@ class Cursor(Protocol):
 statement = cache(load)
 
 
+@cache
+def raw_statement(name: str) -> tuple[bytes, list[str]]:
+    """Return statement *name* with numbers for its parameters, and their names in that order."""
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "%"
+        if found[1] not in names:
+            names.append(found[1])
+        return f"${names.index(found[1]) + 1}"
+
+    return PLACEHOLDER.sub(number, statement(name)).encode(), names
+
+
 def execute(cursor: Cursor, name: str, params: Mapping[str, Any]) -> None:
     """Send statement *name*; a pipelined cursor gives its rows later."""
-    cursor.execute(statement(name), params)
+    if isinstance(cursor, RawCursor):
+        text, names = raw_statement(name)
+        cursor.execute(text, [params[name] for name in names])
+    else:
+        cursor.execute(statement(name), params)
 
 
 def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:
     """Send statement *name* and return its rows as tuples."""
-    cursor.execute(statement(name), params)
+    execute(cursor, name, params)
     return cursor.fetchall()

@@ -145,4 +145,4 @@ def test_a_statement_whose_answer_does_not_come_is_ended_by_the_watchdog(
 
 
 def _select(cursor: psycopg.Cursor, *, value: int) -> None:
-    cursor.execute("SELECT %s::integer", [value])
+    cursor.execute("SELECT $1::integer", [value])

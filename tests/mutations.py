@@ -280,7 +280,11 @@ MUTATIONS = (
     ),
     *(
         Mutation(
-            name, f"{SQL}claim_keyed_jobs.sql", old, new, ("tests/worker/test_keyed_claim.py",)
+            name,
+            f"{SQL}claim_keyed_jobs.sql",
+            old,
+            new,
+            ("tests/worker/test_keyed_claim.py", "tests/worker/test_keyed_claim_rules.py"),
         )
         for name, old, new in KEYED_CLAIM
     ),
@@ -290,6 +294,20 @@ MUTATIONS = (
         "self._cursors[group] = _last_served(",
         "_last_served(",
         ("tests/worker/test_claimer.py",),
+    ),
+    Mutation(
+        "writes that unsettle keys",
+        f"{WORKER}settled.py",
+        "changes != self._changes",
+        "False",
+        ("tests/worker/test_settled.py",),
+    ),
+    Mutation(
+        "walk of this look",
+        f"{WORKER}settled.py",
+        "        if not self:\n            self.end()\n",
+        "",
+        ("tests/worker/test_settled.py",),
     ),
     Mutation(
         "permission to act",

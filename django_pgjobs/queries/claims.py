@@ -176,6 +176,14 @@ def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
     execute(cursor, "list_ready_lanes", {"with_lowest": with_lowest})
 
 
+def send_change_count(cursor: Cursor) -> None:
+    """Send the question how often anything was written that lets jobs with keys start.
+
+    NULL if no number can tell: then they have to be walked.
+    """
+    execute(cursor, "count_changes", {})
+
+
 def send_token_wait(cursor: Cursor) -> None:
     """Send the question when the next token of a used up rate limit is free, in seconds."""
     execute(cursor, "get_token_wait", {})

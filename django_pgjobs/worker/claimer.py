@@ -11,7 +11,8 @@ become slow are made so rarely that they take a tenth of the time at most.
 when it may find something: after a walk that did, when a job with a key ended, and with every
 scan from the heads. In each group of lanes (a queue, a priority) it goes on behind the lane that
 was served last, so that all take turns. Walks take a fifth of the time at most; in between, the
-lanes whose jobs ended here are looked at and no others.
+lanes whose jobs ended here are looked at and no others. An idle worker does not repeat a walk
+that found nothing while nothing changes (`settled`).
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 
@@ -29,6 +30,7 @@ from dataclasses import dataclass
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Ready, Segment
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.settled import SettledKeys
 from django_pgjobs.worker.state import WorkerState
 
 PREFETCH_SECONDS = 0.05
@@ -82,6 +84,7 @@ class Claimer:
         self._lift_due = time.monotonic() + (state.options.ageing or 0.0)
         self._walk_is_due = False
         self._walk_allowed_at = 0.0
+        self.settled = SettledKeys()
         # Lanes of which a job ended here.
         self._freed: set[Segment] = set()
         self._scan_due = 0.0
@@ -143,6 +146,7 @@ class Claimer:
             self._freed.add(Segment.single(group, lane))
             self._groups.add(group)
             self._walk_is_due = True
+            self.settled.end()
 
     def note_lanes(self, found: Iterable[Ready]) -> None:
         """Take over where a scan found jobs."""
@@ -154,6 +158,7 @@ class Claimer:
             for ready in served
             if ready.urgency is not None
         }
+        self.settled.note_groups(self._groups)
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
         self._boosts = {ready.queue_name: ready.boost for ready in served if ready.boost}
         self._limited = {ready.queue_name for ready in served if ready.is_limited}
@@ -170,6 +175,11 @@ class Claimer:
     def has_lanes(self) -> bool:
         """Is any place known to have jobs?"""
         return bool(self._lanes or self._groups)
+
+    @property
+    def has_groups(self) -> bool:
+        """Are jobs with keys known?"""
+        return bool(self._groups)
 
     @property
     def look_allowed_at(self) -> float:
@@ -265,6 +275,7 @@ class Claimer:
 
     def _note_walked(self, rows: list[ClaimedRow], is_full: bool, seconds: float) -> None:
         self._walk_is_due = bool(rows)
+        self.settled.note_walk(self._groups, found=bool(rows))
         self._freed.clear()
         if not is_full:
             self._walk_allowed_at = time.monotonic() + WALK_PAUSE_FACTOR * seconds
@@ -278,7 +289,7 @@ class Claimer:
         def rank(group: Group) -> tuple[int, Group]:
             return group.urgency - self._boosts.get(group.queue_name, 0), group
 
-        if not (from_heads or self._walk_is_due):
+        if self.settled or not (from_heads or self._walk_is_due):
             return []
         if not from_heads and time.monotonic() < self._walk_allowed_at:
             return sorted(self._freed, key=lambda segment: (rank(segment.group), segment))

@@ -47,13 +47,17 @@ class Look:
         # The next look is to wait for its turn, because there is nothing else to look for.
         self.waits = False
 
-    def plan(self, turn: Turn, wanted: int, *, from_heads: bool) -> None:
+    def plan(self, turn: Turn, wanted: int, *, from_heads: bool, is_notified: bool = False) -> None:
         """Let a look for *wanted* jobs travel with the turn; `turn.scans` is decided before.
 
-        A scan reads from the heads; a look may do so without the rest of a scan.
+        A scan reads from the heads; a look may do so without the rest of a scan. A worker that
+        *is notified* of changes may leave out what found nothing the last time.
         """
         turn.looks = True
         waits, self.waits = self.waits, False
+        if turn.scans and is_notified and self._claimer.has_groups:
+            # Before the claim: it tells of no write that the claim does not see.
+            turn.add(claims.send_change_count, lambda rows: self._note_changes(turn, rows))
         if turn.scans:
             turn.add(
                 lambda cursor: jobs.send_promotion(cursor, max_jobs=PROMOTE_BATCH),
@@ -147,7 +151,7 @@ class Look:
             self.pace.look_again()
         elif turn.looks:
             self.pace.found_nothing(now)
-        if turn.promoted:
+        if turn.promoted or turn.changed:
             self.pace.look_again()
         if turn.next_due is not None:
             self.pace.look_by(now + turn.next_due + 0.001)
@@ -155,6 +159,7 @@ class Look:
             self.pace.look_by(now + turn.token_wait + 0.001)
         if turn.walks:
             self._note_turn_to_claim(turn, now)
+        self._settle(turn, now)
         returned = turn.delays_of_returned()
         if returned and self.pace.look_by(now + min(returned)):
             self._claimer.request_head_scan()
@@ -168,6 +173,19 @@ class Look:
         else:
             self.pace.look_by(now + random.uniform(0.5, 1) * self._hold_pause)
             self._hold_pause = min(2 * self._hold_pause, HOLD_SECONDS[1])
+
+    def _settle(self, turn: Turn, now: float) -> None:
+        """Leave out the next walks, unless what holds jobs back may end without a write."""
+        meets_unknown = any(until > now for until in self._state.unknown_paths.values())
+        waits = turn.token_wait is not None or meets_unknown or turn.promoted
+        if turn.scans and (turn.changes is None or waits or self._state.options.drain):
+            self._claimer.settled.end()
+        elif turn.changes is not None:
+            self._claimer.settled.begin(turn.changes)
+
+    def _note_changes(self, turn: Turn, rows: Rows) -> None:
+        [(turn.changes,)] = rows
+        turn.changed = self._claimer.settled.note_changes(turn.changes)
 
     def _note_promotion(self, turn: Turn, rows: Rows) -> None:
         [(turn.promoted, turn.next_due)] = rows

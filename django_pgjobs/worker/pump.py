@@ -202,7 +202,8 @@ class Pump(Role):
             self._claims_first, self._heads_are_read = False, self._claims_first
             if turn.scans and now < self._reconcile_until:
                 self._plan_reconciliation(turn)
-            self._look.plan(turn, wanted, from_heads=from_heads)
+            is_notified = self.can_listen and self._is_listening
+            self._look.plan(turn, wanted, from_heads=from_heads, is_notified=is_notified)
         if turn.freed:
             self._look.plan_wakeup(turn)
         if self._is_listening and self._is_busy(now, wanted):
@@ -229,6 +230,7 @@ class Pump(Role):
             self._claimer.note_queue(self._notified_queues.popleft())
             # The job that was told of comes first; where others are is asked after it.
             self._claims_first = self._claimer.has_lanes
+        self._claimer.settled.end()
         self._claimer.request_head_scan()
         self._pace.look_now()
 

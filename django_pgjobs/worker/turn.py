@@ -37,6 +37,9 @@ class Turn:
         self.holds = False
         self.hold_place: int | None = None
         self.token_wait: float | None = None
+        # How many writes were counted before the claim, and are those more than before?
+        self.changes: int | None = None
+        self.changed = False
         # A look that found where jobs are without claiming any: nobody told.
         self.missed = False
         self.promoted = 0

@@ -186,12 +186,14 @@ ROWS: tuple[Row, ...] = (
         (
             Figure("commit", "round trip and commit of nothing but the hold", "ms", False),
             Figure("million", "claim of 20 beside a full key of 1,000,000", "ms", False, Target(2)),
-            Figure("blocked", "claim that finds 1,000 full keys", "ms", False, Target(5)),
+            Figure("idle", "idle poll beside 1,000 full keys", "ms", False, Target(5)),
+            Figure("blocked", "walk past 1,000 full keys, after a change", "ms", False),
             Figure("alone", "claim of 20 without keys, no others there", "ms", False),
             Figure("beside", "claim of 20 without keys, beside 1,020,000 others", "ms", False),
         ),
         keys.measure_walks,
         only=("ours",),
-        method="claims by hand on one connection, commit included, medians of 15",
+        method="by hand on one connection, commit included, medians of 15; what was claimed is"
+        " finished before the next claim",
     ),
 )

@@ -11,6 +11,7 @@ import pytest
 from django_pgjobs import signals
 from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.queries.connection import OwnConnection
+from tests.factories import make_worker
 from tests.worker import tasks
 from tests.worker.support import Bench, Gate, ThreadedWorker
 
@@ -40,6 +41,12 @@ def open_own(transactional_db: None) -> Iterator[Callable[[], OwnConnection]]:
 def own(open_own: Callable[[], OwnConnection]) -> OwnConnection:
     """One connection as the worker's roles have."""
     return open_own()
+
+
+@pytest.fixture
+def worker(transactional_db: None) -> int:
+    """The id of a registered worker, in whose name a test claims by hand."""
+    return make_worker()
 
 
 @pytest.fixture

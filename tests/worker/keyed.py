@@ -8,6 +8,12 @@ from typing import Any
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
+from tests.factories import make_jobs
+
+
+def make_keyed(count: int, key: str, limit: int | None = None, **columns: Any) -> list[int]:
+    """Insert jobs of one concurrency key."""
+    return make_jobs(count, concurrency_key=key, concurrency_limit=limit, **columns)
 
 
 def keyed_claim(

@@ -126,10 +126,12 @@ def send_keyed_claim(
     caps: Mapping[str, int],
     max_jobs: int,
     taker: Taker,
+    takes_tokens: bool = True,
 ) -> None:
     """Send the claim of up to *max_jobs* jobs of all kinds; `send_hold` goes before it.
 
     *boosts* is added to the priorities of a queue; of each queue in *caps* no more is taken.
+    Without *takes_tokens* jobs with rate limits are left alone, which is cheaper.
     """
     params = taker.params() | {
         "lane_backends": [lane.backend for lane in floors],
@@ -147,7 +149,9 @@ def send_keyed_claim(
         "caps": list(caps.values()),
         "max_jobs": max_jobs,
     }
-    execute(cursor, "claim_keyed_jobs", params)
+    needless = {"plain": bool(floors), "tokens": takes_tokens}
+    left_out = [section for section, is_needed in needless.items() if not is_needed]
+    execute(cursor, "claim_keyed_jobs", params, *left_out)
 
 
 def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
@@ -166,6 +170,8 @@ class Ready(NamedTuple):
     lowest: int
     boost: int
     is_limited: bool
+    # Does any rate limit exist?
+    has_rate_limits: bool = True
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:

@@ -33,8 +33,8 @@ statement = cache(load)
 
 
 @cache
-def raw_statement(name: str) -> tuple[bytes, list[str]]:
-    """Return statement *name* with numbers for its parameters, and their names in that order."""
+def raw_statement(name: str, *left_out: str) -> tuple[bytes, list[str]]:
+    """Return a statement with numbers for its parameters, and their names in that order."""
     names: list[str] = []
 
     def number(found: re.Match[str]) -> str:
@@ -44,16 +44,16 @@ def raw_statement(name: str) -> tuple[bytes, list[str]]:
             names.append(found[1])
         return f"${names.index(found[1]) + 1}"
 
-    return PLACEHOLDER.sub(number, statement(name)).encode(), names
+    return PLACEHOLDER.sub(number, statement(name, *left_out)).encode(), names
 
 
-def execute(cursor: Cursor, name: str, params: Mapping[str, Any]) -> None:
-    """Send statement *name*; a pipelined cursor gives its rows later."""
+def execute(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str) -> None:
+    """Send statement *name* without the sections *left out*; a pipeline gives its rows later."""
     if isinstance(cursor, RawCursor):
-        text, names = raw_statement(name)
+        text, names = raw_statement(name, *left_out)
         cursor.execute(text, [params[name] for name in names])
     else:
-        cursor.execute(statement(name), params)
+        cursor.execute(statement(name, *left_out), params)
 
 
 def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:

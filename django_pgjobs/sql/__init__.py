@@ -12,14 +12,19 @@ it, is computed. Where an UPDATE sets nothing that a generated column depends on
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+SECTION = re.compile(r"^ *-- Section: (\w+)\n.*?^ *-- End: \1\n", re.MULTILINE | re.DOTALL)
 
-def load(name: str) -> str:
+
+def load(name: str, *left_out: str) -> str:
     """Return the statement in `<name>.sql`, without comments and indents: they are for people.
 
-    psycopg remembers how it parsed a statement only up to 4,096 characters.
+    A file may have sections that the statement can do without, each as often as there is
+    something of it. Those that are *left out* cost nothing.
     """
     text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
+    text = SECTION.sub(lambda found: "" if found[1] in left_out else found[0], text)
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))

@@ -54,6 +54,7 @@ class Plan:
     caps: dict[str, int]
     is_keyed: bool
     holds: bool
+    takes_tokens: bool
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
 
@@ -77,6 +78,7 @@ class Claimer:
         self._cursors: dict[Group, str] = {}
         self._boosts: dict[str, int] = {}
         self._limited: set[str] = set()
+        self._has_rate_limits = True
         # Minus the lowest priority of each lane, for the claims that begin there.
         self._lowest: dict[Lane, int] = {}
         # Did the last claim that read lanes without keys find any?
@@ -162,7 +164,13 @@ class Claimer:
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
         self._boosts = {ready.queue_name: ready.boost for ready in served if ready.boost}
         self._limited = {ready.queue_name for ready in served if ready.is_limited}
+        self._note_rate_limits(any(ready.has_rate_limits for ready in served))
         self._walk_is_due = self._walk_is_due or bool(self._groups)
+
+    def _note_rate_limits(self, exist: bool) -> None:
+        if exist and not self._has_rate_limits:
+            self.settled.end()  # the walk has left out the jobs that have some
+        self._has_rate_limits = exist
 
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""
@@ -223,6 +231,7 @@ class Claimer:
             caps=caps,
             is_keyed=bool(segments or self._boosts or self._limited or caps),
             holds=bool(segments or self._limited),
+            takes_tokens=self._has_rate_limits,
             lifts=lifts,
         )
 

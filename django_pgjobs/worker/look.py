@@ -106,6 +106,7 @@ class Look:
                 caps=plan.caps,
                 max_jobs=plan.wanted,
                 taker=taker,
+                takes_tokens=plan.takes_tokens,
             ),
             lambda rows: self._note_claimed(turn, plan, rows),
         )

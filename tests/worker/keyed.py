@@ -25,6 +25,7 @@ def keyed_claim(
     caps: dict[str, int] | None = None,
     segments: list[Segment] | None = None,
     lanes: list[Lane] | None = None,
+    takes_tokens: bool | None = None,
     waits: bool = False,
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
@@ -37,6 +38,8 @@ def keyed_claim(
         segments = [Segment(group) for group in groups]
     if lanes is None:
         lanes = [Lane(p.backend, p.queue_name) for p in places if p.urgency is None]
+    if takes_tokens is None:
+        takes_tokens = any(place.has_rate_limits for place in places)
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
@@ -54,6 +57,7 @@ def keyed_claim(
             caps=caps or {},
             max_jobs=max_jobs,
             taker=taker,
+            takes_tokens=takes_tokens,
         )
 
     if not waits:

@@ -254,6 +254,16 @@ def test_a_rate_limit_is_never_exceeded_by_a_claim(own: OwnConnection, worker: i
     assert keyed_claim(own, worker) == []
 
 
+def test_a_claim_without_tokens_leaves_jobs_with_rate_limits_alone(
+    own: OwnConnection, worker: int
+) -> None:
+    """It is sent where no rate limit exists, and one may have been made since that was asked."""
+    RateLimit.objects.create(name="api", count=100, period=3600)
+    make_jobs(2, rate_limit_keys="api")
+    other = make_keyed(1, "shop:1")
+    assert ids(keyed_claim(own, worker, takes_tokens=False)) == other
+
+
 def test_each_key_of_a_rate_limit_is_counted_for_itself(own: OwnConnection, worker: int) -> None:
     RateLimit.objects.create(name="api", count=100, period=3600, burst=2)
     RateLimit.objects.create(name="api:7", count=100, period=3600, burst=3)

@@ -79,6 +79,7 @@ class Planning:
         self.pump._plan(turn, time.monotonic())
         seen: dict[str, Any] = {}
         by_text = {statement(name): name for name in (*NAMES, *OTHER_NAMES)}
+        by_text[statement("claim_keyed_jobs", "plain")] = "claim_keyed_jobs"
 
         class Cursor:
             rowcount = 0

@@ -108,6 +108,17 @@ def test_a_write_that_nobody_announces_is_noticed(
     assert not has_run(waiting[1])
 
 
+def test_the_first_rate_limit_lets_jobs_start_that_name_it(
+    start_thread: Start, looks: Looks
+) -> None:
+    """Where there is none, workers claim by a statement that knows of none."""
+    job = make_job(rate_limit_keys="api")
+    start_thread(poll_interval=0.05)
+    looks.wait_until_settled()
+    execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('api', 100, 1)")
+    wait_until(lambda: has_run(job), timeout=SECONDS)
+
+
 def test_a_notification_unsettles_the_keys(start_thread: Start, looks: Looks) -> None:
     make_full_keys(3)
     start_thread(poll_interval=NEVER)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from functools import partial
 from typing import Any
 
 import django
@@ -74,8 +75,17 @@ def main() -> None:
     segments = [Segment(Group("default", "default", 0))]
     plain = {Lane("default", "default"): HEAD}
 
-    def send_keyed(cursor: Any) -> None:
-        claims.send_keyed_claim(cursor, {}, segments, boosts={}, caps={}, max_jobs=20, taker=taker)
+    def send_keyed(cursor: Any, *, takes_tokens: bool = False) -> None:
+        claims.send_keyed_claim(
+            cursor,
+            {},
+            segments,
+            boosts={},
+            caps={},
+            max_jobs=20,
+            taker=taker,
+            takes_tokens=takes_tokens,
+        )
 
     def send_plain(cursor: Any) -> None:
         claims.send_claim(cursor, plain, max_jobs=20, taker=taker)
@@ -99,6 +109,9 @@ def main() -> None:
     execute(READY, "key", 1_000, 20_000)
     execute("VACUUM ANALYZE")
     figures["million"] = median(*keyed, claimed=20)
+    figures["with_tokens"] = median(
+        claims.send_hold, partial(send_keyed, takes_tokens=True), claimed=20
+    )
     figures["beside"] = median(send_plain, claimed=20)
     execute("TRUNCATE pgjobs_job")
     execute(RUNNING, "key", 1_000, 5_000)

@@ -295,19 +295,12 @@ MUTATIONS = (
         "_last_served(",
         ("tests/worker/test_claimer.py",),
     ),
-    Mutation(
-        "writes that unsettle keys",
-        f"{WORKER}settled.py",
-        "changes != self._changes",
-        "False",
-        ("tests/worker/test_settled.py",),
-    ),
-    Mutation(
-        "walk of this look",
-        f"{WORKER}settled.py",
-        "        if not self:\n            self.end()\n",
-        "",
-        ("tests/worker/test_settled.py",),
+    *(
+        Mutation(name, f"{WORKER}settled.py", old, new, ("tests/worker/test_settled.py",))
+        for name, old, new in (
+            ("writes that unsettle keys", "changes != self._changes", "False"),
+            ("walk of this look", "        if not self:\n            self.end()\n", ""),
+        )
     ),
     Mutation(
         "permission to act",

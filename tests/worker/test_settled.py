@@ -78,65 +78,6 @@ def has_run(job_id: int) -> bool:
     return bool(get_job(job_id).status == "successful")
 
 
-def test_full_keys_are_walked_past_once_while_nothing_changes(
-    start_thread: Start, looks: Looks
-) -> None:
-    """DESIGN 9.2, PITFALLS G13: no work per idle poll."""
-    _, waiting = make_full_keys(30)
-    start_thread(poll_interval=0.05)
-    looks.wait_until_settled()
-    assert looks.walks
-    assert not any(has_run(job) for job in waiting)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "DELETE FROM pgjobs_job WHERE id = %s",
-        "INSERT INTO pgjobs_concurrency_limit (pattern, max_running) VALUES ('shop:0', 2) -- %s",
-    ],
-    ids=["a running job that vanishes", "a limit"],
-)
-def test_a_write_that_nobody_announces_is_noticed(
-    start_thread: Start, looks: Looks, query: str
-) -> None:
-    running, waiting = make_full_keys(3)
-    start_thread(poll_interval=0.05)
-    looks.wait_until_settled()
-    execute(query, running[0])
-    wait_until(lambda: has_run(waiting[0]), timeout=SECONDS)
-    assert not has_run(waiting[1])
-
-
-def test_the_first_rate_limit_lets_jobs_start_that_name_it(
-    start_thread: Start, looks: Looks
-) -> None:
-    """Where there is none, workers claim by a statement that knows of none."""
-    job = make_job(rate_limit_keys="api")
-    start_thread(poll_interval=0.05)
-    looks.wait_until_settled()
-    execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('api', 100, 1)")
-    wait_until(lambda: has_run(job), timeout=SECONDS)
-
-
-def test_a_notification_unsettles_the_keys(start_thread: Start, looks: Looks) -> None:
-    make_full_keys(3)
-    start_thread(poll_interval=NEVER)
-    wait_until(lambda: looks.scans_since > 1)
-    job = make_job(concurrency_key="another")
-    wait_until(lambda: has_run(job))
-
-
-def test_keys_are_walked_past_at_each_poll_without_notifications(
-    start_thread: Start, looks: Looks
-) -> None:
-    """Polling is the truth then, and the counts of writes come late."""
-    make_full_keys(3)
-    start_thread(poll_interval=0.05, listen=False)
-    wait_until(lambda: looks.walks >= 3, timeout=SECONDS)
-    assert looks.scans_since == 0
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_pause_that_ends_by_itself_keeps_keys_from_being_settled(own: OwnConnection) -> None:
     [[(changes,)]] = own.round_trip([claims.send_change_count])
@@ -210,3 +151,62 @@ def test_keys_are_settled_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> N
     keys.note_changes(7)
     keys.begin(7)
     assert not keys
+
+
+def test_full_keys_are_walked_past_once_while_nothing_changes(
+    start_thread: Start, looks: Looks
+) -> None:
+    """DESIGN 9.2, PITFALLS G13: no work per idle poll."""
+    _, waiting = make_full_keys(30)
+    start_thread(poll_interval=0.05)
+    looks.wait_until_settled()
+    assert looks.walks
+    assert not any(has_run(job) for job in waiting)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM pgjobs_job WHERE id = %s",
+        "INSERT INTO pgjobs_concurrency_limit (pattern, max_running) VALUES ('shop:0', 2) -- %s",
+    ],
+    ids=["a running job that vanishes", "a limit"],
+)
+def test_a_write_that_nobody_announces_is_noticed(
+    start_thread: Start, looks: Looks, query: str
+) -> None:
+    running, waiting = make_full_keys(3)
+    start_thread(poll_interval=0.05)
+    looks.wait_until_settled()
+    execute(query, running[0])
+    wait_until(lambda: has_run(waiting[0]), timeout=SECONDS)
+    assert not has_run(waiting[1])
+
+
+def test_the_first_rate_limit_lets_jobs_start_that_name_it(
+    start_thread: Start, looks: Looks
+) -> None:
+    """Where there is none, workers claim by a statement that knows of none."""
+    job = make_job(rate_limit_keys="api")
+    start_thread(poll_interval=0.05)
+    looks.wait_until_settled()
+    execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('api', 100, 1)")
+    wait_until(lambda: has_run(job), timeout=SECONDS)
+
+
+def test_a_notification_unsettles_the_keys(start_thread: Start, looks: Looks) -> None:
+    make_full_keys(3)
+    start_thread(poll_interval=NEVER)
+    wait_until(lambda: looks.scans_since > 1)
+    job = make_job(concurrency_key="another")
+    wait_until(lambda: has_run(job))
+
+
+def test_keys_are_walked_past_at_each_poll_without_notifications(
+    start_thread: Start, looks: Looks
+) -> None:
+    """Polling is the truth then, and the counts of writes come late."""
+    make_full_keys(3)
+    start_thread(poll_interval=0.05, listen=False)
+    wait_until(lambda: looks.walks >= 3, timeout=SECONDS)
+    assert looks.scans_since == 0

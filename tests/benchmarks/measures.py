@@ -99,10 +99,12 @@ def drain(
     return per_second(system, done.done, done.at - start), done
 
 
-def measure_drain(system: System, task: str, processes: int, *, logs: bool = False) -> Measured:
+def measure_drain(
+    system: System, task: str, processes: int, *, logs: bool = False, warm_up: str = "noop"
+) -> Measured:
     count = system.bench.jobs
     system.reset()
-    with system.workers(processes, logs=logs) as group:
+    with system.workers(processes, task=warm_up, logs=logs) as group:
         rate, progress = drain(system, group, task, count, system.bench.limit)
         if task == "insert" and progress.complete:
             rows = system.query("SELECT count(*) FROM bench_entry")

@@ -177,7 +177,7 @@ ROWS: tuple[Row, ...] = (
             ),
             functools.partial(keys.measure_keyed_drain, processes=processes),
             only=("ours",),
-            method=f"--jobs jobs of each kind, {processes} warm worker processes",
+            method=f"--jobs jobs of each kind, {processes} worker processes warmed up with such",
         )
         for processes in (1, 4)
     ),

@@ -141,9 +141,9 @@ class System:
 
     @contextmanager
     def workers(
-        self, processes: int = 1, *, logs: bool = False, **variables: str
+        self, processes: int = 1, *, task: str = "noop", logs: bool = False, **variables: str
     ) -> Iterator[WorkerGroup]:
-        """Run warm worker processes; yield their group; stop them at the end."""
+        """Run worker processes, warmed up with jobs of *task*; yield their group; stop them."""
         log_path = self.bench.folder / f"{self.name}.log"
         log_path.write_bytes(b"")
         group = WorkerGroup(log_path)
@@ -151,7 +151,7 @@ class System:
         try:
             for _ in range(processes):
                 group.start(command, self.variables(**variables), self.bench.folder)
-            self.enqueue_bulk("noop", WARM_UP_JOBS)
+            self.enqueue_bulk(task, WARM_UP_JOBS)
             self.wait_until_done(group, WARM_UP_JOBS, limit=60.0)
             time.sleep(SETTLE_SECONDS)
             yield group

@@ -278,13 +278,13 @@ class Claimer:
             self._freed.difference_update(plan.segments)
             if plan.walks:
                 self._note_walked(keyed, is_full, seconds)
+                self._note_for_settling(plan, is_vain=not (keyed or is_full))
         is_exhausted = bool(plan.floors) or (held and not keyed)
         if is_exhausted and not is_full and not plan.from_heads:
             self.request_head_scan()
 
     def _note_walked(self, rows: list[ClaimedRow], is_full: bool, seconds: float) -> None:
         self._walk_is_due = bool(rows)
-        self.settled.note_walk(self._groups, found=bool(rows))
         self._freed.clear()
         if not is_full:
             self._walk_allowed_at = time.monotonic() + WALK_PAUSE_FACTOR * seconds
@@ -293,6 +293,13 @@ class Claimer:
             served.setdefault(group, set()).add(lane)
         for group, lanes in served.items():
             self._cursors[group] = _last_served(self._cursors.get(group, ""), lanes)
+
+    def _note_for_settling(self, plan: Plan, *, is_vain: bool) -> None:
+        """Settle the keys if it was they that held all jobs back, and not places in a queue."""
+        if is_vain and not plan.caps and not self._limited:
+            self.settled.note_vain_walk(self._groups)
+        else:
+            self.settled.end()
 
     def _segments(self, *, from_heads: bool) -> list[Segment]:
         def rank(group: Group) -> tuple[int, Group]:

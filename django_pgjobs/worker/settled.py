@@ -43,9 +43,9 @@ class SettledKeys:
             self.end()
         return has_new
 
-    def note_walk(self, groups: Iterable[Group], *, found: bool) -> None:
-        """Note a walk past all lanes of these groups, and whether it found a job."""
-        self._groups = None if found else frozenset(groups)
+    def note_vain_walk(self, groups: Iterable[Group]) -> None:
+        """Note a walk past all lanes of these groups that found nothing to start."""
+        self._groups = frozenset(groups)
 
     def note_groups(self, groups: Iterable[Group]) -> None:
         """Note which groups have jobs; one that was not walked past unsettles them all."""

@@ -10,11 +10,17 @@ from django.db import connection
 from django_pgjobs import pause
 from django_pgjobs.controls import ConcurrencyLimit, Pause
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Group
+from django_pgjobs.queries.claims import ClaimedRow, Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker import settled
+from django_pgjobs.worker.claimer import Claimer
 from django_pgjobs.worker.settled import SettledKeys
 from tests.helpers import wait_until
+from tests.worker.support import row_of_job
+from tests.worker.test_claimer import DEFAULT, KEYED, Make, claimed, keyed, make, plain
+
+# The fixture, which pytest finds here by its name.
+__all__ = ["make"]
 
 GROUP, OTHER = Group("default", "default", 0), Group("default", "slow", 0)
 
@@ -42,7 +48,7 @@ def test_only_a_walk_of_this_look_settles() -> None:
     """The hold may be refused: then nobody walked, and an older walk says nothing."""
     keys = SettledKeys()
     keys.note_changes(7)
-    keys.note_walk([GROUP], found=False)
+    keys.note_vain_walk([GROUP])
     keys.note_changes(8)
     keys.begin(8)
     assert not keys
@@ -53,7 +59,7 @@ def test_keys_are_unsettled_by_what_changes() -> None:
 
     def settle() -> None:
         assert not keys.note_changes(7)
-        keys.note_walk([GROUP], found=False)
+        keys.note_vain_walk([GROUP])
         keys.begin(7)
         assert keys
 
@@ -74,22 +80,57 @@ def test_keys_are_unsettled_by_what_changes() -> None:
     assert not keys
 
 
-def test_a_walk_that_found_jobs_does_not_settle() -> None:
-    keys = SettledKeys()
-    keys.note_changes(7)
-    keys.note_walk([GROUP], found=True)
-    keys.begin(7)
-    assert not keys
-
-
 def test_keys_are_settled_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that was locked by somebody who did not write it left no trace."""
     monkeypatch.setattr(settled, "SETTLED_SECONDS", 0.0)
     keys = SettledKeys()
     keys.note_changes(7)
-    keys.note_walk([GROUP], found=False)
+    keys.note_vain_walk([GROUP])
     keys.begin(7)
     assert not keys
     keys.note_changes(7)
     keys.begin(7)
     assert not keys
+
+
+def settles(claimer: Claimer, rows: list[ClaimedRow], *, wanted: int = 5) -> bool:
+    """Return whether a claim that comes back with *rows* settles the keys."""
+    claimer.settled.note_changes(7)
+    claimed(claimer, rows, wanted=wanted, from_heads=True)
+    claimer.settled.begin(7)
+    return bool(claimer.settled)
+
+
+def test_only_a_walk_that_keys_held_back_settles_them(make: Make) -> None:
+    """A full batch of better jobs, slots of a queue and its limit say nothing of the keys."""
+    claimer = make().claimer
+    claimer.note_lanes([*plain(DEFAULT), *keyed(KEYED)])
+    assert not settles(claimer, [row_of_job(1, lane="a")])
+    assert not settles(claimer, [row_of_job(1)], wanted=1)
+    assert settles(claimer, [row_of_job(1)])
+    slots = make(queue_slots={"default": 1}).claimer
+    slots.note_lanes(keyed(KEYED))
+    assert not settles(slots, [])
+    limited = make().claimer
+    limited.note_lanes(keyed(KEYED, is_limited=True))
+    assert not settles(limited, [])
+
+
+def test_settled_keys_are_not_walked_until_a_job_with_a_key_ends(make: Make) -> None:
+    claimer = make().claimer
+    claimer.note_lanes(keyed(KEYED))
+    assert settles(claimer, [])
+    assert claimer.plan(1, from_heads=True).segments == []
+    claimer.note_freed([row_of_job(1, lane="a")])
+    assert claimer.plan(1, from_heads=True).segments == [Segment(KEYED)]
+
+
+def test_the_first_rate_limit_unsettles_the_keys(make: Make) -> None:
+    """Where there is none, the claim leaves the jobs that name one alone."""
+    claimer = make().claimer
+    claimer.note_lanes(keyed(KEYED, has_rate_limits=False))
+    assert not claimer.plan(1, from_heads=True).takes_tokens
+    assert settles(claimer, [])
+    claimer.note_lanes(keyed(KEYED, has_rate_limits=True))
+    assert claimer.plan(1, from_heads=True).takes_tokens
+    assert claimer.plan(1, from_heads=True).walks

@@ -26,7 +26,7 @@ from django_pgjobs import (
 from django_pgjobs.conf import find_problems
 from django_pgjobs.models import Job, RateLimit, RateState
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.sql import load
+from django_pgjobs.queries.cursor import raw_statement
 from django_pgjobs.testing import rate_limits_on_test_connection, run_jobs
 from django_pgjobs.worker import pruner as pruner_module
 from django_pgjobs.worker.pruner import Pruner
@@ -213,7 +213,8 @@ def test_states_that_nobody_needs_go(
 def test_no_statement_reads_the_states_of_other_keys(transactional_db: None) -> None:
     with rate_limits.get_session().connection.cursor() as cursor:
         values = {"keys": ["api"], "cost": 1, "timeout": None}
-        cursor.execute("EXPLAIN (COSTS OFF) " + load("take_rate_tokens"), values)
+        text, names = raw_statement("take_rate_tokens")
+        cursor.execute(b"EXPLAIN (COSTS OFF) " + text, [values[name] for name in names])
         plan = "\n".join(row[0] for row in cursor.fetchall())
     scans = re.findall(r"Scan .*pgjobs_rate_state.*\n(?:.*Searches.*\n)?\s*(.*)", plan)
     assert len(scans) == 2

@@ -149,8 +149,8 @@ def send_keyed_claim(
         "caps": list(caps.values()),
         "max_jobs": max_jobs,
     }
-    needless = {"plain": bool(floors), "tokens": takes_tokens}
-    left_out = [section for section, is_needed in needless.items() if not is_needed]
+    sections = {"plain": bool(floors), "tokens": takes_tokens}
+    left_out = [section for section, is_needed in sections.items() if not is_needed]
     execute(cursor, "claim_keyed_jobs", params, *left_out)
 
 

@@ -1,9 +1,11 @@
 -- Count what was ever written to the tables that decide which jobs with keys may start. While
 -- the number stays, a walk that found nothing would find nothing again. The server counts
--- rolled back writes as well, and tells of each within ten seconds.
+-- rolled back writes as well. It tells of a session's writes between its transactions: at once
+-- if it told of none in the last second, else after ten seconds without a transaction.
 -- Parameters: none
--- Returns: one row: the number; NULL if it says nothing, because the server does not count, or
---     because a pause will end without a write (before version 15 the counts are read from a file)
+-- Returns: one row: the number; NULL if it says nothing, because the server does not count (or
+--     is older than 15, where the counts are read from a file), or because a pause will end or
+--     tokens will come back without a write
 -- Locks: none
 -- Index: none
 SELECT CASE
@@ -12,6 +14,9 @@ SELECT CASE
         AND current_setting('track_counts')::boolean
         AND NOT EXISTS (
             SELECT FROM pgjobs_pause AS pause WHERE pause.resume_at > statement_timestamp()
+        )
+        AND NOT EXISTS (
+            SELECT FROM pgjobs_rate_state AS state WHERE state.next_free > statement_timestamp()
         )
         THEN (
             SELECT sum(

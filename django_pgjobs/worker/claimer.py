@@ -346,8 +346,8 @@ def _lanes_of(rows: Iterable[ClaimedRow]) -> list[tuple[Group, str]]:
 def _last_served(cursor: str, lanes: set[str]) -> str:
     """Return the lane where a walk that began behind *cursor* and served *lanes* ended.
 
-    Even one whose batch is not full may have left lanes out: each takes as many places as it
-    has room, whether or not so many of its jobs wait.
+    Even one whose batch is not full may have left lanes out: jobs that their key, their queue or
+    their tokens held back after all have taken places in it.
     """
     before = [lane for lane in lanes if lane <= cursor]
     return max(before or lanes)

@@ -44,6 +44,8 @@ class Completer:
         self._on_stored = on_stored
         self._pending: deque[Entry] = deque()
         self._isolated = 0
+        # Whose outcomes the last batch left out because they are written already.
+        self.already_stored: list[Attempt] = []
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -62,6 +64,7 @@ class Completer:
     def take(self) -> list[Entry]:
         """Take a batch; outcomes that need no statement are settled at once."""
         batch: list[Entry] = []
+        self.already_stored = []
         limit = 1 if self._isolated else MAX_BATCH
         self._isolated = max(0, self._isolated - 1)
         while self._pending and len(batch) < limit:
@@ -70,6 +73,7 @@ class Completer:
                 self._settle_lost(attempt, outcome)
             elif outcome.stored:
                 self._settle_stored(attempt, outcome)
+                self.already_stored.append(attempt)
             else:
                 batch.append((attempt, outcome))
         return batch

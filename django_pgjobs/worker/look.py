@@ -16,6 +16,7 @@ from django_pgjobs.queries.notifications import JOBS_CHANNEL
 from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.tasks import Task
+from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer, Plan
 from django_pgjobs.worker.pacing import Pace
 from django_pgjobs.worker.state import WorkerState
@@ -77,6 +78,7 @@ class Look:
 
     def _plan_claim(self, turn: Turn, plan: Plan, *, waits: bool) -> None:
         taker = self._taker(turn)
+        turn.leaves_unknown = bool(taker.unknown_paths)
         if plan.is_keyed:
             self._plan_keyed_claim(turn, plan, taker, waits=waits)
             return
@@ -113,9 +115,10 @@ class Look:
         if turn.scans:
             turn.add(claims.send_token_wait, lambda rows: self._note_token_wait(turn, rows))
 
-    def note_freed(self, turn: Turn) -> None:
-        """Note of which lanes the turn ends jobs: their next ones may start."""
-        rows = [attempt.row for attempt, _ in turn.batch]
+    def note_freed(self, turn: Turn, already_stored: list[Attempt]) -> None:
+        """Note of which lanes jobs end with the turn or have ended: their next ones may start."""
+        rows = [attempt.row for attempt in already_stored]
+        rows += [attempt.row for attempt, _ in turn.batch]
         turn.freed = {row.lane for row in rows if row.lane}
         self._claimer.note_freed(rows)
         if turn.freed:
@@ -160,7 +163,7 @@ class Look:
             self.pace.look_by(now + turn.token_wait + 0.001)
         if turn.walks:
             self._note_turn_to_claim(turn, now)
-        self._settle(turn, now)
+        self._settle(turn)
         returned = turn.delays_of_returned()
         if returned and self.pace.look_by(now + min(returned)):
             self._claimer.request_head_scan()
@@ -175,10 +178,9 @@ class Look:
             self.pace.look_by(now + random.uniform(0.5, 1) * self._hold_pause)
             self._hold_pause = min(2 * self._hold_pause, HOLD_SECONDS[1])
 
-    def _settle(self, turn: Turn, now: float) -> None:
+    def _settle(self, turn: Turn) -> None:
         """Leave out the next walks, unless what holds jobs back may end without a write."""
-        meets_unknown = any(until > now for until in self._state.unknown_paths.values())
-        waits = turn.token_wait is not None or meets_unknown or turn.promoted
+        waits = turn.token_wait is not None or turn.leaves_unknown or turn.promoted
         if turn.scans and (turn.changes is None or waits or self._state.options.drain):
             self._claimer.settled.end()
         elif turn.changes is not None:
@@ -187,6 +189,8 @@ class Look:
     def _note_changes(self, turn: Turn, rows: Rows) -> None:
         [(turn.changes,)] = rows
         turn.changed = self._claimer.settled.note_changes(turn.changes)
+        if turn.changed:
+            self._claimer.request_head_scan()  # so that the next walk can settle them again
 
     def _note_promotion(self, turn: Turn, rows: Rows) -> None:
         [(turn.promoted, turn.next_due)] = rows

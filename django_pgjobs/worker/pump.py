@@ -215,7 +215,7 @@ class Pump(Role):
         """Let outcomes travel with the turn; return whether nothing else may."""
         is_alone = self._completer.is_isolating
         turn.batch = self._completer.take()
-        self._look.note_freed(turn)
+        self._look.note_freed(turn, self._completer.already_stored)
         for send in statements(turn.batch, resolves=False):
             turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
         if is_alone and turn.batch:

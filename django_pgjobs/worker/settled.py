@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from django_pgjobs.queries.claims import Group
 
-SETTLED_SECONDS = 60.0
+SETTLED_SECONDS = 30.0
 
 
 class SettledKeys:

@@ -37,6 +37,7 @@ class Turn:
         self.holds = False
         self.hold_place: int | None = None
         self.token_wait: float | None = None
+        self.leaves_unknown = False
         # How many writes were counted before the claim, and are those more than before?
         self.changes: int | None = None
         self.changed = False

@@ -67,9 +67,9 @@ class Planning:
         """Let the worker know of jobs with keys, and of no others."""
         self.claiming.claimer.note_lanes([Ready("default", "default", 0, 0, 0, False)])
 
-    def finish(self, job_id: int, **columns: Any) -> None:
-        """Let the outcome of a job wait to be written."""
-        outcome = Outcome(Kind.DONE, ended_at=time.monotonic() - 1)
+    def finish(self, job_id: int, *, stored: bool = False, **columns: Any) -> None:
+        """Let the outcome of a job wait to be written, or to be noted if it is *stored*."""
+        outcome = Outcome(Kind.DONE, ended_at=time.monotonic() - 1, stored=stored)
         self.completer.add(make_attempt_of(job_id, **columns), outcome)
 
     def plan(self) -> dict[str, Any]:
@@ -154,6 +154,17 @@ def test_a_key_that_became_free_wakes_others_if_this_turn_claims_nothing(
     assert "finish_successful" in names
     assert "wake_for_keys" in names
     assert not {"claim_jobs", "claim_keyed_jobs"} & set(names)
+
+
+def test_a_key_that_an_atomic_job_held_is_free_as_well(planning: Planning) -> None:
+    """Its outcome is written in its own transaction, and not by the pump."""
+    planning.know_of_keys()
+    planning.claiming.claimer.note_scan(0.0)
+    planning.look.pace.look_at = time.monotonic() + NEVER
+    planning.finish(1, stored=True, lane="shop:1\n")
+    names = planning.plan()
+    assert "finish_successful" not in names
+    assert {"claim_keyed_jobs", "wake_for_keys"} < set(names)
 
 
 def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue(planning: Planning) -> None:

@@ -21,8 +21,8 @@ SECTION = re.compile(r"^ *-- Section: (\w+)\n.*?^ *-- End: \1\n", re.MULTILINE |
 def load(name: str, *left_out: str) -> str:
     """Return the statement in `<name>.sql`, without comments and indents: they are for people.
 
-    A file may have sections that the statement can do without, each as often as there is
-    something of it. Those that are *left out* cost nothing.
+    A file may mark parts that the statement can do without, each from `-- Section: <name>` to
+    `-- End: <name>`; a name may mark several. Those that are *left out* cost nothing.
     """
     text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
     text = SECTION.sub(lambda found: "" if found[1] in left_out else found[0], text)

@@ -153,6 +153,14 @@ def test_settled_keys_are_not_walked_until_a_job_with_a_key_ends(make: Make) -> 
     assert claimer.plan(1, from_heads=True).segments == [Segment(KEYED)]
 
 
+def test_a_group_that_was_not_walked_unsettles_the_keys(make: Make) -> None:
+    claimer = make().claimer
+    claimer.note_lanes(keyed(KEYED))
+    assert settles(claimer, [])
+    claimer.note_lanes(keyed(KEYED, OTHER))
+    assert not claimer.settled
+
+
 def test_the_first_rate_limit_unsettles_the_keys(make: Make) -> None:
     """Where there is none, the claim leaves the jobs that name one alone."""
     claimer = make().claimer

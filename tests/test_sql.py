@@ -18,6 +18,7 @@ from django.db import connection
 
 from django_pgjobs.queries.connection import SERVER_SETTINGS
 from django_pgjobs.queries.cursor import raw_statement, statement
+from django_pgjobs.sql import load
 from tests import helpers
 from tests.helpers import ROOT
 
@@ -67,9 +68,8 @@ SELECT number, number + %(finished)s, 'cancel' FROM generate_series(1, 10000) AS
 
 
 def body(path: Path) -> str:
-    """Return the statement without its comments."""
-    lines = path.read_text().splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip()
+    """Return the statement without its comments, and without what may stand in place of parts."""
+    return load(path.stem).strip()
 
 
 def header(path: Path) -> str:
@@ -243,13 +243,24 @@ def test_a_statement_without_an_index_reads_no_big_table(
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("left_out", [("plain",), ("tokens",), ("plain", "tokens")])
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        ("plain",),
+        ("tokens",),
+        ("plain", "tokens"),
+        ("plain", "tokens", "choice"),
+        ("plain", "tokens", "choice", "several"),
+    ],
+    ids=" ".join,
+)
 def test_a_claim_prepares_without_its_sections(left_out: tuple[str, ...]) -> None:
     whole, _ = raw_statement("claim_keyed_jobs")
     text, _ = raw_statement("claim_keyed_jobs", *left_out)
     assert len(text) < len(whole)
     assert ("pgjobs_rate_limit" in text.decode()) == ("tokens" not in left_out)
     assert ("plain" in text.decode()) == ("plain" not in left_out)
+    assert ("share" in text.decode()) == ("choice" not in left_out)
     with connection.cursor() as cursor:
         cursor.execute(b"PREPARE tried AS " + text)
         cursor.execute("DEALLOCATE tried")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow
+from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
 
 
 class Lane(NamedTuple):
@@ -59,7 +60,13 @@ class Taker:
 
     def params(self) -> dict[str, Any]:
         """Return the parameters that both claims share."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {
+            "worker_id": self.worker_id,
+            "worker_name": self.worker_name,
+            "unknown_paths": text_array_text(self.unknown_paths),
+            "detailed": self.detailed,
+            "detailed_paths": text_array_text(self.detailed_paths),
+        }
 
 
 def send_claim(
@@ -70,10 +77,10 @@ def send_claim(
     The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
     """
     params = taker.params() | {
-        "backends": [lane.backend for lane in floors],
-        "queue_names": [lane.queue_name for lane in floors],
-        "floor_urgencies": [floor.urgency for floor in floors.values()],
-        "floor_ids": [floor.id for floor in floors.values()],
+        "backends": text_array_text(lane.backend for lane in floors),
+        "queue_names": text_array_text(lane.queue_name for lane in floors),
+        "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
+        "floor_ids": array_text(floor.id for floor in floors.values()),
         "max_jobs": max_jobs,
     }
     execute(cursor, "claim_jobs", params)
@@ -109,6 +116,17 @@ class Segment(NamedTuple):
         return self.first_lane == self.last_lane
 
 
+class Depth(Enum):
+    """How much of each lane a claim takes; the value is what claim_keyed_jobs.sql leaves out."""
+
+    # What the batch has for it, by weight.
+    SHARE = ()
+    # A fiftieth of the batch for each weight.
+    FIRSTS = ("choice",)
+    # The first job, if nobody has locked it.
+    HEAD = ("choice", "several")
+
+
 def send_hold(cursor: Cursor, *, waits: bool = False) -> None:
     """Send the wish to be the one that claims jobs with keys; there is a row if it is granted.
 
@@ -127,31 +145,36 @@ def send_keyed_claim(
     max_jobs: int,
     taker: Taker,
     takes_tokens: bool = True,
+    depth: Depth = Depth.SHARE,
 ) -> None:
     """Send the claim of up to *max_jobs* jobs of all kinds; `send_hold` goes before it.
 
     *boosts* is added to the priorities of a queue; of each queue in *caps* no more is taken.
-    Without *takes_tokens* jobs with rate limits are left alone, which is cheaper.
+    Without *takes_tokens* jobs with rate limits are left alone, which is cheaper. Cheaper still
+    is a *depth* of less than the share of each lane. It is for segments of one group and nothing
+    else: no floors, no caps, no tokens; limited queues are left alone.
     """
     params = taker.params() | {
-        "lane_backends": [lane.backend for lane in floors],
-        "lane_queues": [lane.queue_name for lane in floors],
-        "floor_urgencies": [floor.urgency for floor in floors.values()],
-        "floor_ids": [floor.id for floor in floors.values()],
-        "lane_boosts": [boosts.get(lane.queue_name, 0) for lane in floors],
-        "segment_backends": [segment.group.backend for segment in segments],
-        "segment_queues": [segment.group.queue_name for segment in segments],
-        "segment_urgencies": [segment.group.urgency for segment in segments],
-        "segment_boosts": [boosts.get(segment.group.queue_name, 0) for segment in segments],
-        "first_lanes": [segment.first_lane for segment in segments],
-        "last_lanes": [segment.last_lane for segment in segments],
-        "cap_queues": list(caps),
-        "caps": list(caps.values()),
+        "lane_backends": text_array_text(lane.backend for lane in floors),
+        "lane_queues": text_array_text(lane.queue_name for lane in floors),
+        "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
+        "floor_ids": array_text(floor.id for floor in floors.values()),
+        "lane_boosts": array_text(boosts.get(lane.queue_name, 0) for lane in floors),
+        "segment_backends": text_array_text(segment.group.backend for segment in segments),
+        "segment_queues": text_array_text(segment.group.queue_name for segment in segments),
+        "segment_urgencies": array_text(segment.group.urgency for segment in segments),
+        "segment_boosts": array_text(
+            boosts.get(segment.group.queue_name, 0) for segment in segments
+        ),
+        "first_lanes": text_array_text(segment.first_lane for segment in segments),
+        "last_lanes": text_array_text(segment.last_lane for segment in segments),
+        "cap_queues": text_array_text(caps),
+        "caps": array_text(caps.values()),
         "max_jobs": max_jobs,
     }
     sections = {"plain": bool(floors), "tokens": takes_tokens}
     left_out = [section for section, is_needed in sections.items() if not is_needed]
-    execute(cursor, "claim_keyed_jobs", params, *left_out)
+    execute(cursor, "claim_keyed_jobs", params, *left_out, *depth.value)
 
 
 def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
@@ -172,6 +195,8 @@ class Ready(NamedTuple):
     is_limited: bool
     # Does any rate limit exist?
     has_rate_limits: bool = True
+    # Has any key a larger weight than others?
+    has_weights: bool = True
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:

@@ -246,5 +246,15 @@ def prune_jobs(cursor: Cursor, *, status: str, retention: float, max_jobs: int) 
 
 
 def array_text(items: Iterable[object]) -> str:
-    """Return the text form of a PostgreSQL array of numbers, faster than a list is adapted."""
+    """Return the text form of a PostgreSQL array of numbers, faster than psycopg adapts a list."""
     return "{" + ",".join(map(str, items)) + "}"
+
+
+def text_array_text(items: Iterable[str | None]) -> str:
+    """Return the text form of a PostgreSQL array of texts; None is NULL."""
+    return array_text("NULL" if item is None else _quoted(item) for item in items)
+
+
+def _quoted(item: str) -> str:
+    escaped = item.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

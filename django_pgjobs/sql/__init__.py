@@ -13,18 +13,31 @@ it, is computed. Where an UPDATE sets nothing that a generated column depends on
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
-SECTION = re.compile(r"^ *-- Section: (\w+)\n.*?^ *-- End: \1\n", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(
+    r"^ *-- Section: (?P<name>\w+)\n(?P<text>.*?)"
+    r"(?:^ *-- Else: (?P=name)\n(?P<otherwise>.*?))?^ *-- End: (?P=name)\n",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def load(name: str, *left_out: str) -> str:
     """Return the statement in `<name>.sql`, without comments and indents: they are for people.
 
     A file may mark parts that the statement can do without, each from `-- Section: <name>` to
-    `-- End: <name>`; a name may mark several. Those that are *left out* cost nothing.
+    `-- End: <name>`; a name may mark several, and parts may lie in others. Those that are *left
+    out* cost nothing; what follows `-- Else: <name>` stands in their place.
     """
     text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
-    text = SECTION.sub(lambda found: "" if found[1] in left_out else found[0], text)
-    lines = [line.strip() for line in text.splitlines()]
+    lines = [line.strip() for line in _without(text, left_out).splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))
+
+
+def _without(text: str, left_out: Collection[str]) -> str:
+    def chosen(found: re.Match[str]) -> str:
+        part = found["otherwise"] if found["name"] in left_out else found["text"]
+        return _without(part or "", left_out)
+
+    return SECTION.sub(chosen, text)

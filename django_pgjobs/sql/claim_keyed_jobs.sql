@@ -8,7 +8,9 @@
 -- without keys. A *rank* is minus the priority, less the boost of the queue.
 -- Tokens of rate limits are taken of rows that are locked, because tasks take them as well.
 -- Sections: `tokens` may be left out where no rate limit exists, `plain` where no lane without
---     keys is named; a small claim spends a sixth of its time on setting them up.
+--     keys is named, and then, for lanes of one queue and priority, `choice`: the first jobs of
+--     each lane are the batch, which may stay short. Where a lane is to give one job, `several`
+--     too: then it gives its very first. A small claim would spend a third of its time on them.
 -- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
 --     lane_boosts integer[] (one entry per lane without keys);
 --     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
@@ -54,6 +56,7 @@ key_pattern AS MATERIALIZED (
     WHERE position('*' IN maximum.pattern) > 0
     ORDER BY length(maximum.pattern) DESC
 ),
+-- Section: choice
 -- How many more jobs of a queue may start.
 cap AS MATERIALIZED (
     SELECT own.queue_name, own.jobs::bigint
@@ -70,19 +73,27 @@ cap AS MATERIALIZED (
     CROSS JOIN turn
     WHERE queue.max_running IS NOT NULL
 ),
+-- End: choice
 -- The first jobs of each lane, a fiftieth of the batch at most, until there are enough. Rows of
 -- one `place` are of one lane, `nth` numbers them. What follows handles many rows, which are
 -- narrow for that reason.
 opened AS MATERIALIZED (
-    SELECT walked.*, walked.position - walked.nth AS place
+    SELECT
+        -- Section: choice
+        walked.position - walked.nth AS place,
+        -- End: choice
+        walked.*
     FROM (
         SELECT
+            -- Section: choice
             segment.number AS segment, segment.urgency - segment.boost AS rank,
             head.lane, head.concurrency_key, maximum.weight, maximum.last_id,
+            row_number() OVER () AS position,
+            -- End: choice
             room.jobs AS room,
             -- NULL where a row says the limit: then all jobs of the key have the same.
             CASE WHEN NOT maximum.is_of_row THEN maximum.jobs - room.jobs END AS running,
-            first.*, row_number() OVER () AS position
+            first.*
         FROM turn
         CROSS JOIN unnest(
             %(segment_backends)s::text[], %(segment_queues)s::text[],
@@ -95,8 +106,9 @@ opened AS MATERIALIZED (
             WITH RECURSIVE step AS (
                 (
                     SELECT
-                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                        job.lane, job.id, job.ctid AS tid, job.concurrency_key,
+                        job.concurrency_limit, job.skips_waiting, job.rate_limit_keys,
+                        job.rate_cost
                     FROM pgjobs_job_live AS job
                     WHERE
                         job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
@@ -110,8 +122,9 @@ opened AS MATERIALIZED (
                 FROM step
                 CROSS JOIN LATERAL (
                     SELECT
-                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
-                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                        job.lane, job.id, job.ctid AS tid, job.concurrency_key,
+                        job.concurrency_limit, job.skips_waiting, job.rate_limit_keys,
+                        job.rate_cost
                     FROM pgjobs_job_live AS job
                     WHERE
                         job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
@@ -182,6 +195,7 @@ opened AS MATERIALIZED (
             OFFSET 0
         ) AS room
         CROSS JOIN LATERAL (
+            -- Section: several
             SELECT locked.*, row_number() OVER () AS nth
             FROM (
                 SELECT job.id, job.concurrency_limit, job.rate_limit_keys, job.rate_cost
@@ -198,13 +212,30 @@ opened AS MATERIALIZED (
                 )
                 FOR UPDATE SKIP LOCKED
             ) AS locked
+            -- Else: several
+            -- It was read a moment ago, so its place in the table leads to it.
+            SELECT job.id, job.concurrency_limit, 1 AS nth
+            FROM pgjobs_job_live AS job
+            WHERE
+                job.ctid = head.tid
+                AND job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
+                AND job.lane = head.lane
+                AND room.jobs > 0 AND job.task_path <> ALL (turn.excluded_paths)
+            FOR UPDATE SKIP LOCKED
+            -- End: several
         ) AS first
         WHERE
             turn.is_held
             -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
-            AND segment.queue_name <> ALL (
-                turn.paused_queues || ARRAY(SELECT cap.queue_name FROM cap WHERE cap.jobs <= 0)
-            )
+            AND segment.queue_name <> ALL (turn.paused_queues || ARRAY(
+                -- Section: choice
+                SELECT cap.queue_name FROM cap WHERE cap.jobs <= 0
+                -- Else: choice
+                SELECT queue.queue_name
+                FROM pgjobs_queue_settings AS queue
+                WHERE queue.max_running IS NOT NULL
+                -- End: choice
+            ))
             AND (
                 head.rate_limit_keys IS NULL
                 -- Section: tokens
@@ -231,6 +262,7 @@ opened AS MATERIALIZED (
         LIMIT %(max_jobs)s::integer
     ) AS walked
 ),
+-- Section: choice
 -- A lane's part of the batch among the lanes of its rank, by weight; only if it is asked for.
 share AS (
     SELECT
@@ -470,6 +502,17 @@ taken AS MATERIALIZED (
     ) AS locked
     -- End: plain
 )
+-- Else: choice
+taken AS (
+    SELECT opened.id
+    FROM opened
+    -- Other jobs of the key may have another limit than the first one of the lane.
+    WHERE opened.nth <= CASE
+        WHEN opened.running IS NULL THEN opened.room
+        ELSE COALESCE(opened.concurrency_limit, 1) - opened.running
+    END
+)
+-- End: choice
 UPDATE pgjobs_job_live AS job
 SET
     rate_limit_keys = job.rate_limit_keys,

@@ -3,7 +3,7 @@
 -- Parameters: with_lowest boolean (else 0 for jobs without keys)
 -- Returns: backend, queue_name, minus the priority of jobs with keys (NULL: those without), minus
 --     the lowest priority, the boost of the queue, is the number of its running jobs limited?
---     does any rate limit exist?
+--     does any rate limit exist? has any key a weight of its own?
 -- Locks: none
 -- Index: pgjobs_job_ready, pgjobs_job_ready_lanes
 WITH RECURSIVE plain AS (
@@ -68,7 +68,8 @@ SELECT
         LIMIT 1
     ) END, 0),
     COALESCE(queue.boost, 0), queue.max_running IS NOT NULL,
-    EXISTS (SELECT FROM pgjobs_rate_limit)
+    EXISTS (SELECT FROM pgjobs_rate_limit),
+    EXISTS (SELECT FROM pgjobs_concurrency_limit AS maximum WHERE maximum.weight > 1)
 FROM (
     SELECT plain.backend, plain.queue_name, NULL::integer AS urgency FROM plain
     UNION ALL

@@ -12,7 +12,8 @@ when it may find something: after a walk that did, when a job with a key ended, 
 scan from the heads. In each group of lanes (a queue, a priority) it goes on behind the lane that
 was served last, so that all take turns. Walks take a fifth of the time at most; in between, the
 lanes whose jobs ended here are looked at and no others. An idle worker does not repeat a walk
-that found nothing while nothing changes (`settled`).
+that found nothing while nothing changes (`settled`), and one beside many lanes takes only the
+first jobs of each (`spread`).
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 
@@ -24,13 +25,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Ready, Segment
+from django_pgjobs.queries.claims import (
+    HEAD,
+    ClaimedRow,
+    Depth,
+    Floor,
+    Group,
+    Lane,
+    Ready,
+    Segment,
+)
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.settled import SettledKeys
+from django_pgjobs.worker.spread import Spread
 from django_pgjobs.worker.state import WorkerState
 
 PREFETCH_SECONDS = 0.05
@@ -55,13 +66,18 @@ class Plan:
     is_keyed: bool
     holds: bool
     takes_tokens: bool
+    depth: Depth
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
 
     @property
     def walks(self) -> bool:
         """Is it to look at all lanes with keys?"""
-        return bool(self.segments) and not self.segments[0].is_single
+        return _is_walk(self.segments)
+
+    def falls_short(self, rows: Collection[ClaimedRow]) -> bool:
+        """May there be more in the lanes than what was claimed, because they gave little?"""
+        return self.depth is not Depth.SHARE and len(rows) < self.wanted
 
 
 class Claimer:
@@ -87,6 +103,7 @@ class Claimer:
         self._walk_is_due = False
         self._walk_allowed_at = 0.0
         self.settled = SettledKeys()
+        self._spread = Spread()
         # Lanes of which a job ended here.
         self._freed: set[Segment] = set()
         self._scan_due = 0.0
@@ -165,6 +182,7 @@ class Claimer:
         self._boosts = {ready.queue_name: ready.boost for ready in served if ready.boost}
         self._limited = {ready.queue_name for ready in served if ready.is_limited}
         self._note_rate_limits(any(ready.has_rate_limits for ready in served))
+        self._spread.note_weights(any(ready.has_weights for ready in served))
         self._walk_is_due = self._walk_is_due or bool(self._groups)
 
     def _note_rate_limits(self, exist: bool) -> None:
@@ -222,6 +240,10 @@ class Claimer:
         lifts: bool = False,
     ) -> Plan:
         caps = self._caps()
+        has_more = floors or caps or self._limited or self._has_rate_limits or from_heads or lifts
+        depth = Depth.SHARE
+        if _is_walk(segments) and not has_more:
+            depth = self._spread.depth(segments, wanted)
         return Plan(
             wanted=wanted,
             from_heads=from_heads,
@@ -232,6 +254,7 @@ class Claimer:
             is_keyed=bool(segments or self._boosts or self._limited or caps),
             holds=bool(segments or self._limited),
             takes_tokens=self._has_rate_limits,
+            depth=depth,
             lifts=lifts,
         )
 
@@ -274,6 +297,11 @@ class Claimer:
             lowers = is_full and plan.from_heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
         keyed = [row for row in rows if row.lane is not None]
+        if plan.walks and held:
+            self._spread.note_walk(keyed, plan.wanted)
+        if plan.falls_short(rows):
+            self.settled.end()
+            return  # the next claim, which follows at once, looks at all there is
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
             if plan.walks:
@@ -341,6 +369,10 @@ def _lanes_of(rows: Iterable[ClaimedRow]) -> list[tuple[Group, str]]:
         for backend, queue_name, priority, lane in lanes
         if lane is not None
     ]
+
+
+def _is_walk(segments: Sequence[Segment]) -> bool:
+    return bool(segments) and not segments[0].is_single
 
 
 def _last_served(cursor: str, lanes: set[str]) -> str:

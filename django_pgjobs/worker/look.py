@@ -109,6 +109,7 @@ class Look:
                 max_jobs=plan.wanted,
                 taker=taker,
                 takes_tokens=plan.takes_tokens,
+                depth=plan.depth,
             ),
             lambda rows: self._note_claimed(turn, plan, rows),
         )
@@ -155,7 +156,7 @@ class Look:
             self.pace.look_again()
         elif turn.looks:
             self.pace.found_nothing(now)
-        if turn.promoted or turn.changed:
+        if turn.promoted or turn.changed or turn.falls_short:
             self.pace.look_again()
         if turn.next_due is not None:
             self.pace.look_by(now + turn.next_due + 0.001)
@@ -207,6 +208,7 @@ class Look:
 
     def _note_claimed(self, turn: Turn, plan: Plan, rows: Rows) -> None:
         turn.claimed = claims.claimed_rows(rows)
+        turn.falls_short = turn.holds and plan.falls_short(turn.claimed)
         self._claimer.note_claimed(turn.claimed, plan, held=turn.holds, seconds=turn.seconds)
 
 

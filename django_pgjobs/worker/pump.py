@@ -316,7 +316,7 @@ class Pump(Role):
 
     def _check_vain_scan(self, turn: Turn) -> None:
         """End a drain whose second scan in a row finds jobs and claims none: they have to wait."""
-        is_in_turn = turn.holds or not turn.walks
+        is_in_turn = (turn.holds or not turn.walks) and not turn.falls_short
         self._vain_scans += is_in_turn and turn.token_wait is None
         if self._vain_scans > 1:
             self._on_limit("nothing is left that may run now")

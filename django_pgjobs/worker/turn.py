@@ -36,6 +36,8 @@ class Turn:
         self.walks = False
         self.holds = False
         self.hold_place: int | None = None
+        # A claim that took little of each lane has not filled the batch: there may be more.
+        self.falls_short = False
         self.token_wait: float | None = None
         self.leaves_unknown = False
         # How many writes were counted before the claim, and are those more than before?

@@ -186,6 +186,7 @@ ROWS: tuple[Row, ...] = (
         (
             Figure("commit", "round trip and commit of nothing but the hold", "ms", False),
             Figure("million", "claim of 20 beside a full key of 1,000,000", "ms", False, Target(2)),
+            Figure("weighed", "the same where the last batch was short", "ms", False),
             Figure("with_tokens", "the same where rate limits exist", "ms", False),
             Figure("idle", "idle poll beside 1,000 full keys", "ms", False, Target(5)),
             Figure("blocked", "walk past 1,000 full keys, after a change", "ms", False),

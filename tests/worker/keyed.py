@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Depth, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_jobs
 
@@ -26,6 +26,7 @@ def keyed_claim(
     segments: list[Segment] | None = None,
     lanes: list[Lane] | None = None,
     takes_tokens: bool | None = None,
+    depth: Depth = Depth.SHARE,
     waits: bool = False,
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
@@ -58,6 +59,7 @@ def keyed_claim(
             max_jobs=max_jobs,
             taker=taker,
             takes_tokens=takes_tokens,
+            depth=depth,
         )
 
     if not waits:

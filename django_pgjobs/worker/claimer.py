@@ -41,7 +41,7 @@ from django_pgjobs.queries.claims import (
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.settled import SettledKeys
-from django_pgjobs.worker.spread import Spread
+from django_pgjobs.worker.spread import Spread, may_have_more
 from django_pgjobs.worker.state import WorkerState
 
 PREFETCH_SECONDS = 0.05
@@ -76,8 +76,8 @@ class Plan:
         return _is_walk(self.segments)
 
     def falls_short(self, rows: Collection[ClaimedRow]) -> bool:
-        """May there be more in the lanes than what was claimed, because they gave little?"""
-        return self.depth is not Depth.SHARE and len(rows) < self.wanted
+        """May the lanes have more for the rest of the batch than these rows?"""
+        return may_have_more(rows, self.wanted, self.depth)
 
 
 class Claimer:
@@ -306,7 +306,8 @@ class Claimer:
             self._freed.difference_update(plan.segments)
             if plan.walks:
                 self._note_walked(keyed, is_full, seconds)
-                self._note_for_settling(plan, is_vain=not (keyed or is_full))
+                is_vain = plan.depth is Depth.SHARE and not (keyed or is_full)
+                self._note_for_settling(plan, is_vain=is_vain)
         is_exhausted = bool(plan.floors) or (held and not keyed)
         if is_exhausted and not is_full and not plan.from_heads:
             self.request_head_scan()

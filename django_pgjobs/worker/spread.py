@@ -2,8 +2,8 @@
 
 Where many lanes of equal priority wait, the first jobs of each fill the batch, and nothing needs
 to be weighed or shared out: that claim costs two thirds of the whole one. A batch tells whether
-the next one will be like it. One that stays short is followed by a whole claim, and so is each
-scan from the heads, once a second.
+the next one will be like it. One that stays short though lanes may have more is followed by a
+whole claim, and each scan from the heads, once a second, is one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,28 @@ class Spread:
 
     def note_walk(self, rows: Collection[ClaimedRow], wanted: int) -> None:
         """Note what came of a walk that *wanted* so many jobs."""
-        of_lanes = Counter(row.lane for row in rows)
-        self._fills = len(rows) >= wanted and max(of_lanes.values(), default=0) <= _first(wanted)
+        self._fills = len(rows) >= wanted and _most(rows) <= _first(wanted)
 
     def depth(self, segments: Sequence[Segment], wanted: int) -> Depth:
         """Return how much of each lane a walk of these segments and nothing else is to take."""
         if not self._fills or len({segment.group for segment in segments}) != 1:
             return Depth.SHARE
         return Depth.FIRSTS if self._has_weights or _first(wanted) > 1 else Depth.HEAD
+
+
+def may_have_more(rows: Collection[ClaimedRow], wanted: int, depth: Depth) -> bool:
+    """May the lanes have more for a batch that they were asked little for and did not fill?
+
+    Not if each gave less than it was asked for.
+    """
+    if depth is Depth.SHARE or len(rows) >= wanted:
+        return False
+    return depth is Depth.HEAD or _most(rows) >= _first(wanted)
+
+
+def _most(rows: Collection[ClaimedRow]) -> int:
+    """Return how many jobs a lane gave at most."""
+    return max(Counter(row.lane for row in rows).values(), default=0)
 
 
 def _first(wanted: int) -> int:

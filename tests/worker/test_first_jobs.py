@@ -263,6 +263,31 @@ def test_a_batch_that_stays_short_is_followed_by_a_whole_claim(make: Make) -> No
     assert not claimer.settled
 
 
+def test_lanes_that_give_less_than_they_are_asked_for_have_no_more(make: Make) -> None:
+    """Keys that run one job at a time, say: the next walk waits, as after a whole claim."""
+    claimer = make().claimer
+    claimer.note_lanes(alone(KEYED))
+    spread(claimer, *(f"lane {number // 2}" for number in range(100)))
+    few = rows_of(*(f"lane {number}" for number in range(60)))
+    claimed(claimer, few, wanted=100, from_heads=False, seconds=9.0)
+    claimer.note_scan(0.0)
+    assert claimer.look_allowed_at > time.monotonic() + 30
+    assert claimer.plan(100, from_heads=True).depth is Depth.SHARE
+
+
+def test_keys_are_settled_by_whole_claims_only(make: Make) -> None:
+    """A claim of first jobs leaves out what is limited since the last scan."""
+    claimer = make().claimer
+    claimer.note_lanes(alone(KEYED))
+    spread(claimer, *(f"lane {number // 2}" for number in range(100)))
+    claimed(claimer, [], wanted=100, from_heads=False)
+    claimer.settled.begin(5)
+    assert not claimer.settled
+    claimed(claimer, [], wanted=100, from_heads=True)
+    claimer.settled.begin(5)
+    assert claimer.settled
+
+
 @pytest.mark.parametrize("in_turn", [True, False])
 def test_a_batch_that_stays_empty_is_followed_at_once(planning: Planning, in_turn: bool) -> None:
     claimer = planning.claiming.claimer

@@ -20,6 +20,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
 SECONDS = 240
@@ -36,56 +38,20 @@ class Mutation:
     tests: tuple[str, ...]
 
 
-SQL = "django_pgjobs/sql/"
-WORKER = "django_pgjobs/worker/"
-
-# Name, what is replaced in the claim of jobs with keys, and by what.
-KEYED_CLAIM = (
-    ("hold of the keyed claim", "WHERE\n            turn.is_held\n", "WHERE\n            TRUE\n"),
-    ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
-    ("first job of a key", "WHEN maximum.last_id = head.id AND", "WHEN FALSE AND"),
-    ("retry in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", ""),
-    ("planned job in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", "OR TRUE"),
-    ("limit of a key over its lanes", "OR ranked.place_in_key <= ranked.room", "OR TRUE"),
-    ("smaller limit within a key", "ELSE COALESCE(locked.concurrency_limit, 1)", "ELSE 1000"),
-    ("tokens of a claim", "SET next_free = GREATEST(", "SET next_free = LEAST("),
-    ("tokens that are left", "demand.cost_so_far > budget.tokens", "FALSE"),
-    ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
-    ("pause of a queue", "COALESCE(paused.queues, '{}')", "'{}'::text[]"),
-    ("limit of a queue", "AND cap.jobs < capped.place_in_queue", "AND FALSE"),
-    ("places that are left", "share.found < %(max_jobs)s::integer", "FALSE"),
-    ("places of better lanes", "AND min(opened.rank) = max(opened.rank)", ""),
-    (
-        "order of the segments",
-        "AND segment.queue_name <> ALL (",
-        (
-            "AND NOT EXISTS (SELECT FROM cap WHERE cap.queue_name = segment.queue_name"
-            " AND cap.jobs <= 0) AND segment.queue_name <> ALL ("
-        ),
-    ),
-)
-
 MUTATIONS = (
-    Mutation(
-        "token of a success",
-        f"{SQL}finish_successful.sql",
-        "AND job.claim = outcome.claim",
-        "",
-        ("tests/worker/test_finish.py",),
-    ),
-    Mutation(
-        "token of a failure",
-        f"{SQL}finish_unsuccessful.sql",
-        "AND job.claim = outcome.claim",
-        "",
-        ("tests/worker/test_finish.py",),
-    ),
-    Mutation(
-        "token of a give-back",
-        f"{SQL}give_back_jobs.sql",
-        "AND job.claim = outcome.claim",
-        "",
-        ("tests/worker/test_finish.py",),
+    *(
+        Mutation(
+            f"token of a {name}",
+            f"{SQL}{file}.sql",
+            "AND job.claim = outcome.claim",
+            "",
+            ("tests/worker/test_finish.py",),
+        )
+        for name, file in (
+            ("success", "finish_successful"),
+            ("failure", "finish_unsuccessful"),
+            ("give-back", "give_back_jobs"),
+        )
     ),
     Mutation(
         "token that rises at a give-back",
@@ -287,6 +253,10 @@ MUTATIONS = (
             ("tests/worker/test_keyed_claim.py", "tests/worker/test_keyed_claim_rules.py"),
         )
         for name, old, new in KEYED_CLAIM
+    ),
+    *(
+        Mutation(name, file, old, new, ("tests/worker/test_first_jobs.py",))
+        for name, file, old, new in FIRST_JOBS
     ),
     Mutation(
         "walk behind the lane that was served last",

@@ -219,7 +219,8 @@ opened AS MATERIALIZED (
             WHERE
                 job.ctid = head.tid
                 AND job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                AND job.lane = head.lane
+                AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                AND -job.priority = segment.urgency AND job.lane = head.lane
                 AND room.jobs > 0 AND job.task_path <> ALL (turn.excluded_paths)
             FOR UPDATE SKIP LOCKED
             -- End: several

@@ -15,7 +15,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 from django_pgjobs import cancel, reschedule
 from django_pgjobs.models import Job, QueueSettings
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import ClaimedRow
+from django_pgjobs.queries.claims import ClaimedRow, Depth, Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import make_attempt
@@ -29,6 +29,9 @@ from tests.worker.support import ids, make_options, write
 pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
 
 OpenOwn = Callable[[], OwnConnection]
+
+QUEUES = ("default", "mail")
+PRIORITIES = range(5)
 
 
 class Claimant(threading.Thread):
@@ -58,9 +61,7 @@ class Claimant(threading.Thread):
             self.error = error
 
     def _take_turn(self) -> None:
-        rows: list[ClaimedRow] = self._repeat(
-            lambda: keyed_claim(self._own, self._worker_id, self._random.choice([1, 2, 5, 10]))
-        )
+        rows: list[ClaimedRow] = self._repeat(self._claim)
         self.claimed += len(rows)
         self._note("begin", rows)
         returned = [row for row in rows if self._random.random() < 0.1]
@@ -71,6 +72,22 @@ class Claimant(threading.Thread):
         batch += [(make_attempt(row, self._options), Outcome(Kind.DONE)) for row in ended]
         if batch:
             assert len(self._repeat(lambda: write(self._own, *batch))) == len(batch)
+
+    def _claim(self) -> list[ClaimedRow]:
+        """Claim of all there is, or less of the lanes of one queue and priority."""
+        wanted, depth = self._random.choice([1, 2, 5, 10]), self._random.choice(list(Depth))
+        if depth is Depth.SHARE:
+            return keyed_claim(self._own, self._worker_id, wanted)
+        queue, priority = self._random.choice(QUEUES), self._random.choice(PRIORITIES)
+        return keyed_claim(
+            self._own,
+            self._worker_id,
+            wanted,
+            segments=[Segment(Group("default", queue, -priority))],
+            lanes=[],
+            takes_tokens=False,
+            depth=depth,
+        )
 
     def _repeat(self, action: Callable) -> object:
         """Do as the pump with a turn that another worker crossed."""
@@ -96,8 +113,8 @@ def test_claims_at_the_same_time_keep_the_limit_and_the_order_of_each_key(
         job = make_job(
             concurrency_key=key,
             concurrency_limit=limit,
-            queue_name=["default", "mail"][number % 3 % 2],
-            priority=number % 5,
+            queue_name=QUEUES[number % 3 % 2],
+            priority=PRIORITIES[number % 5],
         )
         history.append(Event("wait", key, job))
     barrier = threading.Barrier(threads)

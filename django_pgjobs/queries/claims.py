@@ -123,7 +123,7 @@ class Depth(Enum):
     SHARE = ()
     # A fiftieth of the batch for each weight.
     FIRSTS = ("choice",)
-    # The first job, if nobody has locked it.
+    # The first job, unless somebody has locked it or the task is paused or unknown.
     HEAD = ("choice", "several")
 
 
@@ -154,6 +154,8 @@ def send_keyed_claim(
     is a *depth* of less than the share of each lane. It is for segments of one group and nothing
     else: no floors, no caps, no tokens; limited queues are left alone.
     """
+    if depth is not Depth.SHARE and (floors or caps or takes_tokens):
+        raise ValueError(f"{depth} goes without floors, caps and tokens")
     params = taker.params() | {
         "lane_backends": text_array_text(lane.backend for lane in floors),
         "lane_queues": text_array_text(lane.queue_name for lane in floors),
@@ -195,8 +197,9 @@ class Ready(NamedTuple):
     is_limited: bool
     # Does any rate limit exist?
     has_rate_limits: bool = True
-    # Has any key a larger weight than others?
-    has_weights: bool = True
+    # May a lane give nothing but its first job at a time, because no key has a weight and no
+    # task is paused?
+    gives_heads: bool = False
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:

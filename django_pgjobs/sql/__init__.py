@@ -1,8 +1,8 @@
 """The hot statements, one per file, and how to read them.
 
-Static text that runs in psql after its placeholders are filled in; nothing is ever composed
-from data. Each file opens with what it does, its parameters, what it returns, which rows it
-locks in which order, and the index it relies on.
+Static text that runs in psql after its placeholders are filled in, as `load` returns it; nothing
+is ever composed from data. Each file opens with what it does, its parameters, what it returns,
+which rows it locks in which order, and the index it relies on.
 
 Each UPDATE of jobs sets `rate_limit_keys` to what it is, so that the column `lane`, generated of
 it, is computed. Where an UPDATE sets nothing that a generated column depends on, PostgreSQL 16 to

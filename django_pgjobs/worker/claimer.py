@@ -12,8 +12,8 @@ when it may find something: after a walk that did, when a job with a key ended, 
 scan from the heads. In each group of lanes (a queue, a priority) it goes on behind the lane that
 was served last, so that all take turns. Walks take a fifth of the time at most; in between, the
 lanes whose jobs ended here are looked at and no others. An idle worker does not repeat a walk
-that found nothing while nothing changes (`settled`), and one beside many lanes takes only the
-first jobs of each (`spread`).
+that found nothing while nothing changes (`settled`), and a busy one takes only the
+first jobs of each where that is enough (`spread`).
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 
@@ -102,8 +102,11 @@ class Claimer:
         self._lift_due = time.monotonic() + (state.options.ageing or 0.0)
         self._walk_is_due = False
         self._walk_allowed_at = 0.0
+        # What the walk that this one follows took.
+        self._short_seconds = 0.0
         self.settled = SettledKeys()
         self._spread = Spread()
+        self._gives_heads = False
         # Lanes of which a job ended here.
         self._freed: set[Segment] = set()
         self._scan_due = 0.0
@@ -182,7 +185,7 @@ class Claimer:
         self._boosts = {ready.queue_name: ready.boost for ready in served if ready.boost}
         self._limited = {ready.queue_name for ready in served if ready.is_limited}
         self._note_rate_limits(any(ready.has_rate_limits for ready in served))
-        self._spread.note_weights(any(ready.has_weights for ready in served))
+        self._gives_heads = all(ready.gives_heads for ready in served)
         self._walk_is_due = self._walk_is_due or bool(self._groups)
 
     def _note_rate_limits(self, exist: bool) -> None:
@@ -243,7 +246,8 @@ class Claimer:
         has_more = floors or caps or self._limited or self._has_rate_limits or from_heads or lifts
         depth = Depth.SHARE
         if _is_walk(segments) and not has_more:
-            depth = self._spread.depth(segments, wanted)
+            gives_heads = self._gives_heads and not self._leaves_unknown()
+            depth = self._spread.depth(segments, wanted, gives_heads=gives_heads)
         return Plan(
             wanted=wanted,
             from_heads=from_heads,
@@ -299,8 +303,9 @@ class Claimer:
         keyed = [row for row in rows if row.lane is not None]
         if plan.walks and held:
             self._spread.note_walk(keyed, plan.wanted)
-        if plan.falls_short(rows):
+        if held and plan.falls_short(rows):
             self.settled.end()
+            self._short_seconds = seconds
             return  # the next claim, which follows at once, looks at all there is
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
@@ -316,7 +321,9 @@ class Claimer:
         self._walk_is_due = bool(rows)
         self._freed.clear()
         if not is_full:
+            seconds += self._short_seconds
             self._walk_allowed_at = time.monotonic() + WALK_PAUSE_FACTOR * seconds
+        self._short_seconds = 0.0
         served: dict[Group, set[str]] = {}
         for group, lane in _lanes_of(rows):
             served.setdefault(group, set()).add(lane)
@@ -346,6 +353,10 @@ class Claimer:
             else:
                 segments.append(Segment(group))
         return segments
+
+    def _leaves_unknown(self) -> bool:
+        now = time.monotonic()
+        return any(until > now for until in list(self._state.unknown_paths.values()))
 
     def _caps(self) -> dict[str, int]:
         slots = self._state.options.queue_slots

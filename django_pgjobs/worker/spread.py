@@ -1,9 +1,9 @@
 """How much of each lane a walk is to take.
 
-Where many lanes of equal priority wait, the first jobs of each fill the batch, and nothing needs
-to be weighed or shared out: that claim costs two thirds of the whole one. A batch tells whether
-the next one will be like it. One that stays short though lanes may have more is followed by a
-whole claim, and each scan from the heads, once a second, is one.
+Where the first jobs of the lanes of one priority fill a batch, nothing needs to be weighed or
+shared out, and the claim is cheaper. A batch tells whether the next one will be like it. One that
+stays short though lanes may have more is followed by a whole claim, and each scan from the heads,
+once a second, is one.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ class Spread:
     def __init__(self) -> None:
         # Did the first jobs of the lanes fill its batch?
         self._fills = False
-        # May a lane be worth more than another?
-        self._has_weights = True
-
-    def note_weights(self, exist: bool) -> None:
-        """Note whether a lane may have a larger share than others."""
-        self._has_weights = exist
 
     def note_walk(self, rows: Collection[ClaimedRow], wanted: int) -> None:
         """Note what came of a walk that *wanted* so many jobs."""
         self._fills = len(rows) >= wanted and _most(rows) <= _first(wanted)
 
-    def depth(self, segments: Sequence[Segment], wanted: int) -> Depth:
-        """Return how much of each lane a walk of these segments and nothing else is to take."""
+    def depth(self, segments: Sequence[Segment], wanted: int, *, gives_heads: bool) -> Depth:
+        """Return how much of each lane a walk of these segments and nothing else is to take.
+
+        Heads only where a lane *gives heads*: one whose first job is passed over, because its
+        task is paused, say, would wait as long as others fill the batches.
+        """
         if not self._fills or len({segment.group for segment in segments}) != 1:
             return Depth.SHARE
-        return Depth.FIRSTS if self._has_weights or _first(wanted) > 1 else Depth.HEAD
+        return Depth.HEAD if gives_heads and _first(wanted) == 1 else Depth.FIRSTS
 
 
 def may_have_more(rows: Collection[ClaimedRow], wanted: int, depth: Depth) -> bool:

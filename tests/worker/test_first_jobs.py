@@ -26,7 +26,7 @@ __all__ = ["make", "planning"]
 
 Start = Callable[..., ThreadedWorker]
 ALL = [Segment(KEYED)]
-FEW = {"has_rate_limits": False, "has_weights": False}
+FEW = {"has_rate_limits": False, "gives_heads": True}
 PLAIN = Ready("default", "mail", None, 0, 0, False, **FEW)
 
 both = pytest.mark.parametrize("depth", [Depth.FIRSTS, Depth.HEAD], ids=lambda depth: depth.name)
@@ -228,11 +228,47 @@ def test_all_else_has_to_be_weighed(make: Make, found: list[Ready]) -> None:
     assert claimer.plan(3, from_heads=False).depth is Depth.SHARE
 
 
-def test_a_lane_that_is_worth_more_gives_more(make: Make) -> None:
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED, has_weights=True))
+def test_a_lane_may_have_to_give_another_job_than_its_first(make: Make) -> None:
+    """Or one that begins with a paused task would wait as long as others fill the batches."""
+    claiming = make()
+    claimer = claiming.claimer
+    claimer.note_lanes(alone(KEYED, gives_heads=False))
     spread(claimer, "a", "b", "c")
     assert claimer.plan(3, from_heads=False).depth is Depth.FIRSTS
+    claimer.note_lanes(alone(KEYED))
+    assert claimer.plan(3, from_heads=False).depth is Depth.HEAD
+    claiming.state.unknown_paths["shop.tasks.new"] = time.monotonic() + NEVER
+    assert claimer.plan(3, from_heads=False).depth is Depth.FIRSTS
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_scan_tells_whether_lanes_give_their_heads(own: OwnConnection) -> None:
+    make_keyed(1, "shop:1")
+
+    def gives_heads() -> bool:
+        [[row]] = own.round_trip([claims.send_lane_listing])
+        return Ready._make(row).gives_heads
+
+    assert gives_heads()
+    pause = Pause.objects.create(kind="task", name="tests.tasks.add")
+    assert not gives_heads()
+    Pause.objects.filter(pk=pause.pk).update(resume_at=pause.paused_at)
+    ConcurrencyLimit.objects.create(pattern="shop:*", max_running=5)
+    assert gives_heads()
+    ConcurrencyLimit.objects.update(weight=2)
+    assert not gives_heads()
+
+
+@both
+def test_what_a_claim_of_first_jobs_leaves_out_cannot_be_asked_of_it(depth: Depth) -> None:
+    cursor: Any = None
+    taker = claims.Taker(
+        worker_id=1, worker_name="", unknown_paths=[], detailed=False, detailed_paths=[]
+    )
+    with pytest.raises(ValueError, match="without floors, caps and tokens"):
+        claims.send_keyed_claim(
+            cursor, {}, ALL, boosts={}, caps={}, max_jobs=1, taker=taker, depth=depth
+        )
 
 
 def test_slots_of_a_queue_have_to_be_counted(make: Make) -> None:
@@ -273,6 +309,16 @@ def test_lanes_that_give_less_than_they_are_asked_for_have_no_more(make: Make) -
     claimer.note_scan(0.0)
     assert claimer.look_allowed_at > time.monotonic() + 30
     assert claimer.plan(100, from_heads=True).depth is Depth.SHARE
+
+
+def test_the_time_of_a_walk_that_fell_short_counts(make: Make) -> None:
+    """Walks take a fifth of the time at most, those that are followed by others included."""
+    claimer = make().claimer
+    claimer.note_lanes(alone(KEYED))
+    spread(claimer, "a", "b", "c")
+    claimed(claimer, [], wanted=3, from_heads=False, seconds=10.0)
+    claimed(claimer, [], wanted=3, from_heads=False, seconds=20.0)
+    assert claimer._walk_allowed_at > time.monotonic() + 100
 
 
 def test_keys_are_settled_by_whole_claims_only(make: Make) -> None:

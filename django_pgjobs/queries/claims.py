@@ -76,14 +76,18 @@ def send_claim(
 
     The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
     """
-    params = taker.params() | {
-        "backends": text_array_text(lane.backend for lane in floors),
-        "queue_names": text_array_text(lane.queue_name for lane in floors),
+    params = taker.params() | floors_params(floors) | {"max_jobs": max_jobs}
+    execute(cursor, "claim_jobs", params)
+
+
+def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
+    """Return the parameters for the lanes without keys; both claims have them."""
+    return {
+        "lane_backends": text_array_text(lane.backend for lane in floors),
+        "lane_queues": text_array_text(lane.queue_name for lane in floors),
         "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
         "floor_ids": array_text(floor.id for floor in floors.values()),
-        "max_jobs": max_jobs,
     }
-    execute(cursor, "claim_jobs", params)
 
 
 class Group(NamedTuple):
@@ -156,20 +160,9 @@ def send_keyed_claim(
     """
     if depth is not Depth.SHARE and (floors or caps or takes_tokens):
         raise ValueError(f"{depth} goes without floors, caps and tokens")
-    params = taker.params() | {
-        "lane_backends": text_array_text(lane.backend for lane in floors),
-        "lane_queues": text_array_text(lane.queue_name for lane in floors),
-        "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
-        "floor_ids": array_text(floor.id for floor in floors.values()),
+    params = taker.params() | floors_params(floors) | segments_params(segments, boosts)
+    params |= {
         "lane_boosts": array_text(boosts.get(lane.queue_name, 0) for lane in floors),
-        "segment_backends": text_array_text(segment.group.backend for segment in segments),
-        "segment_queues": text_array_text(segment.group.queue_name for segment in segments),
-        "segment_urgencies": array_text(segment.group.urgency for segment in segments),
-        "segment_boosts": array_text(
-            boosts.get(segment.group.queue_name, 0) for segment in segments
-        ),
-        "first_lanes": text_array_text(segment.first_lane for segment in segments),
-        "last_lanes": text_array_text(segment.last_lane for segment in segments),
         "cap_queues": text_array_text(caps),
         "caps": array_text(caps.values()),
         "max_jobs": max_jobs,
@@ -177,6 +170,19 @@ def send_keyed_claim(
     sections = {"plain": bool(floors), "tokens": takes_tokens}
     left_out = [section for section, is_needed in sections.items() if not is_needed]
     execute(cursor, "claim_keyed_jobs", params, *left_out, *depth.value)
+
+
+def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> dict[str, str]:
+    """Return the parameters for the lanes of jobs with keys."""
+    groups = [segment.group for segment in segments]
+    return {
+        "segment_backends": text_array_text(group.backend for group in groups),
+        "segment_queues": text_array_text(group.queue_name for group in groups),
+        "segment_urgencies": array_text(group.urgency for group in groups),
+        "segment_boosts": array_text(boosts.get(group.queue_name, 0) for group in groups),
+        "first_lanes": text_array_text(segment.first_lane for segment in segments),
+        "last_lanes": text_array_text(segment.last_lane for segment in segments),
+    }
 
 
 def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:

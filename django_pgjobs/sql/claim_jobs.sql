@@ -7,10 +7,11 @@
 -- Each lane is read from its floor (see worker/claimer.py) and not from its head. A worker
 -- whose lease ran out claims nothing. Lanes of a paused queue, or of one whose number of running
 -- jobs is limited (claim_keyed_jobs.sql), give nothing.
--- Parameters: backends, queue_names text[], floor_urgencies integer[], floor_ids bigint[] (one
---     entry per lane); max_jobs integer; unknown_paths text[] (tasks the worker does not have);
---     worker_id bigint; worker_name text; detailed boolean,
---     detailed_paths text[] (tasks whose jobs are wanted in full)
+-- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[]
+--     (one entry per lane);
+--     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
+--     worker_id bigint; worker_name text;
+--     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL; in no order
@@ -28,7 +29,7 @@ WITH excluded AS MATERIALIZED (
 lane AS (
     SELECT backend, queue_name, floor_urgency, floor_id
     FROM unnest(
-        %(backends)s::text[], %(queue_names)s::text[], %(floor_urgencies)s::integer[],
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
         %(floor_ids)s::bigint[]
     ) AS lane (backend, queue_name, floor_urgency, floor_id)
     WHERE EXISTS (

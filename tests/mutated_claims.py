@@ -48,7 +48,7 @@ FIRST_JOBS = (
     (
         "whole claim after a short batch",
         f"{WORKER}spread.py",
-        "return depth is Depth.HEAD or _most(rows) >= _first(wanted)",
+        "return depth is Depth.HEAD or _most(rows) >= first_jobs(wanted)",
         "return False",
     ),
     (

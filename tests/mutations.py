@@ -1,6 +1,6 @@
 """Take out what carries the load, one thing at a time, and see that a test turns red.
 
-    python -m tests.mutations               all of them, about four minutes on two processors
+    python -m tests.mutations               all of them, about three minutes on two processors
     python -m tests.mutations token lease   those whose names contain one of the words
     python -m tests.mutations --list
 

@@ -125,7 +125,7 @@ class Depth(Enum):
 
     # What the batch has for it, by weight.
     SHARE = ()
-    # A fiftieth of the batch for each weight.
+    # `first_jobs` for each weight.
     FIRSTS = ("choice",)
     # The first job, unless somebody has locked it or the task is paused or unknown.
     HEAD = ("choice", "several")
@@ -166,10 +166,16 @@ def send_keyed_claim(
         "cap_queues": text_array_text(caps),
         "caps": array_text(caps.values()),
         "max_jobs": max_jobs,
+        "first_jobs": first_jobs(max_jobs),
     }
     sections = {"plain": bool(floors), "tokens": takes_tokens}
     left_out = [section for section, is_needed in sections.items() if not is_needed]
     execute(cursor, "claim_keyed_jobs", params, *left_out, *depth.value)
+
+
+def first_jobs(max_jobs: int) -> int:
+    """Return how many jobs each lane gives at first, for each weight: a fiftieth of the batch."""
+    return max(1, max_jobs // 50)
 
 
 def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> dict[str, str]:

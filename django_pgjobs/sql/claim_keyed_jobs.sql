@@ -17,9 +17,9 @@
 --     first_lanes, last_lanes text[] (one entry per segment of lanes with keys, best rank
 --     first; last NULL: to the end);
 --     cap_queues text[], caps integer[] (how many jobs of these queues the worker takes);
---     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
---     worker_id bigint; worker_name text; detailed boolean, detailed_paths text[] (tasks whose
---     jobs are wanted in full)
+--     max_jobs integer; first_jobs integer (of each lane and weight, before any gives more);
+--     unknown_paths text[] (tasks the worker does not have); worker_id bigint; worker_name text;
+--     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: as claim_jobs.sql, and the lane (NULL for a job without keys)
 -- Locks: the claimed rows and some of their neighbours, FOR UPDATE SKIP LOCKED; then the state
 --     of their rate limits, in order of key
@@ -74,7 +74,7 @@ cap AS MATERIALIZED (
     WHERE queue.max_running IS NOT NULL
 ),
 -- End: choice
--- The first jobs of each lane, a fiftieth of the batch at most, until there are enough. Rows of
+-- The first jobs of each lane, until there are enough. Rows of
 -- one `place` are of one lane, `nth` numbers them. What follows handles many rows, which are
 -- narrow for that reason.
 opened AS MATERIALIZED (
@@ -207,9 +207,7 @@ opened AS MATERIALIZED (
                     AND job.id <= maximum.last_id
                     AND job.task_path <> ALL (turn.excluded_paths)
                 ORDER BY job.id
-                LIMIT LEAST(
-                    room.jobs, GREATEST(1, %(max_jobs)s::integer / 50) * maximum.weight
-                )
+                LIMIT LEAST(room.jobs, %(first_jobs)s::integer * maximum.weight)
                 FOR UPDATE SKIP LOCKED
             ) AS locked
             -- Else: several
@@ -321,7 +319,7 @@ keyed AS (
         ) AS following
         WHERE
             share.found < %(max_jobs)s::integer
-            AND share.nth = GREATEST(1, %(max_jobs)s::integer / 50) * share.weight
+            AND share.nth = %(first_jobs)s::integer * share.weight
             AND share.nth < LEAST(share.room, share.jobs)
     ) AS locked
 ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from django_pgjobs.queries.claims import ClaimedRow, Depth, Segment
+from django_pgjobs.queries.claims import ClaimedRow, Depth, Segment, first_jobs
 
 
 class Spread:
@@ -23,7 +23,7 @@ class Spread:
 
     def note_walk(self, rows: Collection[ClaimedRow], wanted: int) -> None:
         """Note what came of a walk that *wanted* so many jobs."""
-        self._fills = len(rows) >= wanted and _most(rows) <= _first(wanted)
+        self._fills = len(rows) >= wanted and _most(rows) <= first_jobs(wanted)
 
     def depth(self, segments: Sequence[Segment], wanted: int, *, gives_heads: bool) -> Depth:
         """Return how much of each lane a walk of these segments and nothing else is to take.
@@ -33,7 +33,7 @@ class Spread:
         """
         if not self._fills or len({segment.group for segment in segments}) != 1:
             return Depth.SHARE
-        return Depth.HEAD if gives_heads and _first(wanted) == 1 else Depth.FIRSTS
+        return Depth.HEAD if gives_heads and first_jobs(wanted) == 1 else Depth.FIRSTS
 
 
 def may_have_more(rows: Collection[ClaimedRow], wanted: int, depth: Depth) -> bool:
@@ -43,14 +43,9 @@ def may_have_more(rows: Collection[ClaimedRow], wanted: int, depth: Depth) -> bo
     """
     if depth is Depth.SHARE or len(rows) >= wanted:
         return False
-    return depth is Depth.HEAD or _most(rows) >= _first(wanted)
+    return depth is Depth.HEAD or _most(rows) >= first_jobs(wanted)
 
 
 def _most(rows: Collection[ClaimedRow]) -> int:
     """Return how many jobs a lane gave at most."""
     return max(Counter(row.lane for row in rows).values(), default=0)
-
-
-def _first(wanted: int) -> int:
-    """Return how many jobs of a lane claim_keyed_jobs.sql locks at first."""
-    return max(1, wanted // 50)

@@ -60,6 +60,10 @@ def make_options(**changes: Any) -> Options:
     return Options(**(given | changes))
 
 
+# Whose text in an array needs care.
+ODD_NAMES = ("NULL", " a ", "a,b", "{a}", 'a"b', "a\\b", '\\"', "a\tb", "'%s' %(a)s", "π")
+
+
 def claim(
     connection: OwnConnection,
     worker_id: int,

@@ -13,7 +13,7 @@ from psycopg import sql
 from django_pgjobs.queries.claims import Floor, Lane
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_job, make_jobs, make_worker
-from tests.worker.support import DEFAULT, claim, ids
+from tests.worker.support import DEFAULT, ODD_NAMES, claim, ids
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,6 +35,16 @@ def test_a_claim_takes_the_best_and_leaves_the_rest(own: OwnConnection) -> None:
     assert ids(claim(own, worker, 4)) == [*high, low[0]]
     assert ids(claim(own, worker, 4)) == low[1:]
     assert claim(own, worker, 4) == []
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_any_name_of_a_queue_or_a_task_is_itself(own: OwnConnection, name: str) -> None:
+    worker, lane = make_worker(), Lane("default", name)
+    job = make_job("tests.tasks.add", queue_name=name)
+    make_job(name, queue_name=name)
+    make_job("tests.tasks.add")
+    [row] = claim(own, worker, lanes=[MAIL, lane], unknown_paths=["other", name])
+    assert (row.id, row.queue_name) == (job, name)
 
 
 @pytest.mark.parametrize("max_jobs", [1, 7, 20])

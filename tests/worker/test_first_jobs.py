@@ -14,11 +14,12 @@ from django_pgjobs.controls import ConcurrencyLimit, Pause, QueueSettings, RateL
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import ClaimedRow, Depth, Group, Ready, Segment
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.claimer import Claimer
 from django_pgjobs.worker.turn import Turn
 from tests.factories import count_jobs, make_job, make_jobs, make_running_job, make_worker
 from tests.helpers import wait_until
 from tests.worker.keyed import keyed_claim, make_keyed
-from tests.worker.support import NEVER, ThreadedWorker, ids, row_of_job
+from tests.worker.support import DEFAULT, NEVER, ThreadedWorker, ids, row_of_job
 from tests.worker.test_claimer import KEYED, Make, claimed, keyed, make
 from tests.worker.test_look import Planning, planning
 
@@ -180,9 +181,20 @@ def rows_of(*lanes: str) -> list[ClaimedRow]:
     return [row_of_job(number, lane=lane) for number, lane in enumerate(lanes, 1)]
 
 
-def spread(claimer: Any, *lanes: str) -> None:
+def spread(claimer: Claimer, *lanes: str) -> None:
     """Let a walk come back with a full batch."""
     claimed(claimer, rows_of(*lanes), wanted=len(lanes), from_heads=False)
+
+
+def make_spread(make: Make, *lanes: str, **options: Any) -> Claimer:
+    """Return a claimer that knows one group, of which these lanes filled the last batch."""
+    claimer = make(**options).claimer
+    claimer.note_lanes(alone(KEYED))
+    spread(claimer, *lanes)
+    return claimer
+
+
+PAIRS = [f"lane {number // 2}" for number in range(100)]
 
 
 def test_first_jobs_that_fill_a_batch_will_fill_the_next(make: Make) -> None:
@@ -197,16 +209,12 @@ def test_first_jobs_that_fill_a_batch_will_fill_the_next(make: Make) -> None:
 
 
 def test_few_lanes_are_to_give_more_than_their_first_jobs(make: Make) -> None:
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, "a", "a", "b")
+    claimer = make_spread(make, "a", "a", "b")
     assert claimer.plan(3, from_heads=False).depth is Depth.SHARE
 
 
 def test_a_large_batch_has_more_than_one_job_of_a_lane(make: Make) -> None:
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, *(f"lane {number // 2}" for number in range(100)))
+    claimer = make_spread(make, *PAIRS)
     assert claimer.plan(100, from_heads=False).depth is Depth.FIRSTS
 
 
@@ -221,9 +229,7 @@ def test_a_large_batch_has_more_than_one_job_of_a_lane(make: Make) -> None:
     ],
 )
 def test_all_else_has_to_be_weighed(make: Make, found: list[Ready]) -> None:
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, "a", "b", "c")
+    claimer = make_spread(make, "a", "b", "c")
     claimer.note_lanes(found)
     assert claimer.plan(3, from_heads=False).depth is Depth.SHARE
 
@@ -260,28 +266,43 @@ def test_a_scan_tells_whether_lanes_give_their_heads(own: OwnConnection) -> None
 
 
 @both
-def test_what_a_claim_of_first_jobs_leaves_out_cannot_be_asked_of_it(depth: Depth) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"floors": {DEFAULT: claims.HEAD}},
+        {"caps": {"default": 1}},
+        {"takes_tokens": True},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_a_claim_of_first_jobs_leaves_out_cannot_be_asked_of_it(
+    depth: Depth, asked: dict[str, Any]
+) -> None:
     cursor: Any = None
     taker = claims.Taker(
         worker_id=1, worker_name="", unknown_paths=[], detailed=False, detailed_paths=[]
     )
+    given = {"floors": {}, "caps": {}, "takes_tokens": False} | asked
     with pytest.raises(ValueError, match="without floors, caps and tokens"):
         claims.send_keyed_claim(
-            cursor, {}, ALL, boosts={}, caps={}, max_jobs=1, taker=taker, depth=depth
+            cursor, segments=ALL, boosts={}, max_jobs=1, taker=taker, depth=depth, **given
         )
 
 
 def test_slots_of_a_queue_have_to_be_counted(make: Make) -> None:
-    claimer = make(queue_slots={"default": 9}).claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, "a", "b", "c")
+    claimer = make_spread(make, "a", "b", "c", queue_slots={"default": 9})
     assert claimer.plan(3, from_heads=False).depth is Depth.SHARE
 
 
+def test_a_claim_of_the_lowest_priorities_is_to_take_all_it_may(make: Make) -> None:
+    claimer = make_spread(make, "a", "b", "c", ageing=NEVER)
+    claimer._lift_due = 0.0
+    plan = claimer.plan(3, from_heads=False)
+    assert (plan.lifts, plan.walks, plan.depth) == (True, True, Depth.SHARE)
+
+
 def test_a_freed_lane_is_to_give_all_it_may(make: Make) -> None:
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, "a", "b", "c")
+    claimer = make_spread(make, "a", "b", "c")
     claimer.note_freed(rows_of("a"))
     claimer._walk_allowed_at = time.monotonic() + NEVER
     plan = claimer.plan(3, from_heads=False)
@@ -289,9 +310,7 @@ def test_a_freed_lane_is_to_give_all_it_may(make: Make) -> None:
 
 
 def test_a_batch_that_stays_short_is_followed_by_a_whole_claim(make: Make) -> None:
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, "a", "b", "c")
+    claimer = make_spread(make, "a", "b", "c")
     claimed(claimer, rows_of("d"), wanted=3, from_heads=False, seconds=9.0)
     plan = claimer.plan(3, from_heads=False)
     assert (plan.walks, plan.depth) == (True, Depth.SHARE)
@@ -301,9 +320,7 @@ def test_a_batch_that_stays_short_is_followed_by_a_whole_claim(make: Make) -> No
 
 def test_lanes_that_give_less_than_they_are_asked_for_have_no_more(make: Make) -> None:
     """Keys that run one job at a time, say: the next walk waits, as after a whole claim."""
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, *(f"lane {number // 2}" for number in range(100)))
+    claimer = make_spread(make, *PAIRS)
     few = rows_of(*(f"lane {number}" for number in range(60)))
     claimed(claimer, few, wanted=100, from_heads=False, seconds=9.0)
     claimer.note_scan(0.0)
@@ -313,9 +330,7 @@ def test_lanes_that_give_less_than_they_are_asked_for_have_no_more(make: Make) -
 
 def test_the_time_of_a_walk_that_fell_short_counts(make: Make) -> None:
     """Walks take a fifth of the time at most, those that are followed by others included."""
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, "a", "b", "c")
+    claimer = make_spread(make, "a", "b", "c")
     claimed(claimer, [], wanted=3, from_heads=False, seconds=10.0)
     claimed(claimer, [], wanted=3, from_heads=False, seconds=20.0)
     assert claimer._walk_allowed_at > time.monotonic() + 100
@@ -323,9 +338,7 @@ def test_the_time_of_a_walk_that_fell_short_counts(make: Make) -> None:
 
 def test_keys_are_settled_by_whole_claims_only(make: Make) -> None:
     """A claim of first jobs leaves out what is limited since the last scan."""
-    claimer = make().claimer
-    claimer.note_lanes(alone(KEYED))
-    spread(claimer, *(f"lane {number // 2}" for number in range(100)))
+    claimer = make_spread(make, *PAIRS)
     claimed(claimer, [], wanted=100, from_heads=False)
     claimer.settled.begin(5)
     assert not claimer.settled

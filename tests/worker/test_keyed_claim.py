@@ -14,7 +14,7 @@ from django_pgjobs.queries.claims import Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_job, make_jobs
 from tests.worker.keyed import keyed_claim, make_keyed
-from tests.worker.support import ids
+from tests.worker.support import ODD_NAMES, ids
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,6 +31,14 @@ def change(job_id: int, **columns: Any) -> None:
 
 
 LATER = sql.SQL("clock_timestamp() + interval '1 hour'")
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_any_key_is_itself(own: OwnConnection, worker: int, name: str) -> None:
+    [job], [after] = make_keyed(1, name), make_keyed(1, f"{name}0")
+    lane = get_job(job).lane
+    assert ids(keyed_claim(own, worker, segments=[Segment.behind(DEFAULT, lane)])) == [after]
+    assert ids(keyed_claim(own, worker, segments=[Segment.single(DEFAULT, lane)])) == [job]
 
 
 def test_jobs_of_a_key_run_one_at_a_time_in_order(own: OwnConnection, worker: int) -> None:

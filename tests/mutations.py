@@ -256,7 +256,13 @@ MUTATIONS = (
         for name, old, new in KEYED_CLAIM
     ),
     *(
-        Mutation(name, file, old, new, ("tests/worker/test_first_jobs.py",))
+        Mutation(
+            name,
+            file,
+            old,
+            new,
+            ("tests/worker/test_first_jobs.py", "tests/worker/test_spread.py"),
+        )
         for name, file, old, new in FIRST_JOBS
     ),
     Mutation(

@@ -211,7 +211,9 @@ opened AS MATERIALIZED (
                 FOR UPDATE SKIP LOCKED
             ) AS locked
             -- Else: several
-            -- It was read a moment ago, so its place in the table leads to it.
+            -- It was read a moment ago, so its place in the table leads to it. If it has changed
+            -- since, servers up to 17.6 and its like compare the newer row with all of these
+            -- conditions but the place.
             SELECT job.id, job.concurrency_limit, 1 AS nth
             FROM pgjobs_job_live AS job
             WHERE

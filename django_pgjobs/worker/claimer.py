@@ -304,7 +304,6 @@ class Claimer:
         if plan.walks and held:
             self._spread.note_walk(keyed, plan.wanted)
         if held and plan.falls_short(rows):
-            self.settled.end()
             self._short_seconds = seconds
             return  # the next claim, which follows at once, looks at all there is
         if plan.segments and held:

@@ -235,8 +235,6 @@ def test_no_more_jobs_are_claimed_in_any_window_than_their_rate_limit_allows(
         taken = [(claim.claimed_at, 1) for claim in claims() if claim.rate_keys == key]
         assert len(taken) == 25, "each job is claimed once"
         assert largest_window(taken, timedelta(seconds=0.5)) <= most
-        seconds = (taken[-1][0] - taken[0][0]).total_seconds()
-        assert seconds < 2 * 25 / most * 0.5, "the limit is also used"
     assert find_lost(events_of(journal)) == []
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
+from django_pgjobs.control import pause, resume
 from django_pgjobs.models import ConcurrencyLimit, QueueSettings, RateLimit
 from tests.factories import count_jobs
 from tests.helpers import WorkerProcess, wait_until
@@ -80,12 +81,20 @@ def claims(open_connection: Callable[..., psycopg.Connection]) -> Iterator[Claim
 
 @pytest.fixture
 def start_all(start: Start) -> Callable[..., list[WorkerProcess]]:
-    """Start workers at the same time: `start_all(count, *flags)`; return when all are ready."""
+    """Start workers: `start_all(count, *flags)`. None begins before all are ready.
+
+    However long that takes, the jobs there are do not run in the first one alone.
+    """
 
     def start_many(count: int, *flags: str) -> list[WorkerProcess]:
+        queues = [queue for [queue] in fetch_rows("SELECT DISTINCT queue_name FROM pgjobs_job")]
+        for queue in queues:
+            pause(queue=queue)
         workers = [start(*flags, wait=False) for _ in range(count)]
         for worker in workers:
             worker.wait_until_ready()
+        for queue in queues:
+            resume(queue=queue)
         return workers
 
     return start_many

@@ -13,6 +13,7 @@ from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_worker
 from tests.worker import tasks
+from tests.worker.planning import Claiming, Make, Planning
 from tests.worker.support import Bench, Gate, ThreadedWorker
 
 
@@ -90,3 +91,25 @@ def drain(start_thread: Callable[..., ThreadedWorker]) -> Callable[..., Threaded
         return worker
 
     return run
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Make a `Claiming(**options)`."""
+    made: list[Claiming] = []
+
+    def make_one(**options: Any) -> Claiming:
+        made.append(Claiming(**options))
+        return made[-1]
+
+    yield make_one
+    for claiming in made:
+        claiming.async_slots.stop()
+
+
+@pytest.fixture
+def planning() -> Iterator[Planning]:
+    """A pump whose turns are planned only."""
+    made = Planning()
+    yield made
+    made.claiming.async_slots.stop()

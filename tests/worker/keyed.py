@@ -10,6 +10,9 @@ from django_pgjobs.queries.claims import HEAD, ClaimedRow, Depth, Group, Lane, R
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_jobs
 
+# Where jobs with keys are, if the test does not say.
+KEYED = Group("default", "default", 0)
+
 
 def make_keyed(count: int, key: str, limit: int | None = None, **columns: Any) -> list[int]:
     """Insert jobs of one concurrency key."""

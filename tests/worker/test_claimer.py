@@ -3,96 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Ready, Segment
-from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Ready, Segment
 from django_pgjobs.worker.claimer import MAX_PREFETCH, PREFETCH_SECONDS, Claimer
-from django_pgjobs.worker.event_loop import AsyncSlots
-from django_pgjobs.worker.executor import Slots
-from django_pgjobs.worker.state import WorkerState
-from tests.worker.support import DEFAULT, make_attempt_of, make_options, row_of_job
+from tests.worker.keyed import KEYED
+from tests.worker.planning import Make, claimed, keyed, plain
+from tests.worker.support import DEFAULT, make_attempt_of, row_of_job
 
 MAIL = Lane("default", "mail")
-
-
-def plain(*lanes: Lane) -> list[Ready]:
-    """Return what a scan lists of lanes without keys."""
-    return [Ready(lane.backend, lane.queue_name, None, 0, 0, False) for lane in lanes]
 
 
 def floors(claimer: Claimer, *, from_heads: bool) -> dict[Lane, Floor]:
     """Return where the next claim reads each lane from."""
     return claimer.plan(1, from_heads=from_heads).floors
-
-
-def claimed(
-    claimer: Claimer,
-    rows: list[ClaimedRow],
-    *,
-    wanted: int,
-    from_heads: bool,
-    held: bool = True,
-    seconds: float = 0.0,
-) -> None:
-    """Let the claimer plan a claim that comes back with *rows*."""
-    claimer.note_claimed(
-        rows, claimer.plan(wanted, from_heads=from_heads), held=held, seconds=seconds
-    )
-
-
-def ignore(*_: Any) -> None:
-    """Do nothing; for callbacks that nobody calls here."""
-
-
-class Claiming:
-    """A claimer with slots that were never started, so that the test sets what they do."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = make_options(**({"concurrency": 4} | options))
-        self.state = WorkerState(self.options, "test:1")
-        callbacks: dict[str, Callable[..., None]] = {
-            "on_start": ignore,
-            "on_done": ignore,
-            "on_empty": ignore,
-            "on_crash": ignore,
-        }
-        self.slots = Slots(self.options, **callbacks)
-        self.async_slots = AsyncSlots(self.options, **callbacks)
-        self.claimer = Claimer(self.state, self.slots, self.async_slots)
-
-    def run(self, count: int, *, seconds_ago: float = 0.0) -> None:
-        """Let that many slots have begun a job *seconds_ago*."""
-        for number in range(count):
-            attempt = make_attempt_of(number + 1)
-            attempt.started_at = time.monotonic() - seconds_ago
-            self.slots.running.add(attempt)
-
-    def buffer(self, count: int) -> list[Attempt]:
-        """Let that many claimed jobs wait for a slot."""
-        waiting = [make_attempt_of(100 + number) for number in range(count)]
-        self.slots.buffer.extend(waiting)
-        return waiting
-
-
-Make = Callable[..., Claiming]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    """Make a `Claiming(**options)`."""
-    made: list[Claiming] = []
-
-    def make_one(**options: Any) -> Claiming:
-        made.append(Claiming(**options))
-        return made[-1]
-
-    yield make_one
-    for claiming in made:
-        claiming.async_slots.stop()
 
 
 @pytest.mark.parametrize(("running", "wanted"), [(0, 4), (1, 3), (4, 0)])
@@ -256,15 +182,6 @@ def test_scans_that_have_become_slow_are_made_rarely(make: Make) -> None:
     assert claimer.scan_allowed_at > time.monotonic() + 800
 
 
-KEYED = Group("default", "default", 0)
-
-
-def keyed(*groups: Group, **columns: Any) -> list[Ready]:
-    """Return what a scan lists of jobs with keys."""
-    given = {"boost": 0, "is_limited": False} | columns
-    return [Ready(*group, lowest=group.urgency, **given) for group in groups]
-
-
 def test_jobs_with_keys_are_walked_after_a_scan_found_some(make: Make) -> None:
     claimer = make().claimer
     assert not claimer.plan(1, from_heads=True).is_keyed
@@ -328,7 +245,7 @@ def test_a_walk_that_claimed_less_than_it_wanted_does_not_start_over(make: Make)
 
 
 def test_higher_priorities_are_walked_first_and_a_boost_counts(make: Make) -> None:
-    low, high = Group("default", "default", 0), Group("default", "default", -5)
+    low, high = KEYED, Group("default", "default", -5)
     boosted = Group("default", "mail", 0)
     claimer = make().claimer
     claimer.note_lanes([*keyed(low, high), *keyed(boosted, boost=7)])

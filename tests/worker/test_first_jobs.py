@@ -13,9 +13,8 @@ from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Depth, Ready, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
-from tests.worker.keyed import keyed_claim, make_keyed
+from tests.worker.keyed import KEYED, keyed_claim, make_keyed
 from tests.worker.support import DEFAULT, ids
-from tests.worker.test_claimer import KEYED
 
 ALL = [Segment(KEYED)]
 

@@ -10,15 +10,13 @@ from django.db import transaction
 from psycopg import sql
 
 from django_pgjobs.controls import ConcurrencyLimit, Pause, RateLimit, RateState
-from django_pgjobs.queries.claims import Group, Segment
+from django_pgjobs.queries.claims import Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_job, make_jobs
-from tests.worker.keyed import keyed_claim, make_keyed
+from tests.worker.keyed import KEYED, keyed_claim, make_keyed
 from tests.worker.support import ODD_NAMES, ids
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-DEFAULT = Group("default", "default", 0)
 
 
 def change(job_id: int, **columns: Any) -> None:
@@ -37,8 +35,8 @@ LATER = sql.SQL("clock_timestamp() + interval '1 hour'")
 def test_any_key_is_itself(own: OwnConnection, worker: int, name: str) -> None:
     [job], [after] = make_keyed(1, name), make_keyed(1, f"{name}0")
     lane = get_job(job).lane
-    assert ids(keyed_claim(own, worker, segments=[Segment.behind(DEFAULT, lane)])) == [after]
-    assert ids(keyed_claim(own, worker, segments=[Segment.single(DEFAULT, lane)])) == [job]
+    assert ids(keyed_claim(own, worker, segments=[Segment.behind(KEYED, lane)])) == [after]
+    assert ids(keyed_claim(own, worker, segments=[Segment.single(KEYED, lane)])) == [job]
 
 
 def test_jobs_of_a_key_run_one_at_a_time_in_order(own: OwnConnection, worker: int) -> None:
@@ -245,11 +243,11 @@ def test_a_segment_is_read_from_one_lane_on_and_up_to_another(
     own: OwnConnection, worker: int
 ) -> None:
     jobs = {key: make_keyed(1, key)[0] for key in "abcd"}
-    between = keyed_claim(own, worker, segments=[Segment(DEFAULT, "b", "b\n")])
+    between = keyed_claim(own, worker, segments=[Segment(KEYED, "b", "b\n")])
     assert ids(between) == [jobs["b"]]
-    single = keyed_claim(own, worker, segments=[Segment.single(DEFAULT, "c\n")])
+    single = keyed_claim(own, worker, segments=[Segment.single(KEYED, "c\n")])
     assert ids(single) == [jobs["c"]]
-    behind = keyed_claim(own, worker, segments=[Segment.behind(DEFAULT, "a\n")])
+    behind = keyed_claim(own, worker, segments=[Segment.behind(KEYED, "a\n")])
     assert ids(behind) == [jobs["d"]]
 
 

@@ -9,10 +9,10 @@ from django.db import connection as django_connection
 from django.db import transaction
 
 from django_pgjobs.controls import Pause, QueueSettings
-from django_pgjobs.queries.claims import Group, Lane, Segment
+from django_pgjobs.queries.claims import Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
-from tests.worker.keyed import keyed_claim, make_keyed
+from tests.worker.keyed import KEYED, keyed_claim, make_keyed
 from tests.worker.support import ids
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +39,7 @@ def test_a_queue_that_was_paused_after_the_scan_is_left_alone(
     make_keyed(2, "shop:1", 5)
     pause = Pause.objects.create(kind="queue", name="default")
     places: dict[str, Any] = {
-        "segments": [Segment(Group("default", "default", 0))],
+        "segments": [Segment(KEYED)],
         "lanes": [Lane("default", "default")],
     }
     assert keyed_claim(own, worker, **places) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -11,17 +11,12 @@ import pytest
 from django.db import connection
 
 from django_pgjobs import pause
-from django_pgjobs.queries.claims import Group, Ready
-from django_pgjobs.queries.cursor import statement
-from django_pgjobs.worker.completer import Completer
-from django_pgjobs.worker.look import Look
-from django_pgjobs.worker.outcome import Kind, Outcome
-from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.turn import Turn
 from tests.factories import count_jobs, get_job, make_job
 from tests.helpers import wait_until
-from tests.worker.support import NEVER, ThreadedWorker, make_attempt_of
-from tests.worker.test_claimer import Claiming, ignore
+from tests.worker.keyed import KEYED
+from tests.worker.planning import Planning
+from tests.worker.support import NEVER, ThreadedWorker
 
 Start = Callable[..., ThreadedWorker]
 
@@ -30,77 +25,6 @@ SELECT count(*) FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
     AND datname = current_database()
 """
-NAMES = ("hold_keyed_claim", "await_keyed_claim", "claim_keyed_jobs", "claim_jobs")
-OTHER_NAMES = (
-    "list_ready_lanes",
-    "wake_for_keys",
-    "finish_successful",
-    "release_unheld_jobs",
-)
-
-
-class Planning:
-    """A pump without a connection, whose turns are planned and never sent."""
-
-    def __init__(self, **options: Any) -> None:
-        self.claiming = Claiming(**options)
-        state = self.claiming.state
-        self.completer = Completer(state, on_stored=ignore)
-        self.look = Look(
-            state, self.claiming.claimer, detailed_paths=[], wants_details=lambda: False
-        )
-        connection: Any = None
-        self.pump = Pump(
-            state,
-            connection,
-            self.claiming.claimer,
-            self.completer,
-            dispatch=ignore,
-            take_back=lambda deadline: [],
-            on_interrupted=ignore,
-            on_limit=ignore,
-            on_crash=ignore,
-            look=self.look,
-        )
-
-    def know_of_keys(self) -> None:
-        """Let the worker know of jobs with keys, and of no others."""
-        self.claiming.claimer.note_lanes([Ready("default", "default", 0, 0, 0, False)])
-
-    def finish(self, job_id: int, *, stored: bool = False, **columns: Any) -> None:
-        """Let the outcome of a job wait to be written, or to be noted if it is *stored*."""
-        outcome = Outcome(Kind.DONE, ended_at=time.monotonic() - 1, stored=stored)
-        self.completer.add(make_attempt_of(job_id, **columns), outcome)
-
-    def plan(self) -> dict[str, Any]:
-        """Return the statements of the next turn, in order: their parameters by name."""
-        turn = Turn(1)
-        self.pump._turn = turn
-        self.pump._plan(turn, time.monotonic())
-        seen: dict[str, Any] = {}
-        by_text = {statement(name): name for name in (*NAMES, *OTHER_NAMES)}
-        by_text[statement("claim_keyed_jobs", "plain")] = "claim_keyed_jobs"
-
-        class Cursor:
-            rowcount = 0
-
-            def execute(self, query: Any, params: Any = None, /) -> None:
-                seen[by_text.get(query, "other")] = params
-
-            def fetchall(self) -> list[Any]:
-                return []
-
-        for send in turn.sends:
-            send(Cursor())
-        return seen
-
-
-@pytest.fixture
-def planning() -> Iterator[Planning]:
-    """A pump whose turns are planned only."""
-    made = Planning()
-    yield made
-    made.claiming.async_slots.stop()
 
 
 def test_outcomes_travel_with_a_look_that_does_not_wait(planning: Planning) -> None:
@@ -171,7 +95,7 @@ def settles(planning: Planning, **found: Any) -> bool:
     """Return whether a scan that walked in vain and *found* this settles the keys."""
     settled = planning.claiming.claimer.settled
     settled.note_changes(7)
-    settled.note_vain_walk([Group("default", "default", 0)])
+    settled.note_vain_walk([KEYED])
     turn = Turn(1)
     vars(turn).update({"looks": True, "scans": True, "changes": 7} | found)
     planning.look.set_next(turn, time.monotonic())

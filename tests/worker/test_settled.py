@@ -18,14 +18,12 @@ from django_pgjobs.worker import settled
 from django_pgjobs.worker.claimer import Claimer
 from django_pgjobs.worker.settled import SettledKeys
 from tests.helpers import wait_until
-from tests.worker.support import row_of_job
-from tests.worker.test_claimer import DEFAULT, KEYED, Make, claimed, keyed, make, plain
-
-# The fixture, which pytest finds here by its name.
-__all__ = ["make"]
+from tests.worker.keyed import KEYED
+from tests.worker.planning import Make, claimed, keyed, plain
+from tests.worker.support import DEFAULT, row_of_job
 
 COUNTING_VERSION = 150000
-GROUP, OTHER = Group("default", "default", 0), Group("default", "slow", 0)
+OTHER = Group("default", "slow", 0)
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def test_only_a_walk_of_this_look_settles() -> None:
     """The hold may be refused: then nobody walked, and an older walk says nothing."""
     keys = SettledKeys()
     keys.note_changes(7)
-    keys.note_vain_walk([GROUP])
+    keys.note_vain_walk([KEYED])
     keys.note_changes(8)
     keys.begin(8)
     assert not keys
@@ -87,7 +85,7 @@ def test_keys_are_unsettled_by_what_changes() -> None:
 
     def settle() -> None:
         assert not keys.note_changes(7)
-        keys.note_vain_walk([GROUP])
+        keys.note_vain_walk([KEYED])
         keys.begin(7)
         assert keys
 
@@ -99,9 +97,9 @@ def test_keys_are_unsettled_by_what_changes() -> None:
     assert keys.note_changes(None)
     assert not keys
     settle()
-    keys.note_groups([GROUP])
+    keys.note_groups([KEYED])
     assert keys
-    keys.note_groups([GROUP, OTHER])
+    keys.note_groups([KEYED, OTHER])
     assert not keys
     settle()
     keys.end()
@@ -113,7 +111,7 @@ def test_keys_are_settled_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(settled, "SETTLED_SECONDS", 0.0)
     keys = SettledKeys()
     keys.note_changes(7)
-    keys.note_vain_walk([GROUP])
+    keys.note_vain_walk([KEYED])
     keys.begin(7)
     assert not keys
     keys.note_changes(7)

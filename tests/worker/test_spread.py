@@ -14,12 +14,9 @@ from django_pgjobs.worker.claimer import Claimer
 from django_pgjobs.worker.turn import Turn
 from tests.factories import count_jobs
 from tests.helpers import wait_until
-from tests.worker.keyed import make_keyed
+from tests.worker.keyed import KEYED, make_keyed
+from tests.worker.planning import Make, Planning, claimed, keyed
 from tests.worker.support import NEVER, ThreadedWorker, row_of_job
-from tests.worker.test_claimer import KEYED, Make, claimed, keyed, make
-from tests.worker.test_look import Planning, planning
-
-__all__ = ["make", "planning"]
 
 Start = Callable[..., ThreadedWorker]
 FEW = {"has_rate_limits": False, "gives_heads": True}

@@ -74,9 +74,8 @@ cap AS MATERIALIZED (
     WHERE queue.max_running IS NOT NULL
 ),
 -- End: choice
--- The first jobs of each lane, until there are enough. Rows of
--- one `place` are of one lane, `nth` numbers them. What follows handles many rows, which are
--- narrow for that reason.
+-- The first jobs of each lane, until there are enough. Rows of one `place` are of one lane, `nth`
+-- numbers them. What follows handles many rows, which are narrow for that reason.
 opened AS MATERIALIZED (
     SELECT
         -- Section: choice

@@ -160,6 +160,7 @@ def test_waiting_jobs_are_locked_in_the_order_of_their_ids(
         wait_until_role_is_blocked("test")
         open_connection().execute(lock, [waiting[1:]])
     assert racer.result() == {running.id}
+    sweep(finisher)  # what the finisher left, if the lock was held for longer than it waits
     assert {state(job_id) for job_id in waiting} == {FREE}
 
 

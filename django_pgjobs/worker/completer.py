@@ -8,7 +8,6 @@ again, which the claim in every WHERE clause makes harmless.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,9 +17,10 @@ from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A busy worker lets outcomes wait this long for company.
 LINGER_SECONDS = 0.01

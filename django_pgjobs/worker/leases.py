@@ -23,7 +23,6 @@ to go on, to stop. A notification lets the renewal come at once.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
@@ -32,9 +31,10 @@ import psycopg
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RESCUE_BATCH = 1_000
 RETRY_SECONDS = 1.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 import traceback
 from collections.abc import Callable
@@ -31,8 +30,9 @@ from django_pgjobs.retries import DEFAULT_BACKOFF, LONGEST_DELAY_SECONDS, delay_
 from django_pgjobs.status import JobStatus
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.safe_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A row of an unknown task is offered again after as long as it has waited, within these bounds.
 UNKNOWN_TASK_SECONDS = (5.0, 300.0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextvars
 import inspect
 import json
-import logging
 import time
 from typing import Any, NamedTuple
 
@@ -27,9 +26,10 @@ from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.housekeeping import clean_connections
 from django_pgjobs.worker.outcome import Kind, Outcome, describe, of_exception, success
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
@@ -147,7 +147,12 @@ def announce_start(attempt: Attempt) -> None:
     if attempt.task is not None and has_receivers(task_started):
         # The TestCase around run_jobs() has one open, which is not for us to end.
         is_nested = any(c.in_atomic_block for c in connections.all(initialized_only=True))
-        send_to_receivers(task_started, attempt, task_result(attempt))
+        result = task_result(attempt)
+        try:
+            send_to_receivers(task_started, attempt, result)
+        except Exception:
+            # Not of a receiver, but of a log handler that Django told of one.
+            logger.exception("job=%s task_started was not sent to all receivers", attempt.id)
         if not is_nested and not is_async(attempt):
             # In a transaction that a receiver left open, nothing of the job would be committed.
             # Async jobs share their connection, which is not for one of them to clean.

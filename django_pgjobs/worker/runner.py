@@ -43,11 +43,12 @@ from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import failure, is_async, settle, timeout_of
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options, WorkerState
 from django_pgjobs.worker.watchdog import Watchdog
 
-logger = logging.getLogger("django_pgjobs.worker")
+logger = get_logger("django_pgjobs.worker")
 
 EXIT_OK = 0
 EXIT_CRASHED = 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,9 @@ def hold_rate(folder: str, key: str, seconds: float) -> None:
 def hold_narrow(folder: str, key: str, seconds: float) -> None:
     """Be one of the jobs that are in the queue "narrow", without a key."""
     hold_key(folder, key, seconds)
+
+
+@task
+def close_stderr() -> None:
+    """Close standard error, where the log goes."""
+    sys.stderr.close()

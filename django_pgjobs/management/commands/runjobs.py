@@ -279,6 +279,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         retention=conf.RETENTION_SECONDS,
         failed_retention=conf.FAILED_RETENTION_SECONDS,
         max_attempts=conf.MAX_ATTEMPTS,
+        max_losses=conf.MAX_LOSSES,
         max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
         listen=choose("listen", conf.LISTEN),
         unknown_fails=conf.UNKNOWN_TASK == "fail",

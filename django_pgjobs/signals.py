@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 from django.dispatch import Signal
 
@@ -42,8 +43,11 @@ def _is_written(level: int) -> bool:
     record = _logger.makeRecord(_logger.name, level, __file__, 0, "", (), None)
     logger: logging.Logger | None = _logger
     while logger is not None:
-        if any(level >= handler.level and handler.filter(record) for handler in logger.handlers):
-            return True
+        for handler in logger.handlers:
+            # A filter is the project's; what raises in it writes nothing.
+            with suppress(Exception):
+                if level >= handler.level and handler.filter(record):
+                    return True
         logger = logger.parent if logger.propagate else None
     return False
 

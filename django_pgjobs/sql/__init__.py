@@ -16,6 +16,12 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+# All of them, read at import: once an upgrade has replaced the files, a worker that still runs
+# would find the statements of another release, or none.
+TEXTS = {
+    path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.sql")
+}
+
 SECTION = re.compile(
     r"^ *-- Section: (?P<name>\w+)\n(?P<text>.*?)"
     r"(?:^ *-- Else: (?P=name)\n(?P<otherwise>.*?))?^ *-- End: (?P=name)\n",
@@ -30,8 +36,7 @@ def load(name: str, *left_out: str) -> str:
     `-- End: <name>`; a name may mark several, and parts may lie in others. Those that are *left
     out* cost nothing; what follows `-- Else: <name>` stands in their place.
     """
-    text = (Path(__file__).parent / f"{name}.sql").read_text(encoding="utf-8")
-    lines = [line.strip() for line in _without(text, left_out).splitlines()]
+    lines = [line.strip() for line in _without(TEXTS[name], left_out).splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 

@@ -8,7 +8,6 @@ again, which the claim in every WHERE clause makes harmless.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,9 +17,10 @@ from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A busy worker lets outcomes wait this long for company.
 LINGER_SECONDS = 0.01
@@ -71,6 +71,8 @@ class Completer:
             attempt, outcome = self._pending.popleft()
             if outcome.kind is Kind.LOST:
                 self._settle_lost(attempt, outcome)
+            elif outcome.kind is Kind.LEFT:
+                self._state.let_go(attempt)
             elif outcome.stored:
                 self._settle_stored(attempt, outcome)
                 self.already_stored.append(attempt)
@@ -198,6 +200,7 @@ def _return(attempt: Attempt, outcome: Outcome, age: float) -> jobs.Return:
         claim=attempt.claim,
         delay=outcome.delay,
         counted=outcome.kind is Kind.RETRY,
+        interrupted=outcome.interrupted,
         error=outcome.error,
         note=outcome.note,
         age=age,

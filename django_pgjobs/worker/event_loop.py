@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -23,9 +22,10 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.buffer import Buffer
 from django_pgjobs.worker.housekeeping import clean_connections
 from django_pgjobs.worker.outcome import Outcome, success
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class AsyncSlots:
@@ -83,11 +83,14 @@ class AsyncSlots:
         try:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
-        except BaseException:
-            logger.critical("the event loop crashed; the worker ends", exc_info=True)
-            self._on_crash("event loop")
+        except BaseException as error:
+            self._note_crash(error)
         finally:
             self._loop.close()
+
+    def _note_crash(self, error: BaseException) -> None:
+        self._on_crash("event loop")
+        logger.critical("the event loop crashed; the worker ends", exc_info=error)
 
     def _fill(self) -> None:
         while len(self.running) < self._options.async_concurrency:
@@ -102,13 +105,17 @@ class AsyncSlots:
                 self._on_empty()
 
     async def _run(self, attempt: Attempt) -> None:
-        self._on_start(attempt)
-        outcome = await self._outcome_of(attempt)
-        if len(self.running) == 1:
-            await sync_to_async(clean_connections, thread_sensitive=True)(attempt.id)
-        self.running.discard(attempt)
-        self._on_done(attempt, outcome)
-        self._fill()
+        try:
+            self._on_start(attempt)
+            outcome = await self._outcome_of(attempt)
+            if len(self.running) == 1:
+                await sync_to_async(clean_connections, thread_sensitive=True)(attempt.id)
+            self.running.discard(attempt)
+            self._on_done(attempt, outcome)
+            self._fill()
+        except Exception as error:
+            # asyncio would keep it to itself, and the job would never end.
+            self._note_crash(error)
 
     async def _outcome_of(self, attempt: Attempt) -> Outcome:
         attempt.started_at = time.monotonic()

@@ -6,7 +6,6 @@ jobs is run by as few threads as keep up with it, and blocking jobs spread over 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -20,9 +19,10 @@ from django_pgjobs.worker.housekeeping import (
 )
 from django_pgjobs.worker.outcome import Outcome
 from django_pgjobs.worker.run import run_in_thread
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # What one job counts in the mean of their durations: little, because on a busy machine a short
 # one now and then takes a hundred times as long, and the next claim should not be small for it.
@@ -100,8 +100,8 @@ class Slots:
                 self._run(attempt)
             close_connections()
         except BaseException:
-            logger.critical("a slot crashed; the worker ends", exc_info=True)
             self._on_crash("slot")
+            logger.critical("a slot crashed; the worker ends", exc_info=True)
 
     def _next(self) -> Attempt | None:
         while True:

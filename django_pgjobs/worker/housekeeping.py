@@ -7,7 +7,6 @@ time zone of Django live in the job's own context and end with it.
 
 from __future__ import annotations
 
-import logging
 import select
 import time
 from typing import Any
@@ -17,8 +16,9 @@ from django.db import connections
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.sessions import Usage, reset_session
+from django_pgjobs.worker.safe_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def drop_dead_connections() -> None:

@@ -8,7 +8,6 @@ because what was sent in between is gone.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 
@@ -24,8 +23,9 @@ from django_pgjobs.queries.notifications import (
 )
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # How long to wait for notifications before looking whether one was missed; costs no query.
 PATIENCE_SECONDS = 10.0

@@ -11,8 +11,9 @@ from typing import Any
 from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
 
-logger = logging.getLogger("django_pgjobs.worker")
+logger = get_logger("django_pgjobs.worker")
 
 LEVELS = {
     Kind.DONE: logging.INFO,
@@ -20,6 +21,7 @@ LEVELS = {
     Kind.RETRY: logging.WARNING,
     Kind.UNKNOWN: logging.ERROR,
     Kind.LOST: logging.WARNING,
+    Kind.LEFT: logging.WARNING,
 }
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 

@@ -6,7 +6,6 @@ each other's rows.
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -18,9 +17,10 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PAGE = 2_000
 # Between two passes; each is a few index probes when there is nothing to delete.

@@ -34,10 +34,11 @@ from django_pgjobs.worker.look import Look
 from django_pgjobs.worker.outcome import Outcome, released
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A claimed job that no slot began within this time goes back to the queue.
 HOARD_SECONDS = 0.5

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
-logger = logging.getLogger(__name__)
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
 
 
 class Role:
@@ -61,5 +62,6 @@ class Role:
         try:
             self.run()
         except BaseException:
-            logger.critical("role=%s crashed; the worker ends", self.name, exc_info=True)
+            # First of all, because what comes after might not be reached.
             self._on_crash(self.name)
+            logger.critical("role=%s crashed; the worker ends", self.name, exc_info=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextvars
 import inspect
 import json
-import logging
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.db import connections, transaction
@@ -27,20 +27,21 @@ from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.housekeeping import clean_connections
 from django_pgjobs.worker.outcome import Kind, Outcome, describe, of_exception, success
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     """Return the attempt for a claimed row; its task is None if this process has none."""
-    try:
+    task: AnyTask | None = None
+    with suppress(UnknownTask):
         task = find_task(row.task_path)
-    except UnknownTask:
-        return Attempt(row, None, row.max_attempts or options.max_attempts)
-    ours = task if isinstance(task, Task) else None
-    declared = ours.max_attempts if ours else None
-    return Attempt(row, task, row.max_attempts or declared or options.max_attempts)
+    declared = task.max_attempts if isinstance(task, Task) else None
+    most = row.max_attempts or declared or options.max_attempts
+    # An attempt that was lost with its worker is not held against the task.
+    return Attempt(row, task, most + row.lost_count)
 
 
 def is_async(attempt: Attempt) -> bool:
@@ -67,11 +68,19 @@ def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
-        raise WorkerLost(f"the workers of all {attempt.max_attempts} attempts were lost.")
+        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
+    _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
     return Call(task, args, kwargs)
+
+
+def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
+    # The rescue does not know what a task declares whose job was inserted without saying it.
+    most = row.max_losses or (task.max_losses if isinstance(task, Task) else None)
+    if most is not None and row.lost_count >= most:
+        raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
 
 
 def run_in_thread(attempt: Attempt, options: Options) -> Outcome:
@@ -147,7 +156,12 @@ def announce_start(attempt: Attempt) -> None:
     if attempt.task is not None and has_receivers(task_started):
         # The TestCase around run_jobs() has one open, which is not for us to end.
         is_nested = any(c.in_atomic_block for c in connections.all(initialized_only=True))
-        send_to_receivers(task_started, attempt, task_result(attempt))
+        result = task_result(attempt)
+        try:
+            send_to_receivers(task_started, attempt, result)
+        except Exception:
+            # Not of a receiver, but of a log handler that Django told of one.
+            logger.exception("job=%s task_started was not sent to all receivers", attempt.id)
         if not is_nested and not is_async(attempt):
             # In a transaction that a receiver left open, nothing of the job would be committed.
             # Async jobs share their connection, which is not for one of them to clean.

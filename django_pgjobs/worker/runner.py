@@ -14,12 +14,8 @@ import resource
 import signal
 import socket
 import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
-
-import psycopg
 
 import django_pgjobs
 from django_pgjobs import rate_limits
@@ -31,23 +27,25 @@ from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
-from django_pgjobs.worker.completer import Completer, statements
+from django_pgjobs.worker.completer import Completer
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
 from django_pgjobs.worker.look import Look, detailed_paths
-from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.outcome import Outcome, left_running
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import failure, is_async, settle, timeout_of
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options, WorkerState
 from django_pgjobs.worker.watchdog import Watchdog
 
-logger = logging.getLogger("django_pgjobs.worker")
+logger = get_logger("django_pgjobs.worker")
 
 EXIT_OK = 0
 EXIT_CRASHED = 1
@@ -88,6 +86,7 @@ class Runner:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
+        self._farewell = Farewell(self.state)
         self._build_slots()
         self._build_roles()
 
@@ -229,6 +228,7 @@ class Runner:
         self.ask_to_stop("asked to stop in the table")
 
     def _crashed(self, role: str) -> None:
+        self._farewell.loses_jobs = True
         self._exit_code = EXIT_CRASHED
         self.ask_to_stop(f"role {role} crashed")
 
@@ -251,6 +251,7 @@ class Runner:
             unit = 1024 * 1024 if sys.platform == "darwin" else 1024
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
             if used > options.max_memory_mib:
+                self._farewell.loses_jobs = True
                 self.ask_to_stop(f"{used} MiB of memory are in use")
 
     # What the slots and the watchdog say
@@ -266,6 +267,7 @@ class Runner:
         self.pump.wake()
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:
+        outcome = self._farewell.judge(outcome)
         log_outcome(attempt, outcome, self.state.name)
         self.pump.add_outcome(attempt, outcome)
 
@@ -296,6 +298,8 @@ class Runner:
         reason = attempt.interrupted_by or JobReleased
         outcome = failure(attempt, reason(), self._options)
         settle(attempt, outcome)
+        if outcome.interrupted:
+            outcome = left_running()
         self._done(attempt, outcome)
         self._exit_code = EXIT_RESTART
         self.ask_to_stop(f"job {attempt.id} is stuck")
@@ -308,7 +312,7 @@ class Runner:
         self.state.stopping = True
         self._log_stop(timeout)
         for attempt in self._take_back(None):
-            self.completer.add(attempt, released("released at shutdown"))
+            self.completer.add(attempt, self._farewell.outcome_of(attempt))
         self.pump.wake()
         if not self._wait_until_empty(timeout):
             for attempt in self._running():
@@ -316,15 +320,18 @@ class Runner:
             self._wait_until_empty(LAST_SECONDS)
         left = list(self.state.held.values())
         for attempt in left:
-            self.completer.add(attempt, released("released at shutdown"))
+            self.completer.add(attempt, self._farewell.outcome_of(attempt))
         for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()
         self.async_slots.stop()
         ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
-        self._finish_within(LAST_SECONDS, self._give_back_held)
+        self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
         self.leases.stop()
         ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
+        if is_broken or self._farewell.loses_jobs:
+            # Again, because it may be the role for it that crashed.
+            self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)
         logger.info(
             "stop    %d jobs finished. %s. Bye.",
             self.state.finished_jobs,
@@ -365,33 +372,8 @@ class Runner:
         self.state.stopping = True
         count = len(self.state.held)
         logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
-        self._finish_within(LAST_SECONDS, self._give_back_held, self._say_goodbye)
+        self._farewell.take_steps(
+            LAST_SECONDS, self._farewell.give_back_held, self._farewell.say_goodbye
+        )
         logging.shutdown()
         os._exit(EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED)
-
-    def _finish_within(self, timeout: float, *steps: Callable[[OwnConnection], None]) -> None:
-        """Take the last steps on a connection that no role uses; do not wait for ever."""
-
-        def take_steps() -> None:
-            own = OwnConnection(self._options.database, "exit")
-            try:
-                for step in steps:
-                    step(own)
-            except psycopg.Error as error:
-                logger.error("could not give the jobs back, rescue will: %s", str(error).strip())
-            own.close()
-
-        thread = threading.Thread(target=take_steps, name="pgjobs-exit", daemon=True)
-        thread.start()
-        thread.join(timeout)
-
-    def _give_back_held(self, own: OwnConnection) -> None:
-        # A copy in one step, because the pump may still be changing what is held.
-        held = list(self.state.held.values())
-        batch = [(attempt, released("released at shutdown")) for attempt in held]
-        if batch:
-            own.round_trip(statements(batch))
-
-    def _say_goodbye(self, own: OwnConnection) -> None:
-        with own.cursor() as cursor:
-            workers.end_worker(cursor, self.state.worker_id)

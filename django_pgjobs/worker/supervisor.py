@@ -8,7 +8,6 @@ pipe closes and the children stop.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -21,10 +20,11 @@ from dataclasses import dataclass, field
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
 from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_DISMISSED, EXIT_OK, EXIT_RELOAD
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options
 
-logger = logging.getLogger("django_pgjobs.worker")
+logger = get_logger("django_pgjobs.worker")
 
 # A child that lived shorter than this waits before it is started again, ever longer.
 QUICK_SECONDS = 10.0

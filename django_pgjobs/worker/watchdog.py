@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +12,9 @@ from django_pgjobs.exceptions import JobTimeout
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # How often the deadlines of our own statements are looked at while something is held.
 LOOK_SECONDS = 5.0

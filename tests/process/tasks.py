@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from tests.process.history import line_of
 from tests.tasks import Mishap, append_line, sleep_for
 
 FOREVER = 600.0
+# What tasks keep for as long as the process lives.
+HOARD: list[object] = []
 
 
 def write(folder: str, line: str) -> None:
@@ -60,7 +65,7 @@ def pass_gate(folder: str, text: str) -> int:
     return attempt
 
 
-@task(max_attempts=1)
+@task(max_losses=1)
 def pass_gate_once(folder: str, text: str) -> int:
     """Do as `pass_gate`, at most once."""
     return pass_gate.func(folder, text)
@@ -231,3 +236,29 @@ def hold_rate(folder: str, key: str, seconds: float) -> None:
 def hold_narrow(folder: str, key: str, seconds: float) -> None:
     """Be one of the jobs that are in the queue "narrow", without a key."""
     hold_key(folder, key, seconds)
+
+
+@task
+def close_stderr() -> None:
+    """Close standard error, where the log goes."""
+    sys.stderr.close()
+
+
+@task
+def leak_files(folder: str) -> None:
+    """Open files until no more are to be had, and keep them."""
+    write(folder, "start leak")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    while True:
+        with suppress(OSError):
+            HOARD.append(os.open(os.devnull, os.O_RDONLY))
+        time.sleep(0.0001 if len(HOARD) < 64 else 0.01)
+
+
+@task
+def outgrow(folder: str, mebibytes: int) -> None:
+    """Take so much memory, and keep it."""
+    write(folder, "start outgrow")
+    HOARD.append(bytearray(mebibytes * 1024 * 1024))
+    time.sleep(FOREVER)

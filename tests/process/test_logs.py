@@ -118,3 +118,15 @@ def test_debug_keeps_no_queries(start: Start) -> None:
     for _ in range(2):
         row = wait_for_status(tasks.query_async.enqueue(200), "successful")
         assert row.result < 20
+
+
+def test_a_task_that_closes_standard_error_costs_the_log_only(start: Start) -> None:
+    closing = tasks.close_stderr.enqueue()
+    worker = start("-c", "2")
+    wait_for_status(closing, "successful")
+    jobs = [common.add.enqueue(number, 1) for number in range(20)]
+    failing = tasks.fail_secretly.using(max_attempts=2).enqueue("x")
+    for job in jobs:
+        wait_for_status(job, "successful")
+    wait_for_status(failing, "failed")
+    assert worker.stop() == 0

@@ -13,7 +13,7 @@ import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
-from django.utils import autoreload
+from django.utils import autoreload, translation
 
 import django_pgjobs
 from django_pgjobs import client
@@ -238,6 +238,9 @@ class Command(BaseCommand):
 
 def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
     """Run one worker process; return its exit status."""
+    # Bulk changes say what they did. The catalogue is read now, as everything of the package is:
+    # an upgrade may replace the files while the worker runs.
+    translation.gettext("job")
     pipe = SignalPipe()
     with pipe.installed():
         runner = Runner(options, pipe, is_child=is_child)
@@ -276,6 +279,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         retention=conf.RETENTION_SECONDS,
         failed_retention=conf.FAILED_RETENTION_SECONDS,
         max_attempts=conf.MAX_ATTEMPTS,
+        max_losses=conf.MAX_LOSSES,
         max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
         listen=choose("listen", conf.LISTEN),
         unknown_fails=conf.UNKNOWN_TASK == "fail",

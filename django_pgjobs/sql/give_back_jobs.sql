@@ -16,7 +16,7 @@ SET
     worker_id = NULL,
     progress = NULL,
     due_at = CASE
-        WHEN outcome.delay > 0 THEN statement_timestamp() + make_interval(secs => outcome.delay)
+        WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
     END,
     attempts = CASE WHEN outcome.counted THEN job.attempts ELSE job.attempts - 1 END,
     worker_ids = CASE

@@ -19,7 +19,7 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 SHADOWED = (
     *((COMPARISONS, types, types) for types in (NUMBERS, TEXTS, ARRAYS, OBJECTS)),
     (COMPARISONS, ("timestamptz", "date", "text"), ("timestamptz", "date", "text")),
-    (("+", "-", "*", "/", "%"), NUMBERS, NUMBERS),
+    (("+", "-", "*", "/", "%", "^"), NUMBERS, NUMBERS),
     (("+", "-", "*", "/"), ("timestamptz", "interval"), ("timestamptz", "interval", *NUMBERS)),
     (("||",), (*TEXTS, *ARRAYS), (*TEXTS, *ARRAYS, "integer")),
     (("->", "->>", "@>", "?"), ("json", "jsonb"), ("json", "jsonb", "text", "integer", "bigint")),
@@ -30,6 +30,10 @@ CREATE = """
 CREATE SCHEMA shadow;
 CREATE FUNCTION shadow.was_called() RETURNS void LANGUAGE plpgsql
     AS $$ BEGIN RAISE EXCEPTION 'a shadow was called'; END $$;
+CREATE FUNCTION shadow.unnest(text[]) RETURNS SETOF text LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM shadow.was_called(); END $$;
+CREATE FUNCTION shadow.unnest(bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql
+    AS $$ BEGIN PERFORM shadow.was_called(); END $$;
 """
 CREATE_OPERATORS = """
 DO $do$
@@ -77,7 +81,7 @@ def create_shadows(cursor: Any) -> None:
 
 def _result(symbol: str, left: str, right: str) -> str:
     """Return a type with which the rest of a statement still fits."""
-    if symbol in ("+", "-", "*", "/", "%", "->"):
+    if symbol in ("+", "-", "*", "/", "%", "^", "->"):
         return left
     if symbol == "||":
         return next((type_ for type_ in (left, right) if type_.endswith(("[]", "jsonb"))), "text")

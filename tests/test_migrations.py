@@ -87,6 +87,7 @@ def test_the_tables_may_live_in_a_schema_of_their_own(empty: str) -> None:
         with override_settings(DATABASE_ROUTERS=[JobsTo("in_schema")]):
             result = tasks.add.enqueue(1, 2)
             assert tasks.add.get_result(result.id) == result
+        assert describe_server(OwnConnection("in_schema", "test")).queues == ["default"]
         assert [n.channel for n in other.notifies(timeout=10, stop_after=1)] == ["pgjobs"]
         # From a session that does not look there by itself.
         other.execute("INSERT INTO jobs.pgjobs_job (task_path) VALUES ('x')")

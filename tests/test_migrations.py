@@ -11,6 +11,8 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.server import describe_server
 from tests import tasks
 from tests.aliases import JobsTo, extra_alias, extra_database
 from tests.helpers import connect, database_url, settings_of

@@ -321,6 +321,20 @@ def test_functions_run_with_the_rights_of_the_caller_and_a_fixed_path() -> None:
     }
 
 
+def test_functions_that_read_tables_compile_nothing() -> None:
+    """They read a few rows, at a cost that PostgreSQL may take for a reason to compile them."""
+    rows = execute(
+        "SELECT proname, proconfig FROM pg_proc WHERE proname LIKE 'pgjobs%%'"
+        " AND prosrc ~ '(FROM|JOIN|UPDATE|INTO)[[:space:]]+[^[:space:]]*pgjobs_'"
+    )
+    assert {name for name, _ in rows} >= {
+        "pgjobs_wake_v1",
+        "pgjobs_resolve_v1",
+        "pgjobs_recheck_v1",
+    }
+    assert [name for name, config in rows if "jit=off" not in config] == []
+
+
 def test_a_role_that_may_only_insert_can_enqueue_and_nothing_else() -> None:
     """PITFALLS T12."""
     execute(

@@ -184,7 +184,7 @@ def full_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[psy
                 client.execute(statement, sizes)
             client.execute("ANALYZE pgjobs_job, pgjobs_worker, pgjobs_dependency")
             for name, value in SERVER_SETTINGS.items():
-                if name != "default_transaction_isolation":
+                if name not in ("default_transaction_isolation", "search_path"):
                     client.execute("SELECT set_config(%s, %s, true)", [name, str(value)])
             yield client
             client.rollback()

@@ -18,7 +18,7 @@ from django.db import connections
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.cursor import Cursor, OwnCursor
 
 # A statement of ours that takes longer than this is cut off by the server, ...
 STATEMENT_SECONDS = 30
@@ -37,7 +37,17 @@ SERVER_SETTINGS = {
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
     "jit": "off",
+    # Statements name the schema of our tables; nobody else's objects are to be found.
+    "search_path": "pg_catalog, pg_temp",
 }
+# Asked before the search path is set, so with the names and operators of PostgreSQL only.
+FIND_SCHEMA = """
+SELECT namespace.nspname::text
+FROM pg_catalog.pg_class AS class
+JOIN pg_catalog.pg_namespace AS namespace
+    ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace
+WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
+"""
 
 TRANSPORT = {
     "connect_timeout": 5,
@@ -60,6 +70,8 @@ class OwnConnection:
         self.answer_seconds = ANSWER_SECONDS if answer_seconds is None else answer_seconds
         self.is_direct = True
         self.answer_due: float | None = None
+        # Of our tables, as the search path of the role finds them; None: it does not.
+        self.schema: str | None = None
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     @property
@@ -100,7 +112,7 @@ class OwnConnection:
     def cursor(self) -> Iterator[psycopg.RawCursor[tuple[Any, ...]]]:
         """Give a cursor, under the deadline; each statement is its own transaction."""
         connection = self.open()
-        with self.deadline(), psycopg.RawCursor(connection) as cursor:
+        with self.deadline(), self._new_cursor(connection) as cursor:
             yield cursor
 
     def round_trip(self, sends: Sequence[Callable[[Cursor], None]]) -> list[list[Any]]:
@@ -110,7 +122,7 @@ class OwnConnection:
         """
         connection = self.open()
         with self.deadline(), contextlib.ExitStack() as stack:
-            cursors = [stack.enter_context(psycopg.RawCursor(connection)) for _ in sends]
+            cursors = [stack.enter_context(self._new_cursor(connection)) for _ in sends]
             with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext():
                 for send, cursor in zip(sends, cursors, strict=True):
                     send(cursor)
@@ -138,22 +150,32 @@ class OwnConnection:
         finally:
             self.answer_due = None
 
+    def _new_cursor(self, connection: psycopg.Connection[tuple[Any, ...]]) -> OwnCursor:
+        cursor = OwnCursor(connection)
+        cursor.schema = self.schema
+        return cursor
+
     def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         # A pooler invents the process id that it tells the client at the start.
-        [(backend_pid,)] = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchall()
+        [(backend_pid,)] = connection.execute(
+            "SELECT pg_catalog.pg_backend_pid()", prepare=False
+        ).fetchall()
         self.is_direct = backend_pid == connection.info.backend_pid
+        role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
+        if self.is_direct and role:
+            set_role = sql.SQL("SET ROLE {}").format(sql.Identifier(role))
+            connection.execute(set_role, prepare=False)
+        # After the role is set: the path may hold "$user".
+        found = connection.execute(FIND_SCHEMA, prepare=False).fetchone()
+        self.schema = found[0] if found else None
         if self.is_direct:
             connection.prepare_threshold = 0
             connection.execute(
-                "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[])"
-                " AS setting (name, value)",
+                "SELECT pg_catalog.set_config(name, value, false)"
+                " FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
                 [list(SERVER_SETTINGS), list(SERVER_SETTINGS.values())],
                 prepare=False,
             )
-            role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
-            if role:
-                set_role = sql.SQL("SET ROLE {}").format(sql.Identifier(role))
-                connection.execute(set_role, prepare=False)
         else:
             connection.prepare_threshold = None
 

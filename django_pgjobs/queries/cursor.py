@@ -1,5 +1,8 @@
 """What every statement function is given, and the reading of SQL files once.
 
+Statements name the schema of our tables where it is known: on own connections, which look it up
+when they are opened, and in the process of a worker, whose jobs may change their search path.
+
 The worker's own connections give raw cursors, which take a statement as the server does. psycopg
 does not remember how it translated a statement of more than 4,096 characters; we do.
 """
@@ -13,7 +16,7 @@ from typing import Any, Protocol
 
 from psycopg import RawCursor
 
-from django_pgjobs.sql import load
+from django_pgjobs.sql import load, qualified
 
 PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)s)")
 
@@ -29,11 +32,34 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-statement = cache(load)
+class OwnCursor(RawCursor[tuple[Any, ...]]):
+    """A cursor of one of our own connections, and the *schema* of our tables if there is one."""
+
+    schema: str | None = None
+
+
+class Process:
+    """What holds for the statements of this process that go over Django's connections."""
+
+    schema: str | None = None
+
+
+def name_schema(schema: str | None) -> None:
+    """Let statements on Django's connections find our tables in *schema* from now on.
+
+    A worker does so: a job may have changed its search path when it enqueues or is finished.
+    """
+    Process.schema = schema
 
 
 @cache
-def raw_statement(name: str, *left_out: str) -> tuple[bytes, list[str]]:
+def statement(name: str, *left_out: str, schema: str | None = None) -> str:
+    """Return the statement as it is sent, with the *schema* of our tables if it is known."""
+    return qualified(load(name, *left_out), schema)
+
+
+@cache
+def raw_statement(name: str, *left_out: str, schema: str | None = None) -> tuple[bytes, list[str]]:
     """Return a statement with numbers for its parameters, and their names in that order."""
     names: list[str] = []
 
@@ -44,16 +70,27 @@ def raw_statement(name: str, *left_out: str) -> tuple[bytes, list[str]]:
             names.append(found[1])
         return f"${names.index(found[1]) + 1}"
 
-    return PLACEHOLDER.sub(number, statement(name, *left_out)).encode(), names
+    return PLACEHOLDER.sub(number, statement(name, *left_out, schema=schema)).encode(), names
+
+
+def process_statement(name: str) -> str:
+    """Return a statement for Django's connection in this process."""
+    return statement(name, schema=Process.schema)
+
+
+def process_text(text: str) -> str:
+    """Return a part of a composed statement for Django's connection in this process."""
+    return qualified(text, Process.schema)
 
 
 def execute(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str) -> None:
     """Send statement *name* without the sections *left out*; a pipeline gives its rows later."""
     if isinstance(cursor, RawCursor):
-        text, names = raw_statement(name, *left_out)
+        schema = cursor.schema if isinstance(cursor, OwnCursor) else Process.schema
+        text, names = raw_statement(name, *left_out, schema=schema)
         cursor.execute(text, [params[name] for name in names])
     else:
-        cursor.execute(statement(name, *left_out), params)
+        cursor.execute(statement(name, *left_out, schema=Process.schema), params)
 
 
 def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:

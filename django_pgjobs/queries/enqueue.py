@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_pgjobs.queries.cursor import Cursor, fetch, statement
+from django_pgjobs.queries.cursor import Cursor, fetch, process_statement, process_text
 from django_pgjobs.queries.jobs import JobRow
 
 # What the SQL of a QuerySet takes the place of in the statements on unique keys.
@@ -133,10 +133,14 @@ class Selection(NamedTuple):
 
 
 RATE_LIMITS = (
-    "CASE WHEN EXISTS (SELECT FROM unnest(source.rate_limits) AS name"
+    "CASE WHEN EXISTS (SELECT FROM pg_catalog.unnest(source.rate_limits) AS name"
     " WHERE octet_length(name) NOT BETWEEN 1 AND 512) THEN '' ELSE (SELECT string_agg("
     ' DISTINCT name COLLATE "C", E\'\\n\' ORDER BY name COLLATE "C")'
-    " FROM unnest(source.rate_limits) AS name) END"
+    " FROM pg_catalog.unnest(source.rate_limits) AS name) END"
+)
+CHOSEN = (
+    "SELECT row_number() OVER () AS number, '[]' AS args, source.kwargs, source.concurrency_key,"
+    f" {RATE_LIMITS} AS rate_limit_keys, source.unique_key"
 )
 KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 
@@ -156,15 +160,16 @@ def insert_jobs_from(cursor: Cursor, selection: Selection, row: Mapping[str, Any
         names += ", concurrency_key, rate_limit_keys"
         values += f", source.concurrency_key, {RATE_LIMITS}"
         source = KEYED_SOURCE
-    query = (
-        "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"  # noqa: S608
+    head = process_text(
+        "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"
         f" timeout, correlation_id, tags, run_after{names}, kwargs)"
         " SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
         " %s::double precision, %s::text, %s::text[],"
         " COALESCE(%s::timestamptz,"
         f" statement_timestamp() + make_interval(secs => %s::double precision)){values},"
-        f" source.kwargs FROM ({selection.sql}) AS {source}"
+        " source.kwargs"
     )
+    query = f"{head} FROM ({selection.sql}) AS {source}"
     cursor.execute(query, [*(row[column] for column in columns), *selection.params])
     return cursor.rowcount
 
@@ -181,10 +186,6 @@ def insert_unique_jobs_from(
 
     selected = re.sub(r"%[s%]", name, selection.sql)
     params |= {f"selected_{place}": value for place, value in enumerate(selection.params)}
-    head = (
-        "WITH line AS (SELECT row_number() OVER () AS number, '[]' AS args, source.kwargs,"  # noqa: S608
-        f" source.concurrency_key, {RATE_LIMITS} AS rate_limit_keys, source.unique_key"
-        f" FROM ({selected}) AS {KEYED_SOURCE}), fresh AS"
-    )
-    cursor.execute(LINES.sub(lambda found: head, statement(how)), params)
+    head = f"WITH line AS ({process_text(CHOSEN)} FROM ({selected}) AS {KEYED_SOURCE}), fresh AS"
+    cursor.execute(LINES.sub(lambda found: head, process_statement(how)), params)
     return _unique(cursor.fetchall())

@@ -8,6 +8,11 @@ Each UPDATE of jobs sets `rate_limit_keys` to what it is, so that the column `la
 it, is computed. Where an UPDATE sets nothing that a generated column depends on, PostgreSQL 16 to
 18 parse the column's expression from the catalogue for every row, only to find that out
 (ExecInitGenerated keeps nothing if nothing is to be computed): a third of a claim's time.
+
+Names are plain in the files and qualified before they are sent (`qualified`). Operators cannot
+be, so both sides have the very types of one of PostgreSQL's own, by casts where needed, or it is
+written `OPERATOR(pg_catalog.||)`. Otherwise an operator that somebody made in a schema of the
+search path, for just these types, would go before.
 """
 
 from __future__ import annotations
@@ -27,6 +32,11 @@ SECTION = re.compile(
     r"(?:^ *-- Else: (?P=name)\n(?P<otherwise>.*?))?^ *-- End: (?P=name)\n",
     re.MULTILINE | re.DOTALL,
 )
+# What is ours: tables, functions, sequences; also in a literal that names one.
+OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+)")
+# A function of PostgreSQL's is written in lower case right before its parenthesis. An unnest of
+# several arrays is syntax and bears no schema; one of a single array says it in its file.
+CALL = re.compile(r"(?<![\w.])(?!pgjobs_|unnest\()(?=[a-z]\w*\()")
 
 
 def load(name: str, *left_out: str) -> str:
@@ -38,6 +48,24 @@ def load(name: str, *left_out: str) -> str:
     """
     lines = [line.strip() for line in _without(TEXTS[name], left_out).splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))
+
+
+def qualified(text: str, schema: str | None) -> str:
+    """Return a statement that does not depend on who made what in the search path.
+
+    Functions are PostgreSQL's own, and what is ours is in *schema*; None: where the path finds it.
+    """
+    text = CALL.sub("pg_catalog.", text)
+    if schema is None:
+        return text
+    # The text is one with placeholders.
+    identifier = '"{}".'.format(schema.replace('"', '""').replace("%", "%%"))
+
+    def named(found: re.Match[str]) -> str:
+        place = identifier.replace("'", "''") if found["quote"] else identifier
+        return found["quote"] + place + found["name"]
+
+    return OURS.sub(named, text)
 
 
 def _without(text: str, left_out: Collection[str]) -> str:

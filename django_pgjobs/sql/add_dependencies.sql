@@ -8,8 +8,8 @@
 WITH edge AS (
     INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
     SELECT predecessor.id, waiting.id, %(after_failure)s::text
-    FROM unnest(%(ids)s::bigint[]) AS waiting (id)
-    CROSS JOIN unnest(%(predecessor_ids)s::bigint[]) AS predecessor (id)
+    FROM pg_catalog.unnest(%(ids)s::bigint[]) AS waiting (id)
+    CROSS JOIN pg_catalog.unnest(%(predecessor_ids)s::bigint[]) AS predecessor (id)
 )
 UPDATE pgjobs_job_live AS job
 SET rate_limit_keys = job.rate_limit_keys, hold = 'dependencies', waits_for = cardinality(%(predecessor_ids)s::bigint[])

@@ -18,7 +18,7 @@
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready
 WITH excluded AS MATERIALIZED (
-    SELECT %(unknown_paths)s::text[] || ARRAY(
+    SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
         SELECT pause.name
         FROM pgjobs_pause AS pause
         WHERE
@@ -96,7 +96,7 @@ SET
     -- An overflow would block the lane.
     attempts = LEAST(job.attempts, 2147483646) + 1,
     worker_id = %(worker_id)s::bigint,
-    worker_ids = job.worker_ids || %(worker_name)s::text,
+    worker_ids = job.worker_ids OPERATOR(pg_catalog.||) %(worker_name)s::text,
     started_at = COALESCE(job.started_at, statement_timestamp()),
     last_attempted_at = statement_timestamp(),
     note = ''

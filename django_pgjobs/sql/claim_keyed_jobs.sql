@@ -28,7 +28,7 @@
 WITH turn AS MATERIALIZED (
     SELECT
         COALESCE(current_setting('pgjobs.keyed_claim', TRUE), '') = 'held' AS is_held,
-        %(unknown_paths)s::text[] || paused.paths AS excluded_paths,
+        %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) paused.paths AS excluded_paths,
         COALESCE(paused.queues, '{}') AS paused_queues, paused.key_patterns
     FROM pgjobs_worker AS worker
     CROSS JOIN (
@@ -53,7 +53,7 @@ key_pattern AS MATERIALIZED (
         replace(replace(replace(replace(maximum.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_',
             E'\\_'), '*', '%%') AS pattern
     FROM pgjobs_concurrency_limit AS maximum
-    WHERE position('*' IN maximum.pattern) > 0
+    WHERE POSITION('*' IN maximum.pattern) > 0
     ORDER BY length(maximum.pattern) DESC
 ),
 -- Section: choice
@@ -227,7 +227,7 @@ opened AS MATERIALIZED (
         WHERE
             turn.is_held
             -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
-            AND segment.queue_name <> ALL (turn.paused_queues || ARRAY(
+            AND segment.queue_name <> ALL (turn.paused_queues OPERATOR(pg_catalog.||) ARRAY(
                 -- Section: choice
                 SELECT cap.queue_name FROM cap WHERE cap.jobs <= 0
                 -- Else: choice
@@ -240,7 +240,7 @@ opened AS MATERIALIZED (
                 head.rate_limit_keys IS NULL
                 -- Section: tokens
                 OR NOT EXISTS (
-                    SELECT FROM unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
+                    SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
                     LEFT JOIN LATERAL (
                         SELECT
                             COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst,
@@ -253,9 +253,10 @@ opened AS MATERIALIZED (
                     LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
                     WHERE
                         rule.burst IS NULL
-                        OR rule.burst - GREATEST(0, COALESCE(
+                        OR rule.burst::double precision - (GREATEST(0, COALESCE(
                             EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
-                        )) * (rule.count - rule.burst + 1) / rule.period < head.rate_cost
+                        )) * (rule.count - rule.burst + 1)::numeric)::double precision
+                            / rule.period < head.rate_cost::double precision
                 )
                 -- End: tokens
             )
@@ -270,8 +271,10 @@ share AS (
         -- In lanes of this rank and better ones.
         count(*) OVER (ORDER BY opened.rank) AS found,
         ceil(
-            %(max_jobs)s::integer * opened.weight::double precision
-            / sum(opened.weight) FILTER (WHERE opened.nth = 1) OVER (PARTITION BY opened.rank)
+            %(max_jobs)s::integer::double precision * opened.weight::double precision
+            / (
+                sum(opened.weight) FILTER (WHERE opened.nth = 1) OVER (PARTITION BY opened.rank)
+            )::double precision
         )::bigint AS jobs
     FROM opened
     WHERE NOT (
@@ -407,7 +410,7 @@ demand AS MATERIALIZED (
             PARTITION BY rate.key ORDER BY chosen.rank, chosen.turn, chosen.id
         ) AS cost_so_far
     FROM chosen
-    CROSS JOIN unnest(string_to_array(chosen.rate_limit_keys, E'\n')) AS rate (key)
+    CROSS JOIN pg_catalog.unnest(string_to_array(chosen.rate_limit_keys, E'\n')) AS rate (key)
     WHERE chosen.rate_limit_keys IS NOT NULL
 ),
 state AS MATERIALIZED (
@@ -420,15 +423,16 @@ state AS MATERIALIZED (
 budget AS MATERIALIZED (
     SELECT
         state.key, rule.seconds_per_token,
-        rule.burst - GREATEST(0, EXTRACT(EPOCH FROM state.next_free - statement_timestamp()))
+        rule.burst::double precision
+            - GREATEST(0, EXTRACT(EPOCH FROM state.next_free - statement_timestamp()))::double precision
             / rule.seconds_per_token AS tokens
     FROM state
     CROSS JOIN LATERAL (
         SELECT
             COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst,
-            ceil(1000000 * rate_limit.period / (
+            ceil(1000000::double precision * rate_limit.period / (
                 rate_limit.count - COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) + 1
-            )) / 1000000 AS seconds_per_token
+            )::double precision) / 1000000::double precision AS seconds_per_token
         FROM pgjobs_rate_limit AS rate_limit
         WHERE rate_limit.name IN (state.key, split_part(state.key, ':', 1))
         ORDER BY rate_limit.name = state.key DESC
@@ -455,7 +459,7 @@ granted AS MATERIALIZED (
             LEFT JOIN budget ON budget.key = demand.key
             WHERE
                 demand.id = chosen.id
-                AND (budget.key IS NULL OR demand.cost_so_far > budget.tokens)
+                AND (budget.key IS NULL OR demand.cost_so_far::double precision > budget.tokens)
         )
         -- End: tokens
 ),
@@ -463,7 +467,7 @@ granted AS MATERIALIZED (
 spent AS (
     UPDATE pgjobs_rate_state AS state
     SET next_free = GREATEST(state.next_free, statement_timestamp())
-        + make_interval(secs => taken.cost * taken.seconds_per_token)
+        + make_interval(secs => taken.cost::double precision * taken.seconds_per_token)
     FROM (
         SELECT budget.key, budget.seconds_per_token, sum(demand.rate_cost) AS cost
         FROM demand
@@ -521,7 +525,7 @@ SET
     -- An overflow would block the lane.
     attempts = LEAST(job.attempts, 2147483646) + 1,
     worker_id = %(worker_id)s::bigint,
-    worker_ids = job.worker_ids || %(worker_name)s::text,
+    worker_ids = job.worker_ids OPERATOR(pg_catalog.||) %(worker_name)s::text,
     started_at = COALESCE(job.started_at, statement_timestamp()),
     last_attempted_at = statement_timestamp(),
     note = ''

@@ -5,6 +5,6 @@
 -- Index: none
 INSERT INTO pgjobs_rate_state (key, next_free)
 SELECT wanted.key, clock_timestamp()
-FROM unnest(%(keys)s::text[]) AS wanted (key)
+FROM pg_catalog.unnest(%(keys)s::text[]) AS wanted (key)
 ORDER BY wanted.key
 ON CONFLICT (key) DO NOTHING

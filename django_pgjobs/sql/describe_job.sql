@@ -75,7 +75,7 @@ LEFT JOIN LATERAL (
     FROM pgjobs_concurrency_limit AS row_limit
     WHERE
         row_limit.pattern = %(concurrency_key)s::text
-        OR position('*' IN row_limit.pattern) > 0
+        OR POSITION('*' IN row_limit.pattern) > 0
         AND %(concurrency_key)s::text LIKE replace(replace(replace(replace(
             row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
     ORDER BY

@@ -14,7 +14,7 @@ SELECT
     job.id, job.status, job.backend, job.queue_name, job.task_path, job.hold,
     job.concurrency_key, job.rate_limit_keys, job.rate_cost, job.attempts, job.max_attempts,
     job.run_after, job.due_at, job.finished_at, job.last_attempted_at, job.cancel_requested_at,
-    job.note, job.errors -> -1 ->> 'exception_class',
+    job.note, job.errors -> -1 ->> 'exception_class'::text,
     worker.name, CASE WHEN worker.ended_at IS NULL THEN worker.lease_expires_at END,
     statement_timestamp(),
     (

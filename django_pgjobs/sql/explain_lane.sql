@@ -58,7 +58,7 @@ CROSS JOIN LATERAL (
         FROM pgjobs_concurrency_limit AS row_limit
         WHERE
             row_limit.pattern = job.concurrency_key
-            OR position('*' IN row_limit.pattern) > 0
+            OR POSITION('*' IN row_limit.pattern) > 0
             AND job.concurrency_key LIKE replace(replace(replace(replace(
                 row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
         ORDER BY row_limit.pattern = job.concurrency_key DESC, length(row_limit.pattern) DESC
@@ -81,12 +81,13 @@ CROSS JOIN LATERAL (
         json_build_array(
             rate.key, rule.name, rule.count, rule.period, rule.burst,
             LEAST(state.next_free, '9999-12-30') - make_interval(
-                secs => (rule.burst - needed.tokens) * rule.period / (rule.count - rule.burst + 1)
+                secs => (rule.burst - needed.tokens)::double precision * rule.period
+                    / (rule.count - rule.burst + 1)::double precision
             )
         )
         ORDER BY rate.place
     )::text AS rates
-    FROM unnest(string_to_array(job.rate_limit_keys, E'\n'))
+    FROM pg_catalog.unnest(string_to_array(job.rate_limit_keys, E'\n'))
         WITH ORDINALITY AS rate (key, place)
     CROSS JOIN LATERAL (SELECT GREATEST(job.rate_cost, head.rate_cost) AS tokens) AS needed
     LEFT JOIN LATERAL (
@@ -101,8 +102,9 @@ CROSS JOIN LATERAL (
     LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
     WHERE
         rule.burst IS NULL
-        OR rule.burst - GREATEST(0, COALESCE(
+        OR rule.burst::double precision - (GREATEST(0, COALESCE(
             EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
-        )) * (rule.count - rule.burst + 1) / rule.period < needed.tokens
+        )) * (rule.count - rule.burst + 1)::numeric)::double precision
+            / rule.period < needed.tokens::double precision
 ) AS short
 WHERE job.id = %(id)s::bigint AND job.status = 'ready' AND job.lane IS NOT NULL

@@ -17,7 +17,7 @@ SET
     worker_id = NULL,
     progress = NULL,
     due_at = CASE
-        WHEN outcome.delay > 0 THEN statement_timestamp() + make_interval(secs => outcome.delay)
+        WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
     END,
     attempts = CASE
         WHEN job.interruptions >= outcome.counted_from THEN job.attempts

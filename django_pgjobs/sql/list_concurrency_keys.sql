@@ -59,7 +59,7 @@ LEFT JOIN LATERAL (
     FROM pgjobs_concurrency_limit AS row_limit
     WHERE
         row_limit.pattern = seen.key
-        OR position('*' IN row_limit.pattern) > 0
+        OR POSITION('*' IN row_limit.pattern) > 0
         AND seen.key LIKE replace(replace(replace(replace(
             row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
     ORDER BY row_limit.pattern = seen.key DESC, length(row_limit.pattern) DESC

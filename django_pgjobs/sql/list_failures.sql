@@ -45,7 +45,7 @@ FROM (
             SELECT
                 job.task_path, last.error_class, last.text,
                 LEAST(
-                    floor(date_part('epoch', statement_timestamp() - job.finished_at) / 21600), 28
+                    floor(date_part('epoch', statement_timestamp() - job.finished_at) / 21600::double precision), 28
                 )::integer AS number,
                 count(*) AS jobs,
                 count(*) FILTER (
@@ -71,10 +71,10 @@ FROM (
             ) AS error
             CROSS JOIN LATERAL (
                 SELECT
-                    COALESCE(left(error.entry ->> 'exception_class', 200), '')
+                    COALESCE(left(error.entry ->> 'exception_class'::text, 200), '')
                     COLLATE "C" AS error_class,
                     translate(
-                        COALESCE(left(error.entry ->> 'message', 200), ''),
+                        COALESCE(left(error.entry ->> 'message'::text, 200), ''),
                         '123456789', '000000000'
                     ) COLLATE "C" AS text
             ) AS last
@@ -90,8 +90,8 @@ FROM (
 ) AS found
 LEFT JOIN LATERAL (
     SELECT
-        left(job.errors -> -1 ->> 'message', 300) AS message,
-        right(job.errors -> -1 ->> 'traceback', 4000) AS traceback
+        left(job.errors -> -1 ->> 'message'::text, 300) AS message,
+        right(job.errors -> -1 ->> 'traceback'::text, 4000) AS traceback
     FROM pgjobs_job_finished AS job
     WHERE job.id = found.newest_id AND job.status = 'failed'
     LIMIT 1

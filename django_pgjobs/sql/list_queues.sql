@@ -194,7 +194,7 @@ seen AS (
     UNION
     SELECT settings.queue_name FROM pgjobs_queue_settings AS settings
     UNION
-    SELECT named.queue_name FROM worker CROSS JOIN unnest(worker.queues) AS named (queue_name)
+    SELECT named.queue_name FROM worker CROSS JOIN pg_catalog.unnest(worker.queues) AS named (queue_name)
 )
 SELECT
     seen.queue_name, COALESCE(ready.jobs, 0), COALESCE(ready.is_cut, FALSE), ready.since,

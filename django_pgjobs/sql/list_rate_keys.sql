@@ -36,8 +36,8 @@ rule AS MATERIALIZED (
 waiting AS (
     SELECT rate.key, COALESCE(exact.name, general.name) AS name, sum(lane.jobs)::bigint AS jobs
     FROM lane
-    CROSS JOIN unnest(
-        string_to_array(substr(lane.lane, position(E'\n' IN lane.lane) + 1), E'\n')
+    CROSS JOIN pg_catalog.unnest(
+        string_to_array(substr(lane.lane, POSITION(E'\n' IN lane.lane) + 1), E'\n')
     ) AS rate (key)
     LEFT JOIN rule AS exact ON exact.name = rate.key
     LEFT JOIN rule AS general ON general.name = split_part(rate.key, ':', 1)
@@ -61,7 +61,7 @@ state AS (
             FROM pgjobs_rate_state AS each
             WHERE
                 each.key > rule.name || ':' AND each.key < rule.name || chr(59)
-                AND position(':' IN rule.name) = 0
+                AND POSITION(':' IN rule.name) = 0
             ORDER BY each.key
             LIMIT (SELECT %(max_states)s::integer)
         )
@@ -94,9 +94,12 @@ ranked AS (
 )
 SELECT
     ranked.name, ranked.key, ranked.jobs,
-    rule.burst - ranked.full_in * (rule.count - rule.burst + 1) / rule.period,
+    rule.burst::double precision
+        - ranked.full_in * (rule.count - rule.burst + 1)::double precision / rule.period,
     GREATEST(
-        0, ranked.full_in - (rule.burst - 1) * rule.period / (rule.count - rule.burst + 1)
+        0,
+        ranked.full_in - (rule.burst - 1)::double precision * rule.period
+            / (rule.count - rule.burst + 1)::double precision
     ),
     ranked.full_in, ranked.jobs_of_limit, ranked.keys
 FROM ranked

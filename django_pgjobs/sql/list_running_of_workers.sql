@@ -9,7 +9,7 @@ SELECT
     wanted.id, held.jobs, job.id, job.task_path, job.queue_name,
     EXTRACT(EPOCH FROM statement_timestamp() - job.begun_at)::double precision,
     job.timeout, job.cancel_requested_at IS NOT NULL
-FROM unnest(%(worker_ids)s::bigint[]) AS wanted (id)
+FROM pg_catalog.unnest(%(worker_ids)s::bigint[]) AS wanted (id)
 CROSS JOIN LATERAL (
     SELECT count(*) AS jobs
     FROM (

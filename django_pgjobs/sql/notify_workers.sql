@@ -4,4 +4,4 @@
 -- Locks: PostgreSQL's notification queue, at commit
 -- Index: none
 SELECT pg_notify(%(channel)s::text, queue_name)
-FROM unnest(%(queue_names)s::text[]) AS queue_name
+FROM pg_catalog.unnest(%(queue_names)s::text[]) AS queue_name

@@ -34,7 +34,7 @@ SELECT
         FROM (
             SELECT
                 worker.id, worker.name, worker.version, worker.slots,
-                extract(EPOCH FROM statement_timestamp() - worker.heartbeat_at) AS silent_seconds,
+                EXTRACT(EPOCH FROM statement_timestamp() - worker.heartbeat_at) AS silent_seconds,
                 worker.quiet_requested_at IS NOT NULL AS is_quiet,
                 worker.stop_requested_at IS NOT NULL AS is_stopping,
                 (
@@ -62,7 +62,7 @@ SELECT
         SELECT json_build_object(
             'pid', activity.pid, 'application', activity.application_name,
             'state', activity.state,
-            'seconds', extract(EPOCH FROM clock_timestamp() - activity.xact_start)
+            'seconds', EXTRACT(EPOCH FROM clock_timestamp() - activity.xact_start)
         )
         FROM pg_stat_activity AS activity
         WHERE
@@ -96,4 +96,4 @@ FROM (
         FROM pgjobs_worker AS registered
     ) AS worker
 ) AS workers
-LEFT JOIN pg_stat_all_tables AS heap ON heap.relid = 'pgjobs_job_live'::regclass
+LEFT JOIN pg_stat_all_tables AS heap ON heap.relid = 'pgjobs_job_live'::regclass::oid

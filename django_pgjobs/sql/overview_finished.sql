@@ -13,7 +13,7 @@
 SELECT
     ranked.status, ranked.bucket, ranked.queue_name, ranked.jobs, ranked.jobs_hour,
     ranked.jobs_minutes,
-    floor(date_part('epoch', statement_timestamp()) / %(bucket_seconds)s::integer)::bigint,
+    floor(date_part('epoch', statement_timestamp()) / %(bucket_seconds)s::integer::double precision)::bigint,
     ranked.looked_at, ranked.since
 FROM (
     SELECT
@@ -39,7 +39,7 @@ FROM (
             SELECT
                 newest.status, newest.queue_name, newest.finished_at,
                 floor(
-                    date_part('epoch', newest.finished_at) / %(bucket_seconds)s::integer
+                    date_part('epoch', newest.finished_at) / %(bucket_seconds)s::integer::double precision
                 )::bigint AS bucket
             FROM (
                 (

@@ -26,10 +26,10 @@ FROM (
         ) AS place
     FROM (
         SELECT
-            grouping(job.queue_name) = 1 AS is_of_keys,
-            CASE WHEN grouping(job.queue_name) = 1 THEN job.concurrency_key ELSE job.backend END
+            GROUPING(job.queue_name) = 1 AS is_of_keys,
+            CASE WHEN GROUPING(job.queue_name) = 1 THEN job.concurrency_key ELSE job.backend END
             AS first_name,
-            CASE WHEN grouping(job.queue_name) = 1 THEN job.rate_limit_keys ELSE job.queue_name END
+            CASE WHEN GROUPING(job.queue_name) = 1 THEN job.rate_limit_keys ELSE job.queue_name END
             AS second_name,
             count(*) FILTER (WHERE job.kind >= 2) AS jobs,
             count(*) FILTER (WHERE job.kind = 2) AS ready,

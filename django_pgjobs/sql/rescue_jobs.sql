@@ -75,7 +75,8 @@ rescued AS (
         due_at = CASE
             WHEN job.lost_count > 0
                 THEN statement_timestamp() + make_interval(
-                    secs => LEAST(2 ^ LEAST(job.lost_count, 10), 300) * (0.5 + random() / 2)
+                    secs => LEAST(power(2, LEAST(job.lost_count, 10)), 300)
+                        * (0.5::double precision + random() / 2::double precision)
                 )
         END,
         claim = job.claim + 1,

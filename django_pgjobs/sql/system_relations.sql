@@ -13,7 +13,7 @@ SELECT
         ELSE pg_relation_size(class.oid)
     END AS bytes,
     CASE class.relkind WHEN 'r' THEN pg_indexes_size(class.oid) ELSE 0 END,
-    CASE WHEN class.reltuples >= 0 THEN class.reltuples::bigint END,
+    CASE WHEN class.reltuples >= 0::real THEN class.reltuples::bigint END,
     stat.n_dead_tup, stat.last_autovacuum, GREATEST(stat.last_analyze, stat.last_autoanalyze),
     used.idx_scan, COALESCE(entry.indisvalid, TRUE)
 FROM pg_class AS class
@@ -23,9 +23,9 @@ LEFT JOIN pg_stat_all_tables AS stat ON stat.relid = class.oid
 LEFT JOIN pg_stat_all_indexes AS used ON used.indexrelid = class.oid
 WHERE
     class.relkind IN ('r', 'i')
-    AND COALESCE(owner.relname, class.relname) LIKE 'pgjobs\_%%'
+    AND COALESCE(owner.relname, class.relname)::text LIKE 'pgjobs\_%%'
     AND class.relnamespace = (
-        SELECT home.relnamespace FROM pg_class AS home WHERE home.oid = to_regclass('pgjobs_job')
+        SELECT home.relnamespace FROM pg_class AS home WHERE home.oid = to_regclass('pgjobs_job')::oid
     )
 ORDER BY 1, 4 DESC, 2
 LIMIT 200

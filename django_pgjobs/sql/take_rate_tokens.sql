@@ -12,8 +12,10 @@ WITH rule AS MATERIALIZED (
     SELECT
         wanted.key, rate.burst,
         -- Whole microseconds, rounded up: the clock has no smaller ones.
-        ceil(1000000 * rate.period::numeric / (rate.count - rate.burst + 1)) / 1000000 AS spacing
-    FROM unnest(%(keys)s::text[]) AS wanted (key)
+        ceil(
+            1000000::numeric * rate.period::numeric / (rate.count - rate.burst + 1)::numeric
+        ) / 1000000::numeric AS spacing
+    FROM pg_catalog.unnest(%(keys)s::text[]) AS wanted (key)
     LEFT JOIN LATERAL (
         SELECT
             rate_limit.count, rate_limit.period,
@@ -42,7 +44,7 @@ turn AS MATERIALIZED (
         -- Exact numbers: a burst may reach further back than the calendar.
         GREATEST(0, max(
             EXTRACT(EPOCH FROM locked.next_free - moment.instant)
-            - (rule.burst - %(cost)s::integer) * rule.spacing
+            - (rule.burst - %(cost)s::integer)::numeric * rule.spacing
         )) AS wait,
         array_remove(array_agg(CASE WHEN rule.burst IS NULL THEN rule.key END), NULL) AS unknown,
         array_remove(
@@ -60,7 +62,7 @@ taken AS (
     SET
         next_free = GREATEST(
             locked.next_free, turn.instant + make_interval(secs => turn.wait::double precision)
-        ) + make_interval(secs => (%(cost)s::integer * rule.spacing)::double precision)
+        ) + make_interval(secs => (%(cost)s::integer::numeric * rule.spacing)::double precision)
     FROM turn
     CROSS JOIN rule
     JOIN locked ON locked.key = rule.key
@@ -68,9 +70,11 @@ taken AS (
         -- For the index: a join alone would read the states of all keys.
         state.key = ANY (%(keys)s::text[])
         AND state.key = rule.key
-        AND cardinality(turn.unknown || turn.too_small || turn.missing) = 0
+        AND cardinality(
+            turn.unknown OPERATOR(pg_catalog.||) turn.too_small OPERATOR(pg_catalog.||) turn.missing
+        ) = 0
         AND (
-            %(timeout)s::double precision IS NULL OR turn.wait <= %(timeout)s::double precision
+            %(timeout)s::double precision IS NULL OR turn.wait::double precision <= %(timeout)s::double precision
         )
     RETURNING state.key
 )

@@ -6,7 +6,7 @@
 SELECT pg_notify(%(channel)s::text, waiting.queue_name)
 FROM (
     SELECT DISTINCT oldest.queue_name
-    FROM unnest(%(keys)s::text[]) AS freed (key)
+    FROM pg_catalog.unnest(%(keys)s::text[]) AS freed (key)
     CROSS JOIN LATERAL (
         SELECT job.queue_name
         FROM pgjobs_job_live AS job

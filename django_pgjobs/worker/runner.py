@@ -22,6 +22,7 @@ from django_pgjobs import rate_limits
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
+from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.registry import list_task_paths
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.announcer import Announcer
@@ -196,6 +197,7 @@ class Runner:
         }
         with connection.cursor() as cursor:
             self.state.worker_id = workers.register_worker(cursor, row)
+        name_schema(connection.schema)
 
     def _handle(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):

@@ -19,6 +19,7 @@ from django_pgjobs import Task
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane, Taker
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.worker import runner as runner_module
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.completer import resolution, statements
@@ -225,6 +226,7 @@ class ThreadedWorker:
             return
         self._is_closed = True
         self.stop()
+        name_schema(None)
         if self.left_at_once:
             self._end_threads()
         close_shared_thread()

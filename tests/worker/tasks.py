@@ -251,3 +251,14 @@ def wait_at_gate_stubbornly(value: Any) -> Any:
     """Wait until the test opens the gate, whatever the worker raises."""
     ignore_interrupts.func()
     return value
+
+
+@task(atomic=True, backoff=[0])
+def enqueue_from_another_path() -> None:
+    """Let the session search another schema, as that of a tenant, and enqueue in every way."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET search_path = information_schema")
+    first = plain_tasks.add.enqueue(1, 2)
+    plain_tasks.add.using(after=[first], concurrency_key="shop:1").enqueue(1, 2)
+    plain_tasks.add.using(unique_key="once").enqueue(1, 2)
+    plain_tasks.echo.enqueue_many([{"number": 1}, {"number": 2}])

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 
 import pytest
 from django.apps import apps
-from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Permission, User
 from django.contrib.contenttypes.models import ContentType
@@ -197,7 +196,9 @@ def keyed(name: str, key: Callable[[Rows], Any]) -> Callable[[Rows, bool], list[
 
 def doing(rows: Rows, is_own: bool) -> list[str]:
     """List the buttons of jobs."""
-    return [address for name in JOB_ACTIONS for address in on_job("pgjobs_job_do", name)(rows, is_own)]
+    return [
+        address for name in JOB_ACTIONS for address in on_job("pgjobs_job_do", name)(rows, is_own)
+    ]
 
 
 def lists(rows: Rows, is_own: bool) -> list[str]:
@@ -252,9 +253,7 @@ MATRIX: dict[str, Callable[[Rows, bool], list[str]]] = {
     "pgjobs_job_system": plain("pgjobs_job_system"),
     "pgjobs_job_bulk": bulk,
     "pgjobs_job_bulk_progress": lambda rows, is_own: [
-        reverse(
-            "admin:pgjobs_job_bulk_progress", args=[rows.own_change if is_own else rows.change]
-        )
+        reverse("admin:pgjobs_job_bulk_progress", args=[rows.own_change if is_own else rows.change])
     ],
     "pgjobs_job_do": doing,
     "pgjobs_job_change": on_job("pgjobs_job_change"),
@@ -307,9 +306,7 @@ def ask(client: Client, address: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(MATRIX))
-def test_no_page_says_anything_of_another_tenant(
-    client: Client, person: User, name: str
-) -> None:
+def test_no_page_says_anything_of_another_tenant(client: Client, person: User, name: str) -> None:
     rows = Rows(person)
     pages = MATRIX[name](rows, True)
     for address in [*pages, reverse("admin:index"), reverse("admin:app_list", args=["pgjobs"])]:

@@ -2,10 +2,14 @@
 
 Each question is asked when a page is drawn, so that it has no button that is refused, again
 when a form comes back, and before each page of a bulk change, which may take a while.
+
+What is about single jobs is narrowed to those that the function leaves over. What is about the
+whole installation (queues, limits, workers, sums) cannot be: it is for nobody who is narrowed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -14,7 +18,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.models import Job
+from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.registry import find_function
 
 
@@ -30,30 +34,72 @@ class Verb(Enum):
     CONTROL_WORKERS = "pgjobs.control_worker"
 
 
+# What is done to the whole installation, and so by nobody who is narrowed.
+OF_ALL = frozenset({Verb.CONTROL_QUEUES, Verb.CONTROL_WORKERS})
+
+
 def may(user: Any, verb: Verb, job: Job | None = None) -> bool:
     """May *user* do this, to *job* if one is given?"""
-    if not (user.is_active and user.is_staff and user.has_perm(verb.value)):
+    if not _has(user, verb):
         return False
-    if job is None or get_conf().ADMIN_PERMISSION is None:
-        answer = _ask(user, verb, None)
-        return True if isinstance(answer, QuerySet) else bool(answer)
-    return narrow(user, verb, Job.objects.filter(pk=job.pk, status=job.status)).exists()
+    if job is not None and get_conf().ADMIN_PERMISSION is not None:
+        return narrow(user, verb, Job.objects.filter(pk=job.pk, status=job.status)).exists()
+    answer = _ask(user, verb, None)
+    is_allowed = isinstance(answer, QuerySet) or bool(answer)
+    return is_allowed and not (verb in OF_ALL and is_narrowed(user, verb))
 
 
 def narrow(user: Any, verb: Verb, jobs: QuerySet[Job]) -> QuerySet[Job]:
-    """Return those of *jobs* that *user* may do this to."""
-    if not (user.is_active and user.is_staff and user.has_perm(verb.value)):
+    """Return those of *jobs* that *user* may do this to: of those that they may see."""
+    if not _has(user, verb):
         return jobs.none()
-    answer = _ask(user, verb, jobs)
-    if isinstance(answer, QuerySet):
-        return answer
-    return jobs if answer else jobs.none()
+    for asked in (Verb.VIEW, verb) if verb is not Verb.VIEW else (verb,):
+        answer = _ask(user, asked, jobs)
+        jobs = answer if isinstance(answer, QuerySet) else jobs if answer else jobs.none()
+    return jobs
+
+
+def is_narrowed(user: Any, verb: Verb = Verb.VIEW) -> bool:
+    """Does the project let this person do this to some jobs only?
+
+    Then what tells of all of them is not for this person.
+    """
+    if get_conf().ADMIN_PERMISSION is None or not _has(user, verb):
+        return False
+    if verb is not Verb.VIEW and is_narrowed(user):
+        return True
+    query = narrow(user, verb, Job.objects.all()).query
+    return bool(query.where or query.is_sliced or query.combinator or query.distinct)
+
+
+def visible_ids(user: Any, ids: Iterable[int]) -> set[int]:
+    """Return those of *ids* that are jobs, or were, that *user* may see."""
+    if not is_narrowed(user):
+        return set(ids)
+    jobs = Job.objects.filter(pk__in=set(ids))
+    return set(narrow(user, Verb.VIEW, jobs).values_list("pk", flat=True))
+
+
+def narrow_changes(user: Any, changes: QuerySet[BulkChange]) -> QuerySet[BulkChange]:
+    """Return those of *changes* that *user* may see: one's own if one sees some jobs only."""
+    return changes.filter(user_id=str(user.pk)) if is_narrowed(user) else changes
+
+
+def may_end(user: Any, verb: Verb, change: BulkChange) -> bool:
+    """May *user* cancel or continue a change that does *verb*? One's own if one is narrowed."""
+    is_own = change.user_id == str(user.pk)
+    return may(user, verb) and (is_own or not is_narrowed(user, verb))
 
 
 def require(request: HttpRequest, verb: Verb, job: Job | None = None) -> None:
     """Raise PermissionDenied unless the person may do this."""
     if not may(request.user, verb, job):
         raise PermissionDenied
+
+
+def _has(user: Any, verb: Verb) -> bool:
+    """Does Django say that the person may do this?"""
+    return bool(user.is_active and user.is_staff and user.has_perm(verb.value))
 
 
 def _ask(user: Any, verb: Verb, jobs: QuerySet[Job] | None) -> QuerySet[Job] | bool:

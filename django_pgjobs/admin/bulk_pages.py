@@ -207,7 +207,7 @@ def _start(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Ht
     _record(job_admin, request, change, change.changed)
     record_jobs(request.user, change.verb, changed, reason=change.reason, tasks=tasks)
     level = messages.WARNING if change.error or not change.changed else messages.SUCCESS
-    messages.add_message(request, level, result_message(job_admin, change))
+    messages.add_message(request, level, result_message(job_admin, change, request.user))
     return HttpResponseRedirect(back_address(job_admin, request))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.formats import number_format
@@ -20,7 +21,7 @@ from django_pgjobs.bulk import ACTIONS, cancel_change, drop_job, enqueue_change
 from django_pgjobs.bulk.changes import find_user
 from django_pgjobs.client import job_database
 from django_pgjobs.models import BulkChange, Job, Worker
-from django_pgjobs.permissions import Verb, may
+from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
 from django_pgjobs.status import FINISHED
 
 # Changes that the list shows.
@@ -32,7 +33,7 @@ MAX_WORKERS = 1_000
 @page
 def draw_changes(job_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the list of the newest bulk changes."""
-    changes = list(BulkChange.objects.using(job_database()).order_by("-id")[:MAX_CHANGES])
+    changes = list(_changes(request).order_by("-id")[:MAX_CHANGES])
     names = _names({change.user_id for change in changes})
     context = {
         "title": _("Bulk changes"),
@@ -43,7 +44,7 @@ def draw_changes(job_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
                 "label": _label(change),
                 "who": names.get(change.user_id, change.user_id),
                 "state": _state(change, None),
-                "result": result_message(job_admin, change),
+                "result": result_message(job_admin, change, request.user),
                 "url": job_admin.url("pgjobs_job_bulk_progress", change.pk),
             }
             for change in changes
@@ -57,7 +58,7 @@ def draw_progress(job_admin: PageAdmin, request: HttpRequest, change_id: int) ->
     """Return the page of one change; a POST cancels it, or lets a worker go on with it."""
     if not may(request.user, Verb.VIEW):
         raise PermissionDenied
-    change = BulkChange.objects.using(job_database()).filter(pk=change_id).first()
+    change = _changes(request).filter(pk=change_id).first()
     if change is None:
         raise Http404(_("There is no such bulk change."))
     if request.method == "POST":
@@ -82,14 +83,16 @@ def _draw(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Htt
         "change": change,
         "who": user.get_username() if user is not None else change.user_id,
         "job": job,
-        "job_url": job_admin.url("pgjobs_job_change", job.pk) if job else "",
+        "job_url": job_admin.url("pgjobs_job_change", job.pk)
+        if job and visible_ids(request.user, [job.pk])
+        else "",
         "state": _state(change, job),
-        "result": result_message(job_admin, change),
+        "result": result_message(job_admin, change, request.user),
         "percent": min(100 * done // change.total, 100) if change.total else None,
         "so_far": _so_far(done, change.total),
         "is_open": is_open,
         "nobody_listens": is_open and job is not None and _nobody_takes(job),
-        "can_act": is_open and action is not None and may(request.user, action.verb),
+        "can_act": is_open and action is not None and may_end(request.user, action.verb, change),
         "can_continue": job is None or job.status in FINISHED,
     }
     return job_admin.render_page(request, "bulk_progress.html", context)
@@ -97,7 +100,7 @@ def _draw(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Htt
 
 def _act(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> HttpResponse:
     action = ACTIONS.get(change.verb)
-    if action is None or not may(request.user, action.verb):
+    if action is None or not may_end(request.user, action.verb, change):
         raise PermissionDenied
     if "cancel" in request.POST:
         if cancel_change(change.pk):
@@ -109,8 +112,16 @@ def _act(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Http
     return HttpResponseRedirect(job_admin.url("pgjobs_job_bulk_progress", change.pk))
 
 
-def result_message(job_admin: PageAdmin, change: BulkChange) -> SafeString:
-    """Return what a change has come to in one sentence, with links to jobs in conflict."""
+def _changes(request: HttpRequest) -> QuerySet[BulkChange]:
+    """Return the changes that the person may see."""
+    return narrow_changes(request.user, BulkChange.objects.using(job_database()))
+
+
+def result_message(job_admin: PageAdmin, change: BulkChange, user: Any) -> SafeString:
+    """Return what a change has come to in one sentence, with links to jobs in conflict.
+
+    They are those that *user* may see.
+    """
     parts: list[Any] = [_changed(change)]
     missed = _missed(change)
     if missed:
@@ -120,19 +131,22 @@ def result_message(job_admin: PageAdmin, change: BulkChange) -> SafeString:
         text = ngettext(
             "%s in conflict with a unique job", "%s in conflict with unique jobs", change.conflicts
         )
-        links = format_html_join(", ", '<a href="{}">#{}</a>', _links(job_admin, change))
-        number = number_format(change.conflicts, force_grouping=True)
-        parts.append(format_html("{} ({})", text % number, links))
+        links = format_html_join(", ", '<a href="{}">#{}</a>', _links(job_admin, change, user))
+        said = text % number_format(change.conflicts, force_grouping=True)
+        parts.append(format_html("{} ({})", said, links) if links else said)
     if change.cancel_requested_at is not None:
         parts.append(_("then cancelled"))
     said = format_html_join(", ", "{}", ((part,) for part in parts))
     return format_html("{}. {}", said, change.error) if change.error else format_html("{}.", said)
 
 
-def _links(job_admin: PageAdmin, change: BulkChange) -> list[tuple[str, int]]:
+def _links(job_admin: PageAdmin, change: BulkChange, user: Any) -> list[tuple[str, int]]:
     """Return the address and the id of the jobs that are in the way, or of those they stop."""
     ids = [twin_id or job_id for job_id, twin_id in change.conflict_ids]
-    return [(job_admin.url("pgjobs_job_change", job_id), job_id) for job_id in ids]
+    seen = visible_ids(user, ids)
+    return [
+        (job_admin.url("pgjobs_job_change", job_id), job_id) for job_id in ids if job_id in seen
+    ]
 
 
 def _missed(change: BulkChange) -> int:

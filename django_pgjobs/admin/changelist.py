@@ -46,7 +46,7 @@ from django_pgjobs.admin.tabs import (
 from django_pgjobs.bulk import InvalidLookup, conditions
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
-from django_pgjobs.permissions import Verb, may
+from django_pgjobs.permissions import Verb, is_narrowed, may
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.job_list import find_job_at
 from django_pgjobs.status import UNFINISHED, JobStatus
@@ -107,6 +107,7 @@ class JobChangeList(ListLinks, ChangeList):
         self.place = self._read_place(request)
         if ERROR_FLAG in request.GET:
             self.notices.append(_("A part of the address was left out: it is no filter of jobs."))
+        self.user = request.user
         super().__init__(request, *args, **kwargs)
         # Links and forms of the page begin at its first row again.
         for name in (AFTER, BEFORE, COUNT_AFTER):
@@ -259,10 +260,10 @@ class JobChangeList(ListLinks, ChangeList):
             jobs = jobs.filter(self.order.within(edge, is_older=False))
         return int(jobs.order_by(*self.order.fields(is_older=False))[: MAX_NEW + 1].count())
 
-    @property
+    @cached_property
     def is_narrowed(self) -> bool:
         """Does the project let this person see some jobs only?"""
-        return bool(self.root_queryset.query.where)
+        return is_narrowed(self.user)
 
     @cached_property
     def is_few(self) -> bool:

@@ -14,13 +14,13 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.bulk_pages import bulk_address
 from django_pgjobs.admin.chart import Spark, build_spark
-from django_pgjobs.admin.live import KEPT_SECONDS, is_narrowed, kept
+from django_pgjobs.admin.live import KEPT_SECONDS, kept
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.traceback_html import last_project_frame
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.client import job_database
 from django_pgjobs.conf import get_conf
-from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.status import JobStatus

@@ -22,7 +22,7 @@ from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.models import Job
-from django_pgjobs.permissions import Verb, may, narrow, require
+from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 
 MAX_REASON = 500
@@ -229,13 +229,7 @@ def _carry_out(
     try:
         was_done = action.apply(job, order)
     except DuplicateJob as error:
-        text = format_html(
-            '{} <a href="{}">{}</a>',
-            _("Nothing was done: another unfinished job has its unique key."),
-            model_admin.url("pgjobs_job_change", error.job_id or job.pk),
-            _("Job %(id)s") % {"id": error.job_id or "?"},
-        )
-        messages.error(request, text)
+        messages.error(request, _twin_message(model_admin, request, error.job_id))
         return False
     except (JobError, TypeError, ValueError) as error:
         messages.error(request, _("Nothing was done: %(error)s") % {"error": error})
@@ -250,6 +244,15 @@ def _carry_out(
     audit.record(request.user, verb, job=job, count=1, reason=order.reason)
     messages.success(request, action.done)
     return True
+
+
+def _twin_message(model_admin: PageAdmin, request: HttpRequest, twin_id: int | None) -> str:
+    """Return that another job has the unique key, and which if the person may see it."""
+    text = _("Nothing was done: another unfinished job has its unique key.")
+    if twin_id is None or not visible_ids(request.user, [twin_id]):
+        return text
+    address = model_admin.url("pgjobs_job_change", twin_id)
+    return format_html('{} <a href="{}">{}</a>', text, address, _("Job %(id)s") % {"id": twin_id})
 
 
 def _back(request: HttpRequest, address: str) -> str:

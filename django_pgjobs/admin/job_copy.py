@@ -22,16 +22,18 @@ from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.client import job_database, parse_job_id
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import get_conf
-from django_pgjobs.exceptions import JobError, UnknownTask
+from django_pgjobs.exceptions import DuplicateJob, JobError, UnknownTask
 from django_pgjobs.fields import Undecodable
 from django_pgjobs.models import Job
 from django_pgjobs.payload import encode_value
-from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
 from django_pgjobs.redaction import MASK, redact
 from django_pgjobs.registry import discover_tasks_once, find_task
 from django_pgjobs.signatures import check_signature, signature_of
 from django_pgjobs.subjects import Subject
 from django_pgjobs.tasks import Task
+
+OUT_OF_REACH = gettext_lazy("You may not enqueue this job there.")
 
 
 class StillMasked(ValueError):
@@ -232,6 +234,14 @@ def draw_copy(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> H
     return model_admin.render_page(request, "job_copy.html", context)
 
 
+def _require_reach(user: Any, job_id: int | None) -> None:
+    """Raise ValueError if *user* may not enqueue such a job as this one, new or met by its key."""
+    if job_id is None:
+        return
+    if not narrow(user, Verb.ENQUEUE, Job.objects.filter(pk=job_id)).exists():
+        raise ValueError(OUT_OF_REACH)
+
+
 def _find(path: str) -> AnyTask | None:
     try:
         return find_task(path)
@@ -268,10 +278,15 @@ def _enqueue(
     try:
         with transaction.atomic(using=job_database()):
             result = task.enqueue(*data["args"], **data["kwargs"])
+            copy_id = parse_job_id(result.id)
+            _require_reach(request.user, copy_id)
+    except DuplicateJob as error:
+        is_seen = error.job_id is None or visible_ids(request.user, [error.job_id])
+        form.add_error(None, str(error) if is_seen else OUT_OF_REACH)
+        return None
     except (InvalidTask, JobError, TypeError, ValueError) as error:
         form.add_error(None, str(error))
         return None
-    copy_id = parse_job_id(result.id)
     if copy_id is None:
         messages.success(request, _("Enqueued as %(id)s.") % {"id": result.id})
         return HttpResponseRedirect(model_admin.url("pgjobs_job_change", job.pk))

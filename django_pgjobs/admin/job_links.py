@@ -14,7 +14,7 @@ from django.urls import reverse
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.conf import get_conf
 from django_pgjobs.models import Job
-from django_pgjobs.permissions import Verb, may
+from django_pgjobs.permissions import Verb, is_narrowed, may
 from django_pgjobs.subjects import parse_subject
 
 
@@ -28,6 +28,8 @@ def search_address(listed: str, term: str, value: str) -> str:
 def links_of(model_admin: PageAdmin, request: HttpRequest, job: Job) -> dict[str, Any]:
     """Return the addresses that the page of *job* leads to, empty where there is none."""
     listed = model_admin.url("pgjobs_job_changelist")
+    # Those pages are about all jobs.
+    sees_all = not is_narrowed(request.user)
     return {
         "history": model_admin.url("pgjobs_job_history", job.pk),
         "copy": model_admin.url("pgjobs_job_copy", job.pk)
@@ -36,8 +38,10 @@ def links_of(model_admin: PageAdmin, request: HttpRequest, job: Job) -> dict[str
         "task": search_address(listed, "task", job.task_path),
         "queue": search_address(listed, "queue", job.queue_name),
         "key": search_address(listed, "key", job.concurrency_key or ""),
-        "limits": model_admin.url("pgjobs_ratelimit_changelist"),
-        "worker": model_admin.url("pgjobs_worker_change", job.worker_id) if job.worker_id else "",
+        "limits": model_admin.url("pgjobs_ratelimit_changelist") if sees_all else "",
+        "worker": model_admin.url("pgjobs_worker_change", job.worker_id)
+        if job.worker_id and sees_all
+        else "",
         "tags": [
             (tag, search_address(listed, "tag", tag)) for tag in job.tags if isinstance(tag, str)
         ],

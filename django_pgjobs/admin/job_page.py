@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.around import seen_around, seen_explanation
 from django_pgjobs.admin.job_actions import buttons_for
 from django_pgjobs.admin.job_attempts import attempts_of
 from django_pgjobs.admin.job_links import links_of
@@ -77,7 +78,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
     except LookupError:  # deleted a moment ago
         return draw_missing(model_admin, request, object_id)
     reveals = is_revealed(request, job)
-    around = _surroundings(job)
+    around = seen_around(request.user, _surroundings(job))
     values = list(_values(model_admin, job, reveal=reveals))
     context = {
         "title": f"{printable(job.task_path)} #{job.pk}",
@@ -86,7 +87,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "is_unfinished": job.status in UNFINISHED,
         "is_unknown": is_missing_task(job.task_path),
         "buttons": buttons_for(model_admin, request, job),
-        "explanation": explanation,
+        "explanation": seen_explanation(request.user, explanation) if explanation else None,
         "progress": _progress(job.progress),
         "timeline": timeline(job),
         "around": around,

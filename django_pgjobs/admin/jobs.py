@@ -12,7 +12,7 @@ from django_pgjobs.admin.failures import draw_failures
 from django_pgjobs.admin.job_list import JobList
 from django_pgjobs.admin.job_views import JobViews
 from django_pgjobs.admin.overview import draw_overview
-from django_pgjobs.admin.pages import page
+from django_pgjobs.admin.pages import draw_closed, page
 from django_pgjobs.admin.system import draw_system
 
 
@@ -43,7 +43,7 @@ class JobAdmin(JobList, JobViews):
     @page
     def system_view(self, request: HttpRequest) -> HttpResponse:
         """The database, the tables and the settings."""
-        return draw_system(self, request)
+        return draw_closed(self, request) or draw_system(self, request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -15,8 +15,7 @@ from django.utils.translation import get_language
 
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.models import Job
-from django_pgjobs.permissions import Verb, may, narrow
+from django_pgjobs.permissions import Verb, may
 
 # Seconds that numbers are good for, and that nobody asks again for those that took too long.
 KEPT_SECONDS = 2
@@ -31,12 +30,6 @@ T = TypeVar("T")
 def is_refresh(request: HttpRequest) -> bool:
     """Was the page asked for by static/pgjobs/live.js, which draws a part of it again?"""
     return request.headers.get("X-Requested-With") == SCRIPT
-
-
-def is_narrowed(user: Any) -> bool:
-    """Does the project let this person see some jobs only? Then numbers of all would tell more."""
-    query = narrow(user, Verb.VIEW, Job.objects.all()).query
-    return bool(query.where) or query.is_sliced
 
 
 def kept(name: str, make: Callable[[], T], *, seconds: int = KEPT_SECONDS) -> T:

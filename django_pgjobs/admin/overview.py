@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.chart import RANGES, Range, build_chart
 from django_pgjobs.admin.failures import make_groups
-from django_pgjobs.admin.live import is_narrowed, is_refresh, kept, unchanged
+from django_pgjobs.admin.live import is_refresh, kept, unchanged
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.warnings import (
     OLD_TRANSACTION_SECONDS,
@@ -26,7 +26,7 @@ from django_pgjobs.admin.warnings import (
 )
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.overview import (

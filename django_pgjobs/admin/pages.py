@@ -12,12 +12,12 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, reverse
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 
 # Seconds one statement of a page may take.
@@ -25,18 +25,22 @@ PAGE_SECONDS = 2.0
 
 
 class Entry(NamedTuple):
-    """A page of the navigation: its key, its name, its address and who may see it."""
+    """A page of the navigation: its key, its name, its address and who may see it.
+
+    One that *is_of_all* is about the whole installation, and not for those who see some jobs.
+    """
 
     key: str
     label: Any
     url_name: str
     args: tuple[str, ...] = ()
     verb: Verb = Verb.VIEW
+    is_of_all: bool = True
 
 
 NAVIGATION = (
-    Entry("overview", _("Overview"), "app_list", ("pgjobs",)),
-    Entry("jobs", _("Jobs"), "pgjobs_job_changelist"),
+    Entry("overview", _("Overview"), "app_list", ("pgjobs",), is_of_all=False),
+    Entry("jobs", _("Jobs"), "pgjobs_job_changelist", is_of_all=False),
     Entry("failures", _("Failures"), "pgjobs_job_failures"),
     Entry("queues", _("Queues"), "pgjobs_queuesettings_changelist"),
     Entry("workers", _("Workers"), "pgjobs_worker_changelist"),
@@ -47,6 +51,7 @@ NAVIGATION = (
 
 def navigation(request: HttpRequest, site_name: str) -> list[dict[str, Any]]:
     """Return the pages that the person may see: key, label and url of each."""
+    sees_all = not is_narrowed(request.user)
     return [
         {
             "key": entry.key,
@@ -54,7 +59,7 @@ def navigation(request: HttpRequest, site_name: str) -> list[dict[str, Any]]:
             "url": reverse(f"admin:{entry.url_name}", args=entry.args, current_app=site_name),
         }
         for entry in NAVIGATION
-        if may(request.user, entry.verb)
+        if may(request.user, entry.verb) and (sees_all or not entry.is_of_all)
     ]
 
 
@@ -107,7 +112,33 @@ class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 class ListPageAdmin(PageAdmin):
-    """Base of the model admins whose list of rows is a page of our own."""
+    """Base of the model admins whose list of rows is a page of our own.
+
+    They are about the whole installation: none of their addresses, those that a subclass adds
+    included, is for a person whom the project lets see some jobs only.
+    """
+
+    @property
+    def urls(self) -> list[URLPattern]:
+        return [
+            URLPattern(entry.pattern, self._of_all(entry.callback), entry.default_args, entry.name)
+            for entry in super().urls
+        ]
+
+    def _of_all(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        """Return *view* for those who see all jobs."""
+
+        @functools.wraps(view)
+        def asked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            return draw_closed(self, request) or view(request, *args, **kwargs)
+
+        return asked
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return may(request.user, Verb.VIEW) and not is_narrowed(request.user)
 
     def draw_list(self, request: HttpRequest) -> HttpResponse:
         """Return the page that stands in for the list of rows."""
@@ -120,6 +151,15 @@ class ListPageAdmin(PageAdmin):
         if request.method not in ("GET", "HEAD"):
             raise PermissionDenied
         return within_budget(self, request, lambda: self.draw_list(request))
+
+
+def draw_closed(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse | None:
+    """Return the answer of a page of all jobs to a person who sees some, None to others."""
+    if not (may(request.user, Verb.VIEW) and is_narrowed(request.user)):
+        return None
+    closed = model_admin.render_page(request, "closed.html", {"title": _("Not for you")})
+    closed.status_code = 403
+    return closed
 
 
 def page(

@@ -6,6 +6,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connections
 from django.db.models import QuerySet, TextField, Value
 from django.db.models.functions import Cast
@@ -24,10 +25,11 @@ def list_names(jobs: QuerySet[Job], is_narrowed: bool) -> dict[str, list[str]]:
     """Return names by kind: "queue", "task" and "worker".
 
     They are those of the newest of *jobs*, of the settings of queues, of the workers, and of
-    the tasks that this process has loaded; *is_narrowed* if *jobs* are not all there are.
+    the tasks that this process has loaded; of *jobs* alone if *is_narrowed*, which are then not
+    all there are.
     """
     names: dict[str, set[str]] = {"queue": set(), "task": set(), "worker": set()}
-    for path, queue in _declared(len(sys.modules)):
+    for path, queue in [] if is_narrowed else _declared(len(sys.modules)):
         names["task"].add(path)
         names["queue"].add(queue)
     for kind, name in _stored(jobs, is_narrowed):
@@ -49,11 +51,17 @@ def _stored(jobs: QuerySet[Job], is_narrowed: bool) -> list[tuple[str, str]]:
     parts = [
         _named(recent, "queue", "queue_name", RECENT_JOBS),
         _named(recent, "task", "task_path", RECENT_JOBS),
-        _named(QueueSettings.objects.order_by("pk"), "queue", "queue_name", MAX_NAMES),
-        _named(Worker.objects.order_by("-id"), "worker", "name", RECENT_WORKERS),
     ]
+    if not is_narrowed:
+        parts += [
+            _named(QueueSettings.objects.order_by("pk"), "queue", "queue_name", MAX_NAMES),
+            _named(Worker.objects.order_by("-id"), "worker", "name", RECENT_WORKERS),
+        ]
     united = parts[0].union(*parts[1:], all=True)
-    sql, params = united.query.get_compiler(using=jobs.db).as_sql()
+    try:
+        sql, params = united.query.get_compiler(using=jobs.db).as_sql()
+    except EmptyResultSet:
+        return []
     with connections[jobs.db].cursor() as cursor:
         return list_pairs(cursor, sql, params)
 

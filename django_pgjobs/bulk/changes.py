@@ -23,7 +23,7 @@ from django_pgjobs.bulk.walk import Walk
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
-from django_pgjobs.permissions import may, narrow
+from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 
 # Conflicts that are kept to be shown.
@@ -130,14 +130,12 @@ def _do_page(change: BulkChange, database: str) -> Page:
     action = ACTIONS.get(change.verb)
     problem = _refusal(user, action)
     if problem or action is None:
-        change.error, change.finished_at = problem, Now()
-        change.save(using=database, update_fields=["error", "finished_at"])
-        return Page([], False)
+        return _stop(change, problem, database)
     ids, position = _walk(change, user).page(change.position)
-    effect = Effect()
-    if ids:
-        with connections[database].cursor() as cursor:
-            effect = action.apply(cursor, ids, change.options)
+    effect = _apply(change, action, user, ids, database) if ids else Effect()
+    if effect is None:
+        text = _("Stopped: %s may not act on the jobs where they would be.")
+        return _stop(change, text % user.get_username(), database)
     _add_up(change, ids, effect)
     change.position = position
     if position is None:
@@ -150,6 +148,31 @@ def _do_page(change: BulkChange, database: str) -> Page:
         ],
     )  # fmt: skip
     return Page(effect.changed, position is not None)
+
+
+def _apply(
+    change: BulkChange, action: Action, user: Any, ids: list[int], database: str
+) -> Effect | None:
+    """Do the action to a page of jobs.
+
+    Return None, with nothing done, if jobs would be moved to where *user* may not act.
+    """
+    with transaction.atomic(using=database):
+        with connections[database].cursor() as cursor:
+            effect = action.apply(cursor, ids, change.options)
+        if action.name == "move" and is_narrowed(user, action.verb):
+            moved = Job.objects.using(database).filter(pk__in=effect.changed)
+            if narrow(user, action.verb, moved).count() < len(effect.changed):
+                transaction.set_rollback(True, using=database)
+                return None
+    return effect
+
+
+def _stop(change: BulkChange, problem: str, database: str) -> Page:
+    """End the change before its end, and say why."""
+    change.error, change.finished_at = problem, Now()
+    change.save(using=database, update_fields=["error", "finished_at"])
+    return Page([], False)
 
 
 def _refusal(user: Any, action: Action | None) -> str:

@@ -34,12 +34,25 @@ UNTRIPPING = """
 DROP TRIGGER IF EXISTS chaos_trip ON pgjobs_job_live;
 DROP FUNCTION IF EXISTS chaos_trip;
 """
+TYPE_OF_COLUMN = """
+SELECT
+    format_type(attribute.atttypid, attribute.atttypmod)
+    || COALESCE(' COLLATE ' || quote_ident(place.collname), '')
+FROM pg_attribute AS attribute
+LEFT JOIN pg_collation AS place ON place.oid = attribute.attcollation
+WHERE attribute.attrelid = 'pgjobs_job'::regclass AND attribute.attname = %s
+"""
 UNFINISHED = "SELECT id FROM pgjobs_job WHERE status IN ('ready', 'running')"
 ROWS_TO_LOCK = (
     f"{UNFINISHED} AND status = 'running' ORDER BY random() LIMIT 3",
     f"{UNFINISHED} AND status = 'ready' ORDER BY id LIMIT 5",
     f"{UNFINISHED} ORDER BY random() LIMIT 10",
 )
+
+
+def collation(kind: str) -> str:
+    """Return the clause COLLATE of a column's type."""
+    return kind[kind.index("COLLATE") :] if "COLLATE" in kind else ""
 
 
 class Fault:
@@ -57,12 +70,22 @@ class Fault:
     @contextmanager
     def session(self) -> Iterator[psycopg.Connection[Any]]:
         """Connect to the server as a person with psql does; who is cut off gives up."""
-        try:
-            with self.world.pair.connect(application_name="chaos") as connection:
-                connection.execute("SET lock_timeout = '10s'")
-                yield connection
-        except psycopg.Error:
-            pass  # it may be that nobody answers just now, or somebody else held the lock
+        with self.world.pair.connect(application_name="chaos") as connection:
+            connection.execute("SET lock_timeout = '10s'")
+            yield connection
+
+    def insist(self, statement: str) -> None:
+        """Execute a statement, whatever it takes."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                with self.session() as connection:
+                    connection.execute(statement)
+                    return
+            except psycopg.Error:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.5)
 
     # Locks of users.
 
@@ -117,28 +140,20 @@ class Fault:
         try:
             with self.session() as connection:
                 connection.execute(TRIPPING.format(modulus=self.random.choice((5, 17, 50))))
-                self.wait(3, 15)
+            self.wait(3, 15)
         finally:
-            self.end_tripping()
-
-    def end_tripping(self) -> None:
-        """Take the trigger away, whatever it takes."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            with self.session() as connection:
-                connection.execute(UNTRIPPING)
-                return
-            time.sleep(0.5)
+            self.insist(UNTRIPPING)
 
     def alter_column(self) -> None:
         """Change the type of a column, and back."""
-        column = self.random.choice(("task_path", "queue_name", "backend", "correlation_id"))
-        if column != "correlation_id":
-            column = "note"
-        for kind in ("varchar", "text"):
-            with self.session() as connection:
-                connection.execute(f"ALTER TABLE pgjobs_job ALTER COLUMN {column} TYPE {kind}")
-            self.wait(1, 5)
+        column = self.random.choice(("task_path", "queue_name", "backend", "note"))
+        alter = f"ALTER TABLE pgjobs_job ALTER COLUMN {column} TYPE "
+        with self.session() as connection:
+            row = connection.execute(TYPE_OF_COLUMN, [column]).fetchone()
+            usual = str(row and row[0])
+            connection.execute(f"{alter} varchar {collation(usual)}")
+        self.wait(1, 5)
+        self.insist(f"{alter} {usual}")
 
     # Processes.
 
@@ -297,7 +312,7 @@ class Faults:
             begun = time.monotonic()
             try:
                 do(fault)
-            except psutil.NoSuchProcess:
-                pass  # it has just ended
+            except (psutil.NoSuchProcess, psycopg.Error):
+                pass  # it has just ended, nobody answers, or somebody else held the lock
             world.journal.write(FAULT, what=f"{do.__name__}, {time.monotonic() - begun:.1f} s")
             fault.wait(*self.pauses)

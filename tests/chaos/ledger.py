@@ -36,8 +36,9 @@ CREATE TABLE chaos_change (
 CREATE FUNCTION chaos_note() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO public.chaos_change (job_id, {", ".join(COLUMNS)})
-    VALUES (NEW.id, {", ".join(f"NEW.{name}" for name in COLUMNS)});
+    -- Not prepared: somebody changes the types of columns.
+    EXECUTE 'INSERT INTO public.chaos_change (job_id, {", ".join(COLUMNS)})
+        SELECT $1.id, {", ".join(f"$1.{name}" for name in COLUMNS)}' USING NEW;
     RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_note AFTER INSERT OR UPDATE ON pgjobs_job

@@ -27,13 +27,15 @@ ALLOWED = {
     r"child \d+ ended with status (-9|3|75|76);": "children are killed, or start without a server",
     r"could not give the jobs back": "servers go away",
     r"jobs go back now": "workers are stopped",
+    r"error ignored (terminating|in rollback) ": "the driver, of connections that broke",
     r"left a transaction open|could not be cleaned": "connections are ended under jobs",
 }
-# Lines that are no events: what `runjobs` prints when it starts, and why it could not.
+# Lines that are no events: what `runjobs` prints when it starts, and why it could not, which
+# libpq says in several lines.
 PLAIN = (
-    r"^django-pgjobs |^(queues|tasks|listen) {2}|^Ctrl-C |^WARNING no task |^$"
-    r"|^CommandError: .*(cannot be reached|Start it)|^\s*(Is the server running|connection to)"
-    r"|^Start it, or correct|^CommandError: "
+    r"^django-pgjobs |^(queues|tasks|listen) {2}|^Ctrl-C |^WARNING no task |^$|^CommandError: "
+    r"|^\s*(Is the server running|connection to|This probably means|before or while processing)"
+    r"|Start it, or correct DATABASES"
 )
 QUIET = {"DEBUG", "INFO"}
 

@@ -54,19 +54,17 @@ class Operator:
                 connection.close()
         connection.close()
 
-    def finish(self) -> bool:
-        """End what would wait for a person; return whether nothing was left."""
+    def finish(self) -> None:
+        """End what would wait for a person."""
         for target in PAUSES:
             resume(**target)
-        ids = self.pick(
+        for job in self.pick(
             "status IN ('ready', 'running') AND task_path = ANY (%s)"
             " AND cancel_requested_at IS NULL",
             [list(LINGERING)],
             1000,
-        )
-        for job in ids:
+        ):
             cancel(job)
-        return not ids
 
     def pick(self, condition: str, params: list[Any], count: int = 1) -> list[int]:
         """Return the ids of some jobs."""

@@ -67,14 +67,19 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         "standstill": checks.find_standstill(history, PATIENCE_SECONDS, ended_at),
         "dependencies": checks.find_hasty_dependents(history),
         **check_limits(changes, limits),
-        "log": [
-            line
-            for path in sorted(world.folder.glob("*.log"))
-            for line in find_unexpected_lines(path.stem, path.read_text().splitlines())
-        ],
     }
     facts = f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries"
-    return list(cut(found)), facts
+    return cut(found), facts
+
+
+def check_logs(world: World) -> list[str]:
+    """Return what the logs of the workers, which have ended, say without a reason."""
+    lines = [
+        line
+        for path in sorted(world.folder.glob("*.log"))
+        for line in find_unexpected_lines(path.stem, path.read_text().splitlines())
+    ]
+    return cut({"log": lines})
 
 
 def check_limits(changes: list[Change], limits: list[Limit]) -> dict[str, list[str]]:

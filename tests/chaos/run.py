@@ -14,19 +14,21 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from django.core.management import call_command
 from django.db import connection as django_connection
 
+from django_pgjobs import JobError
 from example_project.database import UNPRIVILEGED_USERS
 from tests.chaos import __doc__ as about
 from tests.chaos import journal as notes
-from tests.chaos.actions import Client
+from tests.chaos.actions import OUTAGE, Client
 from tests.chaos.faults import FAULTS, HEAVY, Fault, Faults
 from tests.chaos.ledger import CREATE
 from tests.chaos.operator import Operator, set_up_limits
-from tests.chaos.report import check, unfinished
+from tests.chaos.report import check, check_logs, unfinished
 from tests.chaos.world import World
 
 FAMILIES = ("rows", *FAULTS)
@@ -106,8 +108,9 @@ class Run:
             self.set_up(world)
             self.let_go_wrong(world)
             self.calm_down(world)
+            found = self.judge(world)
             world.stop_workers()
-            return self.judge(world)
+            return [*found, *world.findings, *check_logs(world)]
         finally:
             self.is_over.set()
             world.close()
@@ -199,15 +202,13 @@ class Run:
 
     def calm_down(self, world: World) -> None:
         """Let everything come to its end, and stop waiting when nothing changes any more."""
-        Fault(world, self.seed, self.is_over).end_tripping()
         operator = Operator(f"{self.seed} end")
         begun = changed = said = time.monotonic()
-        before = None
+        before: list[Any] = []
         while time.monotonic() - begun < DRAIN_SECONDS:
             self.look(world)
-            is_calm = operator.finish()
-            left = unfinished(world)
-            if is_calm and not left:
+            left = self.left(world, operator)
+            if not left:
                 break
             if left != before:
                 before, changed = left, time.monotonic()
@@ -216,9 +217,18 @@ class Run:
             if time.monotonic() - said > PROGRESS_SECONDS:
                 said = time.monotonic()
                 self.say(f"waiting for {len(left)} jobs: {self.situation(world)}")
-            time.sleep(0.5)
+            time.sleep(1.0)
         django_connection.close()
         self.say(f"came to rest in {time.monotonic() - begun:.0f} s")
+
+    def left(self, world: World, operator: Operator) -> list[Any]:
+        """Cancel what would run for ever, and return what has not ended."""
+        try:
+            operator.finish()
+            return unfinished(world)
+        except (*OUTAGE, JobError) as error:
+            django_connection.close()
+            return [error]
 
     def judge(self, world: World) -> list[str]:
         """Return everything that was found."""
@@ -230,7 +240,7 @@ class Run:
             "faults: " + (", ".join(f"{n} {what}" for what, n in sorted(kinds.items())) or "none")
         )
         self.say(facts)
-        return [*world.findings, *found]
+        return found
 
     def say(self, text: str) -> None:
         """Print a line."""

@@ -35,8 +35,9 @@ class Client:
         self.journal = journal
         self.random = random.Random(seed)
         self.actions = dict(ACTIONS)
+        self._odd_rows: list[OddRow] = []
         if is_dirty:
-            self.actions[Client.insert_odd_row] = 3
+            self.actions[Client.insert_odd_row] = 6
 
     def run(self, is_over: threading.Event, is_full: Callable[[], bool]) -> None:
         """Enqueue until it is over; while there is a lot to do already, wait."""
@@ -160,17 +161,22 @@ class Client:
 
     def insert_odd_row(self) -> None:
         """Insert a row with an odd value, or let the database refuse it."""
-        rows = odd_rows()
-        number = next(_dirt)
-        row: OddRow = rows[(number * 37) % len(rows)]
+        row = self._next_odd_row()
         what = json.dumps(row.columns)[:300]
         try:
             with transaction.atomic():
-                ids = self.insert(row.columns, f"dirt{number}")
+                ids = self.insert(row.columns, f"dirt{next(_dirt)}")
         except OUTAGE:
             connection.close()
         else:
             self.journal.write(DIRTY, ids=ids, what=what, may_wait=row.may_wait)
+
+    def _next_odd_row(self) -> OddRow:
+        """Return one after the other, in an order of the client's own."""
+        if not self._odd_rows:
+            self._odd_rows = odd_rows()
+            self.random.shuffle(self._odd_rows)
+        return self._odd_rows.pop()
 
     def insert(self, columns: dict[str, str], token: str) -> list[int]:
         """Insert a row whose columns are given as SQL; return its id."""

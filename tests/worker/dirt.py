@@ -15,6 +15,7 @@ from psycopg import IsolationLevel
 from psycopg.rows import dict_row
 
 from django_pgjobs import current_job, task
+from tests import helpers
 from tests.models import Effect
 
 # Everything a session shows about itself; the order of the probe's columns.
@@ -339,3 +340,27 @@ def tenant() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT coalesce(current_setting('app.tenant', true), '')")
         return str(cursor.fetchone()[0])
+
+
+@task(max_attempts=1)
+def write_read_only() -> None:
+    """Write where the server does not take it, and carry on."""
+    execute("SET default_transaction_read_only = on")()
+    with contextlib.suppress(Error):
+        write_uncommitted()
+    execute("SET default_transaction_read_only = off")()
+
+
+@task(max_attempts=1)
+def read_effect() -> str:
+    """Read by a statement that the driver prepares, if it is to."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT key FROM tests_effect")
+        return str(cursor.fetchone()[0])
+
+
+@task
+def alter_effect(to: str) -> None:
+    """Let a column have another type; on another connection, as somebody else would."""
+    with helpers.connect(helpers.database_url(OPTIONS={})) as other:
+        other.execute(f"ALTER TABLE tests_effect ALTER COLUMN key TYPE {to}")

@@ -155,7 +155,7 @@ def test_an_attempt_that_failed_is_cleaned_up_after_whatever_its_task_promises()
 def test_a_connection_that_prepares_statements_keeps_them(resets: mock.MagicMock) -> None:
     """The driver counts on those that it has prepared."""
     options = connection.settings_dict["OPTIONS"]
-    with mock.patch.dict(options, {"prepare_threshold": 0}):
+    with mock.patch.dict(options, {"prepare_threshold": 0, "server_side_binding": True}):
         outcomes = run_in_one_slot(Slots, *[(dirt.backend_pid, [])] * 4)
     assert len({outcome.result for outcome in outcomes}) == 1
     assert resets.call_count == 4

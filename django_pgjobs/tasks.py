@@ -38,8 +38,9 @@ class Task(AnyTask):
     per attempt.
     *retry_on* lists the exceptions after which a job is tried again (default: any Exception),
     *discard_on* those after which it fails at once; *discard_on* wins. *atomic* runs the task
-    and its completion in one transaction. *correlation_id*, *tags* and *metadata* are stored
-    with the job and are yours.
+    and its completion in one transaction. *resets_session=False* promises that the task leaves
+    nothing in the sessions of its connections: no setting, role, lock, temporary table.
+    *correlation_id*, *tags* and *metadata* are stored with the job and are yours.
 
     *concurrency_key*: jobs that share it run at most *concurrency_limit* (1) at a time, with 1
     in the order of their ids; *ordering* says whether one that waits for its retry holds up
@@ -60,6 +61,7 @@ class Task(AnyTask):
     retry_on: Exceptions = (Exception,)
     discard_on: Exceptions = ()
     atomic: bool = False
+    resets_session: bool = True
     correlation_id: str = ""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -129,8 +131,8 @@ class Task(AnyTask):
 
         None leaves an option as it is. *run_after* may be an aware datetime, or a timedelta
         from the moment of enqueueing by the database's clock. *backoff*, *retry_on*,
-        *discard_on* and *atomic* are read where the task runs, so they belong to the
-        declaration and cannot be given here. *after* lists jobs (Job, TaskResult or id) that
+        *discard_on*, *atomic* and *resets_session* are read where the task runs, so they belong
+        to the declaration and cannot be given here. *after* lists jobs (Job, TaskResult or id) that
         have to finish first; *after_failure* says what becomes of this one when one of them
         fails or is cancelled: "cancel", "run" or "hold". *subject* is the saved model instance
         that the jobs are about; the admin shows them on its page.
@@ -238,6 +240,8 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         for item in getattr(task, name):
             if not (isinstance(item, type) and issubclass(item, BaseException)):
                 yield f"expected {name} to list exception classes, got {item!r}."
+    if not isinstance(task.resets_session, bool):
+        yield f"expected resets_session to be True or False, got {task.resets_session!r}."
     if task.atomic and inspect.iscoroutinefunction(task.func):
         yield "expected a plain function for atomic=True: Django has no async transactions."
 
@@ -259,6 +263,7 @@ def task(
     retry_on: type[BaseException] | Iterable[type[BaseException]] = (Exception,),
     discard_on: type[BaseException] | Iterable[type[BaseException]] = (),
     atomic: bool = False,
+    resets_session: bool = True,
     correlation_id: str = "",
     tags: Iterable[str] = (),
     metadata: Mapping[str, Any] = {},

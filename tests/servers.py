@@ -102,6 +102,46 @@ class PrivateCluster(Cluster):
         for name in ("postmaster.pid", f".s.PGSQL.{self.port}.lock"):
             (self.directory / name).unlink(missing_ok=True)
 
+    def make_standby(self, directory: Path) -> PrivateCluster:
+        """Copy this server to *directory* and start the copy as its streaming standby.
+
+        *directory* must not exist; its parents must be open to the server's user.
+        """
+        standby = PrivateCluster(directory, settings=self.settings)
+        directory.mkdir(mode=0o700)
+        if user := self._user():
+            shutil.chown(directory, user)
+        self.run(
+            "pg_basebackup", "--pgdata", directory, "--write-recovery-conf", "--checkpoint=fast",
+            "--no-sync", "--host=127.0.0.1", f"--port={self.port}", "--username=postgres",
+        )  # fmt: skip
+        standby.start()
+        return standby
+
+    def promote(self) -> None:
+        """Let a standby become a server that takes writes, and wait until it does."""
+        self.pg_ctl("promote")
+
+    def position(self) -> str:
+        """Return how far this server has written its log, for `wait_for_position` of a standby."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def wait_for_position(self, position: str) -> None:
+        """Wait until this standby has replayed the log of its primary up to *position*."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            wait_until(
+                lambda: (
+                    connection.execute(
+                        "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [position]
+                    ).fetchone()
+                    == (True,)
+                ),
+                message="the standby does not follow",
+            )
+
     def remove(self) -> None:
         """Stop the server for good and delete its data."""
         if self.is_running:
@@ -129,6 +169,18 @@ def temporary_cluster(**settings: str) -> Iterator[PrivateCluster]:
             yield cluster
         finally:
             cluster.remove()
+
+
+@contextlib.contextmanager
+def temporary_standby(primary: PrivateCluster) -> Iterator[PrivateCluster]:
+    """Run a streaming standby of *primary* in a temporary directory, and remove it at the end."""
+    with tempfile.TemporaryDirectory(prefix="pgjobs-", ignore_cleanup_errors=True) as home:
+        os.chmod(home, 0o755)
+        standby = primary.make_standby(Path(home) / "data")
+        try:
+            yield standby
+        finally:
+            standby.remove()
 
 
 class PgBouncer:

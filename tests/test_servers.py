@@ -13,7 +13,7 @@ from django.db import connection
 
 from tests.helpers import connect, database_url, time_limit, wait_until, wait_until_blocked
 from tests.proxy import TcpProxy
-from tests.servers import PgBouncer, PrivateCluster
+from tests.servers import PgBouncer, PrivateCluster, temporary_standby
 
 INSERT = "INSERT INTO tests_effect (key, made_at) VALUES (%s, now())"
 
@@ -180,6 +180,22 @@ def test_a_private_cluster_keeps_committed_rows(private_database: PrivateCluster
     connection.close()
     assert count("kept") == 1
     assert f":{private_database.port}/" in database_url()
+
+
+def test_a_standby_follows_its_primary_refuses_writes_and_can_take_its_place(
+    private_database: PrivateCluster,
+) -> None:
+    with temporary_standby(private_database) as standby:
+        with connection.cursor() as cursor:
+            cursor.execute(INSERT, ["streamed"])
+        standby.wait_for_position(private_database.position())
+        with contextlib.closing(connect(standby.url("pgjobs"))) as client:
+            found = client.execute("SELECT key FROM tests_effect").fetchall()
+            assert found == [("streamed",)]
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                client.execute(INSERT, ["refused"])
+            standby.promote()
+            client.execute(INSERT, ["taken"])
 
 
 def test_a_private_database_is_empty_and_migrated(private_database: PrivateCluster) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 from django.db import connections
-from psycopg import sql
+from psycopg import errors, pq, sql
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.cursor import Cursor, OwnCursor
@@ -29,6 +29,7 @@ SERVER_SETTINGS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
+    "idle_session_timeout": "0",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "plan_cache_mode": "force_generic_plan",
@@ -49,7 +50,19 @@ JOIN pg_catalog.pg_namespace AS namespace
 WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 """
 
+# After these a session can do no more of its work, and a new one perhaps can: the server has
+# become a standby, or somebody has altered what the session's prepared statements return.
+STALE_SESSION = (
+    errors.ReadOnlySqlTransaction,
+    errors.FeatureNotSupported,
+    errors.InvalidSqlStatementName,
+    errors.DuplicatePreparedStatement,
+)
+
 TRANSPORT = {
+    # The next one of several hosts, if this one is a standby. Not "read-write": that asks for
+    # the default of transactions, which SERVER_SETTINGS decide. `_set_up` looks, too.
+    **({"target_session_attrs": "primary"} if pq.version() >= 140000 else {}),
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -58,10 +71,15 @@ TRANSPORT = {
 }
 
 
+class SessionUnusable(psycopg.OperationalError):
+    """The session cannot do what it is for, but another one may: connect again."""
+
+
 class OwnConnection:
     """One connection of the worker to the database of *alias*; opened when first used.
 
-    An answer that takes longer than *answer_seconds* makes the connection overdue.
+    It is open to a server that takes writes, or not at all. An answer that takes longer than
+    *answer_seconds* makes the connection overdue.
     """
 
     def __init__(self, alias: str, role: str, *, answer_seconds: float | None = None) -> None:
@@ -112,7 +130,7 @@ class OwnConnection:
     def cursor(self) -> Iterator[psycopg.RawCursor[tuple[Any, ...]]]:
         """Give a cursor, under the deadline; each statement is its own transaction."""
         connection = self.open()
-        with self.deadline(), self._new_cursor(connection) as cursor:
+        with self._usable_session(), self._new_cursor(connection) as cursor:
             yield cursor
 
     def round_trip(self, sends: Sequence[Callable[[Cursor], None]]) -> list[list[Any]]:
@@ -121,7 +139,7 @@ class OwnConnection:
         Each function gets a cursor and sends one statement.
         """
         connection = self.open()
-        with self.deadline(), contextlib.ExitStack() as stack:
+        with self._usable_session(), contextlib.ExitStack() as stack:
             cursors = [stack.enter_context(self._new_cursor(connection)) for _ in sends]
             with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext():
                 for send, cursor in zip(sends, cursors, strict=True):
@@ -155,12 +173,28 @@ class OwnConnection:
         cursor.schema = self.schema
         return cursor
 
+    @contextlib.contextmanager
+    def _usable_session(self) -> Iterator[None]:
+        """Keep the deadline, and close a session that turns out to be of no more use."""
+        try:
+            with self.deadline():
+                yield
+        except STALE_SESSION as error:
+            self.close()
+            raise SessionUnusable(f"{str(error).strip()} (the session is given up)") from error
+
     def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        # A pooler invents the process id that it tells the client at the start.
-        [(backend_pid,)] = connection.execute(
-            "SELECT pg_catalog.pg_backend_pid()", prepare=False
+        [(backend_pid, is_standby, is_read_only)] = connection.execute(
+            "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),"
+            " pg_catalog.current_setting('transaction_read_only')::boolean",
+            prepare=False,
         ).fetchall()
+        # A pooler invents the process id that it tells the client at the start.
         self.is_direct = backend_pid == connection.info.backend_pid
+        if is_standby:
+            raise SessionUnusable("the server is a standby and takes no writes.")
+        if is_read_only and not self.is_direct:
+            raise SessionUnusable("the server behind the pooler takes no writes.")
         role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
         if self.is_direct and role:
             set_role = sql.SQL("SET ROLE {}").format(sql.Identifier(role))

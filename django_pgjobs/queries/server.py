@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.cursor import fetch
+from django_pgjobs.queries.cursor import Cursor, fetch
 
 
 class Server(NamedTuple):
@@ -18,19 +19,50 @@ class Server(NamedTuple):
     queues: list[str]
 
 
-def describe_server(connection: OwnConnection) -> Server:
+class Schema(NamedTuple):
+    """What the code needs of the database: columns by table, migrations by name."""
+
+    columns: Mapping[str, Sequence[str]]
+    migrations: Sequence[str]
+
+
+def describe_server(connection: OwnConnection, schema: Schema) -> Server:
     """Return what the server is.
 
-    Raise psycopg.OperationalError if it cannot be reached, and ServerUnreachable if the
-    tables are not there.
+    Raise psycopg.OperationalError if it cannot be reached or takes no writes, and
+    ServerUnreachable if it does not have the *schema*.
     """
     with connection.cursor() as cursor:
-        [(version, database, has_table)] = fetch(cursor, "describe_server", {})
+        [(version, database, has_table, has_record)] = fetch(cursor, "describe_server", {})
         if not has_table:
             raise ServerUnreachable(f"the database {database!r} has no table pgjobs_job.")
+        # A role that may do what a worker does need not be allowed to read the record.
+        applied = fetch(cursor, "list_applied_migrations", {}) if has_record else None
+        _check_schema(cursor, database, schema, applied)
         queues = sorted(
             {row[1] for row in fetch(cursor, "list_ready_lanes", {"with_lowest": False})}
         )
     server = Server(version.split()[0], database, connection.is_direct, queues)
     connection.close()
     return server
+
+
+def _check_schema(
+    cursor: Cursor, database: str, schema: Schema, applied: list[tuple[str]] | None
+) -> None:
+    missing = sorted(set(schema.migrations) - {name for (name,) in applied or ()})
+    if applied is not None and missing:
+        names = ", ".join(f"pgjobs.{name}" for name in missing)
+        raise ServerUnreachable(
+            f"the database {database!r} is behind this version of the code: not applied: {names}."
+        )
+    wanted = [(table, name) for table, names in schema.columns.items() for name in names]
+    tables, columns = zip(*wanted, strict=True)
+    absent = fetch(
+        cursor, "find_missing_columns", {"tables": list(tables), "columns": list(columns)}
+    )
+    if absent:
+        names = ", ".join(f"{table}.{column}" for table, column in absent)
+        raise ServerUnreachable(
+            f"the database {database!r} is behind this version of the code: no column {names}."
+        )

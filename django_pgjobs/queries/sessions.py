@@ -1,20 +1,22 @@
-"""Sessions that jobs use: noticing traces, and bringing them back to the state of a new one."""
+"""Sessions that jobs use: noticing that one was used, and making it as good as a new one."""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import tuple_row
 
+from django_pgjobs.queries.connection import STALE_SESSION
 from django_pgjobs.queries.cursor import Cursor
 
-# DISCARD ALL would also drop prepared statements, which the driver counts on.
+# What DISCARD ALL does, except for what the driver's own prepared statements need. The first
+# three before the others: nobody else's function is called, by nobody else's name.
 RESET_SESSION = (
-    "RESET ALL; RESET SESSION AUTHORIZATION; SELECT pg_advisory_unlock_all();"
-    " UNLISTEN *; CLOSE ALL; DISCARD TEMP"
+    "CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL;"
+    " SELECT pg_catalog.pg_advisory_unlock_all(); UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES"
 )
 
 
@@ -25,12 +27,22 @@ def reset_session(
 
     *time_zone* and *role* are those of the project's settings. All in one round trip.
     """
+    # A driver that prepares statements counts on those that it has prepared.
+    drops_prepared = connection.prepare_threshold is None
+    connection.execute(_reset_text(time_zone, role, drops_prepared=drops_prepared), prepare=False)
+
+
+# Composing it takes longer than running it.
+@lru_cache
+def _reset_text(time_zone: str | None, role: str | None, *, drops_prepared: bool) -> bytes:
     statements: list[sql.Composable] = [sql.SQL(RESET_SESSION)]
+    if drops_prepared:
+        statements.append(sql.SQL("DEALLOCATE ALL"))
     if time_zone:
         statements.append(sql.SQL("SET TimeZone TO {}").format(sql.Literal(time_zone)))
     if role:
         statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-    connection.execute(sql.SQL("; ").join(statements), prepare=False)
+    return sql.SQL("; ").join(statements).as_bytes(None)
 
 
 def set_jit(cursor: Cursor, value: str) -> str:
@@ -40,60 +52,49 @@ def set_jit(cursor: Cursor, value: str) -> str:
     return str(before)
 
 
-# Statements that leave a session as it was, by their first word, ...
-PLAIN = re.compile(
-    r"\s*(?:SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|VALUES|SAVEPOINT|RELEASE|ROLLBACK TO)\b",
-    re.IGNORECASE,
-)
-# ... unless they speak of something that does not.
-TELLING = re.compile(r"set_config|advisory|\btemp|pg_temp", re.IGNORECASE)
-# A SELECT from nothing is a call, perhaps of a function of the project's own that sets or locks.
-CALL = re.compile(r"\s*SELECT\b(?!.*\bFROM\b).*\(", re.IGNORECASE | re.DOTALL)
-
-
-def leaves_traces(query: object) -> bool:
-    """May the statement change more than rows: a setting, a lock, a temporary table?
-
-    What a function of the project's own does inside the database cannot be seen from here, so
-    a statement that does nothing but call one may.
-    """
-    text = query.decode("utf-8", "replace") if isinstance(query, bytes) else query
-    return not isinstance(text, str) or _text_leaves_traces(text)
-
-
-# The ORM sends the same few texts again and again.
-@lru_cache(maxsize=256)
-def _text_leaves_traces(text: str) -> bool:
-    is_plain = PLAIN.match(text) is not None and CALL.match(text) is None
-    return not is_plain or TELLING.search(text) is not None
-
-
 class Usage:
-    """Notes whether a statement that may leave traces was sent over a driver's connection.
+    """Notes whether anything was sent over a driver's connection, and whether to give it up.
 
-    It watches the driver's cursors, so it sees what goes past Django as well.
+    It stands where the driver waits for every answer, so it sees what goes past Django as
+    well: cursors in the server, COPY, a cursor that some module has kept.
     """
 
-    def __init__(self, connection: Any) -> None:
-        """Watch the driver's connection that Django's *connection* has now."""
-        self.needs_reset = False
-        self._iterators = _count_iterators(connection)
-        raw = connection.connection
-        usage, base = self, raw.cursor_factory
+    def __init__(self, raw: Any) -> None:
+        """Watch the driver's connection *raw* from now on."""
+        self.is_used = False
+        self.is_stale = False
+        wait = raw.wait
 
-        class WatchedCursor(base):  # type: ignore[misc, valid-type]
-            def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
-                usage.needs_reset = usage.needs_reset or leaves_traces(query)
-                return super().execute(query, *args, **kwargs)
+        def wait_and_note(*args: Any, **kwargs: Any) -> Any:
+            self.is_used = True
+            try:
+                return wait(*args, **kwargs)
+            except STALE_SESSION:
+                self.is_stale = True
+                raise
 
-        raw.cursor_factory = WatchedCursor
-
-    def note_iterators(self, connection: Any) -> None:
-        """Note whether a QuerySet.iterator() has opened a cursor in the server."""
-        opened = _count_iterators(connection)
-        self.needs_reset = self.needs_reset or opened != self._iterators
-        self._iterators = opened
+        raw.wait = wait_and_note
+        raw.pgjobs_usage = self
 
 
-def _count_iterators(connection: Any) -> int:
-    return getattr(connection, "_named_cursor_idx", 0)
+def usage_of(raw: Any) -> Usage:
+    """Return what is known of a driver's connection; watch it if nobody did so far."""
+    usage: Usage | None = getattr(raw, "pgjobs_usage", None)
+    if usage is None:
+        usage = Usage(raw)
+        usage.is_used = True
+    return usage
+
+
+def is_altered(raw: Any, options: dict[str, Any], isolation_level: Any) -> bool:
+    """Does the driver's connection differ from a new one in what only the driver knows?
+
+    *options* and *isolation_level* are what Django opens connections with.
+    """
+    return (
+        raw.isolation_level != (isolation_level if "isolation_level" in options else None)
+        or raw.read_only is not None
+        or raw.deferrable is not None
+        or raw.prepare_threshold != options.get("prepare_threshold")
+        or raw.row_factory is not options.get("row_factory", tuple_row)
+    )

@@ -18,7 +18,7 @@ from django_pgjobs.worker.housekeeping import (
     drop_dead_connections,
 )
 from django_pgjobs.worker.outcome import Outcome
-from django_pgjobs.worker.run import run_in_thread
+from django_pgjobs.worker.run import needs_reset, run_in_thread
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
@@ -122,7 +122,7 @@ class Slots:
             self._on_start(attempt)
             drop_dead_connections()
             outcome = run_in_thread(attempt, self._options)
-            clean_connections(attempt.id)
+            clean_connections(attempt.id, resets=needs_reset(attempt, outcome))
         finally:
             self.running.discard(attempt)
         duration = outcome.duration

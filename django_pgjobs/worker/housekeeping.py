@@ -1,8 +1,10 @@
 """Cleaning Django's connections between two jobs of a thread.
 
 A job may leave behind an open transaction, a changed search path, role, time zone or lock, a
-closed connection, megabytes of logged queries. The next job must not notice. Translation and
-time zone of Django live in the job's own context and end with it.
+closed connection, megabytes of logged queries. The next job must not notice. What a statement
+does to its session cannot be told from its text, so a session that was used at all is reset,
+unless the task promises that it need not be. Translation and time zone of Django live in the
+job's own context and end with it.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from typing import Any
 
 import psycopg
 from django.db import connections
+from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs.queries.sessions import Usage, reset_session
+from django_pgjobs.queries.sessions import is_altered, reset_session, usage_of
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
@@ -40,59 +43,58 @@ def drop_dead_connections() -> None:
             _close(connection)
 
 
-def clean_connections(job_id: int) -> None:
-    """Bring every connection of this thread back to the state of a new one."""
+def clean_connections(job_id: int, *, resets: bool = True) -> None:
+    """Bring every connection of this thread back to the state of a new one.
+
+    *resets* is false after a job whose task promises to leave nothing in its sessions.
+    """
     for connection in connections.all(initialized_only=True):
         if connection.queries_log:
             connection.queries_log.clear()
         if connection.connection is None:
             _forget_transaction(connection)
             continue
-        raw = connection.connection
-        usage = getattr(raw, "pgjobs_usage", None)
-        if usage is not None:
-            usage.note_iterators(connection)
-            if not usage.needs_reset and _is_as_new(connection):
-                continue
         try:
-            _clean(connection, job_id)
-            if usage is not None:
-                usage.needs_reset = False
-            elif connection.connection is not None and connection.vendor == "postgresql":
-                raw.pgjobs_usage = Usage(connection)
+            _clean(connection, job_id, resets=resets)
         except Exception:
             logger.info("job=%s connection could not be cleaned and is closed", job_id)
             _close(connection)
 
 
-def _is_as_new(connection: Any) -> bool:
-    # These change without any statement, too.
-    raw = connection.connection
-    return (
-        not connection.in_atomic_block
-        and connection.autocommit
-        and raw.autocommit
-        and raw.pgconn.transaction_status == TransactionStatus.IDLE
-        and not _is_too_old(connection)
-    )
-
-
-def _clean(connection: Any, job_id: int) -> None:
+def _clean(connection: Any, job_id: int, *, resets: bool) -> None:
     if connection.in_atomic_block or not connection.autocommit:
         logger.warning("job=%s left a transaction open; it is rolled back", job_id)
         _close(connection)
-        return
-    raw = connection.connection
-    if (
-        _is_too_old(connection)
-        or raw.closed
-        or raw.info.transaction_status != TransactionStatus.IDLE
-        or not raw.autocommit
-    ):
+    elif _is_too_old(connection):
         _close(connection)
     elif connection.vendor == "postgresql":
-        role = connection.settings_dict["OPTIONS"].get("assume_role")
-        reset_session(raw, time_zone=connection.timezone_name, role=role)
+        _clean_session(connection, resets=resets)
+
+
+def _clean_session(connection: Any, *, resets: bool) -> None:
+    raw, options = connection.connection, connection.settings_dict["OPTIONS"]
+    usage = usage_of(raw)
+    if (
+        usage.is_stale
+        or raw.closed
+        or raw.pgconn.transaction_status != TransactionStatus.IDLE
+        or not raw.autocommit
+        or is_altered(raw, options, connection.isolation_level)
+    ):
+        _close(connection)
+        return
+    if usage.is_used and resets:
+        reset_session(raw, time_zone=connection.timezone_name, role=options.get("assume_role"))
+    usage.is_used = False
+
+
+def _watch(connection: Any, **kwargs: Any) -> None:
+    if connection.vendor == "postgresql":
+        usage_of(connection.connection)
+
+
+# From the first statement on: a session that fails its first job must not meet a second one.
+connection_created.connect(_watch)
 
 
 def _is_too_old(connection: Any) -> bool:
@@ -105,6 +107,8 @@ def _is_too_old(connection: Any) -> bool:
 def _close(connection: Any) -> None:
     _forget_transaction(connection)
     try:
+        if connection.vendor == "postgresql" and connection.connection is not None:
+            connection.connection.close()  # Django may only give it back to a pool
         connection.close()
     except Exception:
         connection.connection = None

@@ -56,6 +56,16 @@ def timeout_of(attempt: Attempt) -> float | None:
     return attempt.task.timeout if isinstance(attempt.task, Task) else None
 
 
+def needs_reset(attempt: Attempt, outcome: Outcome) -> bool:
+    """May the attempt have left something in its sessions?
+
+    One that failed may have been stopped between a lock and its unlocking, whatever its task
+    promises.
+    """
+    task = attempt.task
+    return not isinstance(task, Task) or task.resets_session or outcome.kind is not Kind.DONE
+
+
 class Call(NamedTuple):
     """A task and what to call it with."""
 

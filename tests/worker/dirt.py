@@ -11,8 +11,11 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 from django.db.utils import Error
 from django.utils import timezone, translation
+from psycopg import IsolationLevel
+from psycopg.rows import dict_row
 
 from django_pgjobs import current_job, task
+from tests import helpers
 from tests.models import Effect
 
 # Everything a session shows about itself; the order of the probe's columns.
@@ -54,11 +57,27 @@ def probe() -> dict[str, Any]:
             ("channels", "SELECT count(*) FROM pg_listening_channels()"),
             ("cursors", "SELECT count(*) FROM pg_cursors WHERE is_holdable"),
             ("tenant", "SELECT coalesce(current_setting('app.tenant', true), '')"),
+            ("prepared", "SELECT count(*) FROM pg_prepared_statements"),
+            ("application", "SELECT current_setting('application_name')"),
         ):
             cursor.execute(query)
             found[name] = cursor.fetchone()[0]
+        found["sequence"] = _last_number(cursor)
+    raw = connection.connection
+    found["driver"] = [
+        str(value) for value in (raw.isolation_level, raw.read_only, raw.deferrable)
+    ] + [raw.prepare_threshold, raw.row_factory.__name__]
     Effect.objects.create(key="probe", job_id=current_job().id)
     return found
+
+
+def _last_number(cursor: Any) -> bool:
+    """Return whether the session remembers what a sequence has given it."""
+    try:
+        cursor.execute("SELECT lastval()")
+    except Error:
+        return False
+    return True
 
 
 def execute(query: str) -> Callable[[], None]:
@@ -119,6 +138,47 @@ def log_queries() -> None:
             execute("SELECT 1")()
     finally:
         connection.force_debug_cursor = False
+
+
+def alter_driver(name: str, value: Any) -> Callable[[], None]:
+    """Return something that changes an attribute of the driver's connection."""
+
+    def run() -> None:
+        connection.ensure_connection()
+        setattr(connection.connection, name, value)
+
+    return run
+
+
+def set_by_copy() -> None:
+    """Change a setting by a statement that is no execute()."""
+    connection.ensure_connection()
+    query = "COPY (SELECT set_config('app.tenant', 'left over', false)) TO STDOUT"
+    with connection.connection.cursor() as cursor, cursor.copy(query) as copy:
+        list(copy)
+
+
+class KeptCursor:
+    """A cursor of the driver that outlives the job that opened it, as in a module's variable."""
+
+    def __init__(self) -> None:
+        self._cursor: Any = None
+
+    def execute(self, query: str) -> None:
+        """Execute on the kept cursor; open it the first time."""
+        connection.ensure_connection()
+        if self._cursor is None or self._cursor.connection is not connection.connection:
+            self._cursor = connection.connection.cursor()
+        self._cursor.execute(query)
+
+
+kept_cursor = KeptCursor()
+
+
+@task
+def open_kept_cursor() -> None:
+    """Open the cursor that a later job uses."""
+    kept_cursor.execute("SELECT 1")
 
 
 def close_raw() -> None:
@@ -187,6 +247,29 @@ DIRT: dict[str, Callable[[], object]] = {
     "set_config": execute("SELECT set_config('search_path', 'pg_catalog', false)"),
     "setting of a project": execute("SELECT set_config('app.tenant', 'left over', false)"),
     "function of a project": execute("SELECT set_tenant('left over')"),
+    "function of a project in the SELECT list of rows": execute(
+        "SELECT set_tenant(name) FROM (VALUES ('left over')) AS tenant (name)"
+    ),
+    "function of a project in WITH": execute(
+        "WITH set AS MATERIALIZED (SELECT set_tenant('left over')) SELECT * FROM set"
+    ),
+    "function of a project in a row that is written": execute(
+        "INSERT INTO tests_effect (key, made_at) VALUES (set_tenant('left over'), now())"
+    ),
+    "function of a project in UPDATE": execute(
+        "UPDATE tests_effect SET key = key || lock_tenant(4711)::text"
+    ),
+    "setting by COPY": set_by_copy,
+    "setting by a kept cursor": lambda: kept_cursor.execute(
+        "SELECT set_tenant('left over') FROM (VALUES (1)) AS one"
+    ),
+    "prepared statement": execute("PREPARE left_over AS SELECT 1"),
+    "application name": execute("SET application_name = 'left over'"),
+    "number of a sequence": execute("SELECT nextval('tests_effect_id_seq')"),
+    "driver's isolation level": alter_driver("isolation_level", IsolationLevel.SERIALIZABLE),
+    "driver's read-only": alter_driver("read_only", True),
+    "driver's rows": alter_driver("row_factory", dict_row),
+    "driver's prepared statements": alter_driver("prepare_threshold", 0),
     "lock of a project's function": execute("select lock_tenant(4711)"),
     "closed by the job": lambda: connection.close(),
     "closed in atomic": leave_atomic(after=lambda: connection.close()),
@@ -236,3 +319,48 @@ def backend_pid() -> int:
 @task
 def do_nothing() -> None:
     """Use no connection."""
+
+
+@task(resets_session=False)
+def set_tenant_as_promised(name: str) -> None:
+    """Change a setting, although the task promises that it changes none."""
+    execute(f"SELECT set_config('app.tenant', '{name}', false)")()
+
+
+@task(resets_session=False, max_attempts=1)
+def fail_with_tenant(name: str) -> None:
+    """Change a setting to change it back at the end, and fail before."""
+    execute(f"SELECT set_config('app.tenant', '{name}', false)")()
+    raise ValueError("on purpose")
+
+
+@task
+def tenant() -> str:
+    """Return the setting."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT coalesce(current_setting('app.tenant', true), '')")
+        return str(cursor.fetchone()[0])
+
+
+@task(max_attempts=1)
+def write_read_only() -> None:
+    """Write where the server does not take it, and carry on."""
+    execute("SET default_transaction_read_only = on")()
+    with contextlib.suppress(Error):
+        write_uncommitted()
+    execute("SET default_transaction_read_only = off")()
+
+
+@task(max_attempts=1)
+def read_effect() -> str:
+    """Read by a statement that the driver prepares, if it is to."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT key FROM tests_effect")
+        return str(cursor.fetchone()[0])
+
+
+@task
+def alter_effect(to: str) -> None:
+    """Let a column have another type; on another connection, as somebody else would."""
+    with helpers.connect(helpers.database_url(OPTIONS={})) as other:
+        other.execute(f"ALTER TABLE tests_effect ALTER COLUMN key TYPE {to}")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import connection
 
 from django_pgjobs import Task
+from django_pgjobs.queries.sessions import reset_session
+from django_pgjobs.worker import housekeeping
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.outcome import Kind
@@ -109,6 +112,53 @@ def test_in_a_whole_worker_the_next_job_notices_nothing(drain: Start, name: str)
     first, second = results(before, after)
     assert second == first
     assert_only_probes_were_committed()
+
+
+def test_a_cursor_that_was_kept_from_an_earlier_job_is_noticed() -> None:
+    outcomes = run_in_one_slot(
+        Slots,
+        (dirt.open_kept_cursor, []),
+        (dirt.leave, ["setting by a kept cursor"]),
+        (dirt.tenant, []),
+    )
+    assert outcomes[2].result == '""'
+
+
+@pytest.fixture
+def resets() -> Iterator[mock.MagicMock]:
+    """Count the resets of sessions."""
+    with mock.patch.object(housekeeping, "reset_session", wraps=reset_session) as spied:
+        yield spied
+
+
+def test_a_job_that_uses_no_connection_costs_no_reset(resets: mock.MagicMock) -> None:
+    nothing = (dirt.do_nothing, [])
+    run_in_one_slot(Slots, nothing, (dirt.backend_pid, []), nothing, nothing)
+    assert resets.call_count == 1
+
+
+def test_a_task_that_promises_to_leave_nothing_is_not_cleaned_up_after(
+    resets: mock.MagicMock,
+) -> None:
+    outcomes = run_in_one_slot(
+        Slots, (dirt.set_tenant_as_promised, ["kept"]), (dirt.tenant, []), (dirt.tenant, [])
+    )
+    assert [outcome.result for outcome in outcomes[1:]] == ['"kept"', '""']
+    assert resets.call_count == 2
+
+
+def test_an_attempt_that_failed_is_cleaned_up_after_whatever_its_task_promises() -> None:
+    outcomes = run_in_one_slot(Slots, (dirt.fail_with_tenant, ["kept"]), (dirt.tenant, []))
+    assert outcomes[1].result == '""'
+
+
+def test_a_connection_that_prepares_statements_keeps_them(resets: mock.MagicMock) -> None:
+    """The driver counts on those that it has prepared."""
+    options = connection.settings_dict["OPTIONS"]
+    with mock.patch.dict(options, {"prepare_threshold": 0, "server_side_binding": True}):
+        outcomes = run_in_one_slot(Slots, *[(dirt.backend_pid, [])] * 4)
+    assert len({outcome.result for outcome in outcomes}) == 1
+    assert resets.call_count == 4
 
 
 def test_a_clean_connection_is_kept_for_the_next_job(drain: Start) -> None:

@@ -9,6 +9,7 @@ from django.db import connection
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
+from django_pgjobs.worker.schema import needed_schema
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
 from tests.helpers import wait_until
@@ -57,7 +58,7 @@ def test_a_job_without_queries_opens_no_connection_of_its_own(start_thread: Star
 
 def test_a_server_that_is_only_asked_what_it_is_keeps_no_connection(own: OwnConnection) -> None:
     make_jobs(2, queue_name="mail")
-    server = describe_server(own)
+    server = describe_server(own, needed_schema())
     assert (server.is_direct, server.queues) == (True, ["mail"])
     assert not own.is_open
 

@@ -30,10 +30,11 @@ from django_pgjobs.management.arguments import (
     whole_number,
 )
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.server import describe_server
+from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
 from django_pgjobs.worker.log import set_up_logging
 from django_pgjobs.worker.runner import Runner
+from django_pgjobs.worker.schema import needed_schema
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options
 from django_pgjobs.worker.supervisor import Supervisor, end_with_parent
@@ -54,9 +55,9 @@ Signals: TERM or INT stops taking jobs, finishes the running ones within the shu
 and gives the rest back; a second one gives everything back at once. USR1 stops taking jobs and
 stays; USR2 prints the stacks of all threads; HUP replaces the child processes.
 
-Exit status: 0 done or stopped, 1 crashed, 2 wrong use, 3 no database at the start,
-75 a job could not be ended (start me again), 76 restart asked for by HUP, 130 and 131 ended by
-a second signal or QUIT.
+Exit status: 0 done or stopped, 1 crashed, 2 wrong use, 3 no database at the start, or one that
+takes no writes or needs migrate, 75 a job could not be ended (start me again), 76 restart asked
+for by HUP, 130 and 131 ended by a second signal or QUIT.
 """
 
 
@@ -176,8 +177,9 @@ class Command(BaseCommand):
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
+        server = look_at_server(options.database)
         if not flags["child"]:
-            self._print_banner(options, processes, flags)
+            self._print_banner(options, server, processes, flags)
         if flags["check"]:
             return
         if not flags["child"] and (processes > 1 or reloads):
@@ -194,17 +196,9 @@ class Command(BaseCommand):
         flags["reload"] = reloads
         return reloads
 
-    def _print_banner(self, options: Options, processes: int, flags: dict[str, Any]) -> None:
-        try:
-            server = describe_server(OwnConnection(options.database, "check"))
-        except psycopg.OperationalError as error:
-            self._give_up(
-                EXIT_UNREACHABLE,
-                f"the database {options.database!r} cannot be reached: {str(error).strip()}",
-                "Start it, or correct DATABASES in the settings.",
-            )
-        except ServerUnreachable as error:
-            self._give_up(EXIT_UNREACHABLE, str(error), "Run manage.py migrate first.")
+    def _print_banner(
+        self, options: Options, server: Server, processes: int, flags: dict[str, Any]
+    ) -> None:
         queues = ",".join(options.queues) if options.queues else "all"
         for queue, slots in options.queue_slots.items():
             queues += f", {queue} at most {slots}"
@@ -232,8 +226,27 @@ class Command(BaseCommand):
         if flags["verbosity"]:
             self.stdout.write("\n".join(lines))
 
-    def _give_up(self, code: int, fact: str, remedy: str) -> None:
-        raise CommandError(f"{fact} {remedy}", returncode=code)
+
+def look_at_server(alias: str) -> Server:
+    """Return what the server behind *alias* is; raise CommandError if no worker can run on it."""
+    try:
+        return describe_server(OwnConnection(alias, "check"), needed_schema())
+    except psycopg.OperationalError as error:
+        raise unreachable(alias, error) from error
+    except ServerUnreachable as error:
+        raise CommandError(
+            f"{error} Run manage.py migrate first.", returncode=EXIT_UNREACHABLE
+        ) from error
+
+
+def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
+    """Return what to say of a database that cannot be reached or takes no writes."""
+    reason = str(error).strip().removesuffix(".")
+    return CommandError(
+        f"the database {alias!r} cannot be reached: {reason}. A worker needs a server that takes "
+        "writes: start it, or correct DATABASES in the settings.",
+        returncode=EXIT_UNREACHABLE,
+    )
 
 
 def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
@@ -251,10 +264,7 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
         try:
             return runner.run()
         except psycopg.OperationalError as error:
-            raise CommandError(
-                f"the database {options.database!r} cannot be reached: {str(error).strip()}",
-                returncode=EXIT_UNREACHABLE,
-            ) from error
+            raise unreachable(options.database, error) from error
 
 
 def make_options(conf: Conf, flags: dict[str, Any]) -> Options:

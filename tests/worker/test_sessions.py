@@ -1,0 +1,169 @@
+"""The worker's own sessions and those of jobs, when the server changes under them.
+
+Somebody alters a column, the server becomes read-only, a role ends idle sessions: the session
+that meets it is given up, and the next one works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgjobs.queries.connection import OwnConnection, SessionUnusable, connection_parameters
+from django_pgjobs.worker.executor import Slots
+from tests import tasks
+from tests.factories import get_job, get_worker
+from tests.helpers import connect, wait_until
+from tests.models import Effect
+from tests.worker import dirt
+from tests.worker.support import NEVER, ThreadedWorker, run_in_one_slot
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+
+
+def execute(query: str) -> None:
+    with connect() as other:
+        other.execute("SET default_transaction_read_only = off")
+        other.execute(query)
+
+
+@contextlib.contextmanager
+def altered(table: str, column: str, to: str, *, back: str) -> Iterator[None]:
+    """Let a column have another type."""
+    execute(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {to}")
+    try:
+        yield
+    finally:
+        execute(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {back}")
+
+
+def wait_until_done(job_id: int | str) -> None:
+    wait_until(lambda: get_job(job_id).status == "successful")
+
+
+@pytest.fixture
+def for_database() -> Iterator[Callable[[str, str], None]]:
+    """Give the sessions that begin from now on a setting: `for_database(name, value)`."""
+    names: list[str] = []
+    database = connection.settings_dict["NAME"]
+
+    def set_one(name: str, value: str) -> None:
+        names.append(name)
+        execute(f"ALTER DATABASE {database} SET {name} = '{value}'")
+
+    yield set_one
+    for name in names:
+        execute(f"ALTER DATABASE {database} RESET {name}")
+
+
+def test_jobs_run_on_after_somebody_altered_a_column_that_the_claim_returns(
+    start_thread: Start,
+) -> None:
+    """A prepared statement "must not change result type": the session can claim no more."""
+    start_thread(poll_interval=0.1)
+    wait_until_done(tasks.add.enqueue(1, 2).id)
+    with altered("pgjobs_job", "max_attempts", "bigint", back="integer"):
+        job = tasks.add.enqueue(1, 2)
+        wait_until_done(job.id)
+    wait_until_done(tasks.add.enqueue(1, 2).id)
+    assert get_job(job.id).attempts == 1
+
+
+def test_a_session_whose_statements_do_not_fit_the_tables_any_more_is_given_up(
+    own: OwnConnection,
+) -> None:
+    def select() -> list[tuple[object, ...]]:
+        with own.cursor() as cursor:
+            return cursor.execute("SELECT key FROM tests_effect").fetchall()
+
+    Effect.objects.create(key="7")
+    assert select() == [("7",)]
+    with altered("tests_effect", "key", "varchar", back="text"):
+        with pytest.raises(SessionUnusable, match="cached plan must not change result type"):
+            select()
+        assert not own.is_open
+        assert select() == [("7",)]
+
+
+def test_a_session_that_turned_read_only_is_given_up_in_a_pipeline_too(own: OwnConnection) -> None:
+    insert = "INSERT INTO tests_effect (key, made_at) VALUES ('own', now())"
+    sends = [lambda cursor: cursor.execute("SELECT 1"), lambda cursor: cursor.execute(insert)]
+    with own.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    with pytest.raises(SessionUnusable, match="read-only transaction"):
+        own.round_trip(sends)
+    assert not own.is_open
+    own.round_trip(sends)
+    assert Effect.objects.filter(key="own").count() == 1
+
+
+@pytest.mark.parametrize("is_read_only", [True, False])
+def test_own_sessions_ask_for_a_primary_and_not_for_the_default_of_transactions(
+    own: OwnConnection, for_database: Callable[[str, str], None], is_read_only: bool
+) -> None:
+    """A role or database may be read-only by default: the worker's sessions switch that off."""
+    for_database("default_transaction_read_only", "on" if is_read_only else "off")
+    assert connection_parameters("default")["target_session_attrs"] == "primary"
+    with own.cursor() as cursor:
+        cursor.execute("INSERT INTO tests_effect (key, made_at) VALUES ('own', now())")
+
+
+def test_what_the_project_says_of_hosts_is_kept() -> None:
+    with mock.patch.dict(connection.settings_dict["OPTIONS"], target_session_attrs="any"):
+        assert connection_parameters("default")["target_session_attrs"] == "any"
+
+
+def test_own_sessions_outlive_a_timeout_for_idle_ones(
+    start_thread: Start, for_database: Callable[[str, str], None]
+) -> None:
+    for_database("idle_session_timeout", "300ms")
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    before = processes_of_worker()
+    idle = connect()
+    with contextlib.closing(idle), pytest.raises(psycopg.OperationalError):
+        list(idle.notifies(timeout=15))
+    assert processes_of_worker() == before
+    assert {name for name, _ in before} == {"pgjobs pump", "pgjobs lease", "pgjobs listener"}
+
+
+def processes_of_worker() -> set[tuple[str, int]]:
+    """Return name and process of the sessions of the worker."""
+    with connect() as observer:
+        return set(
+            observer.execute(
+                "SELECT application_name, pid FROM pg_stat_activity"
+                " WHERE datname = current_database() AND application_name LIKE 'pgjobs %'"
+            ).fetchall()
+        )
+
+
+def test_the_job_after_one_that_met_a_read_only_server_gets_a_new_session() -> None:
+    """As after a failover, when the address leads elsewhere by then."""
+    outcomes = run_in_one_slot(
+        Slots, (dirt.backend_pid, []), (dirt.write_read_only, []), (dirt.backend_pid, [])
+    )
+    assert outcomes[0].result != outcomes[2].result
+
+
+def test_the_job_after_one_whose_prepared_statement_fits_no_more_gets_a_new_session() -> None:
+    options = connection.settings_dict["OPTIONS"]
+    Effect.objects.create(key="7")
+    with mock.patch.dict(options, {"prepare_threshold": 0, "server_side_binding": True}):
+        outcomes = run_in_one_slot(
+            Slots,
+            (dirt.read_effect, []),
+            (dirt.alter_effect, ["varchar"]),
+            (dirt.read_effect, []),
+            (dirt.read_effect, []),
+            (dirt.alter_effect, ["text"]),
+        )
+    kinds = [outcome.kind.name for outcome in outcomes]
+    assert kinds == ["DONE", "DONE", "FAIL", "DONE", "DONE"], outcomes

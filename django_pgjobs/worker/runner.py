@@ -63,6 +63,7 @@ EXIT_QUIT = 131
 LAST_SECONDS = 3.0
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
+LOCK_SECONDS = 0.5
 
 
 class Runner:
@@ -79,8 +80,10 @@ class Runner:
         host = socket.gethostname()
         self._host = host
         self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
+        # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
-            role: OwnConnection(options.database, role) for role in ("pump", "listener", "pruner")
+            role: OwnConnection(options.database, role, lock_seconds=LOCK_SECONDS)
+            for role in ("pump", "listener", "pruner")
         }
         # So that a renewal that gets no answer can be sent again on a new connection.
         self._connections["lease"] = OwnConnection(
@@ -134,6 +137,7 @@ class Runner:
             look=Look(
                 state,
                 self.claimer,
+                own["pump"],
                 detailed_paths=detailed_paths(),
                 wants_details=lambda: has_receivers(task_started),
             ),
@@ -314,9 +318,9 @@ class Runner:
             for attempt in self._running():
                 attempt.interrupt(JobReleased)
             self._wait_until_empty(LAST_SECONDS)
-        left = list(self.state.held.values())
-        for attempt in left:
-            self.completer.add(attempt, released("released at shutdown"))
+        for attempt in list(self.state.held.values()):
+            if self.completer.outcome_aside(attempt) is None:
+                self.completer.add(attempt, released("released at shutdown"))
         for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()
@@ -388,9 +392,12 @@ class Runner:
     def _give_back_held(self, own: OwnConnection) -> None:
         # A copy in one step, because the pump may still be changing what is held.
         held = list(self.state.held.values())
-        batch = [(attempt, released("released at shutdown")) for attempt in held]
+        batch = [
+            (attempt, self.completer.outcome_aside(attempt) or released("released at shutdown"))
+            for attempt in held
+        ]
         if batch:
-            own.round_trip(statements(batch))
+            own.round_trip(statements(batch, skips_locked=True))
 
     def _say_goodbye(self, own: OwnConnection) -> None:
         with own.cursor() as cursor:

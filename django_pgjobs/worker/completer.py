@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import psycopg
 
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.outcome import Kind, Outcome, released
 from django_pgjobs.worker.state import WorkerState
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ MAX_BATCH = 1_000
 # An outcome whose row is locked is tried again after so long, then after twice that, and so on.
 PAUSES = (0.05, 1.0)
 
+AT_SHUTDOWN = "released at shutdown"
 # Recorded instead of an outcome that the server refuses.
 UNWRITABLE = (
     '{"exception_class": "django_pgjobs.exceptions.PayloadError", "traceback": "",'
@@ -101,17 +102,22 @@ class Completer:
             else:
                 self._settle_lost(attempt, outcome)
 
+    def release(self, attempts: Iterable[Attempt]) -> None:
+        """Hand back jobs at shutdown, unless they have an outcome that waits for a lock."""
+        for attempt in attempts:
+            if attempt.id not in self._aside:
+                self.add(attempt, released(AT_SHUTDOWN))
+
+    def last_outcomes(self, attempts: Iterable[Attempt]) -> list[Entry]:
+        """Return what the worker writes of these attempts when it gives up."""
+        return [self._aside.get(a.id) or (a, released(AT_SHUTDOWN)) for a in attempts]
+
     # Outcomes that could not be written
 
     @property
     def is_all_aside(self) -> bool:
         """Does everything that the worker still holds wait for somebody's lock?"""
         return not self._pending and self._state.held.keys() <= self._aside.keys()
-
-    def outcome_aside(self, attempt: Attempt) -> Outcome | None:
-        """Return the outcome of an attempt whose row is locked, None if there is none."""
-        entry = self._aside.get(attempt.id)
-        return entry[1] if entry is not None and entry[0] is attempt else None
 
     def take_due(self) -> list[Entry]:
         """Return the outcomes that are to be tried again; they stay here until they are settled."""

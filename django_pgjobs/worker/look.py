@@ -274,6 +274,7 @@ class Look:
 
     def _note_hold(self, turn: Turn, rows: Rows) -> None:
         turn.holds = bool(rows)
+        turn.waited = rows[0][1] if rows else 0.0
 
     def _note_token_wait(self, turn: Turn, rows: Rows) -> None:
         [(turn.token_wait,)] = rows

@@ -189,6 +189,10 @@ class Pump(Role):
         finally:
             # A turn in parts may have claimed jobs before its connection broke.
             self._accept(turn)
+        self._note_answers(turn)
+        return True
+
+    def _note_answers(self, turn: Turn) -> None:
         if turn.scans:
             self._claimer.note_scan(turn.seconds)
         if turn.looks:
@@ -196,7 +200,6 @@ class Pump(Role):
         self._look.set_next(turn, time.monotonic())
         self.missed_notification = self._is_listening and turn.missed
         self._check_limits(turn)
-        return True
 
     def _plan(self, turn: Turn, now: float) -> None:
         self._return_unbegun(now)

@@ -38,7 +38,7 @@ from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
 from django_pgjobs.worker.look import Look, detailed_paths
-from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.outcome import Outcome
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
@@ -311,16 +311,13 @@ class Runner:
         timeout = 0.0 if is_broken else self._shutdown_timeout
         self.state.stopping = True
         self._log_stop(timeout)
-        for attempt in self._take_back(None):
-            self.completer.add(attempt, released("released at shutdown"))
+        self.completer.release(self._take_back(None))
         self.pump.wake()
         if not self._wait_until_empty(timeout):
             for attempt in self._running():
                 attempt.interrupt(JobReleased)
             self._wait_until_empty(LAST_SECONDS)
-        for attempt in list(self.state.held.values()):
-            if self.completer.outcome_aside(attempt) is None:
-                self.completer.add(attempt, released("released at shutdown"))
+        self.completer.release(list(self.state.held.values()))
         for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()
@@ -391,11 +388,7 @@ class Runner:
 
     def _give_back_held(self, own: OwnConnection) -> None:
         # A copy in one step, because the pump may still be changing what is held.
-        held = list(self.state.held.values())
-        batch = [
-            (attempt, self.completer.outcome_aside(attempt) or released("released at shutdown"))
-            for attempt in held
-        ]
+        batch = self.completer.last_outcomes(list(self.state.held.values()))
         if batch:
             own.round_trip(statements(batch, skips_locked=True))
 

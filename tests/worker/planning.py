@@ -156,3 +156,9 @@ class Planning:
         for send in turn.sends:
             send(Cursor())
         return seen
+
+    def answer(self) -> None:
+        """Let the turn that was planned come back, with nothing found."""
+        turn = self.pump._turn
+        turn.holds = turn.walks
+        self.pump._note_answers(turn)

@@ -251,3 +251,23 @@ def wait_at_gate_stubbornly(value: Any) -> Any:
     """Wait until the test opens the gate, whatever the worker raises."""
     ignore_interrupts.func()
     return value
+
+
+@task(max_attempts=1)
+def wait_at_gate_and_fail() -> None:
+    """Fail for good after the test has opened the gate."""
+    wait_at_gate.func()
+    raise Mishap("on purpose")
+
+
+@task
+def wait_at_gate_and_snooze() -> None:
+    """Put itself off for long after the test has opened the gate."""
+    wait_at_gate.func()
+    raise Snooze(3600)
+
+
+@task(atomic=True)
+def wait_at_gate_atomic() -> None:
+    """Wait until the test opens the gate, in a transaction."""
+    wait_at_gate.func()

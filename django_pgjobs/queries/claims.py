@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
+from django_pgjobs.queries.jobs import JobRow, array_text, sections_left_out, text_array_text
 
 
 class Lane(NamedTuple):
@@ -59,6 +59,7 @@ class Taker:
     unknown_paths: list[str]
     detailed: bool
     detailed_paths: list[str]
+    passed_over: list[int] = field(default_factory=list)
 
     def params(self) -> dict[str, Any]:
         """Return the parameters that both claims share."""
@@ -66,20 +67,27 @@ class Taker:
             "worker_id": self.worker_id,
             "worker_name": self.worker_name,
             "unknown_paths": text_array_text(self.unknown_paths),
+            "passed_over": array_text(self.passed_over),
             "detailed": self.detailed,
             "detailed_paths": text_array_text(self.detailed_paths),
         }
 
 
 def send_claim(
-    cursor: Cursor, floors: Mapping[Lane, Floor], *, max_jobs: int, taker: Taker
+    cursor: Cursor,
+    floors: Mapping[Lane, Floor],
+    *,
+    max_jobs: int,
+    taker: Taker,
+    acts: bool = True,
 ) -> None:
     """Send the claim of up to *max_jobs* jobs without keys, from each lane's floor on.
 
     The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
+    Unless it *acts* the rows are id and task_path of the jobs that would be claimed.
     """
     params = taker.params() | floors_params(floors) | {"max_jobs": max_jobs}
-    execute(cursor, "claim_jobs", params)
+    execute(cursor, "claim_jobs", params, *sections_left_out(taker.passed_over, acts))
 
 
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
@@ -152,6 +160,7 @@ def send_keyed_claim(
     taker: Taker,
     takes_tokens: bool = True,
     depth: Depth = Depth.SHARE,
+    acts: bool = True,
 ) -> None:
     """Send the claim of up to *max_jobs* jobs of all kinds; `send_hold` goes before it.
 
@@ -159,6 +168,9 @@ def send_keyed_claim(
     Without *takes_tokens* jobs with rate limits are left alone, which is cheaper. Cheaper still
     is a *depth* of less than the share of each lane. It is for segments of one group and nothing
     else: no floors, no caps, no tokens; limited queues are left alone.
+
+    Unless it *acts* the rows are id and task_path of the jobs that would be claimed; it has taken
+    their tokens, which `in_vain` gives back.
     """
     if depth is not Depth.SHARE and (floors or caps or takes_tokens):
         raise ValueError(f"{depth} goes without floors, caps and tokens")
@@ -172,7 +184,17 @@ def send_keyed_claim(
     }
     sections = {"plain": bool(floors), "tokens": takes_tokens}
     left_out = [section for section, is_needed in sections.items() if not is_needed]
+    left_out += sections_left_out(taker.passed_over, acts)
     execute(cursor, "claim_keyed_jobs", params, *left_out, *depth.value)
+
+
+def in_vain(sends: Sequence[Callable[[Cursor], None]]) -> list[Callable[[Cursor], None]]:
+    """Return statements in a transaction of their own that is rolled back."""
+    return [
+        lambda cursor: cursor.execute("BEGIN"),
+        *sends,
+        lambda cursor: cursor.execute("ROLLBACK"),
+    ]
 
 
 def first_jobs(max_jobs: int) -> int:

@@ -24,10 +24,11 @@ from django_pgjobs.queries.cursor import Cursor, OwnCursor
 STATEMENT_SECONDS = 30
 # ... and one whose answer does not come by then is cut off here: the server is frozen or gone.
 ANSWER_SECONDS = 35.0
+# A statement waits so long for a lock, unless its connection was given another time.
+LOCK_SECONDS = 10.0
 
 SERVER_SETTINGS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
-    "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
     "idle_session_timeout": "0",
     "default_transaction_isolation": "read committed",
@@ -79,13 +80,22 @@ class OwnConnection:
     """One connection of the worker to the database of *alias*; opened when first used.
 
     It is open to a server that takes writes, or not at all. An answer that takes longer than
-    *answer_seconds* makes the connection overdue.
+    *answer_seconds* makes the connection overdue, and a lock that takes longer than *lock_seconds*
+    ends the statement.
     """
 
-    def __init__(self, alias: str, role: str, *, answer_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        alias: str,
+        role: str,
+        *,
+        answer_seconds: float | None = None,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
         self.alias = alias
         self.role = role
         self.answer_seconds = ANSWER_SECONDS if answer_seconds is None else answer_seconds
+        self._settings = SERVER_SETTINGS | {"lock_timeout": f"{round(1000 * lock_seconds)}ms"}
         self.is_direct = True
         self.answer_due: float | None = None
         # Of our tables, as the search path of the role finds them; None: it does not.
@@ -207,7 +217,7 @@ class OwnConnection:
             connection.execute(
                 "SELECT pg_catalog.set_config(name, value, false)"
                 " FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
-                [list(SERVER_SETTINGS), list(SERVER_SETTINGS.values())],
+                [list(self._settings), list(self._settings.values())],
                 prepare=False,
             )
         else:

@@ -93,7 +93,7 @@ def execute(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str
         cursor.execute(statement(name, *left_out, schema=Process.schema), params)
 
 
-def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:
-    """Send statement *name* and return its rows as tuples."""
-    execute(cursor, name, params)
+def fetch(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str) -> list[Any]:
+    """Send statement *name* without the sections *left out* and return its rows as tuples."""
+    execute(cursor, name, params, *left_out)
     return cursor.fetchall()

@@ -37,13 +37,16 @@ def resolve_dependencies(cursor: Cursor, ids: Sequence[int]) -> None:
 
 
 def sweep_dependencies(
-    cursor: Cursor, position: Position, *, max_dependencies: int
+    cursor: Cursor, position: Position, *, max_dependencies: int, acts: bool = True
 ) -> Position | None:
-    """Resolve a page of what was left; return where the next one begins, None at the end."""
+    """Resolve a page of what was left; return where the next one begins, None at the end.
+
+    Unless it *acts* the page is passed over.
+    """
     params = {
         "predecessor_id": position[0],
         "job_id": position[1],
         "max_dependencies": max_dependencies,
     }
-    rows = fetch(cursor, "sweep_dependencies", params)
+    rows = fetch(cursor, "sweep_dependencies", params, *([] if acts else ["act"]))
     return rows[0] if rows else None

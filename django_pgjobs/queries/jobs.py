@@ -65,7 +65,9 @@ class Return:
         return 0 if self.counted else FREE_INTERRUPTIONS if self.interrupted else None
 
 
-def send_successes(cursor: Cursor, outcomes: Sequence[Success]) -> None:
+def send_successes(
+    cursor: Cursor, outcomes: Sequence[Success], *, skips_locked: bool = False
+) -> None:
     """Send the finish of attempts that returned; the rows are the ids really finished."""
     params = {
         "ids": array_text(o.id for o in outcomes),
@@ -74,10 +76,10 @@ def send_successes(cursor: Cursor, outcomes: Sequence[Success]) -> None:
         "ages": array_text(round(o.age, 6) for o in outcomes),
         "durations": array_text(round(o.duration, 6) for o in outcomes),
     }
-    execute(cursor, "finish_successful", params)
+    execute(cursor, "finish_successful", params, *_left_out(skips_locked))
 
 
-def send_ends(cursor: Cursor, outcomes: Sequence[End]) -> None:
+def send_ends(cursor: Cursor, outcomes: Sequence[End], *, skips_locked: bool = False) -> None:
     """Send the finish of attempts that failed for good or were cancelled."""
     params = {
         "ids": [o.id for o in outcomes],
@@ -89,10 +91,10 @@ def send_ends(cursor: Cursor, outcomes: Sequence[End]) -> None:
         "durations": [o.duration for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
-    execute(cursor, "finish_unsuccessful", params)
+    execute(cursor, "finish_unsuccessful", params, *_left_out(skips_locked))
 
 
-def send_returns(cursor: Cursor, outcomes: Sequence[Return]) -> None:
+def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bool = False) -> None:
     """Send the give-back of jobs that are to run again."""
     params = {
         "ids": [o.id for o in outcomes],
@@ -105,7 +107,23 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return]) -> None:
         "durations": [o.duration for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
-    execute(cursor, "give_back_jobs", params)
+    execute(cursor, "give_back_jobs", params, *_left_out(skips_locked))
+
+
+def _left_out(skips_locked: bool) -> tuple[str, ...]:
+    return ("waits",) if skips_locked else ()
+
+
+def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int]]) -> None:
+    """Send the question which of some attempts (id, claim) still own their jobs."""
+    pairs = list(attempts)
+    params = {"ids": [pair[0] for pair in pairs], "claims": [pair[1] for pair in pairs]}
+    execute(cursor, "list_owned_jobs", params)
+
+
+def send_note(cursor: Cursor, job_id: int, note: str) -> None:
+    """Send what is to stand in a job's row about why it is left alone."""
+    execute(cursor, "note_job", {"id": job_id, "note": note})
 
 
 def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, str]]) -> None:
@@ -118,9 +136,21 @@ def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, str]]) -> No
     execute(cursor, "write_progress", params)
 
 
-def send_promotion(cursor: Cursor, *, max_jobs: int) -> None:
-    """Send the promotion of jobs whose time has come; the row is (promoted, next due in s)."""
-    execute(cursor, "promote_due_jobs", {"max_jobs": max_jobs})
+def send_promotion(
+    cursor: Cursor, *, max_jobs: int, passed_over: Sequence[int] = (), acts: bool = True
+) -> None:
+    """Send the promotion of jobs whose time has come; the row is (promoted, next due in s).
+
+    Unless it *acts* the rows are the ids of the jobs that would be promoted.
+    """
+    params = {"max_jobs": max_jobs, "passed_over": array_text(passed_over)}
+    execute(cursor, "promote_due_jobs", params, *sections_left_out(passed_over, acts))
+
+
+def sections_left_out(passed_over: Sequence[int], acts: bool) -> list[str]:
+    """Return what statements on rows that the server chooses can do without."""
+    needed = {"passing": bool(passed_over), "act": acts}
+    return [section for section, is_needed in needed.items() if not is_needed]
 
 
 def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
@@ -128,14 +158,20 @@ def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
     execute(cursor, "list_cancelled_jobs", {"worker_id": worker_id})
 
 
-def send_release_unheld(cursor: Cursor, *, worker_id: int, held_ids: list[int]) -> None:
-    """Send the return of jobs claimed for the worker that are not in *held_ids*."""
+def send_release_unheld(
+    cursor: Cursor, *, worker_id: int, held_ids: list[int], max_jobs: int = 1_000, acts: bool = True
+) -> None:
+    """Send the return of jobs claimed for the worker that are not in *held_ids*.
+
+    Unless it *acts* the rows are the ids of the jobs that would be returned.
+    """
     params = {
         "worker_id": worker_id,
         "held_ids": held_ids,
+        "max_jobs": max_jobs,
         "note": "released: the connection was lost during the claim",
     }
-    execute(cursor, "release_unheld_jobs", params)
+    execute(cursor, "release_unheld_jobs", params, *([] if acts else ["act"]))
 
 
 class Rescued(NamedTuple):
@@ -148,15 +184,26 @@ class Rescued(NamedTuple):
     worker_id: int
 
 
-def rescue_jobs(cursor: Cursor, *, max_jobs: int, default_max_losses: int) -> list[Rescued]:
+def rescue_jobs(
+    cursor: Cursor, *, max_jobs: int, default_max_losses: int, passed_over: Sequence[int] = ()
+) -> list[Rescued]:
     """Return a page of the jobs of lost workers to the queue, or fail them."""
     params = {
         "max_jobs": max_jobs,
+        "passed_over": array_text(passed_over),
         "default_max_losses": default_max_losses,
         "max_errors": MAX_ERRORS,
         "note": "worker lost: its lease ended before the job did",
     }
-    return [Rescued._make(row) for row in fetch(cursor, "rescue_jobs", params)]
+    left_out = sections_left_out(passed_over, acts=True)
+    return [Rescued._make(row) for row in fetch(cursor, "rescue_jobs", params, *left_out)]
+
+
+def find_lost_job(cursor: Cursor, *, passed_over: Sequence[int]) -> list[int]:
+    """Return the id of the job that `rescue_jobs` would rescue first, if there is one."""
+    params = {"max_jobs": 1, "passed_over": array_text(passed_over)}
+    left_out = sections_left_out(passed_over, acts=False)
+    return [row[0] for row in fetch(cursor, "rescue_jobs", params, *left_out)]
 
 
 def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
@@ -250,10 +297,29 @@ def get_job(cursor: Cursor, job_id: int, *, backend: str) -> JobRow | None:
     return JobRow._make(rows[0]) if rows else None
 
 
-def prune_jobs(cursor: Cursor, *, status: str, retention: float, max_jobs: int) -> int:
+def prune_jobs(
+    cursor: Cursor,
+    *,
+    status: str,
+    retention: float,
+    max_jobs: int,
+    passed_over: Sequence[int] = (),
+) -> int:
     """Delete a page of jobs that finished more than *retention* seconds ago; return how many."""
-    params = {"status": status, "retention": retention, "max_jobs": max_jobs}
-    return len(fetch(cursor, "prune_jobs", params))
+    params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": max_jobs}
+    params["passed_over"] = array_text(passed_over)
+    left_out = sections_left_out(passed_over, acts=True)
+    return len(fetch(cursor, "prune_jobs", params, *left_out))
+
+
+def find_old_job(
+    cursor: Cursor, *, status: str, retention: float, passed_over: Sequence[int]
+) -> list[int]:
+    """Return the id of the job that `prune_jobs` would delete first, if there is one."""
+    params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": 1}
+    params["passed_over"] = array_text(passed_over)
+    left_out = sections_left_out(passed_over, acts=False)
+    return [row[0] for row in fetch(cursor, "prune_jobs", params, *left_out)]
 
 
 def array_text(items: Iterable[object]) -> str:

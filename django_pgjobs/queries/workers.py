@@ -40,7 +40,7 @@ def end_lost_workers(cursor: Cursor) -> list[tuple[int, str]]:
 
 
 def set_listening(cursor: Cursor, worker_id: int, *, listening: bool) -> None:
-    """Say whether the worker wants to be notified of new jobs."""
+    """Send whether the worker wants to be notified of new jobs; no row: its own is locked."""
     execute(cursor, "set_listening", {"id": worker_id, "listening": listening})
 
 

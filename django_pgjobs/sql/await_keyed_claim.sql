@@ -8,6 +8,7 @@ SELECT
     EXTRACT(EPOCH FROM clock_timestamp() - statement_timestamp())::double precision
 FROM (
     SELECT FROM pgjobs_keyed_claim AS claim
-    WHERE claim.id = 1
+    -- Others have it for as long as a claim lasts; what else a pump waits for has less time.
+    WHERE claim.id = 1 AND set_config('lock_timeout', '2s', TRUE) <> ''
     FOR UPDATE
 ) AS held

@@ -7,9 +7,12 @@
 -- Each lane is read from its floor (see worker/claimer.py) and not from its head. A worker
 -- whose lease ran out claims nothing. Lanes of a paused queue, or of one whose number of running
 -- jobs is limited (claim_keyed_jobs.sql), give nothing.
+-- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
+--     changed, and the rows are the id and task_path of the jobs that would be claimed.
 -- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[]
 --     (one entry per lane);
 --     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
+--     passed_over bigint[] (jobs that are left alone);
 --     worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, timeout, priority, backend, queue_name, task_path,
@@ -63,6 +66,9 @@ share AS (
                 AND job.backend = lane.backend AND job.queue_name = lane.queue_name
                 AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
                 AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
+                -- Section: passing
+                AND job.id <> ALL (%(passed_over)s::bigint[])
+                -- End: passing
             ORDER BY -job.priority, job.id
             LIMIT %(max_jobs)s::integer
         ) AS candidate
@@ -83,11 +89,15 @@ taken AS MATERIALIZED (
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
+            -- Section: passing
+            AND job.id <> ALL (%(passed_over)s::bigint[])
+            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED
     ) AS locked
 )
+-- Section: act
 UPDATE pgjobs_job_live AS job
 SET
     rate_limit_keys = job.rate_limit_keys,
@@ -118,3 +128,8 @@ RETURNING
                 'worker_ids', job.worker_ids
             )::text
     END
+-- Else: act
+SELECT job.id, job.task_path
+FROM pgjobs_job_live AS job
+WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
+-- End: act

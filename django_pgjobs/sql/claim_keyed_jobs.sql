@@ -11,6 +11,8 @@
 --     keys is named, and then, for lanes of one queue and priority, `choice`: the first jobs of
 --     each lane are the batch, which may stay short. Where a lane is to give one job, `several`
 --     too: then it gives its very first or none. All of them are nearly half of a small claim.
+--     `passing` may be left out where no job is passed over. Without `act` no job is changed, and
+--     the rows are the id and task_path of those that would be claimed.
 -- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
 --     lane_boosts integer[] (one entry per lane without keys);
 --     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
@@ -19,6 +21,7 @@
 --     cap_queues text[], caps integer[] (how many jobs of these queues the worker takes);
 --     max_jobs integer; first_jobs integer (of each lane and weight, before any gives more);
 --     unknown_paths text[] (tasks the worker does not have); worker_id bigint; worker_name text;
+--     passed_over bigint[] (jobs that are left alone);
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: as claim_jobs.sql, and the lane (NULL for a job without keys)
 -- Locks: the claimed rows and some of their neighbours, FOR UPDATE SKIP LOCKED; then the state
@@ -205,6 +208,9 @@ opened AS MATERIALIZED (
                     AND -job.priority = segment.urgency AND job.lane = head.lane
                     AND job.id <= maximum.last_id
                     AND job.task_path <> ALL (turn.excluded_paths)
+                    -- Section: passing
+                    AND job.id <> ALL (%(passed_over)s::bigint[])
+                    -- End: passing
                 ORDER BY job.id
                 LIMIT LEAST(room.jobs, %(first_jobs)s::integer * maximum.weight)
                 FOR UPDATE SKIP LOCKED
@@ -221,6 +227,9 @@ opened AS MATERIALIZED (
                 AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                 AND -job.priority = segment.urgency AND job.lane = head.lane
                 AND room.jobs > 0 AND job.task_path <> ALL (turn.excluded_paths)
+                -- Section: passing
+                AND job.id <> ALL (%(passed_over)s::bigint[])
+                -- End: passing
             FOR UPDATE SKIP LOCKED
             -- End: several
         ) AS first
@@ -317,6 +326,9 @@ keyed AS (
                 AND job.lane = share.lane
                 AND job.id > share.id AND job.id <= share.last_id
                 AND job.task_path <> ALL (turn.excluded_paths)
+                -- Section: passing
+                AND job.id <> ALL (%(passed_over)s::bigint[])
+                -- End: passing
             ORDER BY job.id
             LIMIT LEAST(share.room, share.jobs) - share.nth
             FOR UPDATE SKIP LOCKED
@@ -372,6 +384,9 @@ candidate AS MATERIALIZED (
             AND job.backend = lane.backend AND job.queue_name = lane.queue_name
             AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
             AND job.task_path <> ALL (turn.excluded_paths)
+            -- Section: passing
+            AND job.id <> ALL (%(passed_over)s::bigint[])
+            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT %(max_jobs)s::integer
     ) AS plain
@@ -500,6 +515,9 @@ taken AS MATERIALIZED (
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL (turn.excluded_paths)
+            -- Section: passing
+            AND job.id <> ALL (%(passed_over)s::bigint[])
+            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED
@@ -517,6 +535,7 @@ taken AS (
     END
 )
 -- End: choice
+-- Section: act
 UPDATE pgjobs_job_live AS job
 SET
     rate_limit_keys = job.rate_limit_keys,
@@ -548,3 +567,8 @@ RETURNING
             )::text
     END,
     job.lane
+-- Else: act
+SELECT job.id, job.task_path
+FROM pgjobs_job_live AS job
+WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
+-- End: act

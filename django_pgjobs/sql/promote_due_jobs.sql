@@ -1,5 +1,7 @@
 -- Let jobs whose time has come be claimed, and tell when the next one is due.
--- Parameters: max_jobs integer
+-- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
+--     changed, and the rows are the ids of the jobs that would be.
+-- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone)
 -- Returns: one row: number of jobs promoted, seconds until the next due job (NULL: none waits)
 -- Locks: the promoted rows, in order of due_at, SKIP LOCKED
 -- Index: pgjobs_job_due
@@ -9,11 +11,15 @@ WITH due AS MATERIALIZED (
     WHERE
         job.status = 'ready' AND job.due_at IS NOT NULL
         AND job.due_at <= statement_timestamp()
+        -- Section: passing
+        AND job.id <> ALL (%(passed_over)s::bigint[])
+        -- End: passing
     ORDER BY job.due_at
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED
-),
-promoted AS (
+)
+-- Section: act
+, promoted AS (
     UPDATE pgjobs_job_live AS job
     SET rate_limit_keys = job.rate_limit_keys, due_at = NULL
     WHERE job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'
@@ -30,3 +36,6 @@ SELECT
                 AND job.due_at > statement_timestamp()
         ) - statement_timestamp()
     )::double precision
+-- Else: act
+SELECT due.id FROM due
+-- End: act

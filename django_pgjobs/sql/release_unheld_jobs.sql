@@ -1,11 +1,24 @@
 -- Return jobs that this worker claimed without hearing of it: the answer to a claim was lost
 -- with its connection. They never started here, so the attempt does not count. A job that
 -- somebody asked to cancel meanwhile ends here instead.
--- Parameters: worker_id bigint; held_ids bigint[] (the jobs the worker knows of); note text
+-- Sections: without `act` nothing is changed, and the rows are the ids of the jobs that would be.
+-- Parameters: worker_id bigint; held_ids bigint[] (the jobs the worker knows of);
+--     max_jobs integer; note text
 -- Returns: id of each job that was returned or cancelled
 -- Locks: the returned rows, in order of id, SKIP LOCKED; then the jobs that wait for cancelled ones
 -- Index: pgjobs_job_running
-WITH returned AS (
+WITH taken AS MATERIALIZED (
+    SELECT unheld.id
+    FROM pgjobs_job_live AS unheld
+    WHERE
+        unheld.status = 'running' AND unheld.worker_id = %(worker_id)s::bigint
+        AND NOT unheld.id = ANY (%(held_ids)s::bigint[])
+    ORDER BY unheld.id
+    LIMIT %(max_jobs)s::integer
+    FOR UPDATE SKIP LOCKED
+)
+-- Section: act
+, returned AS (
     UPDATE pgjobs_job AS job
     SET
         rate_limit_keys = job.rate_limit_keys,
@@ -17,17 +30,7 @@ WITH returned AS (
         worker_ids = job.worker_ids[:cardinality(job.worker_ids) - 1],
         started_at = CASE WHEN job.attempts > 1 THEN job.started_at END,
         note = %(note)s::text
-    WHERE job.status = 'running' AND job.id = ANY (
-        ARRAY(
-            SELECT unheld.id
-            FROM pgjobs_job_live AS unheld
-            WHERE
-                unheld.status = 'running' AND unheld.worker_id = %(worker_id)s::bigint
-                AND NOT unheld.id = ANY (%(held_ids)s::bigint[])
-            ORDER BY unheld.id
-            FOR UPDATE SKIP LOCKED
-        )
-    )
+    WHERE job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
     RETURNING job.id, job.status
 )
 SELECT returned.id FROM returned
@@ -38,3 +41,6 @@ FROM pgjobs_resolve_v1(
     ARRAY(SELECT returned.id FROM returned WHERE returned.status = 'cancelled')
 ) AS queue_name
 WHERE queue_name IS NULL
+-- Else: act
+SELECT taken.id FROM taken
+-- End: act

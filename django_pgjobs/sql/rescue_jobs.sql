@@ -4,7 +4,10 @@
 -- claim makes its late writes miss. The first loss returns the job at once, later ones after a
 -- growing, random delay; a job that was lost max_losses times fails. A loss uses up no attempt:
 -- the claim's reader allows for lost_count attempts more.
--- Parameters: max_jobs integer; default_max_losses integer; max_errors integer; note text
+-- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
+--     changed, and the rows are the ids of the jobs that would be.
+-- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
+--     default_max_losses integer; max_errors integer; note text
 -- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
@@ -47,13 +50,17 @@ taken AS MATERIALIZED (
         WHERE
             job.status = 'running'
             AND job.worker_id = gone.worker_id
+            -- Section: passing
+            AND job.id <> ALL (%(passed_over)s::bigint[])
+            -- End: passing
         ORDER BY job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
     ) AS locked
     LIMIT %(max_jobs)s::integer
-),
-rescued AS (
+)
+-- Section: act
+, rescued AS (
     UPDATE pgjobs_job AS job
     SET
         rate_limit_keys = job.rate_limit_keys,
@@ -113,3 +120,6 @@ FROM pgjobs_resolve_v1(
     ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready')
 ) AS queue_name
 WHERE queue_name IS NULL
+-- Else: act
+SELECT taken.id FROM taken ORDER BY taken.id
+-- End: act

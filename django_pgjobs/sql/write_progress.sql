@@ -1,7 +1,7 @@
 -- Store what running attempts report of their progress, if they still own their jobs.
 -- Parameters: ids, claims bigint[]; progress text with one JSON object per line
 -- Returns: id of each job whose progress was stored
--- Locks: the rows, by primary key
+-- Locks: the rows, by primary key, SKIP LOCKED
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job_live AS job
 SET rate_limit_keys = job.rate_limit_keys, progress = report.progress::json
@@ -9,7 +9,15 @@ FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(progress)s::text, E'\n')
 ) AS report (id, claim, progress)
 WHERE
-    job.id = ANY (%(ids)s::bigint[])
+    job.id = ANY (ARRAY(
+        SELECT free.id
+        FROM pgjobs_job_live AS free
+        WHERE
+            free.id = ANY (%(ids)s::bigint[])
+            AND free.status IN ('ready', 'running') AND free.status <> 'ready'
+        ORDER BY free.id
+        FOR UPDATE SKIP LOCKED
+    ))
     AND job.status IN ('ready', 'running') AND job.status <> 'ready'
     AND job.id = report.id AND job.claim = report.claim
 RETURNING job.id

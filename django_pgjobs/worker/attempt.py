@@ -44,6 +44,7 @@ class Attempt:
         "max_attempts",
         "progress",
         "queue_name",
+        "reported",
         "row",
         "started_at",
         "task",
@@ -60,7 +61,8 @@ class Attempt:
         self.claimed_at = time.monotonic()
         self.started_at = 0.0
         self.deadline: float | None = None
-        self.progress = ""
+        # What the task last said of its progress, and what of that was written.
+        self.progress = self.reported = ""
         self.cancelling = False
         self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None

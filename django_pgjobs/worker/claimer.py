@@ -264,10 +264,7 @@ class Claimer:
 
     def _is_time_to_lift(self) -> bool:
         ageing = self._state.options.ageing
-        if ageing is None or time.monotonic() < self._lift_due:
-            return False
-        self._lift_due = time.monotonic() + ageing
-        return True
+        return ageing is not None and time.monotonic() >= self._lift_due
 
     def _plan_of_lowest(self, wanted: int) -> Plan:
         """Plan a claim of the lowest priority of each queue, so that it is not starved."""
@@ -291,6 +288,7 @@ class Claimer:
         Only a full batch from the heads may lower a floor: there may be more where it ended.
         """
         if plan.lifts:
+            self._lift_due = time.monotonic() + (self._state.options.ageing or 0.0)
             return
         is_full = len(rows) >= plan.wanted
         plain = [row for row in rows if row.lane is None]
@@ -355,7 +353,9 @@ class Claimer:
 
     def _leaves_unknown(self) -> bool:
         now = time.monotonic()
-        return any(until > now for until in list(self._state.unknown_paths.values()))
+        state = self._state
+        left = [*state.unknown_paths.values(), *state.passed_over.values()]
+        return any(until > now for until in left)
 
     def _caps(self) -> dict[str, int]:
         slots = self._state.options.queue_slots

@@ -4,17 +4,23 @@ Slots add outcomes; the pump takes them in batches and sends one statement per k
 leaves this module only when the server has answered: written, or lost to another attempt.
 Nothing is forgotten when a connection breaks; an outcome that may already be written is sent
 again, which the claim in every WHERE clause makes harmless.
+
+Somebody may hold the lock of a job's row, for as long as a transaction of the project lasts. Then
+the outcome steps aside and is written again and again, by statements that skip locked rows and so
+wait for nobody, until the row is free or belongs to another attempt.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import psycopg
 
 from django_pgjobs.queries import dependencies, jobs
-from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -26,6 +32,8 @@ logger = get_logger(__name__)
 LINGER_SECONDS = 0.01
 # Outcomes of one round trip: more make its answer late without making it cheaper.
 MAX_BATCH = 1_000
+# An outcome whose row is locked is tried again after so long, then after twice that, and so on.
+PAUSES = (0.05, 1.0)
 
 # Recorded instead of an outcome that the server refuses.
 UNWRITABLE = (
@@ -34,6 +42,7 @@ UNWRITABLE = (
 )
 
 Entry = tuple[Attempt, Outcome]
+Send = Callable[[Any], None]
 
 
 class Completer:
@@ -43,7 +52,8 @@ class Completer:
         self._state = state
         self._on_stored = on_stored
         self._pending: deque[Entry] = deque()
-        self._isolated = 0
+        # Outcomes that could not be written, by the ids of their jobs.
+        self._aside: dict[int, Entry] = {}
         # Whose outcomes the last batch left out because they are written already.
         self.already_stored: list[Attempt] = []
 
@@ -65,9 +75,7 @@ class Completer:
         """Take a batch; outcomes that need no statement are settled at once."""
         batch: list[Entry] = []
         self.already_stored = []
-        limit = 1 if self._isolated else MAX_BATCH
-        self._isolated = max(0, self._isolated - 1)
-        while self._pending and len(batch) < limit:
+        while self._pending and len(batch) < MAX_BATCH:
             attempt, outcome = self._pending.popleft()
             if outcome.kind is Kind.LOST:
                 self._settle_lost(attempt, outcome)
@@ -86,43 +94,65 @@ class Completer:
             entry[1].sent = entry[1].sent or is_sent
             self._pending.appendleft(entry)
 
-    @property
-    def is_isolating(self) -> bool:
-        """Is the next outcome to be sent alone, without any other statement?"""
-        return self._isolated > 0
-
-    def isolate(self, *, was_alone: bool) -> None:
-        """Send the outcomes one by one, because the server refused something of their turn.
-
-        The one that *was_alone* becomes a failure with a plain text, and is dropped if not
-        even that can be written.
-        """
-        if was_alone:
-            self._simplify_first()
-        else:
-            self._isolated = len(self._pending)
-
-    def _simplify_first(self) -> None:
-        if not self._pending:
-            return
-        attempt, outcome = self._pending.popleft()
-        if outcome.error == UNWRITABLE:
-            logger.error("job=%s its outcome cannot be written; it is left to rescue", attempt.id)
-            self._state.unwritable.add(attempt.id)
-            self._state.let_go(attempt)
-            return
-        logger.error("job=%s the server refuses its outcome; it fails instead", attempt.id)
-        plain = Outcome(Kind.FAIL, error=UNWRITABLE, ended_at=outcome.ended_at)
-        self._pending.appendleft((attempt, plain))
-        self._isolated += 1
-
-    def settle(self, batch: list[Entry], written: set[int]) -> None:
-        """Note which outcomes of a batch the server has written."""
+    def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
+        """Note which outcomes of a batch the server has written; the others are lost."""
         for attempt, outcome in batch:
+            self._aside.pop(attempt.id, None)
             if attempt.id in written:
                 self._settle_stored(attempt, outcome)
             else:
                 self._settle_lost(attempt, outcome)
+
+    def aside(self, attempt: Attempt) -> Outcome | None:
+        """Return the outcome of an attempt that waits for somebody's lock."""
+        entry = self._aside.get(attempt.id)
+        return entry[1] if entry else None
+
+    # Outcomes that could not be written
+
+    @property
+    def is_all_aside(self) -> bool:
+        """Does everything that the worker still holds wait for somebody's lock?"""
+        return not self._pending and self._state.held.keys() <= self._aside.keys()
+
+    def take_due(self) -> list[Entry]:
+        """Return the outcomes that are to be tried again; they stay here until they are settled."""
+        now = time.monotonic()
+        return [entry for entry in self._aside.values() if entry[1].due <= now][:MAX_BATCH]
+
+    def next_due(self) -> float | None:
+        """Return when to try again, None if nothing waits for that."""
+        return min((outcome.due for _, outcome in self._aside.values()), default=None)
+
+    def put_aside(self, entry: Entry) -> None:
+        """Try an outcome again a little later, because its row is locked."""
+        attempt, outcome = entry
+        if not outcome.pause:
+            logger.info("job=%s its row is locked, its outcome waits", attempt.id)
+        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
+        outcome.due = time.monotonic() + outcome.pause
+        self._aside[attempt.id] = entry
+
+    def simplify(self, entry: Entry, error: psycopg.Error) -> None:
+        """Let a job fail with a plain text, because the server refuses its outcome.
+
+        If it refuses even that, the job is left to rescue.
+        """
+        attempt, outcome = entry
+        self._aside.pop(attempt.id, None)
+        reason = str(error).strip()
+        if outcome.error == UNWRITABLE:
+            logger.error(
+                "job=%s its outcome cannot be written; it is left to rescue: %s", attempt.id, reason
+            )
+            self._state.unwritable.add(attempt.id)
+            self._state.let_go(attempt)
+            return
+        logger.error(
+            "job=%s the server refuses its outcome; it fails instead: %s", attempt.id, reason
+        )
+        plain = Outcome(Kind.FAIL, error=UNWRITABLE, ended_at=outcome.ended_at)
+        self._aside[attempt.id] = (attempt, plain)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self._state.let_go(attempt)
@@ -139,35 +169,36 @@ class Completer:
         logger.warning(message, attempt.id, outcome.kind.value)
 
 
-Send = Callable[[Any], None]
+class Writing(NamedTuple):
+    """A statement that writes outcomes, and which."""
+
+    send: Send
+    entries: list[Entry]
 
 
-def statements(batch: Sequence[Entry], *, resolves: bool = True) -> list[Send]:
+def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Writing]:
+    """Return the statements for a batch, one for each kind of outcome it has.
+
+    Their rows are the ids of the jobs that were changed.
+    """
+    now = time.monotonic()
+    found: list[Writing] = []
+    for send, make, is_its in _KINDS:
+        entries = [entry for entry in batch if is_its(entry[1])]
+        if entries:
+            rows = [make(*entry, now) for entry in entries]
+            found.append(Writing(partial(send, outcomes=rows, skips_locked=skips_locked), entries))
+    return found
+
+
+def statements(
+    batch: Sequence[Entry], *, resolves: bool = True, skips_locked: bool = False
+) -> list[Send]:
     """Return the functions that send the statements for a batch, each given its cursor.
 
     Unless *resolves* is false the last one is its `resolution`.
     """
-    now = time.monotonic()
-    successes: list[jobs.Success] = []
-    ends: list[jobs.End] = []
-    returns: list[jobs.Return] = []
-    for attempt, outcome in batch:
-        age = now - outcome.ended_at
-        if outcome.kind is Kind.DONE:
-            successes.append(
-                jobs.Success(attempt.id, attempt.claim, outcome.result, age, outcome.duration)
-            )
-        elif outcome.status is not None:
-            ends.append(_end(attempt, outcome, outcome.status, age))
-        else:
-            returns.append(_return(attempt, outcome, age))
-    sends: list[Send] = []
-    if successes:
-        sends.append(lambda cursor: jobs.send_successes(cursor, successes))
-    if ends:
-        sends.append(lambda cursor: jobs.send_ends(cursor, ends))
-    if returns:
-        sends.append(lambda cursor: jobs.send_returns(cursor, returns))
+    sends = [writing.send for writing in writings(batch, skips_locked=skips_locked)]
     if sends and resolves:
         sends.append(resolution(batch))
     return sends
@@ -182,19 +213,24 @@ def resolution(batch: Sequence[Entry]) -> Send:
     return lambda cursor: dependencies.resolve_dependencies(cursor, ids)
 
 
-def _end(attempt: Attempt, outcome: Outcome, status: JobStatus, age: float) -> jobs.End:
+def _success(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Success:
+    age = now - outcome.ended_at
+    return jobs.Success(attempt.id, attempt.claim, outcome.result, age, outcome.duration)
+
+
+def _end(attempt: Attempt, outcome: Outcome, now: float) -> jobs.End:
     return jobs.End(
         id=attempt.id,
         claim=attempt.claim,
-        status=status.value,
+        status=str(outcome.status),
         error=outcome.error,
         note=outcome.note,
-        age=age,
+        age=now - outcome.ended_at,
         duration=outcome.duration,
     )
 
 
-def _return(attempt: Attempt, outcome: Outcome, age: float) -> jobs.Return:
+def _return(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Return:
     return jobs.Return(
         id=attempt.id,
         claim=attempt.claim,
@@ -203,6 +239,14 @@ def _return(attempt: Attempt, outcome: Outcome, age: float) -> jobs.Return:
         interrupted=outcome.interrupted,
         error=outcome.error,
         note=outcome.note,
-        age=age,
+        age=now - outcome.ended_at,
         duration=outcome.duration,
     )
+
+
+# How each kind of outcome is written.
+_KINDS: tuple[tuple[Callable[..., None], Callable[..., Any], Callable[[Outcome], bool]], ...] = (
+    (jobs.send_successes, _success, lambda outcome: outcome.kind is Kind.DONE),
+    (jobs.send_ends, _end, lambda outcome: outcome.kind in (Kind.FAIL, Kind.CANCEL)),
+    (jobs.send_returns, _return, lambda outcome: outcome.status is None),
+)

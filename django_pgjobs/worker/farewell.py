@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import psycopg
 
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.completer import statements
+from django_pgjobs.worker.completer import Completer, statements
 from django_pgjobs.worker.outcome import Kind, Outcome, interrupted, left_running, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -30,12 +30,18 @@ class Farewell:
     ran (*loses_jobs*), it is left in the table as it is, and the rescue counts it as lost.
     """
 
-    def __init__(self, state: WorkerState) -> None:
+    def __init__(self, state: WorkerState, completer: Completer) -> None:
         self._state = state
+        self._completer = completer
         self.loses_jobs = False
 
-    def outcome_of(self, attempt: Attempt) -> Outcome:
-        """Return what becomes of a job that has not ended."""
+    def release(self, attempts: Iterable[Attempt]) -> None:
+        """Hand back jobs, unless they have an outcome that waits for somebody's lock."""
+        for attempt in attempts:
+            if self._completer.aside(attempt) is None:
+                self._completer.add(attempt, self._outcome_of(attempt))
+
+    def _outcome_of(self, attempt: Attempt) -> Outcome:
         if not attempt.started_at:
             return released(NOTE)
         return left_running() if self.loses_jobs else interrupted(NOTE)
@@ -67,10 +73,13 @@ class Farewell:
     def give_back_held(self, own: OwnConnection) -> None:
         """Write what becomes of everything that is held."""
         # A copy in one step, because the pump may still be changing what is held.
-        ends = [(attempt, self.outcome_of(attempt)) for attempt in list(self._state.held.values())]
-        batch = [end for end in ends if end[1].kind is Kind.RELEASE]
+        ends = [
+            (attempt, self._completer.aside(attempt) or self._outcome_of(attempt))
+            for attempt in list(self._state.held.values())
+        ]
+        batch = [end for end in ends if end[1].kind is not Kind.LEFT]
         if batch:
-            own.round_trip(statements(batch))
+            own.round_trip(statements(batch, skips_locked=True))
 
     def say_goodbye(self, own: OwnConnection) -> None:
         """Close the worker's row: whatever it still holds is free for the rescue."""

@@ -30,6 +30,9 @@ import psycopg
 
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -65,6 +68,8 @@ class LeaseKeeper(Role):
         self._on_stop = on_stop
         self._renewed_at = time.monotonic()
         self._is_endangered = False
+        # Jobs that the server refused to rescue, each of which is logged once.
+        self._refused: set[int] = set()
         self.is_leader = False
 
     def run(self) -> None:
@@ -133,27 +138,54 @@ class LeaseKeeper(Role):
             self._on_danger()
 
     def rescue(self, connection: OwnConnection) -> None:
-        """Take the jobs of workers that are gone."""
-        with connection.cursor() as cursor:
-            while True:
-                rescued = jobs.rescue_jobs(
-                    cursor,
-                    max_jobs=RESCUE_BATCH,
-                    default_max_losses=self._state.options.max_losses,
+        """Rescue what is lost; an error of this is none of our own lease."""
+        try:
+            with connection.cursor() as cursor:
+                self._rescue_jobs(cursor)
+                for worker_id, name in workers.end_lost_workers(cursor):
+                    logger.warning("worker #%s %s is lost: its lease ran out", worker_id, name)
+        except psycopg.Error as error:
+            if not trouble_of(error).is_of_rows:
+                raise
+            reason = str(error).strip()
+            logger.error("worker=%s cannot rescue: %s", self._state.name, reason)
+
+    def _rescue_jobs(self, cursor: Cursor) -> None:
+        def rescue(size: int, passed_over: list[int]) -> list[jobs.Rescued]:
+            return jobs.rescue_jobs(
+                cursor,
+                max_jobs=size,
+                default_max_losses=self._state.options.max_losses,
+                passed_over=passed_over,
+            )
+
+        def find(passed_over: list[int]) -> list[int]:
+            return jobs.find_lost_job(cursor, passed_over=passed_over)
+
+        def note(job_id: int, error: psycopg.Error) -> None:
+            self._note_refused(cursor, job_id, str(error).strip())
+
+        for rescued in in_pages(rescue, size=RESCUE_BATCH, find=find, on_refused=note):
+            for job in rescued:
+                logger.warning(
+                    "job=%s task=%s rescued from worker #%s: %s after attempt %s",
+                    job.id,
+                    job.task_path,
+                    job.worker_id,
+                    job.status,
+                    job.attempts,
                 )
-                for job in rescued:
-                    logger.warning(
-                        "job=%s task=%s rescued from worker #%s: %s after attempt %s",
-                        job.id,
-                        job.task_path,
-                        job.worker_id,
-                        job.status,
-                        job.attempts,
-                    )
-                if len(rescued) < RESCUE_BATCH:
-                    break
-            for worker_id, name in workers.end_lost_workers(cursor):
-                logger.warning("worker #%s %s is lost: its lease ran out", worker_id, name)
+
+    def _note_refused(self, cursor: Cursor, job_id: int, reason: str) -> None:
+        if job_id in self._refused:
+            return
+        self._refused.add(job_id)
+        logger.error("job=%s cannot be rescued, it is passed over: %s", job_id, reason)
+        try:
+            jobs.send_note(cursor, job_id, f"cannot be rescued: {reason}"[:1000])
+        except psycopg.Error as error:
+            if not trouble_of(error).is_of_rows:
+                raise
 
     def _end(self) -> None:
         try:

@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import psycopg
 
 from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
 from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.claimer import Claimer, Plan
 from django_pgjobs.worker.pacing import Pace
+from django_pgjobs.worker.refusals import PATIENCE, Refusals
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn
 
@@ -26,6 +35,8 @@ PROMOTE_BATCH = 1_000
 # While another worker claims jobs with keys, one that also serves jobs without keys tries again
 # after so long, then after twice that, and so on up to the second.
 HOLD_SECONDS = (0.008, 0.064)
+# After a claim has waited for a lock in vain, the next ones do without what was locked for so long.
+LOCKED_SECONDS = 1.0
 
 
 class Look:
@@ -35,6 +46,7 @@ class Look:
         self,
         state: WorkerState,
         claimer: Claimer,
+        connection: OwnConnection,
         *,
         detailed_paths: list[str],
         wants_details: Callable[[], bool],
@@ -42,11 +54,17 @@ class Look:
         self._state = state
         self._claimer = claimer
         self.pace = Pace(state.options.poll_interval)
+        self._connection = connection
+        self._refusals = Refusals(state, connection)
         self._detailed_paths = detailed_paths
         self._wants_details = wants_details
         self._hold_pause = HOLD_SECONDS[0]
         # The next look is to wait for its turn, because there is nothing else to look for.
         self.waits = False
+        # Somebody holds a lock: until when to do without rate limits, and without such waits.
+        self._tokens_at = self._waits_at = 0.0
+        # Keys that became free and that no idle worker has been told of yet.
+        self._freed: set[str] = set()
 
     def plan(self, turn: Turn, wanted: int, *, from_heads: bool, is_notified: bool = False) -> None:
         """Let a look for *wanted* jobs travel with the turn; `turn.scans` is decided before.
@@ -55,19 +73,20 @@ class Look:
         *is notified* of changes may leave out what found nothing the last time.
         """
         turn.looks = True
-        waits, self.waits = self.waits, False
         if turn.scans and is_notified and self._claimer.has_groups:
             # Before the claim: it tells of no write that the claim does not see.
             turn.add(claims.send_change_count, lambda rows: self._note_changes(turn, rows))
         if turn.scans:
-            turn.add(
-                lambda cursor: jobs.send_promotion(cursor, max_jobs=PROMOTE_BATCH),
+            passed_over = self._refusals.passed_over()
+            turn.begin(lambda error: self._promote_apart(turn)).add(
+                lambda cursor: jobs.send_promotion(
+                    cursor, max_jobs=PROMOTE_BATCH, passed_over=passed_over
+                ),
                 lambda rows: self._note_promotion(turn, rows),
             )
         if self._claimer.has_lanes:
             turn.claims = True
-            plan = self._claimer.plan(wanted, from_heads=from_heads)
-            self._plan_claim(turn, plan, waits=waits)
+            self._plan_claim(turn, self._claimer.plan(wanted, from_heads=from_heads))
         if turn.scans:
             # After the claim, so that it tells what is left.
             with_lowest = self._state.options.ageing is not None
@@ -76,61 +95,109 @@ class Look:
                 lambda rows: self._note_lanes(turn, rows),
             )
 
-    def _plan_claim(self, turn: Turn, plan: Plan, *, waits: bool) -> None:
+    def _plan_claim(self, turn: Turn, plan: Plan) -> None:
         taker = self._taker(turn)
-        turn.leaves_unknown = bool(taker.unknown_paths)
-        if plan.is_keyed:
-            self._plan_keyed_claim(turn, plan, taker, waits=waits)
-            return
-        turn.add(
-            lambda cursor: claims.send_claim(
-                cursor, plan.floors, max_jobs=plan.wanted, taker=taker
-            ),
-            lambda rows: self._note_claimed(turn, plan, rows),
-        )
-
-    def _plan_keyed_claim(
-        self, turn: Turn, plan: Plan, taker: claims.Taker, *, waits: bool
-    ) -> None:
+        turn.leaves_unknown = bool(taker.unknown_paths or taker.passed_over)
+        if plan.takes_tokens and time.monotonic() < self._tokens_at:
+            plan = replace(plan, takes_tokens=False)
+            turn.leaves_unknown = True
+        part = turn.begin(lambda error: self._claim_apart(turn, plan, error))
         if plan.holds:
-            turn.walks = True
-            turn.hold_place = len(turn.sends)
-            turn.add(
+            turn.walks, waits = True, self.waits
+            part.add(
                 lambda cursor: claims.send_hold(cursor, waits=waits),
                 lambda rows: self._note_hold(turn, rows),
             )
-        turn.add(
-            lambda cursor: claims.send_keyed_claim(
-                cursor,
-                plan.floors,
-                plan.segments,
-                boosts=plan.boosts,
-                caps=plan.caps,
-                max_jobs=plan.wanted,
-                taker=taker,
-                takes_tokens=plan.takes_tokens,
-                depth=plan.depth,
-            ),
+        part.add(
+            lambda cursor: _send_claim(cursor, plan, taker),
             lambda rows: self._note_claimed(turn, plan, rows),
         )
-        if turn.scans:
-            turn.add(claims.send_token_wait, lambda rows: self._note_token_wait(turn, rows))
+        if plan.is_keyed and turn.scans:
+            part.add(claims.send_token_wait, lambda rows: self._note_token_wait(turn, rows))
 
-    def note_freed(self, turn: Turn, already_stored: list[Attempt]) -> None:
+    # If the server refuses it
+
+    def _promote_apart(self, turn: Turn) -> None:
+        def send(cursor: Cursor, max_jobs: int, acts: bool) -> None:
+            passed_over = self._refusals.passed_over()
+            jobs.send_promotion(cursor, max_jobs=max_jobs, passed_over=passed_over, acts=acts)
+
+        def promote(size: int, _: list[int]) -> Sequence[int]:
+            [rows] = self._connection.round_trip([partial(send, max_jobs=size, acts=True)])
+            self._note_promotion(turn, rows)
+            return range(turn.promoted)
+
+        def find(_: list[int]) -> list[int]:
+            [rows] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
+            return [row[0] for row in rows]
+
+        for _ in in_pages(
+            promote,
+            size=PROMOTE_BATCH,
+            find=find,
+            on_refused=self._refusals.note,
+            patience=PATIENCE,
+        ):
+            pass
+
+    def _claim_apart(self, turn: Turn, plan: Plan, error: psycopg.Error) -> None:
+        """Claim fewer jobs, and pass over those that the server refuses to give.
+
+        If it was a lock that the claim waited for, somebody holds the state of a rate limit or
+        the right to claim jobs with keys: do without for a while.
+        """
+        turn.walks = turn.holds = False
+        if trouble_of(error) is Trouble.LOCKED:
+            self._tokens_at = self._waits_at = time.monotonic() + LOCKED_SECONDS
+            self.waits = False
+            turn.repeats = plan.takes_tokens
+            return
+        plan = replace(plan, depth=claims.Depth.SHARE)
+        hold = [claims.send_hold] if plan.holds else []
+        paths: dict[int, str] = {}
+
+        def claim(size: int, _: list[int]) -> Sequence[claims.ClaimedRow]:
+            part = replace(plan, wanted=min(size, plan.wanted - len(turn.claimed)))
+            taker = self._taker(turn)
+            sends = [*hold, lambda cursor: _send_claim(cursor, part, taker)]
+            rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
+            turn.claimed += rows
+            return rows
+
+        def find(_: list[int]) -> Sequence[int]:
+            one, taker = replace(plan, wanted=1), self._taker(turn)
+            sends = [*hold, lambda cursor: _send_claim(cursor, one, taker, acts=False)]
+            paths.update(self._connection.round_trip(claims.in_vain(sends))[-2])
+            return list(paths)
+
+        for _ in in_pages(
+            claim,
+            size=plan.wanted,
+            find=find,
+            on_refused=lambda job_id, error: self._refusals.note(job_id, error, paths[job_id]),
+            patience=PATIENCE,
+        ):
+            if len(turn.claimed) >= plan.wanted:
+                break
+        turn.repeats = bool(turn.claimed)
+
+    def note_freed(self, attempts: list[Attempt]) -> None:
         """Note of which lanes jobs end with the turn or have ended: their next ones may start."""
-        rows = [attempt.row for attempt in already_stored]
-        rows += [attempt.row for attempt, _ in turn.batch]
-        turn.freed = {row.lane for row in rows if row.lane}
+        rows = [attempt.row for attempt in attempts]
+        freed = {row.lane for row in rows if row.lane}
+        self._freed |= freed
         self._claimer.note_freed(rows)
-        if turn.freed:
+        if freed:
             self.pace.look_now()
 
     def plan_wakeup(self, turn: Turn) -> None:
         """Let idle workers hear of keys that became free and that this turn leaves to others."""
-        turn.add(
-            lambda cursor: claims.send_key_wakeup(cursor, channel=JOBS_CHANNEL, lanes=turn.freed),
-            lambda rows: None,
-        )
+        if self._freed:
+            lanes = frozenset(self._freed)
+            turn.add(
+                lambda cursor: claims.send_key_wakeup(cursor, channel=JOBS_CHANNEL, lanes=lanes),
+                lambda rows: self._freed.difference_update(lanes),
+            )
 
     def _taker(self, turn: Turn) -> claims.Taker:
         now = time.monotonic()
@@ -140,6 +207,7 @@ class Look:
             unknown_paths=[
                 path for path, until in self._state.unknown_paths.items() if until > now
             ],
+            passed_over=self._refusals.passed_over(),
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
         )
@@ -156,7 +224,7 @@ class Look:
             self.pace.look_again()
         elif turn.looks:
             self.pace.found_nothing(now)
-        if turn.promoted or turn.changed or turn.falls_short:
+        if turn.promoted or turn.changed or turn.falls_short or turn.repeats:
             self.pace.look_again()
         if turn.next_due is not None:
             self.pace.look_by(now + turn.next_due + 0.001)
@@ -165,14 +233,18 @@ class Look:
         if turn.walks:
             self._note_turn_to_claim(turn, now)
         self._settle(turn)
+        self._look_for_returned(turn, now)
+
+    def _look_for_returned(self, turn: Turn, now: float) -> None:
         returned = turn.delays_of_returned()
         if returned and self.pace.look_by(now + min(returned)):
             self._claimer.request_head_scan()
 
     def _note_turn_to_claim(self, turn: Turn, now: float) -> None:
+        self.waits = False
         if turn.holds:
             self._hold_pause = HOLD_SECONDS[0]
-        elif self._claimer.has_only_keys:
+        elif self._claimer.has_only_keys and now >= self._waits_at:
             self.waits = True
             self.pace.look_now()
         else:
@@ -202,6 +274,7 @@ class Look:
 
     def _note_hold(self, turn: Turn, rows: Rows) -> None:
         turn.holds = bool(rows)
+        turn.waited = rows[0][1] if rows else 0.0
 
     def _note_token_wait(self, turn: Turn, rows: Rows) -> None:
         [(turn.token_wait,)] = rows
@@ -210,6 +283,24 @@ class Look:
         turn.claimed = claims.claimed_rows(rows)
         turn.falls_short = turn.holds and plan.falls_short(turn.claimed)
         self._claimer.note_claimed(turn.claimed, plan, held=turn.holds, seconds=turn.seconds)
+
+
+def _send_claim(cursor: Cursor, plan: Plan, taker: claims.Taker, *, acts: bool = True) -> None:
+    if not plan.is_keyed:
+        claims.send_claim(cursor, plan.floors, max_jobs=plan.wanted, taker=taker, acts=acts)
+        return
+    claims.send_keyed_claim(
+        cursor,
+        plan.floors,
+        plan.segments,
+        boosts=plan.boosts,
+        caps=plan.caps,
+        max_jobs=plan.wanted,
+        taker=taker,
+        takes_tokens=plan.takes_tokens,
+        depth=plan.depth,
+        acts=acts,
+    )
 
 
 def detailed_paths() -> list[str]:

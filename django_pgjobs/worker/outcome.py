@@ -71,6 +71,9 @@ class Outcome:
     interrupted: bool = False
     stored: bool = False
     sent: bool = False
+    # When to write it again if its row is locked, and how long after the last time.
+    due: float = 0.0
+    pause: float = 0.0
 
     @property
     def status(self) -> JobStatus | None:

@@ -6,16 +6,21 @@ each other's rows.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import psycopg
 
 from django_pgjobs.queries import dependencies, jobs, rate_limits, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.careful import STEP, in_pages
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -50,6 +55,8 @@ class Pruner(Role):
         self._connection = connection
         self._is_leader = is_leader
         self._states_due = 0.0
+        # Jobs that the server refused to delete, each of which is logged once.
+        self._refused: set[int] = set()
         self._retentions = {
             JobStatus.SUCCESSFUL: options.retention,
             JobStatus.CANCELLED: options.retention,
@@ -60,42 +67,80 @@ class Pruner(Role):
         self.wait(random.uniform(1, 5))
         while not self.stop_requested:
             if self._is_leader():
-                try:
-                    self._prune()
-                except psycopg.Error as error:
-                    logger.warning("pruning failed: %s", str(error).strip())
+                self._prune()
                 self._connection.close()
             # The wake-up of a stop may have ended a pause between two pages.
             if not self.stop_requested:
                 self.wait(PASS_SECONDS)
 
     def _prune(self) -> None:
-        with self._connection.cursor() as cursor:
-            workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
+        steps: list[Callable[[Cursor], None]] = [
+            lambda cursor: workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS),
             # Before the jobs go that others may still wait for.
-            self._sweep_dependencies(cursor)
-            for status, retention in self._retentions.items():
-                while retention is not None and not self.stop_requested:
-                    deleted = jobs.prune_jobs(
-                        cursor, status=status.value, retention=retention, max_jobs=PAGE
-                    )
-                    if deleted:
-                        logger.info("pruned %d %s jobs", deleted, status.value)
-                    if deleted < PAGE:
-                        break
-                    self.wait(PAGE_PAUSE_SECONDS)
-            if time.monotonic() >= self._states_due:
-                self._prune_rate_states(cursor)
-                self._states_due = time.monotonic() + STATE_PASS_SECONDS
+            self._sweep_dependencies,
+            *(
+                partial(self._prune_jobs, status=status, retention=retention)
+                for status, retention in self._retentions.items()
+                if retention is not None
+            ),
+            self._prune_rate_states,
+        ]
+        for step in steps:
+            try:
+                with self._connection.cursor() as cursor:
+                    step(cursor)
+            except psycopg.Error as error:
+                logger.warning("pruning failed: %s", str(error).strip())
+                if not trouble_of(error).is_of_rows:
+                    return
 
-    def _sweep_dependencies(self, cursor: Cursor) -> None:
-        position: dependencies.Position | None = dependencies.BEGIN
-        while position is not None and not self.stop_requested:
-            position = dependencies.sweep_dependencies(cursor, position, max_dependencies=PAGE)
-            if position is not None:
+    def _prune_jobs(self, cursor: Cursor, status: JobStatus, retention: float) -> None:
+        given: dict[str, Any] = {"status": status.value, "retention": retention}
+
+        def prune(size: int, passed_over: list[int]) -> range:
+            return range(jobs.prune_jobs(cursor, **given, max_jobs=size, passed_over=passed_over))
+
+        def find(passed_over: list[int]) -> list[int]:
+            return jobs.find_old_job(cursor, **given, passed_over=passed_over)
+
+        for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
+            if deleted:
+                logger.info("pruned %d %s jobs", len(deleted), status.value)
+            if self.stop_requested:
+                return
+            if len(deleted) == PAGE:
                 self.wait(PAGE_PAUSE_SECONDS)
 
+    def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
+        level = logging.DEBUG if job_id in self._refused else logging.ERROR
+        self._refused.add(job_id)
+        logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
+
+    def _sweep_dependencies(self, cursor: Cursor) -> None:
+        position, page = dependencies.BEGIN, PAGE
+        while not self.stop_requested:
+            try:
+                end = dependencies.sweep_dependencies(cursor, position, max_dependencies=page)
+            except psycopg.Error as error:
+                if not trouble_of(error).is_of_rows:
+                    raise
+                if page > 1:
+                    page = max(1, page // STEP)
+                    continue
+                reason = str(error).strip()
+                logger.warning("the dependency behind %s is not resolved: %s", position, reason)
+                end = dependencies.sweep_dependencies(
+                    cursor, position, max_dependencies=1, acts=False
+                )
+            if end is None:
+                return
+            position, page = end, min(PAGE, page * STEP)
+            self.wait(PAGE_PAUSE_SECONDS)
+
     def _prune_rate_states(self, cursor: Cursor) -> None:
+        if time.monotonic() < self._states_due:
+            return
+        self._states_due = time.monotonic() + STATE_PASS_SECONDS
         deleted = PAGE
         while deleted == PAGE and not self.stop_requested:
             deleted = rate_limits.prune_rate_states(

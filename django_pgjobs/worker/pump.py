@@ -11,6 +11,11 @@ before that look, or a job could fall between the two.
 *Lost connections.* Outcomes are kept and sent again. A claim whose answer was lost may have
 taken jobs that we never heard of; until a lease has passed, everything that the table says we
 run and we do not hold is given back.
+
+*Rows that are locked or refused* delay themselves and nothing else (`sending`).
+
+*Planning changes nothing.* What the worker knows changes with the answers, so a turn that fails
+is planned again and nothing that was asked for is lost.
 """
 
 from __future__ import annotations
@@ -19,38 +24,43 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import psycopg
-from psycopg.errors import DeadlockDetected, SerializationFailure
 
-from django_pgjobs.exceptions import JobCancelled, LeaseLost
-from django_pgjobs.queries import jobs, workers
+from django_pgjobs.exceptions import LeaseLost
+from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
-from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, resolution, statements
+from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry, resolution, writings
 from django_pgjobs.worker.look import Look
 from django_pgjobs.worker.outcome import Outcome, released
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.sending import Sender
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.tick import Tick
 from django_pgjobs.worker.turn import Rows, Turn
+from django_pgjobs.worker.unheld import plan_return
+from django_pgjobs.worker.writing import plan_careful_writes, write_apart
 
 logger = get_logger(__name__)
 
 # A claimed job that no slot began within this time goes back to the queue.
 HOARD_SECONDS = 0.5
 CONTROL_NOTE = "given back: something was paused or resumed"
-# How often a worker with running jobs looks at their progress.
-TICK_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 5.0
 # How long a worker leaves the jobs of a task that it does not have to others; then one of them
 # is met and logged again.
 UNKNOWN_SECONDS = 60.0
 # At most so long until a turn that another worker crossed is repeated.
 CROSSED_SECONDS = 0.005
+# After so long a worker whose own row was locked says again whether it listens.
+LISTEN_AGAIN_SECONDS = 1.0
 
 
 class Pump(Role):
@@ -80,21 +90,22 @@ class Pump(Role):
         self._dispatch = dispatch
         self._take_back = take_back
         self._on_interrupted = on_interrupted
+        self._tick = Tick(state, connection, on_interrupted)
         self._on_limit = on_limit
         self._turn = Turn(0)
         self._look_requested = False
         self._notified_queues: deque[str] = deque()
         self._look = look
         self._pace = look.pace
-        self._tick_at = 0.0
         self._reconcile_until = 0.0
+        self._sender = Sender(connection, state.name)
         self._failures = self._vain_scans = self._low_water = 0
         # A notified look claims from the heads at once; the scan after it need not.
         self._claims_first = self._heads_are_read = False
-        self._cancels_requested = False
         self._asks_again = False
         # The worker id that the table shows as listening, if it is still ours.
         self._listening_as = 0
+        self._listen_at = 0.0
         self.can_listen = False
         self.missed_notification = False
 
@@ -118,7 +129,7 @@ class Pump(Role):
 
     def look_for_cancelled(self) -> None:
         """Look now for running jobs that somebody asked to cancel."""
-        self._cancels_requested = True
+        self._tick.look_for_cancelled()
         self.wake()
 
     def claim_again(self) -> None:
@@ -141,13 +152,14 @@ class Pump(Role):
     # The loop
 
     def run(self) -> None:
-        while not (self.stop_requested and not self._state.held):
+        while not (self.stop_requested and self._completer.is_all_aside):
             try:
                 worked = self._take_turn()
-            except (SerializationFailure, DeadlockDetected):
-                self._begin_again()
-                continue
             except psycopg.Error as error:
+                if trouble_of(error) is Trouble.CROSSED:
+                    self._look_requested = True
+                    self.wait(random.uniform(0, CROSSED_SECONDS))
+                    continue
                 self._note_failure(error)
                 if self.stop_requested and self._failures > 3:
                     break
@@ -167,20 +179,28 @@ class Pump(Role):
         """Do what is due in one round trip; return False if nothing was."""
         turn = self._turn = Turn(self._state.worker_id)
         self._plan(turn, time.monotonic())
-        if not turn.sends:
+        if not turn.parts:
             return False
-        sent_at = time.monotonic()
-        answers = self._connection.round_trip(turn.sends)
-        turn.note_time(time.monotonic() - sent_at, answers)
+        try:
+            self._sender.send(turn)
+        except psycopg.Error as error:
+            is_sent = trouble_of(error) is Trouble.LOST
+            self._completer.put_back(turn.unanswered, is_sent=is_sent)
+            raise
+        finally:
+            # A turn in parts may have claimed jobs before its connection broke.
+            self._accept(turn)
+        self._note_answers(turn)
+        return True
+
+    def _note_answers(self, turn: Turn) -> None:
         if turn.scans:
             self._claimer.note_scan(turn.seconds)
-        turn.receive(answers)
-        self._completer.settle(turn.batch, turn.written)
-        self._accept(turn)
+        if turn.looks:
+            self._claims_first, self._heads_are_read = False, self._claims_first
         self._look.set_next(turn, time.monotonic())
         self.missed_notification = self._is_listening and turn.missed
         self._check_limits(turn)
-        return True
 
     def _plan(self, turn: Turn, now: float) -> None:
         self._return_unbegun(now)
@@ -189,41 +209,55 @@ class Pump(Role):
             self._accept_requests()
         looks = bool(self._claimer.wanted()) and now >= self._next_look()
         # What is written stays locked until the commit: a look that waits travels alone.
-        writes = len(self._completer) and not (looks and self._look.waits)
-        if writes and self._flush_is_due() and self._plan_writes(turn):
-            return
+        if not (looks and self._look.waits):
+            self._plan_writes(turn)
         wanted = self._claimer.wanted(waits=self._look.waits)
         if wanted and now >= self._next_look():
-            if self.can_listen and not self._is_listening and self._pace.is_idle:
+            if self._wants_to_listen(now):
                 self._set_listening(turn, True)
                 return
-            is_due = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
-            turn.scans = is_due and not self._claims_first
-            from_heads = is_due and not self._heads_are_read
-            self._claims_first, self._heads_are_read = False, self._claims_first
-            if turn.scans and now < self._reconcile_until:
-                self._plan_reconciliation(turn)
-            is_notified = self.can_listen and self._is_listening
-            self._look.plan(turn, wanted, from_heads=from_heads, is_notified=is_notified)
-        if turn.freed:
-            self._look.plan_wakeup(turn)
-        if self._is_listening and self._is_busy(now, wanted):
+            self._plan_look(turn, wanted, now)
+        self._look.plan_wakeup(turn)
+        if self._is_listening and now >= self._listen_at and self._is_busy(now, wanted):
             self._set_listening(turn, False)
-        if self._state.held and (now >= self._tick_at or self._cancels_requested):
-            self._plan_tick(turn, now)
+        if self._tick.is_due(now):
+            self._tick.plan(turn, now, can_listen=self.can_listen)
 
-    def _plan_writes(self, turn: Turn) -> bool:
-        """Let outcomes travel with the turn; return whether nothing else may."""
-        is_alone = self._completer.is_isolating
-        turn.batch = self._completer.take()
-        self._look.note_freed(turn, self._completer.already_stored)
-        for send in statements(turn.batch, resolves=False):
-            turn.add(send, lambda rows: turn.written.update(row[0] for row in rows))
-        if is_alone and turn.batch:
-            return True  # what waits for it is left to the sweep
-        if turn.batch:
-            turn.add(resolution(turn.batch), self._note_released)
-        return False
+    def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
+        is_due = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
+        turn.scans = is_due and not self._claims_first
+        if turn.scans and now < self._reconcile_until:
+            plan_return(turn, self._connection, self._state)
+        self._look.plan(
+            turn,
+            wanted,
+            from_heads=is_due and not self._heads_are_read,
+            is_notified=self.can_listen and self._is_listening,
+        )
+
+    def _plan_writes(self, turn: Turn) -> None:
+        """Let outcomes travel with the turn, and what waits for the jobs they finish."""
+        fresh: list[Entry] = []
+        if len(self._completer) and self._flush_is_due():
+            fresh = self._completer.take()
+            self._look.note_freed([*self._completer.already_stored, *(a for a, _ in fresh)])
+        turn.batch = fresh
+        if fresh:
+            part = turn.begin(
+                lambda error: write_apart(turn, fresh, self._connection, self._completer)
+            )
+            for send, entries in writings(fresh):
+                part.add(send, partial(self._settle, turn, entries))
+        aside = self._completer.take_due()
+        if aside:
+            self._look.note_freed([attempt for attempt, _ in aside])
+            plan_careful_writes(turn, aside, self._connection, self._completer)
+        if fresh or aside:
+            turn.add(resolution([*fresh, *aside]), self._note_released)
+
+    def _settle(self, turn: Turn, entries: Sequence[Entry], rows: Rows) -> None:
+        turn.answered.update(attempt.id for attempt, _ in entries)
+        self._completer.settle(entries, {row[0] for row in rows})
 
     def _accept_requests(self) -> None:
         self._look_requested = False
@@ -235,50 +269,11 @@ class Pump(Role):
         self._claimer.request_head_scan()
         self._pace.look_now()
 
-    def _plan_reconciliation(self, turn: Turn) -> None:
-        held = [*self._state.held, *self._state.unwritable]
-        turn.add(
-            lambda cursor: jobs.send_release_unheld(
-                cursor, worker_id=turn.worker_id, held_ids=held
-            ),
-            lambda rows: (
-                logger.warning(
-                    "worker=%s gave back %d jobs of a claim whose answer was lost",
-                    self._state.name,
-                    len(rows),
-                )
-                if rows
-                else None
-            ),
-        )
-
-    def _plan_tick(self, turn: Turn, now: float) -> None:
-        self._tick_at = now + TICK_SECONDS
-        reports = []
-        for attempt in list(self._state.held.values()):
-            report, attempt.progress = attempt.progress, ""
-            if report:
-                reports.append((attempt.id, attempt.claim, report))
-        if reports:
-            turn.add(lambda cursor: jobs.send_progress(cursor, reports), lambda rows: None)
-        if self._cancels_requested or not self.can_listen:
-            self._cancels_requested = False
-            turn.add(
-                lambda cursor: jobs.send_cancel_listing(cursor, worker_id=turn.worker_id),
-                self._interrupt_cancelled,
-            )
-
     # What came back
 
     def _note_released(self, rows: Rows) -> None:
         for (queue_name,) in rows:
             self.notified(queue_name)
-
-    def _interrupt_cancelled(self, rows: Rows) -> None:
-        for (job_id,) in rows:
-            attempt = self._state.held.get(job_id)
-            if attempt is not None and attempt.interrupt(JobCancelled):
-                self._on_interrupted(attempt)
 
     def _accept(self, turn: Turn) -> None:
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
@@ -338,13 +333,25 @@ class Pump(Role):
         return max(self._pace.look_at, self._claimer.scan_allowed_at)
 
     def _is_busy(self, now: float, wanted: int) -> bool:
-        return self._pace.is_busy(now) or (not wanted and now >= self._tick_at)
+        return self._pace.is_busy(now) or (not wanted and now >= self._tick.due)
+
+    def _wants_to_listen(self, now: float) -> bool:
+        is_due = self._pace.is_idle and now >= self._listen_at
+        return is_due and self.can_listen and not self._is_listening
 
     def _set_listening(self, turn: Turn, listening: bool) -> None:
         def note(rows: Rows) -> None:
-            self._listening_as = turn.worker_id if listening else 0
+            if rows:
+                self._listening_as = turn.worker_id if listening else 0
+            else:
+                try_later()
 
-        turn.add(
+        def try_later(error: psycopg.Error | None = None) -> None:
+            # Somebody holds the worker's row, or it cannot be changed.
+            self._listen_at = time.monotonic() + LISTEN_AGAIN_SECONDS
+            self._pace.look_by(self._listen_at)
+
+        turn.begin(try_later).add(
             lambda cursor: workers.set_listening(cursor, turn.worker_id, listening=listening), note
         )
 
@@ -356,7 +363,10 @@ class Pump(Role):
         if self._claimer.wanted():
             waits.append(self._next_look() - now)
         if self._state.held:
-            waits.append(self._tick_at - now)
+            waits.append(self._tick.due - now)
+        due = self._completer.next_due()
+        if due is not None:
+            waits.append(due - now)
         if self._claimer.buffered():
             waits.append(HOARD_SECONDS / 2)
         return max(0.0, min(waits)) if waits else None
@@ -372,29 +382,13 @@ class Pump(Role):
         for attempt in attempts:
             self._completer.add(attempt, released(note))
 
-    def _begin_again(self) -> None:
-        """Repeat a turn that another worker crossed; it was rolled back as a whole.
-
-        A row that was claimed, run and moved between our snapshot and our lock ends even a
-        claim that skips locked rows in a serialization failure.
-        """
-        self._completer.put_back(self._turn.batch, is_sent=False)
-        self._turn.batch = []
-        self._look_requested = True
-        self.wait(random.uniform(0, CROSSED_SECONDS))
-
     def _note_failure(self, error: psycopg.Error) -> None:
-        turn = self._turn
         self._failures += 1
         level = logging.WARNING if self._failures == 1 else logging.INFO
         logger.log(level, "worker=%s statement failed: %s", self._state.name, str(error).strip())
-        self._completer.put_back(turn.batch, is_sent=True)
-        if turn.claims:
+        if self._turn.claims:
             self._reconcile_until = time.monotonic() + self._state.options.lease
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            self._connection.close_if_broken()
+        if trouble_of(error) is Trouble.LOST:
+            self._connection.close()
             self._listening_as = 0
-        elif turn.batch:
-            self._completer.isolate(was_alone=len(turn.batch) == len(turn.sends) == 1)
-        turn.batch = []
         self._look_requested = True

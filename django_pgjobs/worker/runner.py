@@ -62,6 +62,7 @@ EXIT_QUIT = 131
 LAST_SECONDS = 3.0
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
+LOCK_SECONDS = 0.5
 
 
 class Runner:
@@ -78,8 +79,10 @@ class Runner:
         host = socket.gethostname()
         self._host = host
         self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
+        # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
-            role: OwnConnection(options.database, role) for role in ("pump", "listener", "pruner")
+            role: OwnConnection(options.database, role, lock_seconds=LOCK_SECONDS)
+            for role in ("pump", "listener", "pruner")
         }
         # So that a renewal that gets no answer can be sent again on a new connection.
         self._connections["lease"] = OwnConnection(
@@ -87,7 +90,6 @@ class Runner:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
-        self._farewell = Farewell(self.state)
         self._build_slots()
         self._build_roles()
 
@@ -113,6 +115,7 @@ class Runner:
         own = self._connections
         self.announcer = Announcer(crash)
         self.completer = Completer(state, self.announcer.add)
+        self._farewell = Farewell(state, self.completer)
         self.claimer = Claimer(state, self.slots, self.async_slots)
         self.watchdog = Watchdog(
             [*own.values(), rate_limits.get_session().connection],
@@ -134,6 +137,7 @@ class Runner:
             look=Look(
                 state,
                 self.claimer,
+                own["pump"],
                 detailed_paths=detailed_paths(),
                 wants_details=lambda: has_receivers(task_started),
             ),
@@ -313,16 +317,13 @@ class Runner:
         timeout = 0.0 if is_broken else self._shutdown_timeout
         self.state.stopping = True
         self._log_stop(timeout)
-        for attempt in self._take_back(None):
-            self.completer.add(attempt, self._farewell.outcome_of(attempt))
+        self._farewell.release(self._take_back(None))
         self.pump.wake()
         if not self._wait_until_empty(timeout):
             for attempt in self._running():
                 attempt.interrupt(JobReleased)
             self._wait_until_empty(LAST_SECONDS)
-        left = list(self.state.held.values())
-        for attempt in left:
-            self.completer.add(attempt, self._farewell.outcome_of(attempt))
+        self._farewell.release(list(self.state.held.values()))
         for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()

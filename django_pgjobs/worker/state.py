@@ -60,6 +60,8 @@ class WorkerState:
     held: dict[int, Attempt] = field(default_factory=dict)
     # Tasks that this process does not have, and until when it leaves their jobs to others.
     unknown_paths: dict[str, float] = field(default_factory=dict)
+    # Jobs that the server refuses to change, and until when this worker leaves them alone.
+    passed_over: dict[int, float] = field(default_factory=dict)
     # Jobs whose outcome the server refuses: they stay running until this worker is gone.
     unwritable: set[int] = field(default_factory=set)
     stopping: bool = False

@@ -1,15 +1,46 @@
-"""One round trip of the pump, and what it learned from it."""
+"""One round trip of the pump, and what it learned from it.
+
+Planning a turn changes nothing but the turn: what the worker knows changes with the answers, so
+that a turn that fails loses nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
+
 from django_pgjobs.queries.claims import ClaimedRow, Ready
-from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.worker.completer import Entry
+from django_pgjobs.worker.completer import Entry, Send
 
 Rows = list[Any]
+Receive = Callable[[Rows], None]
+
+
+def give_up(error: psycopg.Error) -> None:
+    """Know no way around what the server refuses."""
+    raise error
+
+
+@dataclass
+class Part:
+    """Statements that need each other, and what to do if the server refuses them and no others."""
+
+    on_refused: Callable[[psycopg.Error], None] = give_up
+    sends: list[Send] = field(default_factory=list)
+    receivers: list[Receive] = field(default_factory=list)
+
+    def add(self, send: Send, receive: Receive) -> None:
+        """Let a statement travel with this part; *receive* gets its rows."""
+        self.sends.append(send)
+        self.receivers.append(receive)
+
+    def receive(self, answers: Sequence[Rows]) -> None:
+        """Hand each statement's rows to whoever waits for them."""
+        for receive, rows in zip(self.receivers, answers, strict=True):
+            receive(rows)
 
 
 class Turn:
@@ -17,29 +48,28 @@ class Turn:
 
     def __init__(self, worker_id: int) -> None:
         self.worker_id = worker_id
-        self.sends: list[Callable[[Cursor], None]] = []
-        self.receivers: list[Callable[[Rows], None]] = []
-        # What was written: the outcomes sent, and the ids of the jobs that changed.
+        self.parts: list[Part] = []
+        # The outcomes sent, and the ids of the jobs for whose outcomes there is an answer.
         self.batch: list[Entry] = []
-        self.written: set[int] = set()
+        self.answered: set[int] = set()
         # What was found.
         self.looks = False
         self.scans = False
         self.claims = False
         self.claimed: list[ClaimedRow] = []
         self.lanes: list[Ready] | None = None
-        # How long the round trip took, the wait for the turn to claim not counted.
-        self.seconds = 0.0
-        self.freed: set[str] = set()
-        # Jobs with keys: were they asked for, was it this worker's turn to claim them, and which
-        # of the statements asked for that turn?
+        # How long the round trip took, and how much of that was the wait for the turn to claim.
+        self.elapsed = 0.0
+        self.waited = 0.0
+        # Jobs with keys: were they asked for, and was it this worker's turn to claim them?
         self.walks = False
         self.holds = False
-        self.hold_place: int | None = None
         # A claim that took little of each lane has not filled the batch: there may be more.
         self.falls_short = False
         self.token_wait: float | None = None
         self.leaves_unknown = False
+        # A claim that has to be made again at once, by other means.
+        self.repeats = False
         # How many writes were counted before the claim, and are those more than before?
         self.changes: int | None = None
         self.changed = False
@@ -48,21 +78,36 @@ class Turn:
         self.promoted = 0
         self.next_due: float | None = None
 
-    def add(self, send: Callable[[Cursor], None], receive: Callable[[Rows], None]) -> None:
-        """Let a statement travel with this turn."""
-        self.sends.append(send)
-        self.receivers.append(receive)
+    @property
+    def sends(self) -> list[Send]:
+        """The statements, in order."""
+        return [send for part in self.parts for send in part.sends]
 
-    def note_time(self, seconds: float, answers: list[Rows]) -> None:
-        """Note how long the round trip took."""
-        held = [] if self.hold_place is None else answers[self.hold_place]
-        waited = held[0][1] if held else 0.0
-        self.seconds = max(0.0, seconds - waited)
+    @property
+    def seconds(self) -> float:
+        """How long the round trip took, the wait for the turn to claim not counted."""
+        return max(0.0, self.elapsed - self.waited)
 
-    def receive(self, answers: list[Rows]) -> None:
+    @property
+    def unanswered(self) -> list[Entry]:
+        """The outcomes that nothing is known of."""
+        return [entry for entry in self.batch if entry[0].id not in self.answered]
+
+    def begin(self, on_refused: Callable[[psycopg.Error], None] = give_up) -> Part:
+        """Return a new part, for statements that need each other."""
+        self.parts.append(Part(on_refused))
+        return self.parts[-1]
+
+    def add(self, send: Send, receive: Receive) -> None:
+        """Let a statement travel with this turn that needs no other."""
+        self.begin().add(send, receive)
+
+    def receive(self, answers: Sequence[Rows]) -> None:
         """Hand each statement's rows to whoever waits for them."""
-        for receive, rows in zip(self.receivers, answers, strict=True):
-            receive(rows)
+        place = 0
+        for part in self.parts:
+            part.receive(answers[place : place + len(part.sends)])
+            place += len(part.sends)
 
     def delays_of_returned(self) -> list[float]:
         """Return the seconds until each job that was given back is due."""

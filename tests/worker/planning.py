@@ -103,10 +103,14 @@ class Planning:
         self.claiming = Claiming(**options)
         state = self.claiming.state
         self.completer = Completer(state, on_stored=ignore)
-        self.look = Look(
-            state, self.claiming.claimer, detailed_paths=[], wants_details=lambda: False
-        )
         connection: Any = None
+        self.look = Look(
+            state,
+            self.claiming.claimer,
+            connection,
+            detailed_paths=[],
+            wants_details=lambda: False,
+        )
         self.pump = Pump(
             state,
             connection,
@@ -136,7 +140,9 @@ class Planning:
         self.pump._plan(turn, time.monotonic())
         seen: dict[str, Any] = {}
         by_text = {statement(name): name for name in NAMES}
-        by_text[statement("claim_keyed_jobs", "plain")] = "claim_keyed_jobs"
+        by_text[statement("claim_jobs", "passing")] = "claim_jobs"
+        for left_out in ((), ("plain",)):
+            by_text[statement("claim_keyed_jobs", *left_out, "passing")] = "claim_keyed_jobs"
 
         class Cursor:
             rowcount = 0
@@ -150,3 +156,9 @@ class Planning:
         for send in turn.sends:
             send(Cursor())
         return seen
+
+    def answer(self) -> None:
+        """Let the turn that was planned come back, with nothing found."""
+        turn = self.pump._turn
+        turn.holds = turn.walks
+        self.pump._note_answers(turn)

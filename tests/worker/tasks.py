@@ -262,3 +262,23 @@ def enqueue_from_another_path() -> None:
     plain_tasks.add.using(after=[first], concurrency_key="shop:1").enqueue(1, 2)
     plain_tasks.add.using(unique_key="once").enqueue(1, 2)
     plain_tasks.echo.enqueue_many([{"number": 1}, {"number": 2}])
+
+
+@task(max_attempts=1)
+def wait_at_gate_and_fail() -> None:
+    """Fail for good after the test has opened the gate."""
+    wait_at_gate.func()
+    raise Mishap("on purpose")
+
+
+@task
+def wait_at_gate_and_snooze() -> None:
+    """Put itself off for long after the test has opened the gate."""
+    wait_at_gate.func()
+    raise Snooze(3600)
+
+
+@task(atomic=True)
+def wait_at_gate_atomic() -> None:
+    """Wait until the test opens the gate, in a transaction."""
+    wait_at_gate.func()

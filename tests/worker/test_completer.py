@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.completer import MAX_BATCH, Completer, statements
+from django_pgjobs.worker.completer import MAX_BATCH, PAUSES, Completer, statements
 from django_pgjobs.worker.outcome import Kind, Outcome, released
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
@@ -114,42 +115,47 @@ def test_a_job_that_runs_again_is_not_counted_as_finished(made: Completing) -> N
     assert (made.state.finished_jobs, made.stored) == (0, [1])
 
 
-def test_a_refused_batch_is_sent_one_by_one(made: Completing) -> None:
-    for job_id in (1, 2, 3):
-        made.add(job_id)
-    batch = made.completer.take()
-    made.completer.put_back(batch, is_sent=True)
-    made.completer.isolate(was_alone=False)
-    assert [ids(made.completer.take()) for _ in range(4)] == [[1], [2], [3], []]
-    made.add(4)
-    made.add(5)
-    assert ids(made.completer.take()) == [4, 5]
+def test_the_outcome_that_is_refused_becomes_a_failure_and_is_dropped_if_that_is_refused_too(
+    made: Completing,
+) -> None:
+    made.add(1)
+    [entry] = made.completer.take()
+    made.completer.simplify(entry, psycopg.DataError("no"))
+    [(attempt, plain)] = made.completer.take_due()
+    assert (attempt.id, plain.kind, list(made.state.held)) == (1, Kind.FAIL, [1])
+    made.completer.simplify((attempt, plain), psycopg.DataError("no"))
+    assert (made.completer.take_due(), made.state.held) == ([], {})
+    assert made.state.unwritable == {1}
 
 
-def refuse(made: Completing, job_id: int) -> list[list[int]]:
-    """Write everything to a server that refuses one job's outcome; return the batches."""
-    batches = []
-    while len(made.completer):
-        batch = made.completer.take()
-        batches.append(ids(batch))
-        refused = [a for a, o in batch if a.id == job_id and o.kind is not Kind.FAIL]
-        if refused:
-            made.completer.put_back(batch, is_sent=True)
-            made.completer.isolate(was_alone=len(batch) == 1)
-        else:
-            made.completer.settle(batch, set(ids(batch)))
-    return batches
+def test_an_outcome_whose_row_is_locked_waits_beside_the_others(made: Completing) -> None:
+    made.add(1)
+    [entry] = made.completer.take()
+    pauses = []
+    for _ in range(8):
+        made.completer.put_aside(entry)
+        pauses.append(entry[1].pause)
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == PAUSES
+    assert (made.completer.take(), made.completer.take_due()) == ([], [])
+    assert made.completer.next_due() == entry[1].due
+    entry[1].due = 0.0
+    assert made.completer.take_due() == [entry]
+    made.completer.settle([entry], {1})
+    assert (made.stored, made.completer.next_due()) == ([1], None)
 
 
-@pytest.mark.parametrize("job_id", [1, 2, 3])
-def test_the_outcome_that_is_refused_alone_becomes_a_failure(made: Completing, job_id: int) -> None:
-    for number in (1, 2, 3):
-        made.add(number)
-    batches = refuse(made, job_id)
-    assert batches[0] == [1, 2, 3]
-    assert all(len(batch) == 1 for batch in batches[1:])
-    assert sorted(made.stored) == [1, 2, 3]
-    assert made.state.held == {}
+def test_at_shutdown_a_job_that_has_ended_is_not_handed_back_while_its_row_is_locked(
+    made: Completing,
+) -> None:
+    """It would run again."""
+    done, running = made.add(1), made.add(2)
+    entries = made.completer.take()
+    made.completer.put_aside(entries[0])
+    made.completer.release([done, running])
+    assert ids(made.completer.take()) == [2]
+    kinds = [outcome.kind for _, outcome in made.completer.last_outcomes([done, running])]
+    assert kinds == [Kind.DONE, Kind.RELEASE]
 
 
 def test_the_oldest_outcome_tells_how_long_it_has_waited(made: Completing) -> None:

@@ -1,0 +1,56 @@
+"""What an error of the database means to the worker.
+
+psycopg's classes do not tell: a lock that was not to be had and a broken connection are both an
+OperationalError. The server's code does, and an error without one comes from the client's side of
+the connection.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import psycopg
+
+
+class Trouble(Enum):
+    """What to do after an error."""
+
+    # The connection is of no use, or the server has no room: begin again on another one, later.
+    LOST = "lost"
+    # Another transaction came in between and ours was rolled back: repeat it.
+    CROSSED = "crossed"
+    # Somebody held a lock for too long, or a statement took too long: go on with the rest.
+    LOCKED = "locked"
+    # The server does not like what a row holds, or what became of it: find the row.
+    REFUSED = "refused"
+
+    @property
+    def is_of_rows(self) -> bool:
+        """May the rest of what was sent work without some row?"""
+        return self in (Trouble.LOCKED, Trouble.REFUSED)
+
+
+# Serialization failure, deadlock.
+CROSSED = ("40001", "40P01")
+# A lock that was not to be had in time, a statement that was cancelled.
+LOCKED = ("55P03", "57014")
+# Classes of: connections, their authorization, transactions, resources, operators, system.
+LOST_CLASSES = ("08", "28", "25", "53", "57", "58")
+# Prepared statements that are gone, or whose tables have changed: a new connection makes new ones.
+LOST = ("26000", "0A000")
+
+
+def trouble_of(error: psycopg.Error) -> Trouble:
+    """Return what an error that a statement ended with means."""
+    code = error.sqlstate
+    if code in CROSSED:
+        return Trouble.CROSSED
+    if code in LOCKED:
+        return Trouble.LOCKED
+    if code is None:
+        # Of psycopg itself; a value that it cannot send, for one, is no loss of the connection.
+        is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return Trouble.LOST if is_lost else Trouble.REFUSED
+    if code in LOST or code.startswith(LOST_CLASSES):
+        return Trouble.LOST
+    return Trouble.REFUSED

@@ -1,0 +1,13 @@
+-- Write into a job's row why it is left alone; nothing else about it changes.
+-- Parameters: id bigint; note text
+-- Returns: nothing
+-- Locks: the row, SKIP LOCKED
+-- Index: pgjobs_job_live_pkey
+UPDATE pgjobs_job_live AS job
+SET rate_limit_keys = job.rate_limit_keys, note = %(note)s::text
+WHERE job.status IN ('ready', 'running') AND job.id = (
+    SELECT free.id
+    FROM pgjobs_job_live AS free
+    WHERE free.id = %(id)s::bigint AND free.status IN ('ready', 'running')
+    FOR UPDATE SKIP LOCKED
+)

@@ -1,0 +1,78 @@
+"""Jobs that the server refuses to change, which one worker leaves alone for a while.
+
+A trigger or a CHECK of the project may raise for a row, a value in it may be corrupt. The job stays
+as it is, with a note where that can be written, and is met again when the time is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import psycopg
+
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+
+logger = get_logger(__name__)
+
+PASS_SECONDS = 60.0
+# If so many jobs of a task are refused, all of its jobs are left alone.
+PATH_LIMIT = 10
+# How many jobs that are refused one pass looks for before other things have their turn.
+PATIENCE = 100
+# A job that was refused is told of again if it is refused after so long a time.
+FORGET_SECONDS = 3600.0
+
+
+class Refusals:
+    """What a worker knows of such jobs; the shared part is in its state."""
+
+    def __init__(self, state: WorkerState, connection: OwnConnection) -> None:
+        self._state = state
+        self._connection = connection
+        self._paths: dict[int, str] = {}
+
+    def passed_over(self) -> list[int]:
+        """Return the jobs to leave alone now."""
+        if not self._state.passed_over:
+            return []
+        now = time.monotonic()
+        return [job_id for job_id, until in self._state.passed_over.items() if until > now]
+
+    def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
+        """Leave a job alone from now on, and say so in the log and in its row."""
+        now, reason = time.monotonic(), str(error).strip()
+        jobs_now = {
+            known: until
+            for known, until in self._state.passed_over.items()
+            if until > now - FORGET_SECONDS
+        }
+        level = logging.DEBUG if job_id in jobs_now else logging.ERROR
+        logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
+        self._state.passed_over = jobs_now | {job_id: now + PASS_SECONDS}
+        self._note_path(job_id, task_path, now)
+        note = f"passed over: {reason}"[:1000]
+        try:
+            self._connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
+        except psycopg.Error as refusal:
+            if not trouble_of(refusal).is_of_rows:
+                raise
+
+    def _note_path(self, job_id: int, task_path: str, now: float) -> None:
+        known = self._state.passed_over
+        self._paths = {
+            known_id: path for known_id, path in self._paths.items() if known_id in known
+        }
+        self._paths[job_id] = task_path
+        refused = [
+            known_id
+            for known_id, path in self._paths.items()
+            if path == task_path and known[known_id] > now
+        ]
+        if task_path and len(refused) == PATH_LIMIT:
+            logger.error("task=%s the server refuses its jobs: all of them wait", task_path)
+            self._state.unknown_paths[task_path] = now + PASS_SECONDS

@@ -24,5 +24,5 @@ ALTER FUNCTION pgjobs_wake_v1() RESET jit;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pgjobs", "0006_key_running")]
+    dependencies = [("pgjobs", "0008_losses")]
     operations = [PostgresSQL(COMPILE_NOTHING, COMPILE_AGAIN)]

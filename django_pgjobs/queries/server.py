@@ -62,7 +62,8 @@ def _check_schema(
         cursor, "find_missing_columns", {"tables": list(tables), "columns": list(columns)}
     )
     if absent:
-        names = ", ".join(f"{table}.{column}" for table, column in absent)
+        names = ", ".join(f"{table}.{column}" for table, column in absent[:5])
+        names += f" and {len(absent) - 5} more" if len(absent) > 5 else ""
         raise ServerUnreachable(
             f"the database {database!r} is behind this version of the code: no column {names}."
         )

@@ -32,8 +32,9 @@ SECTION = re.compile(
     r"(?:^ *-- Else: (?P=name)\n(?P<otherwise>.*?))?^ *-- End: (?P=name)\n",
     re.MULTILINE | re.DOTALL,
 )
-# What is ours: tables, functions, sequences; also in a literal that names one.
-OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+)")
+# What is ours: tables, functions, sequences; also in a literal that names one. Django keeps its
+# record of migrations beside them.
+OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations\b)")
 # A function of PostgreSQL's is written in lower case right before its parenthesis. An unnest of
 # several arrays is syntax and bears no schema; one of a single array says it in its file.
 CALL = re.compile(r"(?<![\w.])(?!pgjobs_|unnest\()(?=[a-z]\w*\()")

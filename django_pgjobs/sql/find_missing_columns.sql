@@ -12,9 +12,15 @@ WHERE
     NOT EXISTS (
         SELECT
         FROM pg_attribute AS present
+        INNER JOIN pg_class AS class ON class.oid = present.attrelid
         WHERE
-            present.attrelid = to_regclass(wanted.table_name)
-            AND present.attname = wanted.column_name
+            class.relnamespace = (
+                SELECT home.relnamespace
+                FROM pg_class AS home
+                WHERE home.oid = to_regclass('pgjobs_job')::oid
+            )
+            AND class.relname = wanted.table_name::name
+            AND present.attname = wanted.column_name::name
             AND NOT present.attisdropped
     )
 ORDER BY

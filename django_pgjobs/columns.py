@@ -41,9 +41,9 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
 
 
-def has_subject(task: AnyTask) -> bool:
-    """Are jobs of the task about a row?"""
-    return isinstance(task, Task) and task.subject is not None
+def has_start_columns(task: AnyTask) -> bool:
+    """Have jobs of the task columns that plain ones leave empty, apart from keys?"""
+    return isinstance(task, Task) and (task.subject is not None or task.max_losses is not None)
 
 
 def has_start_keys(task: AnyTask) -> bool:
@@ -52,12 +52,13 @@ def has_start_keys(task: AnyTask) -> bool:
 
 
 def start_columns(task: Task) -> dict[str, Any]:
-    """Return the columns that only a job with keys or a subject has, the same for all of them."""
+    """Return the columns that plain jobs leave empty and that are the same for all of a task."""
     return {
         "subject": task.subject,
         "concurrency_limit": task.concurrency_limit,
         "skips_waiting": task.ordering == "skip",
         "rate_cost": task.rate_cost,
+        "max_losses": task.max_losses,
     }
 
 
@@ -75,11 +76,11 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
 
 
 def key_columns(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the columns of a job's keys and subject, None if its task has none of them.
+    """Return the columns that plain jobs leave empty, None if the task's jobs do.
 
     Raise TypeError or ValueError for a key that comes to nothing usable.
     """
-    if not isinstance(task, Task) or not (has_start_keys(task) or task.subject):
+    if not isinstance(task, Task) or not (has_start_keys(task) or has_start_columns(task)):
         return None
     arguments = named_arguments(task, args, kwargs) if has_start_keys(task) else {}
     concurrency_key, rate_limit_keys = start_keys(task, arguments)

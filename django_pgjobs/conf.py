@@ -32,6 +32,7 @@ class Conf:
     ASYNC_CONCURRENCY: int = 100
     PROCESSES: int = 1
     MAX_ATTEMPTS: int = 25
+    MAX_LOSSES: int = 3
     MAX_PAYLOAD_BYTES: int = 262_144
     LISTEN: bool = True
     WORKER_DATABASE: str | None = None
@@ -84,6 +85,7 @@ _RULES = {
     "ASYNC_CONCURRENCY": Rule(int, "a whole number from 1 to 100000", lambda v: 1 <= v <= 100_000),
     "PROCESSES": Rule(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
     "MAX_ATTEMPTS": Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000),
+    "MAX_LOSSES": Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000),
     "MAX_PAYLOAD_BYTES": Rule(
         int,
         f"a whole number from 1 to {SERVER_PAYLOAD_BYTES}",

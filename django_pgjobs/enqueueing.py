@@ -22,7 +22,7 @@ from django_pgjobs.client import job_database
 from django_pgjobs.columns import (
     Item,
     encode_arguments,
-    has_subject,
+    has_start_columns,
     job_columns,
     key_columns,
     split_item,
@@ -155,7 +155,7 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
     if selection is None:
         return 0
     row = job_columns(task)
-    if isinstance(task, Task) and (selection.has_keys or has_subject(task)):
+    if isinstance(task, Task) and (selection.has_keys or has_start_columns(task)):
         row |= start_columns(task)
     # A savepoint: what the server refuses, such as a payload that is too long, is not known
     # before, and must not end the caller's transaction.

@@ -107,6 +107,15 @@ class Job(models.Model):
     lost_count = models.IntegerField(
         _("lost count"), default=0, help_text=_("How many attempts ended with their worker.")
     )
+    max_losses = models.IntegerField(
+        _("max losses"), null=True, help_text=_("Empty: as the setting MAX_LOSSES says.")
+    )
+    interruptions = models.IntegerField(
+        _("interruptions"),
+        default=0,
+        editable=False,
+        help_text=_("How many attempts were interrupted by a shutdown."),
+    )
     priority = models.SmallIntegerField(
         _("priority"), default=0, help_text=_("-100 to 100; higher runs first.")
     )
@@ -236,6 +245,9 @@ class Worker(models.Model):
     started_at = models.DateTimeField(_("started at"), db_default=Now())
     heartbeat_at = models.DateTimeField(_("last heartbeat"), db_default=Now())
     lease_expires_at = models.DateTimeField(_("lease expires at"))
+    lease_seconds = models.FloatField(
+        _("lease"), null=True, help_text=_("Seconds from a renewal to the end of the lease.")
+    )
     ended_at = models.DateTimeField(_("ended at"), null=True)
     pid = models.IntegerField(_("process id"))
     slots = models.IntegerField(_("slots"), help_text=_("Threads that run jobs."))

@@ -32,7 +32,10 @@ Exceptions = tuple[type[BaseException], ...]
 class Task(AnyTask):
     """A module-level function that can be enqueued, and how its jobs are to be run.
 
-    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *timeout* is seconds per attempt.
+    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *max_losses* is how often the worker
+    of a job may die before the job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: a job is never run
+    again after that); such attempts do not count among *max_attempts*. *timeout* is seconds
+    per attempt.
     *retry_on* lists the exceptions after which a job is tried again (default: any Exception),
     *discard_on* those after which it fails at once; *discard_on* wins. *atomic* runs the task
     and its completion in one transaction. *correlation_id*, *tags* and *metadata* are stored
@@ -73,6 +76,7 @@ class Task(AnyTask):
     after: tuple[int, ...] = ()
     after_failure: str = "cancel"
     subject: Subject | None = None
+    max_losses: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -119,6 +123,7 @@ class Task(AnyTask):
         after: Iterable[Any] | None = None,
         after_failure: str | None = None,
         subject: Any = None,
+        max_losses: int | None = None,
     ) -> Task:
         """Return the task with other options for the jobs that are enqueued through it.
 
@@ -221,6 +226,8 @@ def _find_problems(task: Task) -> Iterable[str]:
 def _find_run_problems(task: Task) -> Iterable[str]:
     if task.max_attempts is not None and not is_count(task.max_attempts):
         yield f"expected max_attempts to be 1 or more, got {task.max_attempts!r}."
+    if task.max_losses is not None and not is_count(task.max_losses):
+        yield f"expected max_losses to be 1 or more, got {task.max_losses!r}."
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, got {task.timeout!r}."
     try:
@@ -265,6 +272,7 @@ def task(
     on_conflict: str = "return",
     merge: str | Callable[..., Any] | None = None,
     max_wait: float | timedelta | None = None,
+    max_losses: int | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 
 

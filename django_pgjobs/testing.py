@@ -209,6 +209,7 @@ def _options() -> Options:
         retention=None,
         failed_retention=None,
         max_attempts=conf.MAX_ATTEMPTS,
+        max_losses=conf.MAX_LOSSES,
         max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
         listen=False,
         # Nobody deploys its code while the test runs.

@@ -56,7 +56,7 @@ def test_a_requeue_keeps_every_column_that_is_not_of_an_attempt() -> None:
         finished_at=sql.SQL("now()"), cancel_requested_at=sql.SQL("now()"), concurrency_key="k",
         concurrency_limit=3, skips_waiting=True, rate_limit_keys="r", rate_cost=2, unique_key="u",
         unique_until_claimed=True, merged_count=8, run_after=datetime(2020, 1, 3, tzinfo=UTC),
-        subject="shop.order:1",
+        subject="shop.order:1", max_losses=2, interruptions=3,
     )  # fmt: skip
     before = vars(get_job(job_id))
     assert requeue(job_id)
@@ -65,7 +65,7 @@ def test_a_requeue_keeps_every_column_that_is_not_of_an_attempt() -> None:
     assert changed == {
         "claim", "attempts", "lost_count", "status", "result", "progress", "worker_ids", "note",
         "worker_id", "started_at", "last_attempted_at", "finished_at", "cancel_requested_at",
-        "run_after",
+        "run_after", "interruptions",
     }  # fmt: skip
     assert (after["claim"], after["attempts"], after["run_after"]) == (5, 0, None)
     untouched = {"id", "due_at", "hold", "waits_for"}

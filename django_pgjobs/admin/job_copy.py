@@ -186,6 +186,7 @@ def copied_task(task: AnyTask, job: Job, data: dict[str, Any], *, by: str = "") 
     return task.using(
         **options,
         max_attempts=job.max_attempts,
+        max_losses=job.max_losses,
         timeout=job.timeout,
         correlation_id=job.correlation_id,
         tags=[tag for tag in job.tags if isinstance(tag, str) and tag],

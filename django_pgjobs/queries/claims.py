@@ -36,6 +36,8 @@ class ClaimedRow(NamedTuple):
     claim: int
     attempts: int
     max_attempts: int | None
+    lost_count: int
+    max_losses: int | None
     timeout: float | None
     priority: int
     backend: str

@@ -29,7 +29,7 @@ COMMON_COLUMNS = (
     "run_after",
     "delay",
 )
-KEY_COLUMNS = ("subject", "concurrency_limit", "skips_waiting", "rate_cost")
+KEY_COLUMNS = ("subject", "concurrency_limit", "skips_waiting", "rate_cost", "max_losses")
 
 
 def insert_job(cursor: Cursor, row: Mapping[str, Any]) -> tuple[int, datetime, datetime | None]:
@@ -144,13 +144,13 @@ KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 def insert_jobs_from(cursor: Cursor, selection: Selection, row: Mapping[str, Any]) -> int:
     """Insert a job for every row of *selection*; return the number of jobs.
 
-    *row* has KEY_COLUMNS if the jobs have keys or a subject.
+    *row* has KEY_COLUMNS if the jobs have keys, a subject or a limit of losses.
     """
     columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if "subject" in row else ())]
     names, values, source = "", "", "source (kwargs)"
     if "subject" in row:
-        names = ", subject, concurrency_limit, skips_waiting, rate_cost"
-        values = ", %s::text, %s::integer, %s::boolean, %s::integer"
+        names = ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses"
+        values = ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer"
     # The only composed part is what Django's compiler made.
     if selection.has_keys:
         names += ", concurrency_key, rate_limit_keys"

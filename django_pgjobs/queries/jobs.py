@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
+# So many times a job may be interrupted by a shutdown; each time more uses up an attempt.
+FREE_INTERRUPTIONS = 10
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
 
@@ -42,7 +44,10 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """An attempt after which the job is ready again, *delay* seconds from now (None: at once)."""
+    """An attempt after which the job is ready again, *delay* seconds from now (None: at once).
+
+    One that is *counted* uses up an attempt; one that was *interrupted* does if there were many.
+    """
 
     id: int
     claim: int
@@ -52,6 +57,12 @@ class Return:
     note: str
     age: float
     duration: float
+    interrupted: bool = False
+
+    @property
+    def counted_from(self) -> int | None:
+        """After how many interruptions the attempt counts; None: after none."""
+        return 0 if self.counted else FREE_INTERRUPTIONS if self.interrupted else None
 
 
 def send_successes(cursor: Cursor, outcomes: Sequence[Success]) -> None:
@@ -87,7 +98,7 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return]) -> None:
         "ids": [o.id for o in outcomes],
         "claims": [o.claim for o in outcomes],
         "delays": [o.delay for o in outcomes],
-        "counted": [o.counted for o in outcomes],
+        "counted_from": [o.counted_from for o in outcomes],
         "errors": "\n".join(o.error for o in outcomes),
         "notes": [o.note for o in outcomes],
         "ages": [o.age for o in outcomes],
@@ -137,11 +148,11 @@ class Rescued(NamedTuple):
     worker_id: int
 
 
-def rescue_jobs(cursor: Cursor, *, max_jobs: int, default_max_attempts: int) -> list[Rescued]:
+def rescue_jobs(cursor: Cursor, *, max_jobs: int, default_max_losses: int) -> list[Rescued]:
     """Return a page of the jobs of lost workers to the queue, or fail them."""
     params = {
         "max_jobs": max_jobs,
-        "default_max_attempts": default_max_attempts,
+        "default_max_losses": default_max_losses,
         "max_errors": MAX_ERRORS,
         "note": "worker lost: its lease ended before the job did",
     }

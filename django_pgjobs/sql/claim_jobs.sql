@@ -12,7 +12,7 @@
 --     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
 --     worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
--- Returns: id, claim, attempts, max_attempts, timeout, priority, backend, queue_name, task_path,
+-- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
@@ -102,7 +102,8 @@ SET
     note = ''
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
 RETURNING
-    job.id, job.claim, job.attempts, job.max_attempts, job.timeout, job.priority, job.backend,
+    job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
+    job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
     EXTRACT(
         EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)

@@ -527,7 +527,8 @@ SET
     note = ''
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
 RETURNING
-    job.id, job.claim, job.attempts, job.max_attempts, job.timeout, job.priority, job.backend,
+    job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
+    job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
     EXTRACT(
         EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)

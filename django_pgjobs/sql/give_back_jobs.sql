@@ -1,7 +1,8 @@
 -- Give jobs back to be run again: retry, snooze, release, unknown task. A job that somebody
 -- asked to cancel meanwhile ends here instead.
--- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once); counted
---     boolean[] (does the attempt count?); errors text with one JSON object per line, an empty
+-- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once);
+--     counted_from integer[] (the attempt counts if the job was interrupted that often before:
+--     0 always, NULL never; above 0 it was interrupted once more); errors text with one JSON object per line, an empty
 --     line for none; notes text[]; ages, durations double precision[] (seconds); max_errors
 --     integer
 -- Returns: id of each job that was given back or cancelled
@@ -18,12 +19,19 @@ SET
     due_at = CASE
         WHEN outcome.delay > 0 THEN statement_timestamp() + make_interval(secs => outcome.delay)
     END,
-    attempts = CASE WHEN outcome.counted THEN job.attempts ELSE job.attempts - 1 END,
+    attempts = CASE
+        WHEN job.interruptions >= outcome.counted_from THEN job.attempts
+        ELSE job.attempts - 1
+    END,
+    interruptions
+        = LEAST(job.interruptions, 2147483646) + (COALESCE(outcome.counted_from, 0) > 0)::integer,
     worker_ids = CASE
-        WHEN outcome.counted THEN job.worker_ids
+        WHEN job.interruptions >= outcome.counted_from THEN job.worker_ids
         ELSE job.worker_ids[:cardinality(job.worker_ids) - 1]
     END,
-    started_at = CASE WHEN outcome.counted OR job.attempts > 1 THEN job.started_at END,
+    started_at = CASE
+        WHEN job.interruptions >= outcome.counted_from OR job.attempts > 1 THEN job.started_at
+    END,
     errors = CASE
         WHEN outcome.error IS NULL THEN job.errors
         ELSE CASE
@@ -39,9 +47,9 @@ SET
     note = outcome.note
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
-    %(counted)s::boolean[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
+    %(counted_from)s::integer[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
     %(ages)s::double precision[], %(durations)s::double precision[]
-) AS outcome (id, claim, delay, counted, error, note, age, duration)
+) AS outcome (id, claim, delay, counted_from, error, note, age, duration)
 WHERE
     -- Not "status = 'running'": that would let the planner walk the index of running jobs,
     -- which is full of dead entries, instead of the primary key.

@@ -2,8 +2,9 @@
 --
 -- An expired lease is never renewed (renew_lease.sql), so whoever holds it has lost; the rising
 -- claim makes its late writes miss. The first loss returns the job at once, later ones after a
--- growing, random delay; a job that used up its attempts fails.
--- Parameters: max_jobs integer; default_max_attempts integer; max_errors integer; note text
+-- growing, random delay; a job that was lost max_losses times fails. A loss uses up no attempt:
+-- the claim's reader allows for lost_count attempts more.
+-- Parameters: max_jobs integer; default_max_losses integer; max_errors integer; note text
 -- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
@@ -58,14 +59,17 @@ rescued AS (
         rate_limit_keys = job.rate_limit_keys,
         status = CASE
             WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
+            WHEN
+                LEAST(job.lost_count, 2147483646) + 1
+                >= COALESCE(job.max_losses, %(default_max_losses)s::integer)
                 THEN 'failed'
             ELSE 'ready'
         END,
         finished_at = CASE
             WHEN
                 job.cancel_requested_at IS NOT NULL
-                OR job.attempts >= COALESCE(job.max_attempts, %(default_max_attempts)s::integer)
+                OR LEAST(job.lost_count, 2147483646) + 1
+                >= COALESCE(job.max_losses, %(default_max_losses)s::integer)
                 THEN statement_timestamp()
         END,
         due_at = CASE

@@ -11,6 +11,11 @@ WITH taken AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE pgjobs_job_live AS job
-SET rate_limit_keys = job.rate_limit_keys, attempts = 0, lost_count = 0, started_at = NULL
+SET
+    rate_limit_keys = job.rate_limit_keys,
+    attempts = 0,
+    lost_count = 0,
+    interruptions = 0,
+    started_at = NULL
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
 RETURNING job.id

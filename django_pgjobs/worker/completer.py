@@ -71,6 +71,8 @@ class Completer:
             attempt, outcome = self._pending.popleft()
             if outcome.kind is Kind.LOST:
                 self._settle_lost(attempt, outcome)
+            elif outcome.kind is Kind.LEFT:
+                self._state.let_go(attempt)
             elif outcome.stored:
                 self._settle_stored(attempt, outcome)
                 self.already_stored.append(attempt)
@@ -198,6 +200,7 @@ def _return(attempt: Attempt, outcome: Outcome, age: float) -> jobs.Return:
         claim=attempt.claim,
         delay=outcome.delay,
         counted=outcome.kind is Kind.RETRY,
+        interrupted=outcome.interrupted,
         error=outcome.error,
         note=outcome.note,
         age=age,

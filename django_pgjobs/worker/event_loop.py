@@ -83,14 +83,14 @@ class AsyncSlots:
         try:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
-        except BaseException:
-            self._note_crash()
+        except BaseException as error:
+            self._note_crash(error)
         finally:
             self._loop.close()
 
-    def _note_crash(self) -> None:
+    def _note_crash(self, error: BaseException) -> None:
         self._on_crash("event loop")
-        logger.critical("the event loop crashed; the worker ends", exc_info=True)
+        logger.critical("the event loop crashed; the worker ends", exc_info=error)
 
     def _fill(self) -> None:
         while len(self.running) < self._options.async_concurrency:
@@ -113,9 +113,9 @@ class AsyncSlots:
             self.running.discard(attempt)
             self._on_done(attempt, outcome)
             self._fill()
-        except Exception:
+        except Exception as error:
             # asyncio would keep it to itself, and the job would never end.
-            self._note_crash()
+            self._note_crash(error)
 
     async def _outcome_of(self, attempt: Attempt) -> Outcome:
         attempt.started_at = time.monotonic()

@@ -95,7 +95,7 @@ class LeaseKeeper(Role):
         self.is_leader = renewal.is_leader
         self._obey(renewal)
         if renewal.is_leader or (renewal.next_expiry is not None and renewal.next_expiry <= 0):
-            self._rescue()
+            self.rescue(self._connection)
         pause = lease / 3
         if renewal.next_expiry is not None and renewal.next_expiry > 0:
             pause = min(pause, renewal.next_expiry + 0.01)
@@ -132,13 +132,14 @@ class LeaseKeeper(Role):
             logger.error("worker=%s no lease for %.0f s: ends its jobs", self._state.name, silent)
             self._on_danger()
 
-    def _rescue(self) -> None:
-        with self._connection.cursor() as cursor:
+    def rescue(self, connection: OwnConnection) -> None:
+        """Take the jobs of workers that are gone."""
+        with connection.cursor() as cursor:
             while True:
                 rescued = jobs.rescue_jobs(
                     cursor,
                     max_jobs=RESCUE_BATCH,
-                    default_max_attempts=self._state.options.max_attempts,
+                    default_max_losses=self._state.options.max_losses,
                 )
                 for job in rescued:
                     logger.warning(

@@ -21,6 +21,7 @@ LEVELS = {
     Kind.RETRY: logging.WARNING,
     Kind.UNKNOWN: logging.ERROR,
     Kind.LOST: logging.WARNING,
+    Kind.LEFT: logging.WARNING,
 }
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 

@@ -50,11 +50,15 @@ class Kind(Enum):
     RELEASE = "release"
     UNKNOWN = "unknown"
     LOST = "lost"
+    LEFT = "left"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How an attempt ended; *error* and *result* are JSON text, empty for none."""
+    """How an attempt ended; *error* and *result* are JSON text, empty for none.
+
+    *interrupted*: the job was begun, and is handed back because of the worker.
+    """
 
     kind: Kind
     result: str = ""
@@ -64,6 +68,7 @@ class Outcome:
     exception: BaseException | None = None
     duration: float = 0.0
     ended_at: float = field(default_factory=time.monotonic)
+    interrupted: bool = False
     stored: bool = False
     sent: bool = False
 
@@ -93,14 +98,24 @@ def released(note: str) -> Outcome:
     return Outcome(Kind.RELEASE, note=note)
 
 
+def interrupted(note: str) -> Outcome:
+    """Return the outcome of a job that was begun and is handed back because of the worker."""
+    return Outcome(Kind.RELEASE, note=note, interrupted=True)
+
+
+def left_running() -> Outcome:
+    """Return the outcome of a job that may have ended its process: the rescue counts the loss."""
+    return Outcome(Kind.LEFT, note="left to the rescue: the process ends because of what it ran")
+
+
 def of_exception(
     attempt: Attempt, error: BaseException, make_result: Callable[[], Any], *, unknown_fails: bool
 ) -> Outcome:
     """Return what becomes of a job whose attempt ended with *error*."""
     if isinstance(error, JobReleased):
-        return released("released at shutdown")
+        return interrupted("released at shutdown")
     if isinstance(error, LeaseLost):
-        return released("given back: the lease was not renewed")
+        return interrupted("given back: the lease was not renewed")
     if isinstance(error, ClaimLost):
         return Outcome(Kind.LOST, exception=error)
     if isinstance(error, JobCancelled) or attempt.interrupted_by is JobCancelled:

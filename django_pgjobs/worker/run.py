@@ -9,6 +9,7 @@ import contextvars
 import inspect
 import json
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.db import connections, transaction
@@ -34,13 +35,13 @@ logger = get_logger(__name__)
 
 def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     """Return the attempt for a claimed row; its task is None if this process has none."""
-    try:
+    task: AnyTask | None = None
+    with suppress(UnknownTask):
         task = find_task(row.task_path)
-    except UnknownTask:
-        return Attempt(row, None, row.max_attempts or options.max_attempts)
-    ours = task if isinstance(task, Task) else None
-    declared = ours.max_attempts if ours else None
-    return Attempt(row, task, row.max_attempts or declared or options.max_attempts)
+    declared = task.max_attempts if isinstance(task, Task) else None
+    most = row.max_attempts or declared or options.max_attempts
+    # An attempt that was lost with its worker is not held against the task.
+    return Attempt(row, task, most + row.lost_count)
 
 
 def is_async(attempt: Attempt) -> bool:
@@ -67,11 +68,19 @@ def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
-        raise WorkerLost(f"the workers of all {attempt.max_attempts} attempts were lost.")
+        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
+    _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
     return Call(task, args, kwargs)
+
+
+def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
+    # The rescue does not know what a task declares whose job was inserted without saying it.
+    most = row.max_losses or (task.max_losses if isinstance(task, Task) else None)
+    if most is not None and row.lost_count >= most:
+        raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
 
 
 def run_in_thread(attempt: Attempt, options: Options) -> Outcome:

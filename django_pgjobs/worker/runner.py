@@ -14,12 +14,9 @@ import resource
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
-
-import psycopg
 
 import django_pgjobs
 from django_pgjobs import rate_limits
@@ -31,14 +28,15 @@ from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
-from django_pgjobs.worker.completer import Completer, statements
+from django_pgjobs.worker.completer import Completer
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
 from django_pgjobs.worker.look import Look, detailed_paths
-from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.outcome import Outcome, left_running
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
@@ -55,6 +53,8 @@ EXIT_CRASHED = 1
 EXIT_RESTART = 75
 # The code changed, or HUP: start me again. A supervisor does.
 EXIT_RELOAD = 76
+# Of a child that has reached a limit of its own: whether it is replaced is for its supervisor.
+EXIT_DONE = 78
 # Of a child that somebody stopped by its row in the table: its supervisor leaves it alone.
 EXIT_DISMISSED = 77
 RELOAD_SECONDS = 3.0
@@ -74,6 +74,7 @@ class Runner:
         self._pipe = pipe
         self._exit_code = EXIT_OK
         self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
+        self._done_code = EXIT_DONE if is_child else EXIT_OK
         self._stop_reason = ""
         self._shutdown_timeout = options.shutdown_timeout
         self._started_at = time.monotonic()
@@ -89,6 +90,7 @@ class Runner:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
+        self._farewell = Farewell(self.state)
         self._build_slots()
         self._build_roles()
 
@@ -130,7 +132,7 @@ class Runner:
             dispatch=self._dispatch,
             take_back=self._take_back,
             on_interrupted=self.watchdog.expect_end,
-            on_limit=self.ask_to_stop,
+            on_limit=self._reached_limit,
             on_crash=crash,
             look=Look(
                 state,
@@ -160,15 +162,17 @@ class Runner:
 
     # The life of the process
 
-    def run(self) -> int:
+    def run(self, on_ready: Callable[[], object] = lambda: None) -> int:
         """Run until a signal, a limit or a crash; return the exit code.
 
+        *on_ready* is called when the worker takes jobs.
         Raise psycopg.OperationalError if the database cannot be reached at the start.
         """
         self._register(self._connections["lease"])
         for role in self._roles():
             role.start()
         logger.info("ready   worker=%s", self.state.name)
+        on_ready()
         while not self._stop_reason:
             for number in self._pipe.wait(self._seconds_to_look()):
                 self._handle(number)
@@ -224,12 +228,18 @@ class Runner:
         self._shutdown_timeout = min(self._shutdown_timeout, RELOAD_SECONDS)
         self.ask_to_stop(reason)
 
+    def _reached_limit(self, reason: str) -> None:
+        if self._exit_code == EXIT_OK:
+            self._exit_code = self._done_code
+        self.ask_to_stop(reason)
+
     def _dismiss(self) -> None:
         if self._exit_code in (EXIT_OK, EXIT_RELOAD):
             self._exit_code = self._dismissed_code
         self.ask_to_stop("asked to stop in the table")
 
     def _crashed(self, role: str) -> None:
+        self._farewell.loses_jobs = True
         self._exit_code = EXIT_CRASHED
         self.ask_to_stop(f"role {role} crashed")
 
@@ -246,13 +256,14 @@ class Runner:
         options = self._options
         lived = time.monotonic() - self._started_at
         if options.max_time is not None and lived >= options.max_time:
-            self.ask_to_stop(f"{options.max_time:g} s are over")
+            self._reached_limit(f"{options.max_time:g} s are over")
         if options.max_memory_mib is not None:
             # Kilobytes, but bytes on macOS.
             unit = 1024 * 1024 if sys.platform == "darwin" else 1024
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
             if used > options.max_memory_mib:
-                self.ask_to_stop(f"{used} MiB of memory are in use")
+                self._farewell.loses_jobs = True
+                self._reached_limit(f"{used} MiB of memory are in use")
 
     # What the slots and the watchdog say
 
@@ -267,6 +278,7 @@ class Runner:
         self.pump.wake()
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:
+        outcome = self._farewell.judge(outcome)
         log_outcome(attempt, outcome, self.state.name)
         self.pump.add_outcome(attempt, outcome)
 
@@ -297,6 +309,8 @@ class Runner:
         reason = attempt.interrupted_by or JobReleased
         outcome = failure(attempt, reason(), self._options)
         settle(attempt, outcome)
+        if outcome.interrupted:
+            outcome = left_running()
         self._done(attempt, outcome)
         self._exit_code = EXIT_RESTART
         self.ask_to_stop(f"job {attempt.id} is stuck")
@@ -309,7 +323,7 @@ class Runner:
         self.state.stopping = True
         self._log_stop(timeout)
         for attempt in self._take_back(None):
-            self.completer.add(attempt, released("released at shutdown"))
+            self.completer.add(attempt, self._farewell.outcome_of(attempt))
         self.pump.wake()
         if not self._wait_until_empty(timeout):
             for attempt in self._running():
@@ -317,15 +331,18 @@ class Runner:
             self._wait_until_empty(LAST_SECONDS)
         left = list(self.state.held.values())
         for attempt in left:
-            self.completer.add(attempt, released("released at shutdown"))
+            self.completer.add(attempt, self._farewell.outcome_of(attempt))
         for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()
         self.async_slots.stop()
         ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
-        self._finish_within(LAST_SECONDS, self._give_back_held)
+        self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
         self.leases.stop()
         ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
+        if is_broken or self._farewell.loses_jobs:
+            # Again, because it may be the role for it that crashed.
+            self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)
         logger.info(
             "stop    %d jobs finished. %s. Bye.",
             self.state.finished_jobs,
@@ -366,33 +383,8 @@ class Runner:
         self.state.stopping = True
         count = len(self.state.held)
         logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
-        self._finish_within(LAST_SECONDS, self._give_back_held, self._say_goodbye)
+        self._farewell.take_steps(
+            LAST_SECONDS, self._farewell.give_back_held, self._farewell.say_goodbye
+        )
         logging.shutdown()
         os._exit(EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED)
-
-    def _finish_within(self, timeout: float, *steps: Callable[[OwnConnection], None]) -> None:
-        """Take the last steps on a connection that no role uses; do not wait for ever."""
-
-        def take_steps() -> None:
-            own = OwnConnection(self._options.database, "exit")
-            try:
-                for step in steps:
-                    step(own)
-            except psycopg.Error as error:
-                logger.error("could not give the jobs back, rescue will: %s", str(error).strip())
-            own.close()
-
-        thread = threading.Thread(target=take_steps, name="pgjobs-exit", daemon=True)
-        thread.start()
-        thread.join(timeout)
-
-    def _give_back_held(self, own: OwnConnection) -> None:
-        # A copy in one step, because the pump may still be changing what is held.
-        held = list(self.state.held.values())
-        batch = [(attempt, released("released at shutdown")) for attempt in held]
-        if batch:
-            own.round_trip(statements(batch))
-
-    def _say_goodbye(self, own: OwnConnection) -> None:
-        with own.cursor() as cursor:
-            workers.end_worker(cursor, self.state.worker_id)

@@ -28,6 +28,7 @@ class Options:
     retention: float | None
     failed_retention: float | None
     max_attempts: int
+    max_losses: int
     max_payload_bytes: int
     listen: bool
     unknown_fails: bool

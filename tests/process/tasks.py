@@ -7,9 +7,13 @@ fixture `start` does: one without stands for a worker of an older release.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+import resource
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,8 @@ from tests.process.history import line_of
 from tests.tasks import Mishap, append_line, sleep_for
 
 FOREVER = 600.0
+# What tasks keep for as long as the process lives.
+HOARD: list[object] = []
 
 
 def write(folder: str, line: str) -> None:
@@ -61,7 +67,7 @@ def pass_gate(folder: str, text: str) -> int:
     return attempt
 
 
-@task(max_attempts=1)
+@task(max_losses=1)
 def pass_gate_once(folder: str, text: str) -> int:
     """Do as `pass_gate`, at most once."""
     return pass_gate.func(folder, text)
@@ -238,3 +244,65 @@ def hold_narrow(folder: str, key: str, seconds: float) -> None:
 def close_stderr() -> None:
     """Close standard error, where the log goes."""
     sys.stderr.close()
+
+
+@task
+def leak_files(folder: str) -> None:
+    """Open files until no more are to be had, keep them, and write "leaked"."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    opened = []
+    with suppress(OSError):
+        while True:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    os.close(opened[0])
+    write(folder, "leaked")
+    os.open(os.devnull, os.O_RDONLY)
+    time.sleep(FOREVER)
+
+
+@task
+def outgrow(folder: str, mebibytes: int) -> None:
+    """Take so much memory, and keep it."""
+    write(folder, "start outgrow")
+    HOARD.append(bytearray(mebibytes * 1024 * 1024))
+    time.sleep(FOREVER)
+
+
+@task
+def use_pool() -> int:
+    """Let forked processes add, and end them."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return sum(pool.map(abs, [-1, 2]))
+
+
+@task
+def end_child() -> int | None:
+    """Fork a process that would go on for ever, terminate it, and return how it ended."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(FOREVER,))
+    child.start()
+    child.terminate()
+    child.join()
+    return child.exitcode
+
+
+@task
+def leave_child(daemon: bool) -> int | None:
+    """Fork a process that goes on for ever, and return its process id."""
+    child = multiprocessing.get_context("fork").Process(
+        target=time.sleep, args=(FOREVER,), daemon=daemon
+    )
+    child.start()
+    return child.pid
+
+
+@task
+def leave_thread() -> None:
+    """Start a thread that goes on for ever and that the interpreter waits for."""
+    threading.Thread(target=time.sleep, args=(FOREVER,), daemon=False).start()
+
+
+@task
+def exit_quietly() -> None:
+    """End the process as if all were well."""
+    os._exit(0)

@@ -66,7 +66,7 @@ def test_a_job_that_kills_its_worker_stops_and_others_proceed(
 ) -> None:
     """G7."""
     journal.open_gate()
-    poison = tasks.die.using(max_attempts=2, priority=10).enqueue(journal.folder, "poison")
+    poison = tasks.die.using(max_losses=2, priority=10).enqueue(journal.folder, "poison")
     notes = tasks.note.enqueue_many((journal.folder, str(number)) for number in range(20))
     worker = start("--processes", "2", "-c", "2", *SHORT_LEASE, wait=False)
     row = wait_for_status(poison, "failed", timeout=30, worker=worker)
@@ -77,13 +77,13 @@ def test_a_job_that_kills_its_worker_stops_and_others_proceed(
     assert worker.is_running
 
 
-def test_with_one_attempt_a_job_runs_at_most_once(start: Start, journal: Journal) -> None:
+def test_with_one_loss_allowed_a_job_runs_at_most_once(start: Start, journal: Journal) -> None:
     """G4: whether the API, a plain INSERT or only the task's declaration says so."""
     victim = start(*SHORT_LEASE, "-c", "3")
     path = tasks.pass_gate.module_path
     jobs = [
-        tasks.pass_gate.using(max_attempts=1).enqueue(journal.folder, "api"),
-        make_job(path, args=[journal.folder, "sql"], max_attempts=1),
+        tasks.pass_gate.using(max_losses=1).enqueue(journal.folder, "api"),
+        make_job(path, args=[journal.folder, "sql"], max_losses=1),
         make_job(tasks.pass_gate_once.module_path, args=[journal.folder, "task"]),
     ]
     started = ["start api 1", "start sql 1", "start task 1"]

@@ -181,7 +181,7 @@ def test_a_cancel_that_meets_a_rescue_cancels_the_rescued_job(
     job = make_running_job(make_worker(lease_seconds=-1))
     with open_transaction(own) as end:
         with own.cursor() as cursor:
-            assert len(jobs.rescue_jobs(cursor, max_jobs=9, default_max_attempts=25)) == 1
+            assert len(jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)) == 1
         canceller = in_thread(lambda: cancel(job.id))
         canceller.wait_until_executed(LOOKED)
         end("COMMIT")
@@ -196,9 +196,9 @@ def test_a_rescue_passes_over_a_job_that_is_being_cancelled_and_ends_it_later(
     with transaction.atomic():
         assert cancel(job.id)
         with own.cursor() as cursor:
-            assert jobs.rescue_jobs(cursor, max_jobs=9, default_max_attempts=25) == []
+            assert jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3) == []
     with own.cursor() as cursor:
-        [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_attempts=25)
+        [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)
     assert rescued.status == get_job(job.id).status == "cancelled"
 
 

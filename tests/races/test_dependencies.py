@@ -340,5 +340,5 @@ def test_a_rescue_of_the_predecessor_that_meets_the_enqueue_is_noticed(own: OwnC
     with transaction.atomic():
         job_id = enqueue_after(lost.id)
         with own.cursor() as cursor:
-            assert len(jobs.rescue_jobs(cursor, max_jobs=9, default_max_attempts=25)) == 1
+            assert len(jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)) == 1
     assert (get_job(lost.id).status, state(job_id)) == ("failed", CANCELLED)

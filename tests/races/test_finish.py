@@ -32,7 +32,7 @@ OLD = sql.SQL("now() - interval '1 year'")
 def rescue(own: OwnConnection) -> list[int]:
     """Rescue, and return the ids of the jobs."""
     with own.cursor() as cursor:
-        rescued = jobs.rescue_jobs(cursor, max_jobs=100, default_max_attempts=25)
+        rescued = jobs.rescue_jobs(cursor, max_jobs=100, default_max_losses=3)
     return sorted(job.id for job in rescued)
 
 

@@ -264,7 +264,7 @@ def test_a_predecessor_that_fails_with_its_worker_has_its_effect(
     lost = make_running_job(make_worker(lease_seconds=-1), max_attempts=1)
     job_id = enqueue_after(lost.id, after_failure=after_failure)
     with own.cursor() as cursor:
-        [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_attempts=25)
+        [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)
     assert (rescued.id, rescued.status) == (lost.id, "failed")
     assert state(job_id) == expected
 
@@ -273,7 +273,7 @@ def test_a_predecessor_that_is_rescued_is_still_waited_for(own: OwnConnection) -
     lost = make_running_job(make_worker(lease_seconds=-1))
     job_id = enqueue_after(lost.id)
     with own.cursor() as cursor:
-        assert len(jobs.rescue_jobs(cursor, max_jobs=9, default_max_attempts=25)) == 1
+        assert len(jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)) == 1
     assert state(job_id) == WAITING
 
 

@@ -128,3 +128,32 @@ def test_a_job_that_nobody_heard_of_and_that_was_cancelled_meanwhile_ends(
     job = make_running_job(worker, cancel_requested_at=sql.SQL("now()"))
     assert release_unheld(own, worker, []) == [job.id]
     assert get_job(job.id).status == "cancelled"
+
+
+def test_so_many_interruptions_are_free_and_each_one_more_uses_up_an_attempt(
+    own: OwnConnection,
+) -> None:
+    """A job that is interrupted at every shutdown and never gets to its end is not run for ever."""
+    free = jobs.FREE_INTERRUPTIONS
+    job = make_running_job(attempts=2, interruptions=free - 1, worker_ids=["a:1", "b:2"])
+    stored = give_back(own, job, counted=False, interrupted=True)
+    assert (stored.attempts, stored.interruptions, stored.worker_ids) == (1, free, ["a:1"])
+    job = make_running_job(attempts=2, interruptions=free, worker_ids=["a:1", "b:2"])
+    stored = give_back(own, job, counted=False, interrupted=True)
+    assert (stored.attempts, stored.interruptions) == (2, free + 1)
+    assert (stored.worker_ids, stored.started_at) == (["a:1", "b:2"], job.started_at)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_only_what_was_interrupted_counts_as_an_interruption(
+    own: OwnConnection, counted: bool
+) -> None:
+    """A job that no slot has begun, a snooze or a retry, however often there was one before."""
+    job = make_running_job(attempts=1, interruptions=1_000)
+    stored = give_back(own, job, counted=counted)
+    assert (stored.attempts, stored.interruptions) == (int(counted), 1_000)
+
+
+def test_a_number_of_interruptions_at_its_bound_does_no_harm(own: OwnConnection) -> None:
+    job = make_running_job(attempts=1, interruptions=2**31 - 1)
+    assert give_back(own, job, counted=False, interrupted=True).interruptions == 2**31 - 1

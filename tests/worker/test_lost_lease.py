@@ -27,7 +27,7 @@ def lose_lease(worker: ThreadedWorker, *, rescued_by_another: bool = True) -> in
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s'")
         if rescued_by_another:
-            jobs.rescue_jobs(cursor, max_jobs=100, default_max_attempts=25)
+            jobs.rescue_jobs(cursor, max_jobs=100, default_max_losses=3)
     worker.runner.leases.wake()
     wait_until(lambda: worker.id != old)
     return old
@@ -39,7 +39,7 @@ def test_running_jobs_are_interrupted_and_what_they_came_to_is_lost(
 ) -> None:
     """S2.21, G5: another worker has rescued them."""
     worker = start_thread(concurrency=1)
-    job = task.using(max_attempts=1).enqueue()
+    job = task.using(max_losses=1).enqueue()
     wait_until(lambda: worker.runner.state.held)
     old = lose_lease(worker)
     wait_until(lambda: not worker.runner.state.held)

@@ -268,7 +268,7 @@ class Drive:
         )
         self._note(f"worker {lost} is lost with {[job for job in held if job in self._rows]}")
         with self._own.cursor() as cursor:
-            rescued = jobs.rescue_jobs(cursor, max_jobs=1_000, default_max_attempts=1_000_000)
+            rescued = jobs.rescue_jobs(cursor, max_jobs=1_000, default_max_losses=1_000_000)
         for row in rescued:
             job = self.model.jobs[row.id]
             del self._rows[row.id]

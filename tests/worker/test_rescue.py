@@ -12,6 +12,7 @@ from psycopg import sql
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.jobs import MAX_ERRORS, Rescued
+from django_pgjobs.worker.run import make_attempt
 from tests.factories import (
     count_jobs,
     get_job,
@@ -21,7 +22,7 @@ from tests.factories import (
     make_running_job,
     make_worker,
 )
-from tests.worker.support import claim, ids
+from tests.worker.support import claim, ids, make_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def rescue(own: OwnConnection, max_jobs: int = 1_000) -> list[Rescued]:
     """Rescue one page."""
     with own.cursor() as cursor:
-        return jobs.rescue_jobs(cursor, max_jobs=max_jobs, default_max_attempts=25)
+        return jobs.rescue_jobs(cursor, max_jobs=max_jobs, default_max_losses=3)
 
 
 def lost_worker(**columns: Any) -> int:
@@ -87,35 +88,46 @@ def test_the_loss_is_recorded_as_an_error_of_the_attempt(own: OwnConnection) -> 
     assert entry["started_at"] < entry["failed_at"]
 
 
-@pytest.mark.parametrize("max_attempts", [1, 3])
-def test_a_job_that_used_up_its_attempts_fails(own: OwnConnection, max_attempts: int) -> None:
-    """G7, G4: a job that kills its worker runs max_attempts times and no more."""
-    job = make_running_job(lost_worker(), attempts=max_attempts, max_attempts=max_attempts)
+@pytest.mark.parametrize("max_losses", [1, 3, -(2**31)])
+def test_a_job_that_was_lost_as_often_as_it_may_be_fails(
+    own: OwnConnection, max_losses: int
+) -> None:
+    """G7, G4: a job that kills its worker does so max_losses times and no more."""
+    lost_count = max(0, max_losses - 1)
+    job = make_running_job(lost_worker(), lost_count=lost_count, max_losses=max_losses)
     [rescued] = rescue(own)
     assert rescued.status == "failed"
     stored = get_job(job.id)
-    assert (stored.status, stored.lost_count) == ("failed", 1)
+    assert (stored.status, stored.lost_count) == ("failed", lost_count + 1)
     assert stored.errors[-1]["exception_class"].endswith(".WorkerLost")
     assert "worker lost" in stored.note
     assert stored.finished_at is not None
     assert claim(own, make_worker()) == []
 
 
-@pytest.mark.parametrize(("attempts", "status"), [(24, "ready"), (25, "failed")])
+@pytest.mark.parametrize(("lost_count", "status"), [(1, "ready"), (2, "failed")])
 def test_a_job_without_a_limit_of_its_own_has_the_default(
-    own: OwnConnection, attempts: int, status: str
+    own: OwnConnection, lost_count: int, status: str
 ) -> None:
     """G7."""
-    job = make_running_job(lost_worker(), attempts=attempts, max_attempts=None)
+    job = make_running_job(lost_worker(), lost_count=lost_count, max_losses=None)
     rescue(own)
     assert get_job(job.id).status == status
+
+
+def test_a_loss_uses_up_no_attempt(own: OwnConnection) -> None:
+    job = make_running_job(lost_worker(), attempts=2, max_attempts=2)
+    rescue(own)
+    [row] = claim(own, make_worker())
+    attempt = make_attempt(row, make_options())
+    assert (row.id, attempt.attempt, attempt.max_attempts) == (job.id, 3, 3)
 
 
 def test_later_losses_wait_longer_and_not_all_equally_long(own: OwnConnection) -> None:
     """PostHog 71361: rescued jobs do not come back in lock-step."""
     gone = lost_worker()
     for lost_count in (0, 1, 1, 1, 5, 5, 5, 2**31 - 1):
-        make_running_job(gone, lost_count=lost_count)
+        make_running_job(gone, lost_count=lost_count, max_losses=2**31 - 1)
     rescue(own)
     with connection.cursor() as cursor:
         cursor.execute(

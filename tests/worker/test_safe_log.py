@@ -62,7 +62,7 @@ def test_nothing_that_a_handler_raises_reaches_who_logs() -> None:
     logger = get_logger("django_pgjobs.worker.any")
     for log in (logger.debug, logger.info, logger.warning, logger.error, logger.critical):
         log("job=%s", 1)
-    logger.exception("job=%s", 1)
+    logger.error("job=%s", 1, exc_info=ValueError())
 
 
 def test_the_interruption_of_a_job_is_not_kept_from_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ def test_a_quiet_worker_claims_nothing_and_goes_on(start_thread: Start, gate: Ga
     [Pump, LeaseKeeper, Listener, Watchdog, Announcer, Pruner],
     ids=lambda role: role.__name__,
 )
-def test_a_worker_that_lost_a_role_ends_and_gives_its_jobs_back(
+def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch, role: Any
 ) -> None:
     """F37, PITFALLS 3.1 9, rule 8: alive without one of its parts it would only look alive."""
@@ -136,4 +136,5 @@ def test_a_worker_that_lost_a_role_ends_and_gives_its_jobs_back(
     for part in worker.runner._roles():
         part.wake()
     assert worker.join() == EXIT_CRASHED
-    assert (get_job(job.id).status, get_job(job.id).attempts) == ("ready", 0)
+    row = get_job(job.id)
+    assert (row.status, row.attempts, row.lost_count) == ("ready", 1, 1)

@@ -1,0 +1,57 @@
+"""How often the worker of a job may die, how often a shutdown interrupted it, how long leases are."""
+
+from __future__ import annotations
+
+from django.db import migrations, models
+
+from django_pgjobs.operations import PostgresSQL
+
+ADD_LOSSES = """
+ALTER TABLE pgjobs_job
+    ADD COLUMN max_losses integer,
+    ADD COLUMN interruptions integer NOT NULL DEFAULT 0;
+"""
+
+DROP_LOSSES = """
+ALTER TABLE pgjobs_job DROP COLUMN max_losses, DROP COLUMN interruptions;
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("pgjobs", "0006_key_running")]
+    operations = [
+        PostgresSQL(
+            ADD_LOSSES,
+            DROP_LOSSES,
+            state_operations=[
+                migrations.AddField(
+                    model_name="job",
+                    name="max_losses",
+                    field=models.IntegerField(
+                        help_text="Empty: as the setting MAX_LOSSES says.",
+                        null=True,
+                        verbose_name="max losses",
+                    ),
+                ),
+                migrations.AddField(
+                    model_name="job",
+                    name="interruptions",
+                    field=models.IntegerField(
+                        default=0,
+                        editable=False,
+                        help_text="How many attempts were interrupted by a shutdown.",
+                        verbose_name="interruptions",
+                    ),
+                ),
+            ],
+        ),
+        migrations.AddField(
+            model_name="worker",
+            name="lease_seconds",
+            field=models.FloatField(
+                help_text="Seconds from a renewal to the end of the lease.",
+                null=True,
+                verbose_name="lease",
+            ),
+        ),
+    ]

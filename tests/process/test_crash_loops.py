@@ -1,0 +1,85 @@
+"""A job that ends its process is started a few times and no more; those beside it go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.factories import get_job
+from tests.helpers import WorkerProcess, wait_until
+from tests.process import tasks
+from tests.process.support import Journal, backends_of, terminate, wait_for_status
+
+pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
+
+Start = Callable[..., WorkerProcess]
+
+WORKER_LOST = "django_pgjobs.exceptions.WorkerLost"
+
+
+def is_written(journal: Journal, times: int) -> bool:
+    return journal.count("leaked") == times
+
+
+def is_lost(job: Any, times: int) -> bool:
+    return bool(get_job(job.id).lost_count == times)
+
+
+@pytest.mark.time_limit(120)
+def test_a_job_that_uses_up_the_files_of_its_process_is_bounded_by_its_losses(
+    start: Start, journal: Journal
+) -> None:
+    """A role that needs a connection finds no room for it, and crashes."""
+    job = tasks.leak_files.using(max_losses=2).enqueue(journal.folder)
+    worker = start("--processes", "2", "-c", "2", "--lease-seconds", "1", wait=False)
+    for times in (1, 2):
+        wait_until(partial(is_written, journal, times), timeout=30, message=worker.output)
+        terminate(backends_of("listener"))
+        wait_until(partial(is_lost, job, times), timeout=30, message=worker.output)
+    row = wait_for_status(job, "failed", worker=worker)
+    assert (row.attempts, row.errors[-1]["exception_class"]) == (2, WORKER_LOST)
+    assert "role=listener crashed" in worker.output()
+
+
+@pytest.mark.time_limit(120)
+def test_a_job_that_outgrows_its_process_is_bounded_by_its_losses(
+    start: Start, journal: Journal
+) -> None:
+    job = tasks.outgrow.using(max_losses=2).enqueue(journal.folder, 400)
+    beside = tasks.pass_gate.using(max_attempts=1).enqueue(journal.folder, "beside")
+    limits = ("--max-memory", "300", "--shutdown-timeout", "0.1")
+    worker = start("--processes", "2", "-c", "2", *limits, wait=False)
+    row = wait_for_status(job, "failed", timeout=60, worker=worker)
+    assert (row.attempts, row.lost_count) == (2, 2)
+    assert row.errors[-1]["exception_class"] == WORKER_LOST
+    assert journal.count("start outgrow") == 2
+    journal.open_gate()
+    # However often it was lost with the other, that used up no attempt.
+    assert wait_for_status(beside, "successful", timeout=60, worker=worker)
+
+
+def test_an_orderly_shutdown_gives_a_running_job_back_and_counts_the_interruption(
+    start: Start, journal: Journal
+) -> None:
+    job = tasks.spin.using(max_attempts=1, max_losses=1).enqueue(journal.folder, "job")
+    worker = start("--shutdown-timeout", "0")
+    journal.wait_for("start job")
+    assert worker.stop() == 0
+    row = get_job(job.id)
+    assert (row.status, row.attempts, row.lost_count, row.interruptions) == ("ready", 0, 0, 1)
+
+
+def test_the_jobs_beside_one_that_does_not_end_are_given_back(
+    start: Start, journal: Journal
+) -> None:
+    stuck = tasks.block.using(timeout=0.3, max_attempts=1).enqueue(journal.folder, "stuck")
+    beside = tasks.spin.using(max_losses=1).enqueue(journal.folder, "beside")
+    worker = start("-c", "2", pgjobs={"TIMEOUT_GRACE_SECONDS": 0.2})
+    journal.wait_for("start stuck", "start beside")
+    wait_until(lambda: not worker.is_running)
+    assert get_job(stuck.id).status == "failed"
+    row = get_job(beside.id)
+    assert (row.status, row.lost_count, row.interruptions) == ("ready", 0, 1)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_process import PROCESS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -106,8 +107,8 @@ MUTATIONS = (
     Mutation(
         "bound of a crash loop",
         f"{SQL}rescue_jobs.sql",
-        "job.attempts >= COALESCE",
-        "0 > COALESCE",
+        ">= COALESCE(job.max_losses",
+        ">= 2147483647 + 0 * COALESCE(job.max_losses",
         ("tests/worker/test_rescue.py",),
     ),
     Mutation(
@@ -265,6 +266,7 @@ MUTATIONS = (
         )
         for name, file, old, new in FIRST_JOBS
     ),
+    *(Mutation(*mutated) for mutated in PROCESS),
     Mutation(
         "walk behind the lane that was served last",
         f"{WORKER}claimer.py",

@@ -7,14 +7,16 @@
 -- Index: none
 INSERT INTO pgjobs_worker (
     name, host, pid, version, slots, queues, excluded_queues, backends, task_paths,
-    started_at, heartbeat_at, lease_expires_at, lost, listening, quiet_requested_at
+    started_at, heartbeat_at, lease_expires_at, lease_seconds, lost, listening,
+    quiet_requested_at
 )
 VALUES (
     %(name)s::text, %(host)s::text, %(pid)s::integer, %(version)s::text, %(slots)s::integer,
     %(queues)s::text[], %(excluded_queues)s::text[], %(backends)s::text[],
     %(task_paths)s::text[],
     statement_timestamp(), statement_timestamp(),
-    statement_timestamp() + make_interval(secs => %(lease)s::double precision), FALSE, FALSE,
+    statement_timestamp() + make_interval(secs => %(lease)s::double precision),
+    %(lease)s::double precision, FALSE, FALSE,
     CASE WHEN %(quiet)s::boolean THEN statement_timestamp() END
 )
 RETURNING id

@@ -117,7 +117,7 @@ class Claimer:
     def prefetch(self) -> int:
         """How many jobs to hold beyond what the free slots take."""
         mean = self._slots.mean_duration
-        concurrency = self._state.options.concurrency
+        concurrency = self._slots.most
         if mean is None or self._all_slots_are_long():
             return 0
         return min(MAX_PREFETCH, int(concurrency * PREFETCH_SECONDS / max(mean, 1e-6)))
@@ -141,7 +141,7 @@ class Claimer:
         buffered = len(self._slots.buffer)
         if buffered > self.low_water:
             return 0
-        free = self._state.options.concurrency - len(self._slots.running)
+        free = self._slots.most - len(self._slots.running)
         wanted = max(0, free + self.prefetch - (0 if waits else buffered))
         limit = self._state.options.max_jobs
         if limit is not None:
@@ -268,7 +268,7 @@ class Claimer:
 
     def _plan_of_lowest(self, wanted: int) -> Plan:
         """Plan a claim of the lowest priority of each queue, so that it is not starved."""
-        free = max(1, self._state.options.concurrency - len(self._slots.running))
+        free = max(1, self._slots.most - len(self._slots.running))
         lowest: dict[Lane, Group] = {}
         for group in sorted(self._groups):
             lowest[Lane(group.backend, group.queue_name)] = group
@@ -366,7 +366,7 @@ class Claimer:
 
     def _all_slots_are_long(self) -> bool:
         running = list(self._slots.running)
-        if len(running) < self._state.options.concurrency:
+        if len(running) < self._slots.most:
             return False
         newest = max(attempt.started_at for attempt in running)
         return time.monotonic() - newest > PREFETCH_SECONDS

@@ -52,6 +52,8 @@ class Slots:
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._stopping = False
+        # How many threads there may be: fewer than asked for where no more are to be had.
+        self.most = options.concurrency
         self.buffer = Buffer()
         self.running: set[Attempt] = set()
         # Seconds that recent jobs took, exponentially weighted; None before the first one.
@@ -83,16 +85,26 @@ class Slots:
         with self._ready:
             if self._idle:
                 self._ready.notify()
-            elif len(self._threads) < self._options.concurrency:
-                name = f"pgjobs-slot-{len(self._threads) + 1}"
-                thread = threading.Thread(target=self._loop, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            elif len(self._threads) < self.most:
+                self._start_thread()
+
+    def _start_thread(self) -> None:
+        name = f"pgjobs-slot-{len(self._threads) + 1}"
+        thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                raise
+            self.most = len(self._threads)
+            logger.error("no more threads: goes on with %d slots: %s", self.most, error)
+        else:
+            self._threads.append(thread)
 
     def _loop(self) -> None:
         try:
             while (attempt := self._next()) is not None:
-                if len(self.running) < self._options.concurrency:
+                if len(self.running) < self.most:
                     if self.buffer:
                         self._wake_one()
                     else:

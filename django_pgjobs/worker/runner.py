@@ -53,6 +53,8 @@ EXIT_CRASHED = 1
 EXIT_RESTART = 75
 # The code changed, or HUP: start me again. A supervisor does.
 EXIT_RELOAD = 76
+# Of a child that has reached a limit of its own: whether it is replaced is for its supervisor.
+EXIT_DONE = 78
 # Of a child that somebody stopped by its row in the table: its supervisor leaves it alone.
 EXIT_DISMISSED = 77
 RELOAD_SECONDS = 3.0
@@ -73,6 +75,7 @@ class Runner:
         self._pipe = pipe
         self._exit_code = EXIT_OK
         self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
+        self._done_code = EXIT_DONE if is_child else EXIT_OK
         self._stop_reason = ""
         self._shutdown_timeout = options.shutdown_timeout
         self._started_at = time.monotonic()
@@ -90,6 +93,7 @@ class Runner:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
+        self._farewell = Farewell(self.state)
         self._build_slots()
         self._build_roles()
 
@@ -132,7 +136,7 @@ class Runner:
             dispatch=self._dispatch,
             take_back=self._take_back,
             on_interrupted=self.watchdog.expect_end,
-            on_limit=self.ask_to_stop,
+            on_limit=self._reached_limit,
             on_crash=crash,
             look=Look(
                 state,
@@ -163,15 +167,17 @@ class Runner:
 
     # The life of the process
 
-    def run(self) -> int:
+    def run(self, on_ready: Callable[[], object] = lambda: None) -> int:
         """Run until a signal, a limit or a crash; return the exit code.
 
+        *on_ready* is called when the worker takes jobs.
         Raise psycopg.OperationalError if the database cannot be reached at the start.
         """
         self._register(self._connections["lease"])
         for role in self._roles():
             role.start()
         logger.info("ready   worker=%s", self.state.name)
+        on_ready()
         while not self._stop_reason:
             for number in self._pipe.wait(self._seconds_to_look()):
                 self._handle(number)
@@ -228,6 +234,11 @@ class Runner:
         self._shutdown_timeout = min(self._shutdown_timeout, RELOAD_SECONDS)
         self.ask_to_stop(reason)
 
+    def _reached_limit(self, reason: str) -> None:
+        if self._exit_code == EXIT_OK:
+            self._exit_code = self._done_code
+        self.ask_to_stop(reason)
+
     def _dismiss(self) -> None:
         if self._exit_code in (EXIT_OK, EXIT_RELOAD):
             self._exit_code = self._dismissed_code
@@ -251,14 +262,14 @@ class Runner:
         options = self._options
         lived = time.monotonic() - self._started_at
         if options.max_time is not None and lived >= options.max_time:
-            self.ask_to_stop(f"{options.max_time:g} s are over")
+            self._reached_limit(f"{options.max_time:g} s are over")
         if options.max_memory_mib is not None:
             # Kilobytes, but bytes on macOS.
             unit = 1024 * 1024 if sys.platform == "darwin" else 1024
             used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
             if used > options.max_memory_mib:
                 self._farewell.loses_jobs = True
-                self.ask_to_stop(f"{used} MiB of memory are in use")
+                self._reached_limit(f"{used} MiB of memory are in use")
 
     # What the slots and the watchdog say
 

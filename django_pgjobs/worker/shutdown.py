@@ -2,6 +2,9 @@
 
 Nothing is raised inside a handler, because it would be raised in the middle of whatever the
 main thread does; the interpreter's own wake-up descriptor writes the signal's number.
+
+What a task forks is a process of its own: a signal to it must end it, and not the worker, which
+would read of it in the pipe they share. So it gets back the handlers from before.
 """
 
 from __future__ import annotations
@@ -10,8 +13,15 @@ import contextlib
 import os
 import select
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
+
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
 
 # Says that some thread wants the main loop to look; no signal has this number.
 WAKE = 0
@@ -20,6 +30,12 @@ HANDLED = [
     for name in ("SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 ]
+# These are no wish to end, but would end a process that has no handler for them yet.
+HELD = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+
+# The pipes that signals go to, the one that gets them last.
+_installed: list[SignalPipe] = []
+_forking = threading.local()
 
 
 class SignalPipe:
@@ -30,19 +46,34 @@ class SignalPipe:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
+        self._previous: dict[int, Any] = {}
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[SignalPipe]:
         """Handle the signals while the block runs; in the main thread only."""
         # The pipe comes first and goes last: a signal that is ignored and leaves no byte is lost.
         previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        previous = {number: signal.signal(number, _ignore) for number in self._numbers}
+        self._previous = {number: signal.signal(number, _ignore) for number in self._numbers}
+        _installed.append(self)
+        held = signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         try:
             yield self
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            _installed.remove(self)
+            self._restore()
             signal.set_wakeup_fd(previous_wakeup)
+
+    def leave_to_parent(self) -> None:
+        """Handle no signal any more, in a process that was forked."""
+        signal.set_wakeup_fd(-1)
+        self._restore()
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def wake(self) -> None:
         """Let `wait` return; safe from any thread."""
@@ -59,3 +90,53 @@ class SignalPipe:
 
 def _ignore(number: int, frame: FrameType | None) -> None:
     """Do nothing here: the number is in the pipe by now."""
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    """Let signals that would end a process that is starting wait until a pipe is installed.
+
+    What is started in the block, new interpreters too, inherits that.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_within(seconds: float, code: int) -> None:
+    """Let the interpreter end in good order, but not for longer than so many seconds.
+
+    It waits for every thread and process that a task has left behind.
+    """
+
+    def end() -> None:
+        time.sleep(seconds)
+        logger.warning("stop    what a task has started does not end; the process does")
+        os._exit(code)
+
+    with contextlib.suppress(RuntimeError):  # no thread is to be had
+        threading.Thread(target=end, name="pgjobs-end", daemon=True).start()
+
+
+def _before_fork() -> None:
+    # A signal that reaches the child before it has its handlers waits until then.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+
+
+def _after_fork_in_parent() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _after_fork_in_child() -> None:
+    while _installed:
+        _installed.pop().leave_to_parent()
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -2,26 +2,34 @@
 
 Children are new interpreters, not forks, so they share no connection, lock or thread with it.
 They run in sessions of their own: Ctrl-C reaches the supervisor alone, which asks them to
-stop. Each holds the reading end of a pipe; when the supervisor dies, however suddenly, the
-pipe closes and the children stop.
+stop. Each has one end of a socket as its standard input: it writes a byte when it is ready, and
+when the supervisor dies, however suddenly, the socket closes and the children stop.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
-from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_DISMISSED, EXIT_OK, EXIT_RELOAD
+from django_pgjobs.worker.runner import (
+    EXIT_CRASHED,
+    EXIT_DISMISSED,
+    EXIT_DONE,
+    EXIT_OK,
+    EXIT_RELOAD,
+)
 from django_pgjobs.worker.safe_log import get_logger
-from django_pgjobs.worker.shutdown import SignalPipe
+from django_pgjobs.worker.shutdown import SignalPipe, held_signals
 from django_pgjobs.worker.state import Options
 
 logger = get_logger("django_pgjobs.worker")
@@ -31,16 +39,25 @@ QUICK_SECONDS = 10.0
 MAX_BACKOFF_SECONDS = 30.0
 # Beyond the shutdown timeout, before a child is killed.
 EXTRA_SECONDS = 20.0
+# How often a child that is to be ready soon is looked at.
+READY_LOOK_SECONDS = 0.1
+READY = b"r"
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 
 
 @dataclass
 class Child:
-    """One place for a worker process, and the process in it at the moment."""
+    """One place for a worker process, and the process in it at the moment.
+
+    *is_stale*: it is to be replaced, by order of HUP, when its turn has come.
+    """
 
     number: int
     process: subprocess.Popen[bytes] | None = None
+    channel: socket.socket | None = None
+    is_ready: bool = False
+    is_stale: bool = False
     started_at: float = 0.0
     start_at: float = 0.0
     failures: int = 0
@@ -64,10 +81,11 @@ class Supervisor:
             while not all(child.is_done for child in self._children):
                 for child in self._children:
                     self._look_after(child)
+                self._replace_next()
                 for number in pipe.wait(self._seconds_to_wait()):
                     self._handle(number)
         codes = [child.exit_codes[-1] for child in self._children if child.exit_codes]
-        codes = [EXIT_OK if code == EXIT_DISMISSED else code for code in codes]
+        codes = [EXIT_OK if code in (EXIT_DISMISSED, EXIT_DONE) else code for code in codes]
         if -signal.SIGKILL in codes:
             return EXIT_CRASHED
         return max((code for code in codes if code > 0), default=EXIT_OK)
@@ -77,8 +95,9 @@ class Supervisor:
             code = child.process.poll()
             if code is None:
                 self._kill_if_late(child)
+                self._note_ready(child)
                 return
-            self._note_exit(child, child.process, code)
+            self._note_exit(child, code)
         if child.is_done or self._stopping_since is not None:
             child.is_done = True
         elif time.monotonic() >= child.start_at:
@@ -93,32 +112,58 @@ class Supervisor:
             ENVIRONMENT_VARIABLE: settings.SETTINGS_MODULE,
         }
         child.started_at = time.monotonic()
-        child.process = subprocess.Popen(  # noqa: S603 - our own command line
-            command, env=environment, stdin=subprocess.PIPE, start_new_session=True
-        )
+        child.is_stale = False
+        child.channel, end = socket.socketpair()
+        child.channel.setblocking(False)
+        with held_signals(), end:
+            child.process = subprocess.Popen(  # noqa: S603 - our own command line
+                command, env=environment, stdin=end.fileno(), start_new_session=True
+            )
 
-    def _note_exit(self, child: Child, process: subprocess.Popen[bytes], code: int) -> None:
-        if process.stdin is not None:
-            process.stdin.close()
-        child.process = None
+    def _note_ready(self, child: Child) -> None:
+        if child.channel is not None and not child.is_ready:
+            with suppress(OSError):  # nothing is said yet
+                child.is_ready = child.channel.recv(1) == READY
+
+    def _replace_next(self) -> None:
+        """Ask one stale child to end, if every other place has a worker that takes jobs."""
+        stale = [child for child in self._children if child.is_stale and not child.is_done]
+        if not stale or not all(child.is_ready or child.is_done for child in self._children):
+            return
+        stale[0].is_stale = stale[0].is_ready = False
+        self._send(signal.SIGHUP, stale[:1])
+
+    def _note_exit(self, child: Child, code: int) -> None:
+        if child.channel is not None:
+            child.channel.close()
+        child.process = child.channel = None
+        child.is_ready = False
         child.exit_codes.append(code)
         lived = time.monotonic() - child.started_at
-        if code == EXIT_OK:
+        if code == EXIT_DONE:
             child.is_done = not self._is_replaced_after_limit()
         elif code == EXIT_DISMISSED:
             child.is_done = True
             logger.info("child %d was asked to stop and is not started again", child.number)
         elif code in (EXIT_USAGE, EXIT_UNREACHABLE) and lived < QUICK_SECONDS:
             child.is_done = True
-        if code in (EXIT_OK, EXIT_RELOAD):
+            self._keep_the_others()
+        if code in (EXIT_DONE, EXIT_RELOAD):
             child.failures, child.start_at = 0, 0.0
-        elif not child.is_done:
+        elif not child.is_done and self._stopping_since is None:
             child.failures = child.failures + 1 if lived < QUICK_SECONDS else 0
             pause = min(0.5 * 2**child.failures, MAX_BACKOFF_SECONDS) if child.failures else 0.0
             child.start_at = time.monotonic() + pause
             logger.error(
                 "child %d ended with status %d; started again in %.1f s", child.number, code, pause
             )
+
+    def _keep_the_others(self) -> None:
+        """Replace no more children, because the new one cannot work."""
+        if any(child.is_stale for child in self._children):
+            logger.error("the new child process cannot start; the others stay as they are")
+        for child in self._children:
+            child.is_stale = False
 
     def _is_replaced_after_limit(self) -> bool:
         options = self._options
@@ -136,26 +181,35 @@ class Supervisor:
     def _seconds_to_wait(self) -> float | None:
         if self._stopping_since is not None:
             return 0.5
+        if any(child.is_stale for child in self._children):
+            return READY_LOOK_SECONDS
         starts = [child.start_at for child in self._children if child.process is None]
         return max(0.0, min(starts) - time.monotonic()) if starts else None
 
     def _handle(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stopping_since = self._stopping_since or time.monotonic()
-            self._send(signal.SIGTERM)
+            self._send(signal.SIGTERM, self._children)
         elif number == signal.SIGQUIT:
             self._stopping_since = self._stopping_since or time.monotonic()
-            self._send(signal.SIGQUIT)
+            self._send(signal.SIGQUIT, self._children)
         elif number in (signal.SIGUSR1, signal.SIGUSR2):
-            self._send(number)
+            self._send(number, self._children)
         elif number == signal.SIGHUP:
-            logger.info("HUP: the child processes are replaced")
-            self._send(signal.SIGHUP)
+            logger.info("HUP: the child processes are replaced, one after the other")
+            for child in self._children:
+                child.is_stale = True
 
-    def _send(self, number: int) -> None:
-        for child in self._children:
+    def _send(self, number: int, children: list[Child]) -> None:
+        for child in children:
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(number)
+
+
+def tell_parent_ready() -> None:
+    """Let the supervisor know that this child takes jobs."""
+    with suppress(OSError):
+        os.write(sys.stdin.fileno(), READY)
 
 
 def end_with_parent(stop: Callable[[str], None]) -> None:

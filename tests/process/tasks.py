@@ -7,9 +7,11 @@ fixture `start` does: one without stands for a worker of an older release.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import resource
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -246,14 +248,17 @@ def close_stderr() -> None:
 
 @task
 def leak_files(folder: str) -> None:
-    """Open files until no more are to be had, and keep them."""
-    write(folder, "start leak")
+    """Open files until no more are to be had, keep them, and write "leaked"."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-    while True:
-        with suppress(OSError):
-            HOARD.append(os.open(os.devnull, os.O_RDONLY))
-        time.sleep(0.0001 if len(HOARD) < 64 else 0.01)
+    opened = []
+    with suppress(OSError):
+        while True:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    os.close(opened[0])
+    write(folder, "leaked")
+    os.open(os.devnull, os.O_RDONLY)
+    time.sleep(FOREVER)
 
 
 @task
@@ -262,3 +267,42 @@ def outgrow(folder: str, mebibytes: int) -> None:
     write(folder, "start outgrow")
     HOARD.append(bytearray(mebibytes * 1024 * 1024))
     time.sleep(FOREVER)
+
+
+@task
+def use_pool() -> int:
+    """Let forked processes add, and end them."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return sum(pool.map(abs, [-1, 2]))
+
+
+@task
+def end_child() -> int | None:
+    """Fork a process that would go on for ever, terminate it, and return how it ended."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(FOREVER,))
+    child.start()
+    child.terminate()
+    child.join()
+    return child.exitcode
+
+
+@task
+def leave_child(daemon: bool) -> int | None:
+    """Fork a process that goes on for ever, and return its process id."""
+    child = multiprocessing.get_context("fork").Process(
+        target=time.sleep, args=(FOREVER,), daemon=daemon
+    )
+    child.start()
+    return child.pid
+
+
+@task
+def leave_thread() -> None:
+    """Start a thread that goes on for ever and that the interpreter waits for."""
+    threading.Thread(target=time.sleep, args=(FOREVER,), daemon=False).start()
+
+
+@task
+def exit_quietly() -> None:
+    """End the process as if all were well."""
+    os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.factories import get_job
 from tests.helpers import WorkerProcess, wait_until
 from tests.process import tasks
-from tests.process.support import Journal, wait_for_status
+from tests.process.support import Journal, backends_of, terminate, wait_for_status
 
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 
@@ -19,25 +20,42 @@ Start = Callable[..., WorkerProcess]
 WORKER_LOST = "django_pgjobs.exceptions.WorkerLost"
 
 
+def is_written(journal: Journal, times: int) -> bool:
+    return journal.count("leaked") == times
+
+
+def is_lost(job: Any, times: int) -> bool:
+    return bool(get_job(job.id).lost_count == times)
+
+
 @pytest.mark.time_limit(120)
-@pytest.mark.parametrize(
-    ("task", "arguments", "flags"),
-    [
-        (tasks.leak_files, (), ()),
-        (tasks.outgrow, (400,), ("--max-memory", "300", "--shutdown-timeout", "0.1")),
-    ],
-    ids=["files", "memory"],
-)
-def test_a_job_that_uses_up_what_its_process_has_is_bounded_by_its_losses(
-    start: Start, journal: Journal, task: Any, arguments: tuple[Any, ...], flags: tuple[str, ...]
+def test_a_job_that_uses_up_the_files_of_its_process_is_bounded_by_its_losses(
+    start: Start, journal: Journal
 ) -> None:
-    job = task.using(max_losses=2).enqueue(journal.folder, *arguments)
+    """A role that needs a connection finds no room for it, and crashes."""
+    job = tasks.leak_files.using(max_losses=2).enqueue(journal.folder)
+    worker = start("--processes", "2", "-c", "2", "--lease-seconds", "1", wait=False)
+    for times in (1, 2):
+        wait_until(partial(is_written, journal, times), timeout=30, message=worker.output)
+        terminate(backends_of("listener"))
+        wait_until(partial(is_lost, job, times), timeout=30, message=worker.output)
+    row = wait_for_status(job, "failed", worker=worker)
+    assert (row.attempts, row.errors[-1]["exception_class"]) == (2, WORKER_LOST)
+    assert "role=listener crashed" in worker.output()
+
+
+@pytest.mark.time_limit(120)
+def test_a_job_that_outgrows_its_process_is_bounded_by_its_losses(
+    start: Start, journal: Journal
+) -> None:
+    job = tasks.outgrow.using(max_losses=2).enqueue(journal.folder, 400)
     beside = tasks.pass_gate.using(max_attempts=1).enqueue(journal.folder, "beside")
-    worker = start("--processes", "2", "-c", "2", "--lease-seconds", "1", *flags, wait=False)
+    limits = ("--max-memory", "300", "--shutdown-timeout", "0.1")
+    worker = start("--processes", "2", "-c", "2", *limits, wait=False)
     row = wait_for_status(job, "failed", timeout=60, worker=worker)
     assert (row.attempts, row.lost_count) == (2, 2)
     assert row.errors[-1]["exception_class"] == WORKER_LOST
-    assert sum(line.startswith(("start leak", "start outgrow")) for line in journal.lines()) == 2
+    assert journal.count("start outgrow") == 2
     journal.open_gate()
     # However often it was lost with the other, that used up no attempt.
     assert wait_for_status(beside, "successful", timeout=60, worker=worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from tests.servers import is_alive
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 
 Start = Callable[..., WorkerProcess]
+# Two interpreters one after the other.
+SLOW_SECONDS = 40.0
 
 RELOADED = """
 from django_pgjobs import task
@@ -100,6 +103,72 @@ def test_hup_replaces_the_children_when_their_jobs_have_finished(
     wait_for_status(common.add.enqueue(1, 2), "successful")
     assert worker.stop() == 0
     assert live_workers() == set()
+
+
+@pytest.mark.time_limit(90)
+def test_hup_replaces_one_child_after_the_other(start: Start, journal: Journal) -> None:
+    """While one ends, the other takes jobs."""
+    worker = start_two(start)
+    wait_until(lambda: worker.output().count(" ready ") == 2)
+    before = pids(children_of(worker))
+    jobs = [tasks.pass_gate.enqueue(journal.folder, str(number)) for number in range(3)]
+    journal.wait_for(*(f"start {number} 1" for number in range(3)))
+    worker.send(signal.SIGHUP)
+    worker.wait_for_output("HUP: no new jobs")
+    for _ in range(3):
+        wait_for_status(common.add.enqueue(1, 2), "successful", worker=worker)
+    assert worker.output().count("HUP: no new jobs") == 1
+    journal.open_gate()
+    wait_until(
+        lambda: len(live_workers()) == 2 and not live_workers() & before,
+        timeout=SLOW_SECONDS,
+        message=worker.output,
+    )
+    for job in jobs:
+        wait_for_status(job, "successful")
+    assert [line.split()[1] for line in worker.output().splitlines() if has_stopped(line)] == [
+        "ready", "ready", "stop", "stop", "ready", "stop", "stop", "ready",
+    ]  # fmt: skip
+    assert worker.stop() == 0
+
+
+def has_stopped(line: str) -> bool:
+    """Is it the line of a worker that begins, is asked to end, or ends?"""
+    return bool(re.match(r"\S+ (ready|stop) ", line))
+
+
+@pytest.mark.time_limit(90)
+def test_hup_and_usr2_wait_for_a_process_that_is_starting(start: Start, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    worker = start(
+        "--processes", "2", "-c", "1",
+        wait=False,
+        modules=("tests.process.slow_start",),
+        env={"TESTS_MAY_START": str(gate)},
+    )  # fmt: skip
+    gate.touch()
+    wait_until(
+        lambda: worker.output().count(" ready ") == 2, timeout=SLOW_SECONDS, message=worker.output
+    )
+    gate.unlink()
+    victim = min(children_of(worker), key=lambda child: child.pid)
+    victim.send_signal(signal.SIGHUP)
+    wait_until(
+        lambda: victim.pid not in pids(children_of(worker)) and len(children_of(worker)) == 2
+    )
+    [starting] = [child for child in children_of(worker) if child.pid not in live_workers()]
+    starting.send_signal(signal.SIGHUP)
+    starting.send_signal(signal.SIGUSR2)
+    gate.touch()
+    wait_until(
+        lambda: (
+            starting.pid not in pids(children_of(worker)) and worker.output().count(" ready ") == 4
+        ),
+        timeout=SLOW_SECONDS,
+        message=worker.output,
+    )
+    assert "ended with status" not in worker.output()
+    assert worker.stop() == 0
 
 
 def test_hup_without_a_supervisor_asks_to_be_started_again(start: Start) -> None:

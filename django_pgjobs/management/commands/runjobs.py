@@ -33,11 +33,11 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
 from django_pgjobs.worker.log import set_up_logging
-from django_pgjobs.worker.runner import Runner
+from django_pgjobs.worker.runner import LAST_SECONDS, Runner
 from django_pgjobs.worker.schema import needed_schema
-from django_pgjobs.worker.shutdown import SignalPipe
+from django_pgjobs.worker.shutdown import SignalPipe, held_signals, leave_within
 from django_pgjobs.worker.state import Options
-from django_pgjobs.worker.supervisor import Supervisor, end_with_parent
+from django_pgjobs.worker.supervisor import Supervisor, end_with_parent, tell_parent_ready
 
 EXIT_UNREACHABLE = 3
 VALUE_FLAGS = (
@@ -65,6 +65,13 @@ class Command(BaseCommand):
     """Run background jobs until told to stop."""
 
     help = "Runs background jobs: of all queues, in this process, until TERM or Ctrl-C."
+
+    # Is the process there for this command, so that it may be ended?
+    _is_program = False
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        self._is_program = True
+        super().run_from_argv(argv)
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(*args, **kwargs)
@@ -171,6 +178,16 @@ class Command(BaseCommand):
         how.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
 
     def handle(self, **flags: Any) -> None:
+        with held_signals():
+            code = self._run(flags)
+        if code is None:
+            return
+        if self._is_program:
+            leave_within(LAST_SECONDS, code)
+        sys.exit(code)
+
+    def _run(self, flags: dict[str, Any]) -> int | None:
+        """Do what the flags say; return the exit status, None if there was nothing to run."""
         conf = get_conf()
         set_up_logging(flags["verbosity"], flags["log_format"])
         discover_tasks()
@@ -181,12 +198,10 @@ class Command(BaseCommand):
         if not flags["child"]:
             self._print_banner(options, server, processes, flags)
         if flags["check"]:
-            return
+            return None
         if not flags["child"] and (processes > 1 or reloads):
-            code = Supervisor(child_flags(flags), options, processes=processes).run()
-        else:
-            code = run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
-        sys.exit(code)
+            return Supervisor(child_flags(flags), options, processes=processes).run()
+        return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
 
     def _reloads(self, flags: dict[str, Any]) -> bool:
         if flags["reload"] is not None:
@@ -262,7 +277,7 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
         if reloads:
             watch_files(runner.ask_to_reload)
         try:
-            return runner.run()
+            return runner.run(on_ready=tell_parent_ready if is_child else lambda: None)
         except psycopg.OperationalError as error:
             raise unreachable(options.database, error) from error
 

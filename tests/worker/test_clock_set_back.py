@@ -1,0 +1,93 @@
+"""The server's clock is set back: leases that were given before seem to last for ever."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+
+from django_pgjobs.models import Worker
+from django_pgjobs.queries import jobs, workers
+from django_pgjobs.queries.connection import OwnConnection
+from tests.factories import get_job, make_running_job, make_worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOUR = timedelta(hours=1)
+
+
+def register(own: OwnConnection, lease: float = 60.0) -> int:
+    """Enter a worker as runjobs does."""
+    row = {
+        "name": "w", "host": "h", "version": "0", "pid": 1, "slots": 1, "queues": None,
+        "excluded_queues": [], "backends": ["default"], "task_paths": [], "lease": lease,
+    }  # fmt: skip
+    with own.cursor() as cursor:
+        return workers.register_worker(cursor, row)
+
+
+def renew(own: OwnConnection, worker_id: int) -> workers.Renewal:
+    """Renew a lease as another worker's thread does."""
+    with own.cursor() as cursor:
+        renewal = workers.renew_lease(cursor, worker_id, lease=60.0)
+    assert renewal is not None
+    return renewal
+
+
+def seconds_left(worker_id: int) -> float:
+    """Return how long a lease still lasts by the server's clock."""
+    left = Worker.objects.annotate(left=F("lease_expires_at") - Now()).get(pk=worker_id).left
+    return float(left.total_seconds())
+
+
+@pytest.mark.parametrize("fields", [("lease_expires_at", "heartbeat_at"), ("lease_expires_at",)])
+def test_the_lease_of_a_dead_worker_ends_one_lease_later_at_most(
+    own: OwnConnection, fields: tuple[str, ...]
+) -> None:
+    dead, living = register(own, lease=30.0), register(own)
+    Worker.objects.filter(pk=dead).update(**{name: F(name) + HOUR for name in fields})
+    renew(own, living)
+    assert 25 < seconds_left(dead) <= 30
+    assert 0 < (renew(own, living).next_expiry or 0) <= 30
+
+
+def test_its_job_is_rescued_when_that_lease_is_over(own: OwnConnection) -> None:
+    dead, living = register(own, lease=0.001), register(own)
+    Worker.objects.filter(pk=dead).update(lease_expires_at=F("lease_expires_at") + HOUR)
+    job = make_running_job(dead)
+    with own.cursor() as cursor:
+        assert jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3) == []
+    renew(own, living)
+    with own.cursor() as cursor:
+        [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)
+    assert rescued.id == job.id
+    assert renew(own, living).is_leader
+
+
+def test_a_living_worker_loses_nothing(own: OwnConnection) -> None:
+    """Its next renewal, a third of a lease after the last one, writes right values."""
+    living, other = register(own), register(own)
+    Worker.objects.filter(pk=living).update(lease_expires_at=F("lease_expires_at") + HOUR)
+    job = make_running_job(living)
+    renew(own, other)
+    assert seconds_left(living) > 50
+    renew(own, living)
+    assert seconds_left(living) > 55
+    assert get_job(job.id).status == "running"
+
+
+def test_the_leases_of_others_are_left_as_they_are(own: OwnConnection) -> None:
+    long, plain, old = register(own, lease=600.0), register(own), make_worker(lease_seconds=900)
+    me = register(own)
+    before = {pk: Worker.objects.get(pk=pk).lease_expires_at for pk in (long, plain, old)}
+    renew(own, me)
+    assert {pk: Worker.objects.get(pk=pk).lease_expires_at for pk in before} == before
+
+
+@pytest.mark.parametrize("lease", [0.0, -1.0, 1e300, -1e300, float("inf"), float("nan")])
+def test_an_odd_length_of_a_lease_stops_no_renewal(own: OwnConnection, lease: float) -> None:
+    odd, me = register(own), register(own)
+    Worker.objects.filter(pk=odd).update(lease_seconds=lease)
+    renew(own, me)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
 from tests.mutated_process import PROCESS
+from tests.mutated_session import SESSION_CARE
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -267,6 +268,7 @@ MUTATIONS = (
         for name, file, old, new in FIRST_JOBS
     ),
     *(Mutation(*mutated) for mutated in PROCESS),
+    *(Mutation(*change) for change in SESSION_CARE),
     Mutation(
         "walk behind the lane that was served last",
         f"{WORKER}claimer.py",

@@ -18,7 +18,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs.queries.sessions import is_altered, reset_session, usage_of
+from django_pgjobs.queries.sessions import is_altered, is_watched, reset_session, usage_of
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
@@ -84,16 +84,26 @@ def _clean_session(connection: Any, *, resets: bool) -> None:
         _close(connection)
         return
     if usage.is_used and resets:
-        reset_session(raw, time_zone=connection.timezone_name, role=options.get("assume_role"))
+        _reset(connection)
     usage.is_used = False
 
 
 def _watch(connection: Any, **kwargs: Any) -> None:
-    if connection.vendor == "postgresql":
-        usage_of(connection.connection)
+    if connection.vendor != "postgresql":
+        return
+    raw = connection.connection
+    if is_watched(raw) and usage_of(raw).is_used:  # a job has given it back to a pool like that
+        _reset(connection)
+    usage_of(raw)
 
 
-# From the first statement on: a session that fails its first job must not meet a second one.
+def _reset(connection: Any) -> None:
+    raw, role = connection.connection, connection.settings_dict["OPTIONS"].get("assume_role")
+    reset_session(raw, time_zone=connection.timezone_name, role=role)
+    usage_of(raw).is_used = False
+
+
+# From the first statement on: what fails the first job of a session must not fail a second one.
 connection_created.connect(_watch)
 
 

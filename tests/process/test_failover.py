@@ -61,6 +61,15 @@ def test_a_start_on_a_standby_ends_with_3_and_says_why(
     assert "Traceback" not in worker.output()
 
 
+def test_a_start_on_a_standby_that_the_project_asks_for_ends_with_3_too(
+    start: Start, standby: PrivateCluster
+) -> None:
+    """As with a libpq or a pooler that cannot ask for a primary."""
+    worker = start("--check", database=standby.url(DATABASE) + "?target_session_attrs=any")
+    assert worker.wait() == 3
+    assert "the server is a standby and takes no writes" in worker.output()
+
+
 def test_a_worker_leaves_a_standby_and_goes_on_when_that_is_promoted(
     start: Start,
     journal: Journal,
@@ -97,8 +106,6 @@ def test_a_worker_with_several_hosts_goes_to_the_one_that_takes_writes(
     lead_to: Callable[[PrivateCluster], None],
 ) -> None:
     hosts = f"127.0.0.1:{standby.port},127.0.0.1:{private_database.port}"
-    worker = start(database=f"postgresql://postgres@{hosts}/{DATABASE}?target_session_attrs=any")
-    assert worker.wait() == 3  # asked for any, it got the standby
     worker = start(database=f"postgresql://postgres@{hosts}/{DATABASE}")
     job = common.add.enqueue(1, 2)
     wait_for_status(job, "successful", worker=worker)

@@ -69,3 +69,17 @@ def test_a_worker_with_a_direct_connection_of_its_own_listens(
     wait_for_status(job, "successful", timeout=SOON_SECONDS, worker=worker)
     journal.wait_for("child 0", "child 1", "child 2", timeout=SOON_SECONDS)
     assert worker.stop() == 0
+
+
+def test_a_pooler_before_a_server_that_takes_no_writes_ends_the_start_with_3(
+    start: Start, pgbouncer: PgBouncer, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    """The worker's settings, which would switch that off, do not get through a pooler."""
+    admin, database = open_connection(), settings_of()["NAME"]
+    admin.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    try:
+        worker = start("--check", database=pgbouncer.url)
+        assert worker.wait() == 3
+    finally:
+        admin.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+    assert "the server behind the pooler takes no writes" in worker.output()

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 from django.db import connection
+from django.db.backends.signals import connection_created
 
 from django_pgjobs import Task
 from django_pgjobs.queries.sessions import reset_session
@@ -159,6 +160,14 @@ def test_a_connection_that_prepares_statements_keeps_them(resets: mock.MagicMock
         outcomes = run_in_one_slot(Slots, *[(dirt.backend_pid, [])] * 4)
     assert len({outcome.result for outcome in outcomes}) == 1
     assert resets.call_count == 4
+
+
+def test_a_session_that_a_job_gave_back_to_a_pool_is_reset_when_it_comes_out_again() -> None:
+    """`connection.close()` in a job does not end the session where the project pools them."""
+    connection.ensure_connection()
+    dirt.execute("SELECT set_tenant('left over')")()
+    connection_created.send(sender=type(connection), connection=connection)
+    assert dirt.tenant.func() == ""
 
 
 def test_a_clean_connection_is_kept_for_the_next_job(drain: Start) -> None:

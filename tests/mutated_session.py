@@ -1,0 +1,72 @@
+"""What `tests.mutations` takes out of the care for sessions and servers."""
+
+from __future__ import annotations
+
+QUERIES = "django_pgjobs/queries/"
+WORKER = "django_pgjobs/worker/"
+
+HOUSEKEEPING = ("tests/worker/test_housekeeping.py",)
+SESSIONS = ("tests/worker/test_sessions.py",)
+FAILOVER = ("tests/process/test_failover.py",)
+SCHEMA = ("tests/process/test_schema.py",)
+
+# Name, file, what is replaced and by what, and the tests that notice.
+SESSION_CARE = (
+    (
+        "use of a session that is noted",
+        f"{QUERIES}sessions.py",
+        "            self.is_used = True\n            try",
+        "            try",
+        HOUSEKEEPING,
+    ),
+    (
+        "reset after a failed attempt",
+        f"{WORKER}run.py",
+        " or outcome.kind is not Kind.DONE",
+        "",
+        HOUSEKEEPING,
+    ),
+    (
+        "session of a job that the server refused",
+        f"{WORKER}housekeeping.py",
+        "        usage.is_stale\n        or raw.closed",
+        "        raw.closed",
+        SESSIONS,
+    ),
+    (
+        "own session that is given up",
+        f"{QUERIES}connection.py",
+        "            self.close()\n            raise SessionUnusable(f",
+        "            raise SessionUnusable(f",
+        SESSIONS,
+    ),
+    (
+        "altered column that the claim returns",
+        f"{QUERIES}connection.py",
+        "    errors.FeatureNotSupported,\n",
+        "",
+        SESSIONS,
+    ),
+    ("look for a standby", f"{QUERIES}connection.py", "if is_standby:", "if False:", FAILOVER),
+    (
+        "primary of several hosts",
+        f"{QUERIES}connection.py",
+        '{"target_session_attrs": "primary"}',
+        "{}",
+        FAILOVER,
+    ),
+    (
+        "timeout for idle sessions",
+        f"{QUERIES}connection.py",
+        '    "idle_session_timeout": "0",\n',
+        "",
+        SESSIONS,
+    ),
+    (
+        "migrations that are not applied",
+        f"{QUERIES}server.py",
+        "if applied is not None and missing:",
+        "if False:",
+        SCHEMA,
+    ),
+)

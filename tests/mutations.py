@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_sql import STATEMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -265,6 +266,7 @@ MUTATIONS = (
         )
         for name, file, old, new in FIRST_JOBS
     ),
+    *(Mutation(*each) for each in STATEMENTS),
     Mutation(
         "walk behind the lane that was served last",
         f"{WORKER}claimer.py",

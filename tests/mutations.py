@@ -24,6 +24,7 @@ from pathlib import Path
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
 from tests.mutated_process import PROCESS
 from tests.mutated_session import SESSION_CARE
+from tests.mutated_sql import STATEMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -269,6 +270,7 @@ MUTATIONS = (
     ),
     *(Mutation(*mutated) for mutated in PROCESS),
     *(Mutation(*change) for change in SESSION_CARE),
+    *(Mutation(*each) for each in STATEMENTS),
     Mutation(
         "walk behind the lane that was served last",
         f"{WORKER}claimer.py",

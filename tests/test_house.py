@@ -27,7 +27,7 @@ LAYERS = {
     1: "controls failure_groups fields migrations operations redaction sql subjects",
     2: "queries",
     3: (
-        "__init__ client columns context control dependencies enqueueing merging"
+        "__init__ client columns context control dependencies enqueueing grants merging"
         " rate_limits registry results schedules selecting tasks workflows"
     ),
     4: "bulk explain models permissions worker",

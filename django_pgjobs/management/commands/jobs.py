@@ -18,6 +18,7 @@ from django.utils.dateparse import parse_datetime
 from django_pgjobs import client, control
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.explain import explain
+from django_pgjobs.grants import WEB, WORKER, make_grants
 from django_pgjobs.models import Job
 from django_pgjobs.registry import discover_tasks, list_task_paths
 from django_pgjobs.status import JobStatus
@@ -36,6 +37,7 @@ examples:
   manage.py jobs resume --queue mail
   manage.py jobs list --status failed --queue mail
   manage.py jobs requeue 4711 4712
+  manage.py jobs grants --worker shop_worker --web shop_web | psql shop
 
 Each action has a --help of its own.
 
@@ -71,6 +73,13 @@ def instant(text: str) -> datetime:
             f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
         )
     return timezone.make_aware(found) if timezone.is_naive(found) else found
+
+
+def database_role(text: str) -> str:
+    """Return the name of a role; the word for everybody is none."""
+    if not text.strip() or text.lower() == "public":
+        raise argparse.ArgumentTypeError(f"expected the name of a database role, got {text!r}.")
+    return text
 
 
 def count(text: str) -> int:
@@ -111,6 +120,7 @@ class Command(BaseCommand):
         )
         resume = actions.add_parser("resume", help="End a pause.")
         self._add_target(resume)
+        self._add_grants(actions)
 
     def _add_looks(self, actions: Any) -> None:
         why = actions.add_parser("explain", help="Say why a job is not running, or what it does.")
@@ -135,6 +145,31 @@ class Command(BaseCommand):
         for parser in (cancel, requeue):
             parser.add_argument("ids", type=job_id, nargs="+", metavar="id")
 
+    def _add_grants(self, actions: Any) -> None:
+        grants = actions.add_parser(
+            "grants",
+            help="Print the SQL that gives database roles the rights they need.",
+            description="Prints GRANT statements for the tables, sequences and functions that are"
+            " there now, and changes nothing. Run them as the owner of the tables, and again after"
+            " a migration. What jobs and pages use of your own tables is not in them.",
+        )
+        grants.add_argument(
+            "--worker",
+            type=database_role,
+            action="append",
+            default=[],
+            metavar="ROLE",
+            help="A role that runs runjobs. May be given several times.",
+        )
+        grants.add_argument(
+            "--web",
+            type=database_role,
+            action="append",
+            default=[],
+            metavar="ROLE",
+            help="A role that enqueues and changes jobs, pauses, and serves the admin.",
+        )
+
     def _add_target(self, parser: CommandParser) -> None:
         target = parser.add_mutually_exclusive_group(required=True)
         target.add_argument("--queue", metavar="NAME", help="The jobs of a queue.")
@@ -152,6 +187,7 @@ class Command(BaseCommand):
             "requeue": self._requeue,
             "pause": self._pause,
             "resume": self._resume,
+            "grants": self._grants,
         }
         try:
             actions[action](**flags)
@@ -242,6 +278,20 @@ class Command(BaseCommand):
         target = _target_of(flags)
         changed = control.resume(**target)
         self.stdout.write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
+
+    # Rights
+
+    def _grants(self, **flags: Any) -> None:
+        wanted = [
+            *((role, WORKER) for role in flags["worker"]),
+            *((role, WEB) for role in flags["web"]),
+        ]
+        if not wanted:
+            raise ValueError("grants expected --worker ROLE, --web ROLE or both.")
+        try:
+            self.stdout.write("\n".join(make_grants(wanted)))
+        except LookupError as error:
+            raise CommandError(str(error)) from error
 
 
 def _target_of(flags: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,191 @@
+"""A whole life of jobs under the database roles of a worker and of a web process.
+
+Both have the rights that `manage.py jobs grants` prints, and all on tables that are not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import DatabaseError, connection
+from django.db.models import F
+from django.test import Client
+from django.urls import reverse
+
+from django_pgjobs import acquire, cancel, pause, rate_limits, requeue, reschedule, resume
+from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
+from django_pgjobs.bulk.changes import run_change
+from django_pgjobs.controls import ConcurrencyLimit, QueueSettings, RateLimit, RateState
+from django_pgjobs.explain import explain
+from django_pgjobs.models import BulkChange, Job, Worker
+from tests import tasks
+from tests.factories import get_job, make_job, make_running_job, make_worker
+from tests.models import Effect
+from tests.worker.support import ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROLES = {"worker": "pgjobs test worker", "web": "pgjobs test web"}
+OTHER_TABLES = """
+SELECT format('GRANT ALL ON %%I TO %%I', relname, %s::text)
+FROM pg_class
+WHERE
+    relnamespace = 'public'::regnamespace AND relkind IN ('r', 'S')
+    AND relname NOT LIKE 'pgjobs%%'
+"""
+As = Callable[[str], Any]
+
+
+@pytest.fixture
+def as_role(
+    open_connection: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[As]:
+    """Connect as a worker or as a web process: `with as_role("web"):`."""
+    owner = open_connection()
+    printed = StringIO()
+    call_command(
+        "jobs", "grants", "--worker", ROLES["worker"], "--web", ROLES["web"], stdout=printed
+    )
+    for role in ROLES.values():
+        owner.execute(f'CREATE ROLE "{role}"'.encode())
+        rows = owner.execute(OTHER_TABLES, [role])
+        for (grant,) in rows.fetchall():
+            owner.execute(grant.encode())
+    owner.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    owner.execute("REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC")
+    owner.execute(printed.getvalue().encode())
+
+    @contextmanager
+    def connected_as(kind: str) -> Iterator[None]:
+        options = connection.settings_dict["OPTIONS"]
+        connection.close()
+        with monkeypatch.context() as patch:
+            patch.setitem(
+                connection.settings_dict, "OPTIONS", options | {"assume_role": ROLES[kind]}
+            )
+            try:
+                yield
+            finally:
+                connection.close()
+                rate_limits.close_sessions()
+
+    yield connected_as
+    for role in ROLES.values():
+        owner.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'.encode())
+    owner.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
+    owner.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO PUBLIC")
+
+
+def pages() -> list[str]:
+    """Return the addresses of all pages of ours that need no object."""
+    return [
+        reverse(f"admin:{url.name}")
+        for model, model_admin in admin.site._registry.items()
+        if model._meta.app_label == "pgjobs"
+        for url in model_admin.get_urls()
+        if url.name and "<" not in str(url.pattern) and "(?P" not in str(url.pattern)
+    ]
+
+
+def test_a_life_of_jobs_under_roles_with_their_rights(
+    as_role: As, drain: Callable[..., ThreadedWorker], client: Client
+) -> None:
+    boss = User.objects.create_superuser("boss")
+    with as_role("web"):
+        RateLimit.objects.create(name="fast", count=1000, period=1)
+        ConcurrencyLimit.objects.create(pattern="shop:*", max_running=2)
+        QueueSettings.objects.create(queue_name="small", max_running=1)
+        jobs = [
+            tasks.add.enqueue(1, 2),
+            tasks.add.using(concurrency_key="shop:1", rate_limit="fast").enqueue(1, 2),
+            tasks.add.using(unique_key="once").enqueue(1, 2),
+            tasks.add.using(unique_key="once").enqueue(1, 2),
+            tasks.add.using(queue_name="small").enqueue(1, 2),
+            tasks.record_atomic.enqueue("x"),
+        ]
+        many = tasks.add.enqueue_many([(n, n) for n in range(3)])
+        after = tasks.add.using(after=jobs[:2]).enqueue(1, 2)
+        assert tasks.add.enqueue_from(User.objects.all(), a=F("pk"), b=1) == 1
+        assert acquire("fast").waited >= 0
+        assert pause(queue="mail") and resume(queue="mail") and pause(key="none")
+        cancelled = tasks.add.enqueue(1, 2)
+        follower = tasks.add.using(after=cancelled).enqueue(1, 2)
+        assert cancel(cancelled)
+        assert requeue(cancelled)
+        assert reschedule(cancelled, timedelta(0))
+        assert explain(int(after.id)).reasons
+        selection = Selection({"status": "ready"}).pinned()
+        change = create_change(ACTIONS["move"], selection, {"priority": 3}, user=boss)
+        enqueue_change(change)
+    lost = make_running_job(make_worker(lease_expires_at="-infinity"))
+    old = make_job(status="successful", finished_at="2020-01-01")
+    with as_role("worker"):
+        worker = drain(listen=True, retention=1000.0)
+        worker.runner.pruner.stop_requested = False
+        worker.runner.pruner._prune()
+    done = [*many, *(job.id for job in (*jobs, after))]
+    assert {get_job(job_id).status for job_id in done} == {"successful"}
+    assert get_job(follower.id).status == "cancelled"
+    assert get_job(lost.id).lost_count == 1
+    assert not Job.objects.filter(pk=old).exists()
+    assert Effect.objects.count() == 1
+    assert BulkChange.objects.get(pk=change.pk).error == ""
+    client.force_login(boss)
+    with as_role("web"):
+        for page in (*pages(), reverse("admin:pgjobs_job_change", args=[jobs[0].id])):
+            assert client.get(page).status_code in (200, 302, 403, 405), page
+        Worker.objects.update(quiet_requested_at="2030-01-01T00:00Z")
+        RateState.objects.all().delete()
+
+
+@pytest.mark.parametrize("kind", ROLES)
+@pytest.mark.parametrize("verb", sorted(set(ACTIONS) - {"export"}))
+def test_each_bulk_change_is_done_by_either_role(as_role: As, kind: str, verb: str) -> None:
+    """A small one by the web process itself, a large one by a worker."""
+    boss = User.objects.create_superuser("boss")
+    first = make_job(due_at="2100-01-01")
+    with as_role("web"):
+        tasks.add.using(after=first).enqueue(1, 2)
+        finished = "failed" if verb in ("delete", "retry") else "ready"
+        make_job(status=finished, finished_at="2020-01-01" if finished == "failed" else None)
+        selection = Selection({"status": finished}).pinned()
+        change = create_change(ACTIONS[verb], selection, {"priority": 3, "seconds": 9}, user=boss)
+    with as_role(kind):
+        run_change(change.pk)
+    done = BulkChange.objects.get(pk=change.pk)
+    assert (done.changed > 0, done.error) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "forbidden"),
+    [
+        ("web", "UPDATE pgjobs_worker SET lease_expires_at = now()"),
+        ("web", "INSERT INTO pgjobs_worker (name) VALUES ('w')"),
+        ("web", "SELECT FROM pgjobs_keyed_claim"),
+        ("web", "DELETE FROM pgjobs_job"),
+        ("web", "DELETE FROM pgjobs_job_live"),
+        ("web", "DELETE FROM pgjobs_bulk_change"),
+        ("web", "TRUNCATE pgjobs_job"),
+        ("worker", "DELETE FROM pgjobs_job"),
+        ("worker", "INSERT INTO pgjobs_pause (kind, name) VALUES ('queue', 'q')"),
+        ("worker", "UPDATE pgjobs_concurrency_limit SET max_running = 1"),
+        ("worker", "DELETE FROM pgjobs_rate_limit"),
+        ("worker", "UPDATE pgjobs_queue_settings SET max_running = 1"),
+        ("worker", "INSERT INTO pgjobs_bulk_change (verb) VALUES ('delete')"),
+        ("worker", "CREATE TABLE public.pgjobs_mine ()"),
+        ("worker", "ALTER TABLE pgjobs_job DISABLE TRIGGER ALL"),
+    ],
+)
+def test_a_role_may_do_no_more_than_it_needs(as_role: As, kind: str, forbidden: str) -> None:
+    with as_role(kind), connection.cursor() as cursor:
+        with pytest.raises(DatabaseError, match=r"permission denied|must be owner"):
+            cursor.execute(forbidden)

@@ -16,7 +16,14 @@ from django.db import transaction
 
 from django_pgjobs import Task, cancel
 from tests import tasks
-from tests.factories import count_jobs, get_job, get_worker, make_jobs, make_running_job, make_worker
+from tests.factories import (
+    count_jobs,
+    get_job,
+    get_worker,
+    make_jobs,
+    make_running_job,
+    make_worker,
+)
 from tests.helpers import wait_until
 from tests.races.support import DjangoThread
 from tests.worker import tasks as gate_tasks
@@ -174,7 +181,7 @@ def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
         assert get_worker(worker.id).ended_at is not None
         assert (get_job(held.id).status, get_job(running.id).status) == ("running", "ready")
         assert get_job(running.id).attempts == 0
-    start_thread(lease=1.0)
+    start_thread(lease=1.0, shutdown_timeout=0.1)
     wait_until(lambda: get_job(held.id).status == "successful")
     assert get_job(held.id).lost_count == 1
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_pump import PUMP
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -40,6 +41,7 @@ class Mutation:
 
 
 MUTATIONS = (
+    *(Mutation(*given) for given in PUMP),
     *(
         Mutation(
             f"token of a {name}",
@@ -141,7 +143,7 @@ MUTATIONS = (
     Mutation(
         "outcomes kept over a lost connection",
         f"{WORKER}pump.py",
-        "self._completer.put_back(turn.batch, is_sent=True)",
+        "self._completer.put_back(turn.unanswered, is_sent=is_sent)",
         "pass",
         ("tests/worker/test_pump.py",),
     ),

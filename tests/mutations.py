@@ -25,6 +25,7 @@ from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
 from tests.mutated_process import PROCESS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
+from tests.mutated_pump import PUMP
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -43,6 +44,7 @@ class Mutation:
 
 
 MUTATIONS = (
+    *(Mutation(*given) for given in PUMP),
     *(
         Mutation(
             f"token of a {name}",
@@ -144,7 +146,7 @@ MUTATIONS = (
     Mutation(
         "outcomes kept over a lost connection",
         f"{WORKER}pump.py",
-        "self._completer.put_back(turn.batch, is_sent=True)",
+        "self._completer.put_back(turn.unanswered, is_sent=is_sent)",
         "pass",
         ("tests/worker/test_pump.py",),
     ),

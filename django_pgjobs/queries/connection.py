@@ -149,6 +149,20 @@ class OwnConnection:
         Each function gets a cursor and sends one statement.
         """
         connection = self.open()
+        if not self.is_direct:
+            # A pooler's session keeps no settings of ours.
+            return self._exchange(connection, [self._send_lock_timeout, *sends])[1:]
+        return self._exchange(connection, sends)
+
+    def _send_lock_timeout(self, cursor: Cursor) -> None:
+        timeout = self._settings["lock_timeout"]
+        cursor.execute("SELECT pg_catalog.set_config('lock_timeout', $1::text, TRUE)", [timeout])
+
+    def _exchange(
+        self,
+        connection: psycopg.Connection[tuple[Any, ...]],
+        sends: Sequence[Callable[[Cursor], None]],
+    ) -> list[list[Any]]:
         with self._usable_session(), contextlib.ExitStack() as stack:
             cursors = [stack.enter_context(self._new_cursor(connection)) for _ in sends]
             with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext():

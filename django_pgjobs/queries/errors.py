@@ -37,7 +37,7 @@ LOCKED = ("55P03", "57014")
 # Classes of: connections, their authorization, transactions, resources, operators, system.
 LOST_CLASSES = ("08", "28", "25", "53", "57", "58")
 # Prepared statements that are gone, or whose tables have changed: a new connection makes new ones.
-LOST = ("26000", "0A000")
+LOST = ("26000", "42P05", "0A000")
 
 
 def trouble_of(error: psycopg.Error) -> Trouble:

@@ -13,10 +13,12 @@ from typing import TypeVar
 
 import psycopg
 
-from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.errors import Trouble, trouble_of
 
 # A page that is refused is followed by one of so many times fewer rows, and the other way round.
 STEP = 8
+# A statement that was crossed so often in a row is not crossed by other workers.
+MAX_CROSSED = 20
 
 T = TypeVar("T")
 Refused = Callable[[T, psycopg.Error], None]
@@ -37,16 +39,19 @@ def in_pages(
     *patience* the pages end after so many refused rows.
     """
     passed_over: list[int] = []
-    page = size
+    page, crossed = size, 0
     while True:
         try:
             rows = act(page, passed_over)
         except psycopg.Error as error:
-            if not trouble_of(error).is_of_rows:
+            trouble = trouble_of(error)
+            if trouble is Trouble.LOST:
                 raise
-            if page > 1:
+            crossed += trouble is Trouble.CROSSED
+            if page > 1 or 0 < crossed < MAX_CROSSED:
                 page = max(1, page // STEP)
                 continue
+            crossed = 0
             if patience is not None and len(passed_over) >= patience:
                 return
             found = [row_id for row_id in find(passed_over) if row_id not in passed_over]
@@ -69,7 +74,7 @@ def by_halves(
     try:
         act(items)
     except psycopg.Error as error:
-        if not trouble_of(error).is_of_rows:
+        if trouble_of(error) is Trouble.LOST:
             raise
         if len(items) == 1:
             on_refused(items[0], error)

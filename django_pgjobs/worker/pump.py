@@ -291,7 +291,9 @@ class Pump(Role):
             return
         for attempt in attempts:
             self._state.held[attempt.id] = attempt
-        if self._asks_again:  # claimed before the rules changed, perhaps
+        if self.stop_requested:  # the slots may have ended
+            self._completer.release(attempts)
+        elif self._asks_again:  # claimed before the rules changed, perhaps
             self._give_back(attempts, CONTROL_NOTE)
         else:
             self._dispatch(attempts)

@@ -14,13 +14,11 @@ import psycopg
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.worker.careful import MAX_CROSSED
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.turn import Part, Turn
 
 logger = get_logger(__name__)
-
-# A turn that was crossed so often in a row is not crossed by other workers.
-MAX_CROSSED = 20
 
 
 class Sender:
@@ -60,7 +58,7 @@ class Sender:
                     raise
                 self._complain("a part of a turn", error)
                 unsolved.append(error)
-        if unsolved and (len(unsolved) == len(turn.parts) or turn.unanswered):
+        if len(unsolved) == len(turn.parts):
             raise unsolved[0]
 
     def _send_part(self, part: Part) -> None:

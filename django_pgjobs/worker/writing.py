@@ -38,10 +38,10 @@ def write_apart(
 
     def note(entry: Entry, error: psycopg.Error) -> None:
         turn.answered.add(entry[0].id)
-        if trouble_of(error) is Trouble.LOCKED:
-            completer.put_aside(entry)
-        else:
+        if trouble_of(error) is Trouble.REFUSED:
             completer.simplify(entry, error)
+        else:
+            completer.put_aside(entry)
 
     by_halves(batch, write, on_refused=note)
 

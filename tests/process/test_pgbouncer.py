@@ -71,6 +71,27 @@ def test_a_worker_with_a_direct_connection_of_its_own_listens(
     assert worker.stop() == 0
 
 
+def test_a_row_that_somebody_has_locked_delays_no_other_job_behind_pgbouncer(
+    start: Start,
+    journal: Journal,
+    pgbouncer: PgBouncer,
+    open_connection: Callable[..., psycopg.Connection],
+) -> None:
+    """A session of the pooler has no settings of ours, no lock timeout either."""
+    worker = start("--poll-interval", "0.2", "-c", "2", database=pgbouncer.url)
+    held = tasks.pass_gate.enqueue(journal.folder, "held")
+    journal.wait_for("start held 1")
+    other = open_connection(autocommit=False)
+    other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [held.id])
+    journal.open_gate()
+    journal.wait_for("end held 1")
+    common.add.enqueue_many([(1, 2)] * 20)
+    wait_for_count(20, status="successful")
+    other.commit()
+    wait_for_status(held, "successful", worker=worker)
+    assert worker.stop() == 0
+
+
 def test_a_pooler_before_a_server_that_takes_no_writes_ends_the_start_with_3(
     start: Start, pgbouncer: PgBouncer, open_connection: Callable[..., psycopg.Connection]
 ) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from django_pgjobs import signals
 from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_worker
+from tests.proxy import TcpProxy
 from tests.worker import tasks
 from tests.worker.planning import Claiming, Make, Planning
-from tests.worker.support import Bench, Gate, ThreadedWorker
+from tests.worker.support import Bench, Gate, StartThread, ThreadedWorker
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +116,22 @@ def planning() -> Iterator[Planning]:
     made = Planning()
     yield made
     made.claiming.async_slots.stop()
+
+
+@pytest.fixture
+def proxied(proxy: TcpProxy) -> Iterator[str]:
+    """The alias of the test database behind `proxy`, for what the worker does itself."""
+    settings = connections.settings["default"]
+    connections.settings["proxied"] = settings | {
+        "HOST": "127.0.0.1",
+        "PORT": proxy.port,
+        "OPTIONS": settings["OPTIONS"] | {"sslmode": "disable", "gssencmode": "disable"},
+    }
+    yield "proxied"
+    del connections.settings["proxied"]
+
+
+@pytest.fixture
+def start_proxied(proxied: str, start_thread: StartThread) -> StartThread:
+    """Start workers whose own connections go through the proxy."""
+    return partial(start_thread, database=proxied)

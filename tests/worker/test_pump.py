@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection, connections
+from django.db import connection
 from psycopg import sql
 
 from tests import tasks
@@ -153,25 +152,6 @@ def test_claimed_jobs_that_no_slot_begins_go_back(start_thread: Start, gate: Gat
     gate.open()
     wait_until(lambda: count_jobs(status="successful") == 81)
     assert {get_job(job_id).attempts for job_id in [*quick, *behind]} == {1}
-
-
-@pytest.fixture
-def proxied(proxy: TcpProxy) -> Iterator[str]:
-    """The alias of the test database behind `proxy`, for what the worker does itself."""
-    settings = connections.settings["default"]
-    connections.settings["proxied"] = settings | {
-        "HOST": "127.0.0.1",
-        "PORT": proxy.port,
-        "OPTIONS": settings["OPTIONS"] | {"sslmode": "disable", "gssencmode": "disable"},
-    }
-    yield "proxied"
-    del connections.settings["proxied"]
-
-
-@pytest.fixture
-def start_proxied(proxied: str, start_thread: Start) -> Start:
-    """Start workers whose own connections go through the proxy."""
-    return partial(start_thread, database=proxied)
 
 
 def test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again(

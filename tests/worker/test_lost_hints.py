@@ -1,0 +1,118 @@
+"""A request that the worker was told of once is not forgotten because a round trip failed.
+
+A notification tells of a cancel once, a task reports its progress once. Whatever happens to the
+turn that was to deal with it, another one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from psycopg.errors import SerializationFailure
+
+from django_pgjobs import cancel
+from django_pgjobs.queries import jobs
+from django_pgjobs.worker import tick
+from tests.factories import get_job, get_worker
+from tests.helpers import wait_until
+from tests.proxy import TcpProxy
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import NEVER, Gate, ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+CANCEL_LISTING = "job.status = 'running' AND job.cancel_requested_at IS NOT NULL"
+PROGRESS = "progress = report.progress"
+
+
+@pytest.fixture
+def cancellable(gate: Gate) -> Callable[..., str]:
+    """Start a worker with a job that runs, and let it listen; return the job's id."""
+
+    def make(start: Start) -> str:
+        worker = start(poll_interval=NEVER)
+        job = gate_tasks.wait_at_gate.enqueue()
+        gate.wait_entered()
+        wait_until(lambda: get_worker(worker.id).listening)
+        # The listener's first look is over when a cancel after it arrives.
+        other = gate_tasks.wait_at_gate.enqueue()
+        gate.wait_entered()
+        assert cancel(other)
+        wait_until(lambda: get_job(other.id).status == "cancelled")
+        return job.id
+
+    return make
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_cancel_arrives_though_the_connection_breaks_when_the_worker_asks_for_it(
+    start_proxied: Start, proxy: TcpProxy, cancellable: Callable[..., str], when: Any
+) -> None:
+    job_id = cancellable(start_proxied)
+    lost = proxy.cut_on(CANCEL_LISTING, when=when)
+    assert cancel(job_id)
+    lost.wait()
+    wait_until(lambda: get_job(job_id).status == "cancelled")
+
+
+def test_a_cancel_arrives_though_another_worker_crosses_the_turn(
+    start_thread: Start, cancellable: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = cancellable(start_thread)
+    send, crossed = jobs.send_cancel_listing, []
+
+    def cross_once(cursor: Any, **params: Any) -> None:
+        if not crossed:
+            crossed.append(1)
+            raise SerializationFailure("crossed")
+        send(cursor, **params)
+
+    monkeypatch.setattr(jobs, "send_cancel_listing", cross_once)
+    assert cancel(job_id)
+    wait_until(lambda: get_job(job_id).status == "cancelled")
+    assert crossed
+
+
+def test_a_cancel_whose_notification_is_lost_is_seen_by_a_look_that_nobody_asked_for(
+    start_thread: Start, cancellable: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tick, "CANCEL_SECONDS", 0.1)
+    job_id = cancellable(start_thread)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job SET cancel_requested_at = now() WHERE id = %s", [job_id])
+    wait_until(lambda: get_job(job_id).status == "cancelled")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_progress_is_written_though_the_connection_breaks_at_it(
+    start_proxied: Start, proxy: TcpProxy, gate: Gate, when: Any
+) -> None:
+    start_proxied()
+    lost = proxy.cut_on(PROGRESS, when=when)
+    job = gate_tasks.report_progress.enqueue()
+    gate.wait_entered()
+    lost.wait()
+    wait_until(lambda: (get_job(job.id).progress or {}).get("done") == 2)
+    assert get_job(job.id).status == "running"
+
+
+def test_what_a_task_reports_while_its_progress_is_written_is_written_next(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last report is the one that people see."""
+    worker = start_thread()
+    send = jobs.send_progress
+
+    def send_and_report(cursor: Any, reports: Any) -> None:
+        send(cursor, reports)
+        for attempt in worker.runner.state.held.values():
+            if '"done": 2' in attempt.progress:
+                attempt.progress = '{"done": 10}'
+
+    monkeypatch.setattr(jobs, "send_progress", send_and_report)
+    job = gate_tasks.report_progress.enqueue()
+    wait_until(lambda: (get_job(job.id).progress or {}).get("done") == 10)

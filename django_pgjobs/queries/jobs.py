@@ -134,7 +134,7 @@ class Rescued(NamedTuple):
     task_path: str
     status: str
     attempts: int
-    worker_id: int
+    worker_id: int | None
 
 
 def rescue_jobs(cursor: Cursor, *, max_jobs: int, default_max_attempts: int) -> list[Rescued]:

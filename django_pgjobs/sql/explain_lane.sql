@@ -102,7 +102,7 @@ CROSS JOIN LATERAL (
     WHERE
         rule.burst IS NULL
         OR rule.burst - GREATEST(0, COALESCE(
-            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+            EXTRACT(EPOCH FROM state.next_free) - EXTRACT(EPOCH FROM statement_timestamp()), 0
         )) * (rule.count - rule.burst + 1) / rule.period < needed.tokens
 ) AS short
 WHERE job.id = %(id)s::bigint AND job.status = 'ready' AND job.lane IS NOT NULL

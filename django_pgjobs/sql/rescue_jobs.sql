@@ -4,7 +4,7 @@
 -- claim makes its late writes miss. The first loss returns the job at once, later ones after a
 -- growing, random delay; a job that used up its attempts fails.
 -- Parameters: max_jobs integer; default_max_attempts integer; max_errors integer; note text
--- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost
+-- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost (or NULL)
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
 -- Index: pgjobs_job_running
@@ -50,6 +50,17 @@ taken AS MATERIALIZED (
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
     ) AS locked
+    UNION ALL
+    -- What runs without a worker is nobody's.
+    SELECT nobodys.id, NULL
+    FROM (
+        SELECT job.id
+        FROM pgjobs_job_live AS job
+        WHERE job.status = 'running' AND job.worker_id IS NULL
+        ORDER BY job.id
+        LIMIT %(max_jobs)s::integer
+        FOR UPDATE SKIP LOCKED
+    ) AS nobodys
     LIMIT %(max_jobs)s::integer
 ),
 rescued AS (
@@ -74,15 +85,15 @@ rescued AS (
                     secs => LEAST(2 ^ LEAST(job.lost_count, 10), 300) * (0.5 + random() / 2)
                 )
         END,
-        claim = job.claim + 1,
-        -- An overflow would block the rescue.
-        lost_count = LEAST(job.lost_count, 2147483646) + 1,
+        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+        lost_count = LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1,
         worker_id = NULL,
         progress = NULL,
         note = %(note)s::text,
         errors = CASE
-            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
-            ELSE job.errors
+            WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
+            WHEN jsonb_array_length(job.errors) < %(max_errors)s::integer THEN job.errors
+            ELSE job.errors - 1
         END || jsonb_build_object(
             'exception_class', 'django_pgjobs.exceptions.WorkerLost',
             'message', %(note)s::text,

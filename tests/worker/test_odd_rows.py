@@ -1,0 +1,316 @@
+"""Every statement of the engine over rows with odd values: they harm nothing but themselves.
+
+Each value of tests/odd_rows.py goes into one row, beside a healthy one. Those that are refused
+today are put there while the bounds are away, as if from before them, and the bounds are back
+when the statement runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from psycopg import sql
+
+from django_pgjobs.queries import claims, dependencies, jobs
+from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
+from django_pgjobs.queries.cursor import fetch
+from tests import odd_rows
+from tests.factories import get_job, make_job, make_worker
+from tests.odd_rows import ODD, ODD_VALUES, Odd
+from tests.worker import support
+from tests.worker.keyed import keyed_claim
+
+pytestmark = pytest.mark.django_db
+
+ERROR = json.dumps({"exception_class": "builtins.ValueError", "message": "x", "attempt": 1})
+CONSTRAINTS = """
+SELECT domain.typname, bound.conname, pg_get_constraintdef(bound.oid)
+FROM pg_constraint AS bound
+JOIN pg_type AS domain ON domain.oid = bound.contypid
+WHERE domain.typname LIKE 'pgjobs%%'
+"""
+# Those that are younger than the table. The others could never be passed.
+YOUNG = (odd_rows.CLAIM, odd_rows.COUNT, odd_rows.TIMES, odd_rows.TEXTS, odd_rows.ERRORS)
+
+
+class DjangoConnection:
+    """Runs what a worker sends in the transaction of the test."""
+
+    def round_trip(self, sends: list[Callable[[Any], object]]) -> list[list[Any]]:
+        """Send and return the rows of each."""
+        answers = []
+        with connection.cursor() as cursor:
+            for send in sends:
+                send(cursor)
+                answers.append(cursor.fetchall() if cursor.description else [])
+        return answers
+
+
+def ask(send: Callable[..., object], *arguments: Any, **options: Any) -> list[Any]:
+    """Send one statement and return its rows."""
+    [rows] = DjangoConnection().round_trip([lambda cursor: send(cursor, *arguments, **options)])
+    return rows
+
+
+def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a function that fetches by itself."""
+    with connection.cursor() as cursor:
+        return function(cursor, *arguments, **options)
+
+
+def execute(query: Any, params: Any = None) -> list[Any]:
+    """Run a statement of the test's own."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, params)
+        return cursor.fetchall() if cursor.description else []
+
+
+class Rows:
+    """Makes the odd row and the healthy one, and tells what became of them."""
+
+    def __init__(self, odd: Odd, bounds: list[tuple[str, str, str]]) -> None:
+        self._odd = odd
+        self._bounds = bounds
+        self.odd = self.healthy = 0
+
+    def make(self, **columns: Any) -> list[int]:
+        """Insert both without bounds; from then on these hold."""
+        given = columns | {self._odd.column: sql.SQL(self._odd.value)}
+        self.odd = make_job(**given)
+        self.healthy = make_job(**columns)
+        for domain, name, definition in self._bounds:
+            if name in YOUNG:
+                text = definition.removesuffix(" NOT VALID")
+                add = f"ALTER DOMAIN {domain} ADD CONSTRAINT {name} {text} NOT VALID"
+                execute(add.replace("%", "%%"))
+        return [self.odd, self.healthy]
+
+    def status(self, job_id: int) -> str:
+        """Return where a row is now."""
+        [(status,)] = execute("SELECT status FROM pgjobs_job WHERE id = %s", [job_id])
+        return str(status)
+
+    def expect(self, *statuses: str) -> None:
+        """Fail unless the healthy row has the first status, and the odd one any of them."""
+        assert self.status(self.healthy) == statuses[0]
+        assert self.status(self.odd) in statuses
+
+
+@pytest.fixture
+def unbounded() -> Iterator[list[tuple[str, str, str]]]:
+    """Let anything into the table, until the end of the test."""
+    with transaction.atomic():
+        bounds = execute(CONSTRAINTS)
+        for domain, name, _ in bounds:
+            execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")
+        yield bounds
+        transaction.set_rollback(True)
+
+
+def claim(rows: Rows) -> dict[int, ClaimedRow]:
+    """Claim all jobs without keys, wherever they are."""
+    places = [Ready._make(row) for row in ask(claims.send_lane_listing)]
+    lanes = [Lane(place.backend, place.queue_name) for place in places if place.urgency is None]
+    taken = support.claim(DjangoConnection(), make_worker(), lanes=lanes, detailed=True)  # type: ignore[arg-type]
+    found = {row.id: row for row in taken}
+    assert rows.healthy in found
+    return found
+
+
+def claim_and_succeed(rows: Rows) -> None:
+    rows.make()
+    taken = claim(rows).values()
+    outcomes = [jobs.Success(r.id, r.claim, "3", 0.1, 0.1) for r in taken]
+    progress = [(r.id, r.claim, '{"done": 1}') for r in taken]
+    assert len(ask(jobs.send_progress, progress)) == len(outcomes)
+    assert len(ask(jobs.send_successes, outcomes)) == len(outcomes)
+    rows.expect("successful", "ready")
+
+
+def claim_and_fail(rows: Rows) -> None:
+    rows.make()
+    outcomes = [
+        jobs.End(
+            id=r.id, claim=r.claim, status="failed", error=ERROR, note="", age=0.1, duration=0.1
+        )
+        for r in claim(rows).values()
+    ]
+    assert len(ask(jobs.send_ends, outcomes)) == len(outcomes)
+    rows.expect("failed", "ready")
+    assert isinstance(get_job(rows.healthy).errors, list)
+
+
+def claim_and_give_back(rows: Rows) -> None:
+    rows.make()
+    for counted, error in ((True, ERROR), (False, ""), (True, "")):
+        outcomes = [
+            jobs.Return(
+                id=r.id,
+                claim=r.claim,
+                delay=None,
+                counted=counted,
+                error=error,
+                note="",
+                age=0.1,
+                duration=0.1,
+            )
+            for r in claim(rows).values()
+        ]
+        assert len(ask(jobs.send_returns, outcomes)) == len(outcomes)
+        rows.expect("ready", "cancelled")
+
+
+def claim_by_keys_and_cancel(rows: Rows) -> None:
+    execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('limit', 1000, 1)")
+    execute(
+        "INSERT INTO pgjobs_rate_state (key, next_free)"
+        " VALUES ('limit', 'infinity'), ('limit:', '-infinity')"
+    )
+    rows.make(concurrency_key="key", concurrency_limit=5, skips_waiting=True)
+    for _ in range(2):
+        taken = keyed_claim(DjangoConnection(), make_worker())  # type: ignore[arg-type]
+        for row in taken:
+            call(jobs.cancel_jobs, [row.id])
+        if rows.status(rows.healthy) == "running":
+            break
+    rows.expect("running", "ready", "cancelled")
+    assert get_job(rows.healthy).cancel_requested_at is not None
+
+
+def rescue(rows: Rows) -> None:
+    worker_id = make_worker(lease_seconds=-1.0)
+    rows.make(status="running", worker_id=worker_id, claim=1, attempts=1)
+    rescued = call(jobs.rescue_jobs, max_jobs=10, default_max_attempts=25)
+    assert rows.healthy in {row.id for row in rescued}
+    rows.expect("ready", "failed", "cancelled")
+
+
+def release_unheld(rows: Rows) -> None:
+    worker_id = make_worker()
+    rows.make(status="running", worker_id=worker_id, claim=1, attempts=1)
+    ask(jobs.send_release_unheld, worker_id=worker_id, held_ids=[])
+    rows.expect("ready", "running", "cancelled")
+
+
+def cancel_what_runs(rows: Rows) -> None:
+    worker_id = make_worker()
+    made = rows.make(status="running", worker_id=worker_id, claim=1, attempts=1)
+    assert set(call(jobs.cancel_jobs, made)) == set(made)
+    assert (rows.healthy,) in ask(jobs.send_cancel_listing, worker_id=worker_id)
+    rows.expect("running")
+
+
+def promote(rows: Rows) -> None:
+    rows.make(run_after=sql.SQL("now() - interval '1 h'"), due_at=sql.SQL("now()"))
+    ask(jobs.send_promotion, max_jobs=10)
+    assert get_job(rows.healthy).due_at is None
+
+
+def change_what_waits(rows: Rows) -> None:
+    made = rows.make(due_at=sql.SQL("now()"), hold="dependencies", waits_for=1)
+    make_edges(make_job(), made, "cancel")
+    when = {"run_after": None, "delay": 5.0, "spread": 2.0}
+    assert set(call(jobs.reschedule_jobs, made, **when)) == set(made)
+    assert len(call(fetch, "reset_attempts", {"ids": made})) == 2
+    moved = {"ids": made, "queue_name": "other", "priority": 5}
+    assert len(call(fetch, "move_jobs", moved)) == 2
+    assert set(call(jobs.cancel_jobs, made)) == set(made)
+    rows.expect("cancelled")
+
+
+def discard_what_waits(rows: Rows) -> None:
+    made = rows.make(hold="dependencies", waits_for=1)
+    make_edges(make_job(), made, "cancel")
+    assert len([r for r in call(fetch, "discard_jobs", {"ids": made, "note": "x"}) if r[0] is not None]) == 2
+    rows.expect("cancelled")
+
+
+def change_what_failed(rows: Rows) -> None:
+    made = rows.make(status="failed", finished_at=sql.SQL("now()"), attempts=1)
+    requeued = call(jobs.requeue_jobs, made, run_after=None, delay=None)
+    assert {row.id for row in requeued if row.queue_name is not None} == set(made)
+    rows.expect("ready")
+
+
+def prune_and_delete(rows: Rows) -> None:
+    for status in ("failed", "successful"):
+        made = rows_again(rows, status=status, finished_at=sql.SQL("now() - interval '1 h'"))
+        assert call(jobs.prune_jobs, status=status, retention=1.0, max_jobs=10) >= 1
+        left = {job_id for job_id, in call(fetch, "delete_jobs", {"ids": made})}
+        assert left <= {rows.odd}
+
+
+def rows_again(rows: Rows, **columns: Any) -> list[int]:
+    """Make two more rows; the bounds are there already."""
+    if rows.odd:
+        rows.healthy = make_job(**columns)
+        return [rows.odd, rows.healthy]
+    return rows.make(**columns)
+
+
+def make_edges(predecessor_id: int, waiting: list[int], after_failure: str) -> None:
+    """Let jobs wait for another one."""
+    execute(
+        "INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)"
+        " SELECT %s, id, %s FROM unnest(%s) AS id",
+        [predecessor_id, after_failure, waiting],
+    )
+
+
+def resolve(rows: Rows) -> None:
+    made = rows.make(hold="dependencies", waits_for=1)
+    for after_failure, status in (("cancel", "failed"), ("run", "cancelled")):
+        with transaction.atomic():
+            make_edges(make_job(status=status), made, after_failure)
+            [(predecessor_id,)] = execute("SELECT max(predecessor_id) FROM pgjobs_dependency")
+            call(dependencies.resolve_dependencies, [predecessor_id])
+            expected = "cancelled" if after_failure == "cancel" else "ready"
+            rows.expect(expected, "ready", "cancelled")
+            transaction.set_rollback(True)
+
+
+SCENARIOS = [
+    claim_and_succeed,
+    claim_and_fail,
+    claim_and_give_back,
+    claim_by_keys_and_cancel,
+    rescue,
+    release_unheld,
+    cancel_what_runs,
+    promote,
+    change_what_waits,
+    discard_what_waits,
+    change_what_failed,
+    prune_and_delete,
+    resolve,
+]
+
+
+@pytest.mark.parametrize("odd", ODD_VALUES, ids=str)
+def test_an_odd_row_harms_only_itself(odd: Odd, unbounded: list[tuple[str, str, str]]) -> None:
+    for scenario in SCENARIOS:
+        with transaction.atomic():
+            try:
+                scenario(Rows(odd, unbounded))
+            except Exception as error:
+                error.add_note(f"in {scenario.__name__}")
+                raise
+            transaction.set_rollback(True)
+
+
+@pytest.mark.parametrize("odd", [odd for odd in ODD_VALUES if odd.refused_by], ids=str)
+def test_an_odd_value_is_refused_where_it_enters(odd: Odd) -> None:
+    with pytest.raises(DatabaseError, match=odd.refused_by), transaction.atomic():
+        make_job(**{odd.column: sql.SQL(odd.value)})
+
+
+def test_each_column_has_odd_values() -> None:
+    columns = execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'pgjobs_job'::regclass"
+        " AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+    )
+    assert {name for name, in columns} == set(ODD)

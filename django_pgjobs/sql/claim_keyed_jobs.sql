@@ -140,13 +140,13 @@ opened AS MATERIALIZED (
         ) AS head
         CROSS JOIN LATERAL (
             SELECT
-                COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs,
+                GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) AS jobs,
                 COALESCE(found.weight, 1) AS weight,
                 found.max_running IS NOT NULL AS is_of_row,
                 CASE
                     WHEN
                         head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
-                        AND COALESCE(found.max_running, head.concurrency_limit, 1) = 1
+                        AND GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) = 1
                         THEN head.id
                     ELSE 9223372036854775807
                 END AS last_id
@@ -287,7 +287,7 @@ keyed AS (
         -- Other jobs of the key may have another limit than the first one of the lane.
         CASE
             WHEN locked.running IS NULL THEN locked.room
-            ELSE COALESCE(locked.concurrency_limit, 1) - locked.running
+            ELSE GREATEST(locked.concurrency_limit, 1) - locked.running
         END AS room,
         (locked.nth - 1) / locked.weight AS round
     FROM (
@@ -511,7 +511,7 @@ taken AS (
     -- Other jobs of the key may have another limit than the first one of the lane.
     WHERE opened.nth <= CASE
         WHEN opened.running IS NULL THEN opened.room
-        ELSE COALESCE(opened.concurrency_limit, 1) - opened.running
+        ELSE GREATEST(opened.concurrency_limit, 1) - opened.running
     END
 )
 -- End: choice

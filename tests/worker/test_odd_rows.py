@@ -8,7 +8,7 @@ when the statement runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,22 +17,27 @@ from psycopg import sql
 
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
-from django_pgjobs.queries.cursor import fetch
+from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
+from django_pgjobs.worker.log import log_outcome, log_start, seconds
+from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
 from tests.odd_rows import ODD, ODD_VALUES, Odd
+from tests.test_sql import FILES
 from tests.worker import support
 from tests.worker.keyed import keyed_claim
 
 pytestmark = pytest.mark.django_db
 
 ERROR = json.dumps({"exception_class": "builtins.ValueError", "message": "x", "attempt": 1})
-CONSTRAINTS = """
-SELECT domain.typname, bound.conname, pg_get_constraintdef(bound.oid)
+CONSTRAINT = """
+SELECT domain.typname, pg_get_constraintdef(bound.oid)
 FROM pg_constraint AS bound
 JOIN pg_type AS domain ON domain.oid = bound.contypid
-WHERE domain.typname LIKE 'pgjobs%%'
+WHERE bound.conname = %s
 """
+# What a constraint that raises is called.
+CAST = "pgjobs_payload_casts_to_jsonb"
 # Those that are younger than the table. The others could never be passed.
 YOUNG = (odd_rows.CLAIM, odd_rows.COUNT, odd_rows.TIMES, odd_rows.TEXTS, odd_rows.ERRORS)
 
@@ -72,21 +77,24 @@ def execute(query: Any, params: Any = None) -> list[Any]:
 class Rows:
     """Makes the odd row and the healthy one, and tells what became of them."""
 
-    def __init__(self, odd: Odd, bounds: list[tuple[str, str, str]]) -> None:
+    def __init__(self, odd: Odd) -> None:
         self._odd = odd
-        self._bounds = bounds
         self.odd = self.healthy = 0
 
     def make(self, **columns: Any) -> list[int]:
-        """Insert both without bounds; from then on these hold."""
+        """Insert both, the odd one before its bound."""
+        bound = self._odd.refused_by
+        name = bound if bound is None or bound.startswith("pgjobs_") else CAST
+        found = execute(CONSTRAINT, [name])
+        for domain, _ in found:
+            execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")
         given = columns | {self._odd.column: sql.SQL(self._odd.value)}
         self.odd = make_job(**given)
-        self.healthy = make_job(**columns)
-        for domain, name, definition in self._bounds:
+        for domain, definition in found:
             if name in YOUNG:
                 text = definition.removesuffix(" NOT VALID")
-                add = f"ALTER DOMAIN {domain} ADD CONSTRAINT {name} {text} NOT VALID"
-                execute(add.replace("%", "%%"))
+                execute(f"ALTER DOMAIN {domain} ADD CONSTRAINT {name} {text} NOT VALID")
+        self.healthy = make_job(**columns)
         return [self.odd, self.healthy]
 
     def status(self, job_id: int) -> str:
@@ -100,22 +108,16 @@ class Rows:
         assert self.status(self.odd) in statuses
 
 
-@pytest.fixture
-def unbounded() -> Iterator[list[tuple[str, str, str]]]:
-    """Let anything into the table, until the end of the test."""
-    with transaction.atomic():
-        bounds = execute(CONSTRAINTS)
-        for domain, name, _ in bounds:
-            execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")
-        yield bounds
-        transaction.set_rollback(True)
-
-
-def claim(rows: Rows) -> dict[int, ClaimedRow]:
+def claim(rows: Rows, *, detailed: bool = True) -> dict[int, ClaimedRow]:
     """Claim all jobs without keys, wherever they are."""
     places = [Ready._make(row) for row in ask(claims.send_lane_listing)]
     lanes = [Lane(place.backend, place.queue_name) for place in places if place.urgency is None]
-    taken = support.claim(DjangoConnection(), make_worker(), lanes=lanes, detailed=True)  # type: ignore[arg-type]
+    taken = support.claim(
+        DjangoConnection(),  # type: ignore[arg-type]
+        make_worker(),
+        lanes=lanes,
+        detailed=detailed,
+    )
     found = {row.id: row for row in taken}
     assert rows.healthy in found
     return found
@@ -164,7 +166,7 @@ def claim_and_give_back(rows: Rows) -> None:
         rows.expect("ready", "cancelled")
 
 
-def claim_by_keys_and_cancel(rows: Rows) -> None:
+def claim_by_keys_and_succeed(rows: Rows) -> None:
     execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('limit', 1000, 1)")
     execute(
         "INSERT INTO pgjobs_rate_state (key, next_free)"
@@ -173,12 +175,8 @@ def claim_by_keys_and_cancel(rows: Rows) -> None:
     rows.make(concurrency_key="key", concurrency_limit=5, skips_waiting=True)
     for _ in range(2):
         taken = keyed_claim(DjangoConnection(), make_worker())  # type: ignore[arg-type]
-        for row in taken:
-            call(jobs.cancel_jobs, [row.id])
-        if rows.status(rows.healthy) == "running":
-            break
-    rows.expect("running", "ready", "cancelled")
-    assert get_job(rows.healthy).cancel_requested_at is not None
+        ask(jobs.send_successes, [jobs.Success(r.id, r.claim, "3", 0.1, 0.1) for r in taken])
+    rows.expect("successful", "ready")
 
 
 def rescue(rows: Rows) -> None:
@@ -225,7 +223,12 @@ def change_what_waits(rows: Rows) -> None:
 def discard_what_waits(rows: Rows) -> None:
     made = rows.make(hold="dependencies", waits_for=1)
     make_edges(make_job(), made, "cancel")
-    assert len([r for r in call(fetch, "discard_jobs", {"ids": made, "note": "x"}) if r[0] is not None]) == 2
+    assert (
+        len(
+            [r for r in call(fetch, "discard_jobs", {"ids": made, "note": "x"}) if r[0] is not None]
+        )
+        == 2
+    )
     rows.expect("cancelled")
 
 
@@ -237,19 +240,10 @@ def change_what_failed(rows: Rows) -> None:
 
 
 def prune_and_delete(rows: Rows) -> None:
-    for status in ("failed", "successful"):
-        made = rows_again(rows, status=status, finished_at=sql.SQL("now() - interval '1 h'"))
-        assert call(jobs.prune_jobs, status=status, retention=1.0, max_jobs=10) >= 1
-        left = {job_id for job_id, in call(fetch, "delete_jobs", {"ids": made})}
-        assert left <= {rows.odd}
-
-
-def rows_again(rows: Rows, **columns: Any) -> list[int]:
-    """Make two more rows; the bounds are there already."""
-    if rows.odd:
-        rows.healthy = make_job(**columns)
-        return [rows.odd, rows.healthy]
-    return rows.make(**columns)
+    made = rows.make(status="failed", finished_at=sql.SQL("now() - interval '1 h'"))
+    pruned = call(jobs.prune_jobs, status="failed", retention=1.0, max_jobs=10)
+    assert pruned == 2 - len(call(fetch, "delete_jobs", {"ids": made}))
+    assert execute("SELECT FROM pgjobs_job") == []
 
 
 def make_edges(predecessor_id: int, waiting: list[int], after_failure: str) -> None:
@@ -277,7 +271,7 @@ SCENARIOS = [
     claim_and_succeed,
     claim_and_fail,
     claim_and_give_back,
-    claim_by_keys_and_cancel,
+    claim_by_keys_and_succeed,
     rescue,
     release_unheld,
     cancel_what_runs,
@@ -290,16 +284,109 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize("odd", ODD_VALUES, ids=str)
-def test_an_odd_row_harms_only_itself(odd: Odd, unbounded: list[tuple[str, str, str]]) -> None:
+# No partition takes a row of another status, whatever the bounds are.
+STORABLE = [odd for odd in ODD_VALUES if odd.column != "status"]
+
+
+@pytest.mark.parametrize("odd", STORABLE, ids=str)
+def test_an_odd_row_harms_only_itself(odd: Odd) -> None:
     for scenario in SCENARIOS:
         with transaction.atomic():
             try:
-                scenario(Rows(odd, unbounded))
+                scenario(Rows(odd))
             except Exception as error:
                 error.add_note(f"in {scenario.__name__}")
                 raise
             transaction.set_rollback(True)
+
+
+@pytest.mark.parametrize("detailed", [True, False])
+@pytest.mark.parametrize("odd", STORABLE, ids=str)
+def test_an_odd_row_runs_or_fails_alone(
+    odd: Odd, detailed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task wants the whole row, from the claim or from the table."""
+    caplog.set_level("DEBUG")
+    rows = Rows(odd)
+    rows.make(task_path="tests.tasks.describe_context", args=[])
+    options = support.make_options(unknown_fails=True, max_attempts=2)
+    for row in claim(rows, detailed=detailed).values():
+        attempt = make_attempt(row, options)
+        log_start(attempt, "test:1")
+        outcome = run_in_thread(attempt, options)
+        log_outcome(attempt, outcome, "test:1")
+        support.write(DjangoConnection(), (attempt, outcome))  # type: ignore[arg-type]
+        announce_finish(attempt, outcome)
+    rows.expect("successful", "ready", "failed")
+    if rows.status(rows.odd) == "failed":
+        [(errors,)] = execute("SELECT errors FROM pgjobs_job WHERE id = %s", [rows.odd])
+        last = json.loads(errors)[-1]
+        assert last["exception_class"].startswith("django_pgjobs.exceptions."), last
+        assert last["message"]
+
+
+def test_a_row_that_waited_for_ever_is_logged() -> None:
+    """`-infinity` in enqueued_at, from before it was refused."""
+    assert seconds(float("inf")) == "inf"
+
+
+# What pages and the worker's looks read; the parameters are of every one of them.
+READING = sorted(
+    path.stem
+    for path in FILES
+    if path.stem.startswith(
+        ("check_", "count_", "describe_", "explain_", "find_", "get_", "list_", "overview_")
+        + ("pin_", "sweep_", "system_", "wake_")
+    )
+)
+ANSWERS: dict[str, Any] = {
+    "task_path": "tests.tasks.add",
+    "queue_name": "default",
+    "backend": "default",
+    "channel": "pgjobs",
+    "unique_key": "key",
+    "concurrency_key": "key",
+    "keys": ["key"],
+    "moment": "2026-01-01 00:00+00",
+    "newest_first": True,
+    "with_lowest": True,
+    "bucket_seconds": 3600,
+    "predecessor_id": 0,
+    "job_id": 0,
+}
+
+
+def read_everything(odd_ids: list[int]) -> None:
+    """Run all statements that only read, about each of these rows and about all."""
+    for name in READING:
+        names = [name for name in PLACEHOLDER.findall(statement(name)) if name]
+        for odd_id in odd_ids if "id" in names else odd_ids[:1]:
+            known = ANSWERS | {"id": odd_id, "ids": odd_ids, "worker_id": odd_id}
+            known["worker_ids"] = odd_ids
+            with transaction.atomic(), connection.cursor() as cursor:
+                try:
+                    cursor.execute(statement(name), {p: known.get(p, 100) for p in names})
+                except DatabaseError as error:
+                    error.add_note(f"in {name}")
+                    raise
+
+
+@pytest.mark.parametrize("column", sorted(ODD.keys() - {"status"}))
+@pytest.mark.parametrize("status", ["ready", "running", "failed"])
+def test_pages_are_read_beside_odd_rows(column: str, status: str) -> None:
+    execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('limit', 1, 31622400)")
+    execute("INSERT INTO pgjobs_rate_state (key, next_free) VALUES ('limit', 'infinity')")
+    given: dict[str, Any] = {"status": status}
+    if status == "running":
+        given["worker_id"] = make_worker(
+            started_at=sql.SQL("'-infinity'"), lease_expires_at=sql.SQL("'infinity'")
+        )
+    if status == "failed":
+        given |= dict.fromkeys(("finished_at", "last_attempted_at"), sql.SQL("now()"))
+    if status == "ready":
+        given |= {"concurrency_key": "key", "unique_key": None, "rate_limit_keys": "limit"}
+    made = [Rows(odd).make(**given) for odd in STORABLE if odd.column == column]
+    read_everything([odd_id for odd_id, _ in made])
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ODD_VALUES if odd.refused_by], ids=str)
@@ -313,4 +400,4 @@ def test_each_column_has_odd_values() -> None:
         "SELECT attname FROM pg_attribute WHERE attrelid = 'pgjobs_job'::regclass"
         " AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
     )
-    assert {name for name, in columns} == set(ODD)
+    assert {name for (name,) in columns} == set(ODD)

@@ -1,11 +1,16 @@
-"""What a raw INSERT can put into a column of a job: values that no code of ours would write.
+"""What a raw INSERT can put into a column of a job, and rows with one of these values.
 
 A column that has none here fails a test, so that whoever adds one thinks of them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from django.db import connection
+from psycopg import sql
+
+from tests.factories import make_job
 
 CLAIM = "pgjobs_claim_is_from_0_to_9e18"
 COUNT = "pgjobs_counts_are_not_negative"
@@ -73,7 +78,12 @@ ODD: dict[str, dict[str, str | None]] = {
         "9000000000000000001": CLAIM,
         "9223372036854775807": CLAIM,
     },
-    "worker_id": {"-9223372036854775808": None, "0": None, "9223372036854775807": None},
+    "worker_id": {
+        "NULL": None,
+        "-9223372036854775807": None,
+        "0": None,
+        "9223372036854775807": None,
+    },
     "enqueued_at": TIME_VALUES,
     "run_after": TIME_VALUES,
     "due_at": TIME_VALUES,
@@ -167,3 +177,55 @@ ODD_VALUES = [
     for column, values in ODD.items()
     for value, refused_by in values.items()
 ]
+
+CONSTRAINT = """
+SELECT domain.typname, pg_get_constraintdef(bound.oid)
+FROM pg_constraint AS bound
+JOIN pg_type AS domain ON domain.oid = bound.contypid
+WHERE bound.conname = %s
+"""
+# What a constraint that raises is called.
+CAST = "pgjobs_payload_casts_to_jsonb"
+# Those that are younger than the table. The others could never be passed.
+YOUNG = (CLAIM, COUNT, TIMES, TEXTS, ERRORS)
+
+
+def execute(query: Any, params: Any = None) -> list[Any]:
+    """Run a statement of the test's own."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, params)
+        return cursor.fetchall() if cursor.description else []
+
+
+class Rows:
+    """Makes the odd row and the healthy one, and tells what became of them."""
+
+    def __init__(self, odd: Odd) -> None:
+        self._odd = odd
+        self.odd = self.healthy = 0
+
+    def make(self, **columns: Any) -> list[int]:
+        """Insert both, the odd one before its bound."""
+        bound = self._odd.refused_by
+        name = bound if bound is None or bound.startswith("pgjobs_") else CAST
+        found = execute(CONSTRAINT, [name])
+        for domain, _ in found:
+            execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")
+        given = columns | {self._odd.column: sql.SQL(self._odd.value)}
+        self.odd = make_job(**given)
+        for domain, definition in found:
+            if name in YOUNG:
+                text = definition.removesuffix(" NOT VALID")
+                execute(f"ALTER DOMAIN {domain} ADD CONSTRAINT {name} {text} NOT VALID")
+        self.healthy = make_job(**columns)
+        return [self.odd, self.healthy]
+
+    def status(self, job_id: int) -> str:
+        """Return where a row is now."""
+        [(status,)] = execute("SELECT status FROM pgjobs_job WHERE id = %s", [job_id])
+        return str(status)
+
+    def expect(self, *statuses: str) -> None:
+        """Fail unless the healthy row has the first status, and the odd one any of them."""
+        assert self.status(self.healthy) == statuses[0]
+        assert self.status(self.odd) in statuses

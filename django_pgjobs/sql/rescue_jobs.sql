@@ -57,7 +57,7 @@ taken AS MATERIALIZED (
         SELECT job.id
         FROM pgjobs_job_live AS job
         WHERE job.status = 'running' AND job.worker_id IS NULL
-        ORDER BY job.id
+        ORDER BY job.worker_id, job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
     ) AS nobodys

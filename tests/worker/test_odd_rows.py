@@ -21,9 +21,8 @@ from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
 from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
-from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
-from tests.odd_rows import ODD, ODD_VALUES, Odd
+from tests.odd_rows import ODD, ODD_VALUES, Odd, Rows, execute
 from tests.test_sql import FILES
 from tests.worker import support
 from tests.worker.keyed import keyed_claim
@@ -31,16 +30,6 @@ from tests.worker.keyed import keyed_claim
 pytestmark = pytest.mark.django_db
 
 ERROR = json.dumps({"exception_class": "builtins.ValueError", "message": "x", "attempt": 1})
-CONSTRAINT = """
-SELECT domain.typname, pg_get_constraintdef(bound.oid)
-FROM pg_constraint AS bound
-JOIN pg_type AS domain ON domain.oid = bound.contypid
-WHERE bound.conname = %s
-"""
-# What a constraint that raises is called.
-CAST = "pgjobs_payload_casts_to_jsonb"
-# Those that are younger than the table. The others could never be passed.
-YOUNG = (odd_rows.CLAIM, odd_rows.COUNT, odd_rows.TIMES, odd_rows.TEXTS, odd_rows.ERRORS)
 
 
 class DjangoConnection:
@@ -66,47 +55,6 @@ def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call a function that fetches by itself."""
     with connection.cursor() as cursor:
         return function(cursor, *arguments, **options)
-
-
-def execute(query: Any, params: Any = None) -> list[Any]:
-    """Run a statement of the test's own."""
-    with connection.cursor() as cursor:
-        cursor.execute(query, params)
-        return cursor.fetchall() if cursor.description else []
-
-
-class Rows:
-    """Makes the odd row and the healthy one, and tells what became of them."""
-
-    def __init__(self, odd: Odd) -> None:
-        self._odd = odd
-        self.odd = self.healthy = 0
-
-    def make(self, **columns: Any) -> list[int]:
-        """Insert both, the odd one before its bound."""
-        bound = self._odd.refused_by
-        name = bound if bound is None or bound.startswith("pgjobs_") else CAST
-        found = execute(CONSTRAINT, [name])
-        for domain, _ in found:
-            execute(f"ALTER DOMAIN {domain} DROP CONSTRAINT {name}")
-        given = columns | {self._odd.column: sql.SQL(self._odd.value)}
-        self.odd = make_job(**given)
-        for domain, definition in found:
-            if name in YOUNG:
-                text = definition.removesuffix(" NOT VALID")
-                execute(f"ALTER DOMAIN {domain} ADD CONSTRAINT {name} {text} NOT VALID")
-        self.healthy = make_job(**columns)
-        return [self.odd, self.healthy]
-
-    def status(self, job_id: int) -> str:
-        """Return where a row is now."""
-        [(status,)] = execute("SELECT status FROM pgjobs_job WHERE id = %s", [job_id])
-        return str(status)
-
-    def expect(self, *statuses: str) -> None:
-        """Fail unless the healthy row has the first status, and the odd one any of them."""
-        assert self.status(self.healthy) == statuses[0]
-        assert self.status(self.odd) in statuses
 
 
 def claim(rows: Rows, *, detailed: bool = True) -> dict[int, ClaimedRow]:
@@ -266,6 +214,12 @@ def resolve(rows: Rows) -> None:
             expected = "cancelled" if after_failure == "cancel" else "ready"
             rows.expect(expected, "ready", "cancelled")
             transaction.set_rollback(True)
+
+
+def test_what_runs_without_a_worker_is_rescued() -> None:
+    job_id = make_job(status="running")
+    [rescued] = call(jobs.rescue_jobs, max_jobs=10, default_max_attempts=25)
+    assert (rescued.id, rescued.worker_id, rescued.status) == (job_id, None, "ready")
 
 
 SCENARIOS = [

@@ -13,7 +13,7 @@ KEYED_CLAIM = (
     ("retry in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", ""),
     ("planned job in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", "OR TRUE"),
     ("limit of a key over its lanes", "OR ranked.place_in_key <= ranked.room", "OR TRUE"),
-    ("smaller limit within a key", "ELSE COALESCE(locked.concurrency_limit, 1)", "ELSE 1000"),
+    ("smaller limit within a key", "ELSE GREATEST(locked.concurrency_limit, 1)", "ELSE 1000"),
     ("tokens of a claim", "SET next_free = GREATEST(", "SET next_free = LEAST("),
     ("tokens that are left", "demand.cost_so_far > budget.tokens", "FALSE"),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
@@ -36,7 +36,7 @@ FIRST_JOBS = (
     (
         "smaller limit in a claim of first jobs",
         f"{SQL}claim_keyed_jobs.sql",
-        "ELSE COALESCE(opened.concurrency_limit, 1)",
+        "ELSE GREATEST(opened.concurrency_limit, 1)",
         "ELSE 1000",
     ),
     (

@@ -26,6 +26,7 @@ from tests.mutated_process import PROCESS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
 from tests.mutated_pump import PUMP
+from tests.mutated_rows import ODD_ROWS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -45,6 +46,7 @@ class Mutation:
 
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
+    *(Mutation(*row, ("tests/worker/test_odd_rows.py",)) for row in ODD_ROWS),
     *(
         Mutation(
             f"token of a {name}",
@@ -62,7 +64,7 @@ MUTATIONS = (
     Mutation(
         "token that rises at a give-back",
         f"{SQL}give_back_jobs.sql",
-        "claim = job.claim + 1,",
+        "claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,",
         "",
         ("tests/worker/test_give_back.py",),
     ),
@@ -76,7 +78,7 @@ MUTATIONS = (
     Mutation(
         "attempt counted at claim",
         f"{SQL}claim_jobs.sql",
-        "attempts = LEAST(job.attempts, 2147483646) + 1,",
+        "attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,",
         "",
         ("tests/worker/test_claim.py",),
     ),
@@ -223,8 +225,8 @@ MUTATIONS = (
     Mutation(
         "bound of a debounce",
         f"{SQL}enqueue_or_merge_jobs.sql",
-        "job.enqueued_at + make_interval",
-        "statement_timestamp() + make_interval",
+        "LEAST(job.enqueued_at, statement_timestamp())",
+        "statement_timestamp()",
         ("tests/test_debounce.py",),
     ),
     Mutation(

@@ -162,6 +162,15 @@ def test_an_update_of_jobs_computes_the_lane(path: Path) -> None:
     assert all(row.startswith("rate_limit_keys = job.rate_limit_keys,") for _, row in updates)
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_claim_rises_in_one_way_only(path: Path) -> None:
+    """And in none that can overflow, see django_pgjobs.sql."""
+    risen = re.findall(r"(.*\bclaim\b.*) \+ 1\b", body(path))
+    assert all(
+        re.search(r"mod\(GREATEST\((job\.)?claim, 0\), 9000000000000000000\)", r) for r in risen
+    )
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_statement_prepares_against_the_schema(path: Path) -> None:

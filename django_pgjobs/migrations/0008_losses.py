@@ -18,7 +18,7 @@ ALTER TABLE pgjobs_job DROP COLUMN max_losses, DROP COLUMN interruptions;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pgjobs", "0006_key_running")]
+    dependencies = [("pgjobs", "0007_row_bounds")]
     operations = [
         PostgresSQL(
             ADD_LOSSES,

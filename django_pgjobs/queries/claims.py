@@ -266,7 +266,10 @@ def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Iterable[str]) -> No
 
 
 def row_of_claim(row: ClaimedRow, detail: dict[str, Any]) -> JobRow:
-    """Return a claimed job in full, of what the claim returned of it."""
+    """Return a claimed job in full, of what the claim returned of it.
+
+    Raise ValueError if a time is none that Python knows.
+    """
 
     def instant(name: str) -> datetime | None:
         return datetime.fromisoformat(detail[name]) if detail[name] else None

@@ -181,7 +181,7 @@ class Rescued(NamedTuple):
     task_path: str
     status: str
     attempts: int
-    worker_id: int
+    worker_id: int | None
 
 
 def rescue_jobs(

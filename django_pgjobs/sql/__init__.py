@@ -13,6 +13,19 @@ Names are plain in the files and qualified before they are sent (`qualified`). O
 be, so both sides have the very types of one of PostgreSQL's own, by casts where needed, or it is
 written `OPERATOR(pg_catalog.||)`. Otherwise an operator that somebody made in a schema of the
 search path, for just these types, would go before.
+
+One row that makes a statement raise would stop it for all. So nothing that is calculated of stored
+values can, whatever a raw INSERT put there before the bounds of the columns (migration 0007), and
+what comes out is within them. The forms, the same everywhere:
+
+- the next claim: `mod(GREATEST(job.claim, 0), 9000000000000000000) + 1`, another one each time;
+- a count: `LEAST(GREATEST(job.attempts, 0), 2147483646) + 1`, `GREATEST(job.attempts, 1) - 1`;
+- an instant of the engine's: `GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch')`,
+  which is the time now where there is none;
+- a length of time: the difference of two `date_part('epoch', ...)`, because PostgreSQL up to 16
+  has no interval between an instant and infinity;
+- an array: taken up if it has one dimension and begins at 1, else begun anew; the same with
+  `errors` that are no list.
 """
 
 from __future__ import annotations

@@ -29,10 +29,14 @@ cancelled AS (
         rate_limit_keys = job.rate_limit_keys,
         status = CASE WHEN job.status = 'ready' THEN 'cancelled' ELSE job.status END,
         hold = NULL,
-        waits_for = job.waits_for - leaving.steps,
+        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
         finished_at = CASE WHEN job.status = 'ready' THEN statement_timestamp() END,
-        claim = CASE WHEN job.status = 'ready' THEN job.claim + 1 ELSE job.claim END,
-        cancel_requested_at = COALESCE(job.cancel_requested_at, statement_timestamp())
+        claim = CASE
+            WHEN job.status = 'ready' THEN mod(GREATEST(job.claim, 0), 9000000000000000000) + 1
+            ELSE LEAST(GREATEST(job.claim, 0), 9000000000000000000)
+        END,
+        cancel_requested_at
+            = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch')
     FROM leaving
     WHERE job.id = leaving.id AND job.status IN ('ready', 'running')
     RETURNING job.id, leaving.status

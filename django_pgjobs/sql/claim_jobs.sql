@@ -102,12 +102,14 @@ UPDATE pgjobs_job_live AS job
 SET
     rate_limit_keys = job.rate_limit_keys,
     status = 'running',
-    claim = job.claim + 1,
-    -- An overflow would block the lane.
-    attempts = LEAST(job.attempts, 2147483646) + 1,
+    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+    attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,
     worker_id = %(worker_id)s::bigint,
-    worker_ids = job.worker_ids OPERATOR(pg_catalog.||) %(worker_name)s::text,
-    started_at = COALESCE(job.started_at, statement_timestamp()),
+    worker_ids = CASE
+        WHEN array_ndims(job.worker_ids) = 1 AND array_lower(job.worker_ids, 1) = 1
+            THEN array_remove(job.worker_ids, NULL)
+    END OPERATOR(pg_catalog.||) %(worker_name)s::text,
+    started_at = GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch'),
     last_attempted_at = statement_timestamp(),
     note = ''
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
@@ -115,9 +117,8 @@ RETURNING
     job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
     job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
-    EXTRACT(
-        EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)
-    )::double precision,
+    date_part('epoch', statement_timestamp())
+    - date_part('epoch', GREATEST(job.enqueued_at, job.run_after)),
     CASE
         WHEN %(detailed)s::boolean OR job.task_path = ANY (%(detailed_paths)s::text[])
             THEN json_build_object(

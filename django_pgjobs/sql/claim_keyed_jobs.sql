@@ -143,13 +143,13 @@ opened AS MATERIALIZED (
         ) AS head
         CROSS JOIN LATERAL (
             SELECT
-                COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs,
+                GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) AS jobs,
                 COALESCE(found.weight, 1) AS weight,
                 found.max_running IS NOT NULL AS is_of_row,
                 CASE
                     WHEN
                         head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
-                        AND COALESCE(found.max_running, head.concurrency_limit, 1) = 1
+                        AND GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) = 1
                         THEN head.id
                     ELSE 9223372036854775807
                 END AS last_id
@@ -263,7 +263,8 @@ opened AS MATERIALIZED (
                     WHERE
                         rule.burst IS NULL
                         OR rule.burst::double precision - (GREATEST(0, COALESCE(
-                            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+                            EXTRACT(EPOCH FROM state.next_free)
+                            - EXTRACT(EPOCH FROM statement_timestamp()), 0
                         )) * (rule.count - rule.burst + 1)::numeric)::double precision
                             / rule.period < head.rate_cost::double precision
                 )
@@ -298,7 +299,7 @@ keyed AS (
         -- Other jobs of the key may have another limit than the first one of the lane.
         CASE
             WHEN locked.running IS NULL THEN locked.room
-            ELSE COALESCE(locked.concurrency_limit, 1) - locked.running
+            ELSE GREATEST(locked.concurrency_limit, 1) - locked.running
         END AS room,
         (locked.nth - 1) / locked.weight AS round
     FROM (
@@ -438,9 +439,9 @@ state AS MATERIALIZED (
 budget AS MATERIALIZED (
     SELECT
         state.key, rule.seconds_per_token,
-        rule.burst::double precision
-            - GREATEST(0, EXTRACT(EPOCH FROM state.next_free - statement_timestamp()))::double precision
-            / rule.seconds_per_token AS tokens
+        rule.burst::double precision - GREATEST(
+            0, EXTRACT(EPOCH FROM state.next_free) - EXTRACT(EPOCH FROM statement_timestamp())
+        )::double precision / rule.seconds_per_token AS tokens
     FROM state
     CROSS JOIN LATERAL (
         SELECT
@@ -531,7 +532,7 @@ taken AS (
     -- Other jobs of the key may have another limit than the first one of the lane.
     WHERE opened.nth <= CASE
         WHEN opened.running IS NULL THEN opened.room
-        ELSE COALESCE(opened.concurrency_limit, 1) - opened.running
+        ELSE GREATEST(opened.concurrency_limit, 1) - opened.running
     END
 )
 -- End: choice
@@ -540,12 +541,14 @@ UPDATE pgjobs_job_live AS job
 SET
     rate_limit_keys = job.rate_limit_keys,
     status = 'running',
-    claim = job.claim + 1,
-    -- An overflow would block the lane.
-    attempts = LEAST(job.attempts, 2147483646) + 1,
+    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+    attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,
     worker_id = %(worker_id)s::bigint,
-    worker_ids = job.worker_ids OPERATOR(pg_catalog.||) %(worker_name)s::text,
-    started_at = COALESCE(job.started_at, statement_timestamp()),
+    worker_ids = CASE
+        WHEN array_ndims(job.worker_ids) = 1 AND array_lower(job.worker_ids, 1) = 1
+            THEN array_remove(job.worker_ids, NULL)
+    END OPERATOR(pg_catalog.||) %(worker_name)s::text,
+    started_at = GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch'),
     last_attempted_at = statement_timestamp(),
     note = ''
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
@@ -553,9 +556,8 @@ RETURNING
     job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
     job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
-    EXTRACT(
-        EPOCH FROM statement_timestamp() - GREATEST(job.enqueued_at, job.run_after)
-    )::double precision,
+    date_part('epoch', statement_timestamp())
+    - date_part('epoch', GREATEST(job.enqueued_at, job.run_after)),
     CASE
         WHEN %(detailed)s::boolean OR job.task_path = ANY (%(detailed_paths)s::text[])
             THEN json_build_object(

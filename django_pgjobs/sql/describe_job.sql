@@ -45,8 +45,12 @@ SELECT
         FROM (
             SELECT
                 recent.id, recent.status,
-                EXTRACT(EPOCH FROM recent.finished_at - recent.last_attempted_at)
-                    ::double precision AS seconds
+                -- JSON has no infinity.
+                CASE
+                    WHEN isfinite(recent.finished_at) AND isfinite(recent.last_attempted_at)
+                        THEN date_part('epoch', recent.finished_at)
+                        - date_part('epoch', recent.last_attempted_at)
+                END AS seconds
             FROM (
                 SELECT
                     job.id, job.status, job.task_path, job.finished_at, job.last_attempted_at

@@ -36,9 +36,9 @@ ended AS (
         rate_limit_keys = job.rate_limit_keys,
         status = 'cancelled',
         hold = NULL,
-        waits_for = job.waits_for - leaving.steps,
+        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
         finished_at = statement_timestamp(),
-        claim = job.claim + 1,
+        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
         cancel_requested_at = statement_timestamp(),
         note = %(note)s::text
     FROM leaving

@@ -81,7 +81,8 @@ saved AS (
                 SELECT CASE
                     WHEN excluded.run_after IS NOT NULL THEN LEAST(
                         excluded.run_after,
-                        job.enqueued_at + make_interval(secs => %(max_wait)s::double precision)
+                        GREATEST(LEAST(job.enqueued_at, statement_timestamp()), 'epoch')
+                        + make_interval(secs => %(max_wait)s::double precision)
                     )
                 END AS run_after
             ) AS moved
@@ -92,7 +93,9 @@ saved AS (
         rate_limit_keys = excluded.rate_limit_keys,
         rate_cost = excluded.rate_cost,
         subject = COALESCE(job.subject, excluded.subject),
-        merged_count = job.merged_count + excluded.merged_count + 1
+        merged_count = LEAST(
+            GREATEST(job.merged_count, 0) + excluded.merged_count::bigint + 1, 2147483647
+        )
     WHERE
         job.status = 'ready' AND job.claim = 0
         AND (

@@ -51,7 +51,8 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS head
 CROSS JOIN LATERAL (
-    SELECT COALESCE(found.max_running, head.concurrency_limit, 1) AS jobs, found.pattern
+    SELECT
+        GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) AS jobs, found.pattern
     FROM (SELECT) AS one
     LEFT JOIN LATERAL (
         SELECT row_limit.max_running, row_limit.pattern
@@ -80,16 +81,22 @@ CROSS JOIN LATERAL (
     SELECT json_agg(
         json_build_array(
             rate.key, rule.name, rule.count, rule.period, rule.burst,
-            LEAST(state.next_free, '9999-12-30') - make_interval(
-                secs => (rule.burst - needed.tokens)::double precision * rule.period
-                    / (rule.count - rule.burst + 1)::double precision
+            -- What is too far away for a calendar is so for the reader as well.
+            LEAST(
+                LEAST(state.next_free, '9999-12-30') - make_interval(secs => LEAST(GREATEST(
+                    (rule.burst - needed.tokens)::double precision * rule.period
+                        / (rule.count - rule.burst + 1)::double precision,
+                    -1e11
+                ), 1e11)), '9999-12-30'
             )
         )
         ORDER BY rate.place
     )::text AS rates
     FROM pg_catalog.unnest(string_to_array(job.rate_limit_keys, E'\n'))
         WITH ORDINALITY AS rate (key, place)
-    CROSS JOIN LATERAL (SELECT GREATEST(job.rate_cost, head.rate_cost) AS tokens) AS needed
+    CROSS JOIN LATERAL (
+        SELECT GREATEST(job.rate_cost, head.rate_cost)::bigint AS tokens
+    ) AS needed
     LEFT JOIN LATERAL (
         SELECT
             rate_limit.name, rate_limit.count, rate_limit.period,
@@ -103,7 +110,7 @@ CROSS JOIN LATERAL (
     WHERE
         rule.burst IS NULL
         OR rule.burst::double precision - (GREATEST(0, COALESCE(
-            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+            EXTRACT(EPOCH FROM state.next_free) - EXTRACT(EPOCH FROM statement_timestamp()), 0
         )) * (rule.count - rule.burst + 1)::numeric)::double precision
             / rule.period < needed.tokens::double precision
 ) AS short

@@ -5,7 +5,10 @@
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey
 WITH RECURSIVE search AS (
-    SELECT oldest.id - 1 AS low, newest.id AS high
+    -- Halves of the numbers there are: the difference is one as well.
+    SELECT
+        GREATEST(oldest.id, -4000000000000000000) - 1 AS low,
+        LEAST(newest.id, 4000000000000000000) AS high
     FROM (SELECT job.id FROM pgjobs_job AS job ORDER BY job.id LIMIT 1) AS oldest
     CROSS JOIN (SELECT job.id FROM pgjobs_job AS job ORDER BY job.id DESC LIMIT 1) AS newest
     UNION ALL

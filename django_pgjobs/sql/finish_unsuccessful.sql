@@ -12,16 +12,18 @@ SET
     rate_limit_keys = job.rate_limit_keys,
     status = outcome.status,
     errors = CASE
-        WHEN outcome.error IS NULL THEN job.errors
-        ELSE CASE
-            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
-            ELSE job.errors
-        END || (outcome.error::jsonb || jsonb_build_object(
+        WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
+        WHEN outcome.error IS NULL OR jsonb_array_length(job.errors) < %(max_errors)s::integer
+            THEN job.errors
+        ELSE job.errors - 1
+    END || CASE
+        WHEN outcome.error IS NULL THEN '[]'
+        ELSE outcome.error::jsonb || jsonb_build_object(
             'worker', job.worker_ids[cardinality(job.worker_ids)],
             'started_at',
             statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
             'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
-        ))
+        )
     END,
     note = outcome.note,
     finished_at = statement_timestamp() - make_interval(secs => outcome.age),

@@ -17,4 +17,4 @@ CROSS JOIN LATERAL (
     ORDER BY rate_limit.name = state.key DESC
     LIMIT 1
 ) AS rule
-WHERE state.next_free > statement_timestamp()
+WHERE state.next_free > statement_timestamp() AND state.next_free < 'infinity'

@@ -8,10 +8,10 @@ SELECT
     worker.excluded_queues, worker.slots, worker.listening, worker.lost,
     worker.ended_at IS NOT NULL, worker.quiet_requested_at IS NOT NULL,
     worker.stop_requested_at IS NOT NULL,
-    EXTRACT(EPOCH FROM statement_timestamp() - worker.started_at)::double precision,
-    EXTRACT(EPOCH FROM statement_timestamp() - worker.heartbeat_at)::double precision,
-    EXTRACT(EPOCH FROM statement_timestamp() - worker.ended_at)::double precision,
-    EXTRACT(EPOCH FROM worker.lease_expires_at - worker.heartbeat_at)::double precision,
-    EXTRACT(EPOCH FROM worker.lease_expires_at - statement_timestamp())::double precision
+    date_part('epoch', statement_timestamp()) - date_part('epoch', worker.started_at),
+    date_part('epoch', statement_timestamp()) - date_part('epoch', worker.heartbeat_at),
+    date_part('epoch', statement_timestamp()) - date_part('epoch', worker.ended_at),
+    date_part('epoch', worker.lease_expires_at) - date_part('epoch', worker.heartbeat_at),
+    date_part('epoch', worker.lease_expires_at) - date_part('epoch', statement_timestamp())
 FROM pgjobs_worker AS worker
 WHERE worker.id = %(id)s::bigint

@@ -14,7 +14,7 @@ SET
     rate_limit_keys = job.rate_limit_keys,
     status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
     finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
-    claim = job.claim + 1,
+    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
     worker_id = NULL,
     progress = NULL,
     due_at = CASE
@@ -34,16 +34,18 @@ SET
         WHEN job.interruptions >= outcome.counted_from OR job.attempts > 1 THEN job.started_at
     END,
     errors = CASE
-        WHEN outcome.error IS NULL THEN job.errors
-        ELSE CASE
-            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
-            ELSE job.errors
-        END || (outcome.error::jsonb || jsonb_build_object(
+        WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
+        WHEN outcome.error IS NULL OR jsonb_array_length(job.errors) < %(max_errors)s::integer
+            THEN job.errors
+        ELSE job.errors - 1
+    END || CASE
+        WHEN outcome.error IS NULL THEN '[]'
+        ELSE outcome.error::jsonb || jsonb_build_object(
             'worker', job.worker_ids[cardinality(job.worker_ids)],
             'started_at',
             statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
             'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
-        ))
+        )
     END,
     note = outcome.note
 FROM unnest(

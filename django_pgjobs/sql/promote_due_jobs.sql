@@ -27,15 +27,13 @@ WITH due AS MATERIALIZED (
 )
 SELECT
     (SELECT count(*) FROM promoted),
-    EXTRACT(
-        EPOCH FROM (
-            SELECT min(job.due_at)
-            FROM pgjobs_job_live AS job
-            WHERE
-                job.status = 'ready' AND job.due_at IS NOT NULL
-                AND job.due_at > statement_timestamp()
-        ) - statement_timestamp()
-    )::double precision
+    date_part('epoch', (
+        SELECT min(job.due_at)
+        FROM pgjobs_job_live AS job
+        WHERE
+            job.status = 'ready' AND job.due_at IS NOT NULL
+            AND job.due_at > statement_timestamp() AND job.due_at < 'infinity'
+    )) - date_part('epoch', statement_timestamp())
 -- Else: act
 SELECT due.id FROM due
 -- End: act

@@ -24,11 +24,18 @@ WITH taken AS MATERIALIZED (
         rate_limit_keys = job.rate_limit_keys,
         status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
         finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
-        claim = job.claim + 1,
+        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
         worker_id = NULL,
-        attempts = job.attempts - 1,
-        worker_ids = job.worker_ids[:cardinality(job.worker_ids) - 1],
-        started_at = CASE WHEN job.attempts > 1 THEN job.started_at END,
+        attempts = GREATEST(job.attempts, 1) - 1,
+        worker_ids = CASE
+            WHEN array_ndims(job.worker_ids) = 1 AND array_lower(job.worker_ids, 1) = 1
+                THEN (array_remove(job.worker_ids, NULL))[:cardinality(job.worker_ids) - 1]
+            ELSE '{}'
+        END,
+        started_at = CASE
+            WHEN job.attempts > 1
+                THEN GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch')
+        END,
         note = %(note)s::text
     WHERE job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
     RETURNING job.id, job.status

@@ -51,9 +51,8 @@ SELECT
         SELECT FROM other
         WHERE other.id < renewed.id AND other.lease_expires_at > statement_timestamp()
     ),
-    EXTRACT(
-        EPOCH FROM (SELECT min(other.lease_expires_at) FROM other) - statement_timestamp()
-    )::double precision,
+    date_part('epoch', (SELECT min(other.lease_expires_at) FROM other))
+    - date_part('epoch', statement_timestamp()),
     renewed.quiet_requested_at IS NOT NULL,
     renewed.stop_requested_at IS NOT NULL
 FROM renewed

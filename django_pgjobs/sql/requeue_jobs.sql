@@ -39,7 +39,7 @@ moved AS (
         unique_until_claimed, merged_count, subject, max_losses, run_after, due_at, note
     )
     SELECT
-        id, claim + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
+        id, mod(GREATEST(claim, 0), 9000000000000000000) + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
         backend, args, kwargs, correlation_id, tags, metadata, errors, waits_for,
         concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
         unique_key, unique_until_claimed, merged_count, subject, max_losses, run_after,

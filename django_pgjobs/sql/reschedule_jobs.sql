@@ -57,7 +57,7 @@ SET
     rate_limit_keys = job.rate_limit_keys,
     run_after = relief.run_after,
     due_at = CASE WHEN relief.run_after > statement_timestamp() THEN relief.run_after END,
-    waits_for = job.waits_for - relief.steps,
+    waits_for = GREATEST(job.waits_for - relief.steps, 0),
     hold = CASE
         WHEN relief.hold IS NULL OR relief.hold <> 'predecessor failed' THEN relief.hold
         WHEN job.waits_for > relief.steps THEN 'dependencies'

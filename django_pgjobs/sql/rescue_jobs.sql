@@ -8,7 +8,7 @@
 --     changed, and the rows are the ids of the jobs that would be.
 -- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note text
--- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost
+-- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost (or NULL)
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
 -- Index: pgjobs_job_running
@@ -57,6 +57,20 @@ taken AS MATERIALIZED (
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
     ) AS locked
+    UNION ALL
+    -- What runs without a worker is nobody's.
+    SELECT nobodys.id, NULL
+    FROM (
+        SELECT job.id
+        FROM pgjobs_job_live AS job
+        WHERE job.status = 'running' AND job.worker_id IS NULL
+            -- Section: passing
+            AND job.id <> ALL (%(passed_over)s::bigint[])
+            -- End: passing
+        ORDER BY job.worker_id, job.id
+        LIMIT %(max_jobs)s::integer
+        FOR UPDATE SKIP LOCKED
+    ) AS nobodys
     LIMIT %(max_jobs)s::integer
 )
 -- Section: act
@@ -67,7 +81,7 @@ taken AS MATERIALIZED (
         status = CASE
             WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
             WHEN
-                LEAST(job.lost_count, 2147483646) + 1
+                LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1
                 >= COALESCE(job.max_losses, %(default_max_losses)s::integer)
                 THEN 'failed'
             ELSE 'ready'
@@ -75,7 +89,7 @@ taken AS MATERIALIZED (
         finished_at = CASE
             WHEN
                 job.cancel_requested_at IS NOT NULL
-                OR LEAST(job.lost_count, 2147483646) + 1
+                OR LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1
                 >= COALESCE(job.max_losses, %(default_max_losses)s::integer)
                 THEN statement_timestamp()
         END,
@@ -86,15 +100,15 @@ taken AS MATERIALIZED (
                         * (0.5::double precision + random() / 2::double precision)
                 )
         END,
-        claim = job.claim + 1,
-        -- An overflow would block the rescue.
-        lost_count = LEAST(job.lost_count, 2147483646) + 1,
+        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+        lost_count = LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1,
         worker_id = NULL,
         progress = NULL,
         note = %(note)s::text,
         errors = CASE
-            WHEN jsonb_array_length(job.errors) >= %(max_errors)s::integer THEN job.errors - 1
-            ELSE job.errors
+            WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
+            WHEN jsonb_array_length(job.errors) < %(max_errors)s::integer THEN job.errors
+            ELSE job.errors - 1
         END || jsonb_build_object(
             'exception_class', 'django_pgjobs.exceptions.WorkerLost',
             'message', %(note)s::text,

@@ -43,7 +43,7 @@ turn AS MATERIALIZED (
         moment.instant,
         -- Exact numbers: a burst may reach further back than the calendar.
         GREATEST(0, max(
-            EXTRACT(EPOCH FROM locked.next_free - moment.instant)
+            EXTRACT(EPOCH FROM locked.next_free) - EXTRACT(EPOCH FROM moment.instant)
             - (rule.burst - %(cost)s::integer)::numeric * rule.spacing
         )) AS wait,
         array_remove(array_agg(CASE WHEN rule.burst IS NULL THEN rule.key END), NULL) AS unknown,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import textwrap
 from datetime import UTC, datetime
 from typing import Any
@@ -80,6 +81,8 @@ def _one_line(error: BaseException) -> str:
 
 def seconds(duration: float) -> str:
     """Return a duration as people read it: 42ms, 3.75s, 12min, 2h10min."""
+    if not math.isfinite(duration):
+        return str(duration)
     if duration < 1:
         return f"{duration * 1000:.0f}ms"
     if duration < 90:

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from django.db import connections, transaction
+from django.db import DataError, connections, transaction
 
 from django_pgjobs import client
 from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
@@ -216,12 +216,16 @@ def send_to_receivers(signal: Any, attempt: Attempt, result: AnyResult) -> None:
 
 
 def task_result(attempt: Attempt) -> AnyResult:
-    """Return the running job as django.tasks shows it."""
+    """Return the running job as django.tasks shows it; raise PayloadError if it cannot be read."""
     row = attempt.row
-    if row.detail is None:
-        stored = client.get_row(row.id, backend=row.backend)
-        if stored is None:
-            raise PayloadError(f"job {row.id} is not in the table any more.")
-    else:
-        stored = claims.row_of_claim(row, json.loads(row.detail))
-    return result_of_row(stored, row.backend)
+    try:
+        if row.detail is None:
+            stored = client.get_row(row.id, backend=row.backend)
+        else:
+            stored = claims.row_of_claim(row, json.loads(row.detail))
+        if stored is not None:
+            return result_of_row(stored, row.backend)
+    except (ValueError, OverflowError, RecursionError, DataError) as error:
+        # A time beyond the year 9999, say.
+        raise PayloadError(f"the stored row of job {row.id} cannot be read: {error}") from error
+    raise PayloadError(f"job {row.id} is not in the table any more.")

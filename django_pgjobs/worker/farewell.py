@@ -11,13 +11,18 @@ from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.completer import Completer, statements
-from django_pgjobs.worker.outcome import Kind, Outcome, interrupted, left_running, released
+from django_pgjobs.worker.outcome import (
+    AT_SHUTDOWN,
+    Kind,
+    Outcome,
+    interrupted,
+    left_running,
+    released,
+)
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
 logger = get_logger(__name__)
-
-NOTE = "released at shutdown"
 
 Step = Callable[[OwnConnection], None]
 
@@ -43,8 +48,8 @@ class Farewell:
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         if not attempt.started_at:
-            return released(NOTE)
-        return left_running() if self.loses_jobs else interrupted(NOTE)
+            return released(AT_SHUTDOWN)
+        return left_running() if self.loses_jobs else interrupted(AT_SHUTDOWN)
 
     def judge(self, outcome: Outcome) -> Outcome:
         """Return what becomes of a job that ended as *outcome* says."""

@@ -38,6 +38,8 @@ logger = get_logger(__name__)
 UNKNOWN_TASK_SECONDS = (5.0, 300.0)
 MAX_MESSAGE = 1_000
 
+AT_SHUTDOWN = "released at shutdown"
+
 
 class Kind(Enum):
     """The outcomes of an attempt."""
@@ -116,7 +118,7 @@ def of_exception(
 ) -> Outcome:
     """Return what becomes of a job whose attempt ended with *error*."""
     if isinstance(error, JobReleased):
-        return interrupted("released at shutdown")
+        return interrupted(AT_SHUTDOWN)
     if isinstance(error, LeaseLost):
         return interrupted("given back: the lease was not renewed")
     if isinstance(error, ClaimLost):

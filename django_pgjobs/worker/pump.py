@@ -37,7 +37,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claimer
 from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry, resolution, writings
 from django_pgjobs.worker.look import Look
-from django_pgjobs.worker.outcome import Outcome, released
+from django_pgjobs.worker.outcome import AT_SHUTDOWN, Outcome, released
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.safe_log import get_logger
@@ -292,7 +292,7 @@ class Pump(Role):
         for attempt in attempts:
             self._state.held[attempt.id] = attempt
         if self.stop_requested:  # the slots may have ended
-            self._completer.release(attempts)
+            self._give_back(attempts, AT_SHUTDOWN)
         elif self._asks_again:  # claimed before the rules changed, perhaps
             self._give_back(attempts, CONTROL_NOTE)
         else:

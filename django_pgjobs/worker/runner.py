@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import django_pgjobs
@@ -93,7 +94,6 @@ class Runner:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
-        self._farewell = Farewell(self.state)
         self._build_slots()
         self._build_roles()
 

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.client import EARLIEST, LATEST
+from django_pgjobs.payload import EARLIEST, LATEST
 
 MAX_QUEUE_BYTES = 128
 MAX_REASON = 500

@@ -45,8 +45,10 @@ SELECT
         FROM (
             SELECT
                 recent.id, recent.status,
-                EXTRACT(EPOCH FROM recent.finished_at - recent.last_attempted_at)
-                    ::double precision AS seconds
+                (
+                    EXTRACT(EPOCH FROM recent.finished_at)
+                    - EXTRACT(EPOCH FROM recent.last_attempted_at)
+                )::double precision AS seconds
             FROM (
                 SELECT
                     job.id, job.status, job.task_path, job.finished_at, job.last_attempted_at

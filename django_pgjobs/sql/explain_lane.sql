@@ -80,7 +80,7 @@ CROSS JOIN LATERAL (
     SELECT json_agg(
         json_build_array(
             rate.key, rule.name, rule.count, rule.period, rule.burst,
-            LEAST(state.next_free, '9999-12-30') - make_interval(
+            LEAST(GREATEST(state.next_free, '0001-01-02'), '9999-12-30') - make_interval(
                 secs => (rule.burst - needed.tokens) * rule.period / (rule.count - rule.burst + 1)
             )
         )
@@ -102,7 +102,7 @@ CROSS JOIN LATERAL (
     WHERE
         rule.burst IS NULL
         OR rule.burst - GREATEST(0, COALESCE(
-            EXTRACT(EPOCH FROM state.next_free - statement_timestamp()), 0
+            EXTRACT(EPOCH FROM state.next_free) - EXTRACT(EPOCH FROM statement_timestamp()), 0
         )) * (rule.count - rule.burst + 1) / rule.period < needed.tokens
 ) AS short
 WHERE job.id = %(id)s::bigint AND job.status = 'ready' AND job.lane IS NOT NULL

@@ -8,10 +8,15 @@ SELECT
     worker.excluded_queues, worker.slots, worker.listening, worker.lost,
     worker.ended_at IS NOT NULL, worker.quiet_requested_at IS NOT NULL,
     worker.stop_requested_at IS NOT NULL,
-    EXTRACT(EPOCH FROM statement_timestamp() - worker.started_at)::double precision,
-    EXTRACT(EPOCH FROM statement_timestamp() - worker.heartbeat_at)::double precision,
-    EXTRACT(EPOCH FROM statement_timestamp() - worker.ended_at)::double precision,
-    EXTRACT(EPOCH FROM worker.lease_expires_at - worker.heartbeat_at)::double precision,
-    EXTRACT(EPOCH FROM worker.lease_expires_at - statement_timestamp())::double precision
+    (EXTRACT(EPOCH FROM statement_timestamp()) - EXTRACT(EPOCH FROM worker.started_at))
+        ::double precision,
+    (EXTRACT(EPOCH FROM statement_timestamp()) - EXTRACT(EPOCH FROM worker.heartbeat_at))
+        ::double precision,
+    (EXTRACT(EPOCH FROM statement_timestamp()) - EXTRACT(EPOCH FROM worker.ended_at))
+        ::double precision,
+    (EXTRACT(EPOCH FROM worker.lease_expires_at) - EXTRACT(EPOCH FROM worker.heartbeat_at))
+        ::double precision,
+    (EXTRACT(EPOCH FROM worker.lease_expires_at) - EXTRACT(EPOCH FROM statement_timestamp()))
+        ::double precision
 FROM pgjobs_worker AS worker
 WHERE worker.id = %(id)s::bigint

@@ -82,5 +82,8 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
         return name, "django.db.models.DateTimeField", args, kwargs
 
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
-        bounds = f"'{EARLIEST.isoformat()}'", f"'{LATEST.isoformat()}'"
-        return f"LEAST(GREATEST({sql}, {bounds[0]}), {bounds[1]})", params
+        nearest = (
+            f"CASE WHEN {sql} < '{EARLIEST}' THEN '{EARLIEST}'::timestamptz"
+            f" WHEN {sql} > '{LATEST}' THEN '{LATEST}'::timestamptz ELSE {sql} END"
+        )
+        return nearest, [*params] * 3

@@ -80,7 +80,7 @@ CROSS JOIN LATERAL (
     SELECT json_agg(
         json_build_array(
             rate.key, rule.name, rule.count, rule.period, rule.burst,
-            LEAST(GREATEST(state.next_free, '0001-01-02'), '9999-12-30') - make_interval(
+            GREATEST(LEAST(state.next_free, '9999-12-30'), '0001-01-02') - make_interval(
                 secs => (rule.burst - needed.tokens) * rule.period / (rule.count - rule.burst + 1)
             )
         )

@@ -17,6 +17,9 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+# The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
+OWN_QUEUE = "pgjobs"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conf:

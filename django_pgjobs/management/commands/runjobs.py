@@ -19,7 +19,7 @@ import django_pgjobs
 from django_pgjobs import client
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import Conf, automatic_concurrency, get_conf
+from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.arguments import (
     QueueSlots,
@@ -264,7 +264,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
     return Options(
         database=worker_database(conf),
         backends=backend_aliases(),
-        queues=flags["queues"].names,
+        queues=with_own_queue(flags["queues"].names),
         queue_slots=flags["queues"].slots,
         excluded_queues=flags["exclude_queues"],
         concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
@@ -286,6 +286,11 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         max_memory_mib=flags["max_memory"],
         name=flags["name"],
     )
+
+
+def with_own_queue(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the queues to serve, None for all: a bulk change is to wait for no other worker."""
+    return names if names is None or OWN_QUEUE in names else (*names, OWN_QUEUE)
 
 
 def check_flags(flags: dict[str, Any]) -> None:

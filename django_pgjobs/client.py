@@ -177,7 +177,7 @@ def job_id_of(job: Any) -> int:
     """Return the id of a Job, a TaskResult, or an id itself; raise ValueError for other text."""
     value = getattr(job, "pk", None) or getattr(job, "id", job)
     job_id = value if isinstance(value, int) else parse_job_id(value)
-    if job_id is None or not 0 < job_id < 2**63:
+    if job_id is None or isinstance(value, bool) or not 0 < job_id < 2**63:
         raise ValueError(f"expected a job, its id or its TaskResult, got {job!r}.")
     return job_id
 

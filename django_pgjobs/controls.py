@@ -11,11 +11,9 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.conf import LONGEST_PAYBACK
 from django_pgjobs.fields import InstantField
 from django_pgjobs.status import AfterFailure, PauseKind
-
-# Seconds until a burst of a rate limit is paid back, at most.
-LONGEST_PAYBACK = 316_224_000
 
 
 class Dependency(models.Model):

@@ -27,7 +27,10 @@ from django_pgjobs.management.arguments import (
     duration,
     queue_names,
     queue_slots,
+    seconds,
+    whole,
     whole_number,
+    worker_name,
 )
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
@@ -104,7 +107,7 @@ class Command(BaseCommand):
         )
         size.add_argument(
             "--processes",
-            type=whole_number,
+            type=whole("PROCESSES"),
             metavar="N",
             help="Processes; with more than 1 this one only supervises (default: 1).",
         )
@@ -127,7 +130,7 @@ class Command(BaseCommand):
         )
         limits.add_argument(
             "--shutdown-timeout",
-            type=duration,
+            type=seconds("SHUTDOWN_TIMEOUT_SECONDS"),
             metavar="S",
             help="How long running jobs may take to finish (default: 30).",
         )
@@ -136,7 +139,7 @@ class Command(BaseCommand):
         how = parser.add_argument_group("how to work")
         how.add_argument(
             "--poll-interval",
-            type=duration,
+            type=seconds("POLL_INTERVAL_SECONDS"),
             metavar="S",
             help="The longest time between two looks at an idle queue (default: 5).",
         )
@@ -148,7 +151,7 @@ class Command(BaseCommand):
         )
         how.add_argument(
             "--lease-seconds",
-            type=duration,
+            type=seconds("LEASE_SECONDS"),
             metavar="S",
             help="After how long without a sign of life others take the jobs (default: 60).",
         )
@@ -158,7 +161,9 @@ class Command(BaseCommand):
             default=None,
             help="Restart when code changes (default: as DEBUG, not with --drain or limits).",
         )
-        how.add_argument("--name", default="", help="The worker's name (default: host:pid).")
+        how.add_argument(
+            "--name", type=worker_name, default="", help="The worker's name (default: host:pid)."
+        )
         how.add_argument(
             "--log-format", choices=("text", "json"), default="text", help="One line per event."
         )
@@ -294,18 +299,11 @@ def with_own_queue(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def check_flags(flags: dict[str, Any]) -> None:
-    """Raise CommandError for flags that are wrong together or out of bounds."""
+    """Raise CommandError for flags that are wrong together."""
     if flags["queues"].names and flags["exclude_queues"]:
         raise CommandError(
             "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
         )
-    for name, least in (("lease_seconds", 1.0), ("poll_interval", 0.05)):
-        given = flags[name]
-        if given is not None and given < least:
-            flag = "--" + name.replace("_", "-")
-            raise CommandError(
-                f"expected {flag} of {least:g} or more, got {given:g}.", returncode=2
-            )
 
 
 def worker_database(conf: Conf) -> str:

@@ -34,8 +34,9 @@ def is_path(value: object) -> bool:
 
 def is_duration(value: object) -> bool:
     """Is *value* a positive number of seconds, up to 1000 years?"""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value <= LONGEST_WAIT
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value <= LONGEST_WAIT
 
 
 def find_control_problems(task: Any) -> Iterator[str]:

@@ -18,6 +18,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
 from django_pgjobs import task
+from django_pgjobs.admin.list_links import AFTER, BEFORE, COUNT_AFTER, PAGE_SIZE, TAB
 from django_pgjobs.models import Job
 from tests import helpers
 from tests.admin.test_view_only import NAMES, Rows
@@ -77,6 +78,10 @@ KNOWN = (
 )
 
 
+# Collected once: the same for all tests.
+FOUND: set[str] = set()
+
+
 def query_of(names: set[str], value: bytes) -> str:
     """Return a query in which all parameters have one value."""
     return urlencode(dict.fromkeys(sorted(names), value))
@@ -91,7 +96,10 @@ def rows() -> Rows:
 @pytest.fixture
 def names(admin_client: Client, rows: Rows) -> set[str]:
     """Every parameter that there is."""
-    return asked_for() | fields_of(admin_client, rows)
+    if not FOUND:
+        FOUND.update({TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER})
+        FOUND.update(asked_for() | fields_of(admin_client, rows))
+    return FOUND
 
 
 def test_the_parameters_are_found(names: set[str]) -> None:

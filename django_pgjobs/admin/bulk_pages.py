@@ -36,7 +36,7 @@ from django_pgjobs.bulk import (
 )
 from django_pgjobs.bulk.changes import first_tasks
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
-from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, preview
+from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, narrow
 
@@ -127,14 +127,6 @@ def _ask(
     if isinstance(form, EndingForm):
         typed = _to_type(action, pinned, seen.total)
         form.ask_to_type(typed)
-    token = {
-        "action": action.name,
-        "user": str(request.user.pk),
-        "selection": pinned.to_json(),
-        "total": seen.total,
-        "more": seen.more,
-        "typed": typed,
-    }
     context = {
         "title": _("Export jobs")
         if action.name == "export"
@@ -145,7 +137,7 @@ def _ask(
         "preview": seen,
         "max_counted": MAX_COUNTED,
         "max_dependants": MAX_DEPENDANTS,
-        "token": _sign(token),
+        "token": _token(request, action, pinned, seen, typed),
         "back": back_address(job_admin, request),
         "is_large": seen.total is None or seen.total > INLINE_JOBS,
         "max_skipped": MAX_SKIPPED,
@@ -153,6 +145,22 @@ def _ask(
         "can_run": seen.total != 0 or seen.more != 0,
     }
     return job_admin.render_page(request, "bulk_confirm.html", context)
+
+
+def _token(
+    request: HttpRequest, action: Action, selection: Selection, seen: Preview, typed: str
+) -> str:
+    """Return what the page was about, signed, for its form."""
+    return _sign(
+        {
+            "action": action.name,
+            "user": str(request.user.pk),
+            "selection": selection.to_json(),
+            "total": seen.total,
+            "more": seen.more,
+            "typed": typed,
+        }
+    )
 
 
 def _to_type(action: Action, selection: Selection, total: int | None) -> str:

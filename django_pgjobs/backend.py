@@ -24,6 +24,7 @@ from django_pgjobs.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
 )
+from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.payload import is_storable
 from django_pgjobs.queries.enqueue import Known
@@ -45,6 +46,11 @@ class PgJobsBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+
+    def __init__(self, alias: str, params: Any) -> None:
+        super().__init__(alias, params)
+        if self.queues:
+            self.queues.add(OWN_QUEUE)
 
     def validate_task(self, task: AnyTask) -> None:
         """Raise InvalidTask if the task cannot be enqueued here."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -20,14 +20,12 @@ from django.db import connections, router
 from django.utils import timezone
 
 from django_pgjobs.exceptions import DuplicateJob, JobError, seconds_or_none
+from django_pgjobs.payload import EARLIEST, LATEST
 from django_pgjobs.queries import jobs, notifications
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
 # How long cancel() and its like try again when a worker is just writing the same row.
 LOCKED_SECONDS = 2.0
-# What Python can read back in any time zone; PostgreSQL's calendar is longer.
-EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
-LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 LONGEST_DELAY = timedelta(days=366_000)
 JOB_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
@@ -179,7 +177,7 @@ def job_id_of(job: Any) -> int:
     """Return the id of a Job, a TaskResult, or an id itself; raise ValueError for other text."""
     value = getattr(job, "pk", None) or getattr(job, "id", job)
     job_id = value if isinstance(value, int) else parse_job_id(value)
-    if job_id is None or not 0 < job_id < 2**63:
+    if job_id is None or isinstance(value, bool) or not 0 < job_id < 2**63:
         raise ValueError(f"expected a job, its id or its TaskResult, got {job!r}.")
     return job_id
 

@@ -17,6 +17,11 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_pgjobs.payload import is_storable
+
+# The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
+OWN_QUEUE = "pgjobs"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conf:
@@ -50,8 +55,8 @@ class Conf:
 
 def _is_expression(text: object) -> bool:
     try:
-        return isinstance(text, str) and bool(text) and bool(re.compile(text))
-    except re.error:
+        return isinstance(text, str) and bool(text) and bool(re.compile(text, re.IGNORECASE))
+    except (re.error, ValueError, OverflowError, RecursionError):
         return False
 
 
@@ -71,13 +76,15 @@ class Rule(NamedTuple):
 _RULES = {
     "LEASE_SECONDS": Rule(float, "seconds from 1 to 86400", lambda v: 1 <= v <= 86400),
     "POLL_INTERVAL_SECONDS": Rule(float, "seconds from 0.05 to 3600", lambda v: 0.05 <= v <= 3600),
-    "SHUTDOWN_TIMEOUT_SECONDS": Rule(float, "seconds, 0 or more", lambda v: 0 <= v < 1e9),
-    "TIMEOUT_GRACE_SECONDS": Rule(float, "seconds, 0 or more", lambda v: 0 <= v < 1e9),
+    "SHUTDOWN_TIMEOUT_SECONDS": Rule(
+        float, "seconds from 0 to 604800", lambda v: 0 <= v <= 604_800
+    ),
+    "TIMEOUT_GRACE_SECONDS": Rule(float, "seconds from 0 to 604800", lambda v: 0 <= v <= 604_800),
     "RETENTION_SECONDS": Rule(
-        float, "seconds, 0 or more, or None", lambda v: 0 <= v < 1e11, nullable=True
+        float, "seconds from 0 to 1e11, or None", lambda v: 0 <= v <= 1e11, nullable=True
     ),
     "FAILED_RETENTION_SECONDS": Rule(
-        float, "seconds, 0 or more, or None", lambda v: 0 <= v < 1e11, nullable=True
+        float, "seconds from 0 to 1e11, or None", lambda v: 0 <= v <= 1e11, nullable=True
     ),
     "CONCURRENCY": Rule(
         int, "a whole number from 1 to 1000, or None", lambda v: 1 <= v <= 1000, nullable=True
@@ -119,14 +126,15 @@ _RULES = {
     ),
 }
 
-# What the columns of pgjobs_rate_limit hold.
+# What the columns of pgjobs_rate_limit hold: bytes, and seconds until a burst is paid back.
 MAX_NAME_BYTES = 512
+LONGEST_PAYBACK = 316_224_000
 _COUNT = "a whole number from 1 to 2147483647"
 _LIMIT_RULES = {
     "count": Rule(int, _COUNT, lambda v: 1 <= v < 2**31),
     "period": Rule(float, "seconds from 0.001 to 31622400", lambda v: 0.001 <= v <= 31_622_400),
     "burst": Rule(int, f"{_COUNT}, or None", lambda v: 1 <= v < 2**31, nullable=True),
-    "note": Rule(str, "text without NUL", lambda v: "\0" not in v),
+    "note": Rule(str, "text without NUL or lone surrogates", is_storable),
 }
 _LIMIT_KEYS = "expected a dict with 'count', 'period' and perhaps 'burst' and 'note'"
 
@@ -157,8 +165,8 @@ def find_problems(value: object) -> list[tuple[str, str]]:
 def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
     if not isinstance(name, str) or not 1 <= len(name.encode(errors="replace")) <= MAX_NAME_BYTES:
         yield f"expected a name of 1 to {MAX_NAME_BYTES} bytes, got {name!r}"
-    elif "\n" in name or "\0" in name:
-        yield "expected a name of one line without NUL"
+    elif "\n" in name or not is_storable(name):
+        yield f"expected a name of one line without NUL or lone surrogates, got {name!r}"
     if not isinstance(limit, Mapping) or not {"count", "period"} <= limit.keys():
         yield f"{_LIMIT_KEYS}, got {limit!r}"
         return
@@ -170,8 +178,23 @@ def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
         elif not _accepts(rule, value):
             has_good_values = False
             yield f"expected {key} to be {rule.expected}, got {value!r}"
-    if has_good_values and (limit.get("burst") or 1) > limit["count"]:
-        yield f"expected burst to be at most the count, {limit['count']}, got {limit['burst']}"
+    if not has_good_values or limit.get("burst") is None:
+        return
+    count, burst = limit["count"], limit["burst"]
+    if burst > count:
+        yield f"expected burst to be at most the count, {count}, got {burst}"
+    elif burst * limit["period"] / (count - burst + 1) > LONGEST_PAYBACK:
+        yield f"expected a burst that is paid back within ten years, got {dict(limit)!r}"
+
+
+def fits(key: str, value: object) -> bool:
+    """May the setting *key* have this value?"""
+    return _accepts(_RULES[key], value)
+
+
+def expected(key: str) -> str:
+    """Return in words what the setting *key* accepts."""
+    return _RULES[key].expected.removesuffix(", or None")
 
 
 def _accepts(rule: Rule, value: object) -> bool:

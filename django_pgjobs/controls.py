@@ -11,10 +11,9 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.conf import LONGEST_PAYBACK
+from django_pgjobs.fields import InstantField
 from django_pgjobs.status import AfterFailure, PauseKind
-
-# Seconds until a burst of a rate limit is paid back, at most.
-LONGEST_PAYBACK = 316_224_000
 
 
 class Dependency(models.Model):
@@ -110,8 +109,8 @@ class Pause(models.Model):
     )
     reason = models.TextField(_("reason"), default="", blank=True)
     paused_by = models.TextField(_("paused by"), default="", blank=True)
-    paused_at = models.DateTimeField(_("paused at"), db_default=Now(), editable=False)
-    resume_at = models.DateTimeField(
+    paused_at = InstantField(_("paused at"), db_default=Now(), editable=False)
+    resume_at = InstantField(
         _("resumes at"), null=True, blank=True, help_text=_("Empty: when somebody resumes it.")
     )
 
@@ -176,7 +175,7 @@ class RateState(models.Model):
     """What one key of a rate limit has used: taken tokens push *next_free* into the future."""
 
     key = models.TextField(_("key"), primary_key=True)
-    next_free = models.DateTimeField(_("all free at"))
+    next_free = InstantField(_("all free at"))
 
     class Meta:
         db_table = "pgjobs_rate_state"

@@ -1,4 +1,4 @@
-"""The model field for PostgreSQL's type `json`."""
+"""Model fields for what PostgreSQL holds and Django's own fields do not read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import models
 
-from django_pgjobs.payload import decode_value
+from django_pgjobs.payload import EARLIEST, LATEST, decode_value
 
 
 class Undecodable(str):
@@ -68,3 +68,22 @@ class TextArrayField(models.Field):  # type: ignore[type-arg]
 
     def value_to_string(self, obj: models.Model) -> Any:
         return self.value_from_object(obj)
+
+
+class InstantField(models.DateTimeField):  # type: ignore[type-arg]
+    """A time that can always be read: one that Python has no datetime for shows as the nearest.
+
+    The calendar of PostgreSQL is longer, and has `infinity`; one such row, written by hand,
+    would be an error for the whole page.
+    """
+
+    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
+        name, _path, args, kwargs = super().deconstruct()
+        return name, "django.db.models.DateTimeField", args, kwargs
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        nearest = (
+            f"CASE WHEN {sql} < '{EARLIEST}' THEN '{EARLIEST}'::timestamptz"
+            f" WHEN {sql} > '{LATEST}' THEN '{LATEST}'::timestamptz ELSE {sql} END"
+        )
+        return nearest, [*params] * 3

@@ -23,7 +23,7 @@ from django_pgjobs.controls import (
     RateState,
 )
 from django_pgjobs.explain import Explanation, Reason, explain
-from django_pgjobs.fields import PlainJSONField, TextArrayField
+from django_pgjobs.fields import InstantField, PlainJSONField, TextArrayField
 from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
 from django_pgjobs.subjects import subject_of
 
@@ -74,27 +74,27 @@ class Job(models.Model):
         editable=False,
         help_text=_("The worker that holds the job, or held it last."),
     )
-    enqueued_at = models.DateTimeField(_("enqueued at"), db_default=Now(), editable=False)
-    run_after = models.DateTimeField(
+    enqueued_at = InstantField(_("enqueued at"), db_default=Now(), editable=False)
+    run_after = InstantField(
         _("run after"), null=True, help_text=_("The earliest start that was asked for.")
     )
-    due_at = models.DateTimeField(
+    due_at = InstantField(
         _("due at"),
         null=True,
         editable=False,
         help_text=_("When the job may run next; empty means now."),
     )
-    started_at = models.DateTimeField(
+    started_at = InstantField(
         _("started at"), null=True, editable=False, help_text=_("Begin of the first attempt.")
     )
-    last_attempted_at = models.DateTimeField(
+    last_attempted_at = InstantField(
         _("last attempted at"),
         null=True,
         editable=False,
         help_text=_("Begin of the newest attempt."),
     )
-    finished_at = models.DateTimeField(_("finished at"), null=True, editable=False)
-    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, editable=False)
+    finished_at = InstantField(_("finished at"), null=True, editable=False)
+    cancel_requested_at = InstantField(_("cancel requested at"), null=True, editable=False)
     timeout = models.FloatField(
         _("timeout"), null=True, help_text=_("Seconds one attempt may take.")
     )
@@ -242,13 +242,13 @@ class Worker(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    started_at = models.DateTimeField(_("started at"), db_default=Now())
-    heartbeat_at = models.DateTimeField(_("last heartbeat"), db_default=Now())
-    lease_expires_at = models.DateTimeField(_("lease expires at"))
+    started_at = InstantField(_("started at"), db_default=Now())
+    heartbeat_at = InstantField(_("last heartbeat"), db_default=Now())
+    lease_expires_at = InstantField(_("lease expires at"))
     lease_seconds = models.FloatField(
         _("lease"), null=True, help_text=_("Seconds from a renewal to the end of the lease.")
     )
-    ended_at = models.DateTimeField(_("ended at"), null=True)
+    ended_at = InstantField(_("ended at"), null=True)
     pid = models.IntegerField(_("process id"))
     slots = models.IntegerField(_("slots"), help_text=_("Threads that run jobs."))
     lost = models.BooleanField(
@@ -259,12 +259,12 @@ class Worker(models.Model):
         default=False,
         help_text=_("Idle and to be notified of new jobs; busy workers find them by working."),
     )
-    quiet_requested_at = models.DateTimeField(
+    quiet_requested_at = InstantField(
         _("quiet requested at"),
         null=True,
         help_text=_("Since then the worker is to claim nothing more."),
     )
-    stop_requested_at = models.DateTimeField(
+    stop_requested_at = InstantField(
         _("stop requested at"),
         null=True,
         help_text=_("Since then the worker is to end what it runs, and itself."),
@@ -300,12 +300,12 @@ class BulkChange(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    created_at = models.DateTimeField(_("created at"), db_default=Now(), editable=False)
+    created_at = InstantField(_("created at"), db_default=Now(), editable=False)
     user_id = models.TextField(
         _("user id"), default="", blank=True, help_text=_("Primary key of who asked for it.")
     )
-    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True)
-    finished_at = models.DateTimeField(_("finished at"), null=True)
+    cancel_requested_at = InstantField(_("cancel requested at"), null=True)
+    finished_at = InstantField(_("finished at"), null=True)
     job_id = models.BigIntegerField(_("job id"), null=True)
     total = models.IntegerField(
         _("total"), null=True, help_text=_("Jobs of the selection; empty: too many to count.")

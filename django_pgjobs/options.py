@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -34,13 +33,10 @@ def is_path(value: object) -> bool:
 
 
 def is_duration(value: object) -> bool:
-    """Is *value* a positive, finite number of seconds?"""
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and value > 0
-    )
+    """Is *value* a positive number of seconds, up to 1000 years?"""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value <= LONGEST_WAIT
 
 
 def find_control_problems(task: Any) -> Iterator[str]:
@@ -53,9 +49,9 @@ def find_control_problems(task: Any) -> Iterator[str]:
     for key in task.rate_limit:
         yield from find_key_problems("rate_limit", key, names)
     if task.concurrency_limit is not None and not is_count(task.concurrency_limit):
-        yield f"expected concurrency_limit to be 1 or more, got {task.concurrency_limit!r}."
+        yield f"expected concurrency_limit from 1 to 2147483647, got {task.concurrency_limit!r}."
     if not is_count(task.rate_cost):
-        yield f"expected rate_cost to be 1 or more, got {task.rate_cost!r}."
+        yield f"expected rate_cost from 1 to 2147483647, got {task.rate_cost!r}."
     for option, words in (
         ("ordering", ORDERINGS),
         ("on_conflict", CONFLICTS),
@@ -78,7 +74,7 @@ def _find_unique_problems(task: Any) -> Iterator[str]:
         )
     wait = task.max_wait
     seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
-    if wait is not None and not (is_duration(seconds) and seconds <= LONGEST_WAIT):
+    if wait is not None and not is_duration(seconds):
         yield f"expected max_wait to be from 0 seconds to 1000 years, got {wait!r}."
 
 

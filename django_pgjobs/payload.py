@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from django_pgjobs.compat import normalize_json
@@ -18,6 +19,9 @@ from django_pgjobs.exceptions import PayloadError
 MAX_DEPTH = 100
 # One recorded error text; the whole list of a job stays far below PostgreSQL's limits.
 MAX_TEXT = 8_000
+# What Python can read back in any time zone; PostgreSQL's calendar is longer.
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 # What a message shows of a value.
 MAX_SHOWN = 80
 

@@ -16,6 +16,20 @@ MAX_DEPTH = 50
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)|\\|[{}\[\]]|[^"\\{}\[\]]+', re.DOTALL)
 
 
+class Patterns:
+    """Regular expressions, each by itself: joined into one they would not mean the same.
+
+    Names of groups are there once, references to groups are counted, flags are for the whole.
+    """
+
+    def __init__(self, expressions: tuple[str, ...]) -> None:
+        self._all = [re.compile(expression, re.IGNORECASE) for expression in expressions]
+
+    def search(self, name: str) -> bool:
+        """Is one of them found in *name*?"""
+        return any(pattern.search(name) for pattern in self._all)
+
+
 def redact(value: Any) -> Any:
     """Return a JSON value with the values of secret names masked, at every depth.
 
@@ -28,7 +42,7 @@ def redact(value: Any) -> Any:
 def is_secret(name: str) -> bool:
     """Does PGJOBS["REDACT"] say that values of this name are masked?"""
     pattern = _pattern(get_conf().REDACT)
-    return pattern is not None and pattern.search(name) is not None
+    return pattern is not None and pattern.search(name)
 
 
 def redact_text(text: str) -> str:
@@ -74,7 +88,7 @@ def _plain(token: str) -> str:
         return token
 
 
-def _redact(value: Any, pattern: re.Pattern[str], depth: int) -> Any:
+def _redact(value: Any, pattern: Patterns, depth: int) -> Any:
     if not isinstance(value, dict | list):
         return value
     if depth >= MAX_DEPTH:
@@ -88,6 +102,5 @@ def _redact(value: Any, pattern: re.Pattern[str], depth: int) -> Any:
 
 
 @cache
-def _pattern(expressions: tuple[str, ...]) -> re.Pattern[str] | None:
-    joined = "|".join(f"(?:{expression})" for expression in expressions)
-    return re.compile(joined, re.IGNORECASE) if joined else None
+def _pattern(expressions: tuple[str, ...]) -> Patterns | None:
+    return Patterns(expressions) if expressions else None

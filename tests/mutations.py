@@ -27,6 +27,7 @@ from tests.mutated_pump import PUMP
 from tests.mutated_rows import ODD_ROWS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
+from tests.mutated_inputs import INPUTS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -47,6 +48,7 @@ class Mutation:
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
     *(Mutation(*row, ("tests/worker/test_odd_rows.py",)) for row in ODD_ROWS),
+    *(Mutation(*parts) for parts in INPUTS),
     *(
         Mutation(
             f"token of a {name}",

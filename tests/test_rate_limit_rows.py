@@ -61,7 +61,7 @@ def problem(name: Any = "api", limit: Any = LIMIT) -> str:
         ({"period": None}, "expected period to be seconds from 0.001 to 31622400, got None."),
         ({"burst": 0}, "expected burst to be a whole number from 1 to 2147483647, or None, got 0."),
         ({"burst": 3}, "expected burst to be at most the count, 2, got 3."),
-        ({"note": 5}, "expected note to be text without NUL, got 5."),
+        ({"note": 5}, "expected note to be text without NUL or lone surrogates, got 5."),
         ({"limit": 5}, "perhaps 'burst' and 'note', got the key 'limit'."),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,14 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.client import EARLIEST, LATEST
+from django_pgjobs.payload import EARLIEST, LATEST
 
 MAX_QUEUE_BYTES = 128
 MAX_REASON = 500
 # Ten years; a longer one is a slip.
 MAX_SECONDS = 315_360_000
+# What people write between the digits of a number.
+GROUPING = re.compile(r"[\s.,'’]")
 UNITS = {
     "1": _("seconds"),
     "60": _("minutes"),
@@ -38,6 +41,30 @@ class BulkForm(forms.Form):
     def options(self) -> dict[str, Any]:
         """Return what was chosen, for `django_pgjobs.bulk.actions`."""
         return {}
+
+
+class EndingForm(BulkForm):
+    """The reason, and for many jobs the text that shows that somebody has read how many."""
+
+    typed = forms.CharField(label=_("To confirm"), required=False, strip=True)
+    field_order = ["typed", "reason"]
+    wanted = ""
+
+    def ask_to_type(self, text: str) -> None:
+        """Ask to type *text*; an empty one asks for nothing."""
+        self.wanted = text
+        if text:
+            self.fields["typed"].help_text = _("Type “%(text)s”.") % {"text": text}
+        else:
+            self.fields.pop("typed", None)
+
+    def clean_typed(self) -> str:
+        """Refuse anything else; how the digits are grouped does not matter."""
+        given: str = self.cleaned_data["typed"]
+        plain = GROUPING.sub("", given) if self.wanted.isdecimal() else given
+        if plain != self.wanted:
+            raise ValidationError(_("Type “%(text)s”.") % {"text": self.wanted})
+        return given
 
 
 class LengthForm(BulkForm):
@@ -204,4 +231,5 @@ FORMS: dict[str, type[BulkForm]] = {
     "postpone": PostponeForm,
     "move": MoveForm,
     "export": ExportForm,
+    **dict.fromkeys(("cancel", "discard", "delete"), EndingForm),
 }

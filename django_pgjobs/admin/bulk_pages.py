@@ -17,12 +17,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
-from django.utils.formats import number_format
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs
-from django_pgjobs.admin.bulk_forms import FORMS, BulkForm, ExportForm
+from django_pgjobs.admin.bulk_forms import FORMS, BulkForm, EndingForm, ExportForm
 from django_pgjobs.admin.bulk_progress import draw_changes, draw_progress, result_message
 from django_pgjobs.admin.export import stream_jobs
 from django_pgjobs.admin.pages import PageAdmin
@@ -36,7 +35,8 @@ from django_pgjobs.bulk import (
     run_change,
 )
 from django_pgjobs.bulk.changes import first_tasks
-from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_ROWS, MAX_SKIPPED, preview
+from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
+from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, narrow
 
@@ -47,6 +47,8 @@ LINK_SECONDS = 4 * 86_400
 FORM_SECONDS = 3_600
 # Larger changes are done by a background job.
 INLINE_JOBS = 10_000
+# To end or delete more, or nobody knows how many, takes more than a click.
+UNTYPED_JOBS = 1_000
 
 
 def bulk_address(job_admin: PageAdmin, verb: str, selection: Selection, *, back: str = "") -> str:
@@ -121,13 +123,10 @@ def _ask(
         return narrow(request.user, action.verb, jobs)
 
     seen = preview(action, pinned, allowed)
-    token = {
-        "action": action.name,
-        "user": str(request.user.pk),
-        "selection": pinned.to_json(),
-        "total": seen.total,
-        "more": seen.more,
-    }
+    typed = ""
+    if isinstance(form, EndingForm):
+        typed = _to_type(action, pinned, seen.total)
+        form.ask_to_type(typed)
     context = {
         "title": _("Export jobs")
         if action.name == "export"
@@ -137,15 +136,38 @@ def _ask(
         "form": form,
         "preview": seen,
         "max_counted": MAX_COUNTED,
-        "token": _sign(token),
+        "max_dependants": MAX_DEPENDANTS,
+        "token": _token(request, action, pinned, seen, typed),
         "back": back_address(job_admin, request),
-        "is_large": seen.total is None,
+        "is_large": seen.total is None or seen.total > INLINE_JOBS,
         "max_skipped": MAX_SKIPPED,
-        "max_rows": number_format(MAX_ROWS, force_grouping=True),
         "runs_again": action.name == "retry" and "successful" in dict(seen.statuses),
-        "can_run": seen.suitable or seen.more != 0 or seen.total is None,
+        "can_run": seen.total != 0 or seen.more != 0,
     }
     return job_admin.render_page(request, "bulk_confirm.html", context)
+
+
+def _token(
+    request: HttpRequest, action: Action, selection: Selection, seen: Preview, typed: str
+) -> str:
+    """Return what the page was about, signed, for its form."""
+    return _sign(
+        {
+            "action": action.name,
+            "user": str(request.user.pk),
+            "selection": selection.to_json(),
+            "total": seen.total,
+            "more": seen.more,
+            "typed": typed,
+        }
+    )
+
+
+def _to_type(action: Action, selection: Selection, total: int | None) -> str:
+    """Return what is to be typed before so many jobs are ended or deleted, "" if nothing is."""
+    if total is not None:
+        return str(total) if total > UNTYPED_JOBS else ""
+    return str(selection.lookups.get("queue_name") or action.label)
 
 
 def _confirm(
@@ -162,6 +184,8 @@ def _confirm(
     if not is_same or seen.lookups != selection.lookups:
         messages.warning(request, _("This preview is too old. Here is a new one."))
         return HttpResponseRedirect(request.get_full_path())
+    if isinstance(form, EndingForm):
+        form.ask_to_type(token.get("typed", ""))
     if not form.is_valid():
         return _ask(job_admin, request, action, selection, form)
     options = form.options()

@@ -81,11 +81,15 @@ def step(model_admin: PageAdmin, label: str, url_name: str) -> dict[str, str]:
 
 def back(request: HttpRequest, otherwise: str) -> HttpResponseRedirect:
     """Return a redirection to the page that a form names as `next`, if it is one of ours."""
-    wanted = request.POST.get("next", "")
+    return HttpResponseRedirect(our_address(request, request.POST.get("next", "")) or otherwise)
+
+
+def our_address(request: HttpRequest, address: str) -> str:
+    """Return *address* if it is one of this site, "" for any other."""
     is_ours = url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return HttpResponseRedirect(wanted if is_ours else otherwise)
+    return address if is_ours else ""
 
 
 def refuse_unless_posted(request: HttpRequest, verb: Verb) -> HttpResponse | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 from django.utils import formats, timezone
@@ -33,8 +34,11 @@ def status_badge(status: str) -> SafeString:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time in at most two units: 42 ms, 3.8 s, 4 min 10 s, 2 d 3 h."""
-    if seconds is None:
+    """Return a length of time in at most two units: 42 ms, 3.8 s, 4 min 10 s, 2 d 3 h.
+
+    There is none to or from a time that is infinite, which JSON brings as a text.
+    """
+    if seconds is None or not math.isfinite(float(seconds)):
         return "–"
     if seconds < 0:
         seconds = 0.0

@@ -20,10 +20,12 @@ from django_pgjobs import client
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.actions import ACTIONS
+from django_pgjobs.bulk.dependants import count_dependants
+from django_pgjobs.bulk.preview import ENDING
 from django_pgjobs.exceptions import DuplicateJob, JobError
-from django_pgjobs.models import Job
+from django_pgjobs.models import Dependency, Job
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
-from django_pgjobs.status import FINISHED, Hold, JobStatus
+from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
 
 MAX_REASON = 500
 
@@ -66,13 +68,17 @@ class Action:
 
 
 class Button(NamedTuple):
-    """An action as the page offers it: a button, or a form behind a disclosure."""
+    """An action as the page offers it: a button, or a form behind a disclosure.
+
+    So many *dependants* go with the job (None: too long to count), which is said first.
+    """
 
     name: str
     label: str
     url: str
     form: WhenForm | None
     asks: str
+    dependants: int | None = 0
 
 
 def _with_bulk(name: str) -> Callable[[Job, Order], bool]:
@@ -179,6 +185,9 @@ def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[
     """Return what the person may do to the job as it is."""
     suiting = [action for action in JOB_ACTIONS.values() if action.suits(job)]
     allowed = {verb: may(request.user, verb, job) for verb in {action.verb for action in suiting}}
+    edges = Dependency.objects.filter(predecessor_id=job.pk)
+    has_dependants = job.status in UNFINISHED and edges.exists()
+    dependants = count_dependants(Job.objects.filter(pk=job.pk)) if has_dependants else 0
     return [
         Button(
             action.name,
@@ -186,6 +195,7 @@ def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[
             model_admin.url("pgjobs_job_do", job.pk, action.name),
             WhenForm(auto_id=f"id_{action.name}_%s") if action.asks else None,
             action.asks,
+            dependants if action.name in ENDING else 0,
         )
         for action in suiting
         if allowed[action.verb]

@@ -25,7 +25,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import DuplicateJob, JobError, UnknownTask
 from django_pgjobs.fields import Undecodable
 from django_pgjobs.models import Job
-from django_pgjobs.payload import encode_value
+from django_pgjobs.payload import decode_value, encode_value
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
 from django_pgjobs.redaction import MASK, redact
 from django_pgjobs.registry import discover_tasks_once, find_task
@@ -84,8 +84,8 @@ class CopyForm(forms.Form):
 
     def _value(self, name: str, kind: type, expected: str) -> Any:
         try:
-            value = json.loads(self.cleaned_data[name])
-        except (ValueError, RecursionError) as error:
+            value = decode_value(self.cleaned_data[name])
+        except ValueError as error:
             raise forms.ValidationError(f"{expected} {error}") from None
         if not isinstance(value, kind):
             raise forms.ValidationError(expected)

@@ -20,6 +20,7 @@ from django_pgjobs.admin.job_links import links_of
 from django_pgjobs.admin.job_runs import is_finite, lately, timeline
 from django_pgjobs.admin.json_html import json_html, printable
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.client import job_database, parse_job_id
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import UnknownTask
@@ -92,6 +93,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "timeline": timeline(job),
         "around": around,
         "max_neighbours": MAX_NEIGHBOURS,
+        "max_dependants": MAX_DEPENDANTS,
         "links": links_of(model_admin, request, job),
         "values": values,
         "is_masked": any(MASK in value.html for value in values),

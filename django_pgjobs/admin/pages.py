@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.payload import is_storable
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 
@@ -97,6 +98,14 @@ class PageAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def url(self, name: str, *args: Any) -> str:
         """Return the address of the page *name* of the site, such as "pgjobs_job_change"."""
         return reverse(f"admin:{name}", args=args, current_app=self.admin_site.name)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the row of an address, None for a key that no column can hold."""
+        return (
+            super().get_object(request, object_id, from_field) if is_storable(object_id) else None
+        )
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return may(request.user, Verb.VIEW)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
@@ -15,7 +17,7 @@ from django_pgjobs.admin.control_admin import (
     ControlAdmin,
     KeyIsKept,
     back,
-    refuse_unless_posted,
+    our_address,
     say,
     step,
 )
@@ -23,6 +25,8 @@ from django_pgjobs.admin.forms import MAX_KEY_BYTES, PauseForm, PauseRowForm, Qu
 from django_pgjobs.admin.pages import page
 from django_pgjobs.admin.queue_pages import draw_queue, draw_queues
 from django_pgjobs.client import job_database
+from django_pgjobs.models import Pause
+from django_pgjobs.payload import is_storable
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.status import PauseKind
 
@@ -59,7 +63,10 @@ class QueueSettingsAdmin(KeyIsKept):
         if request.method != "POST":
             names = ("kind", "name", "reason")
             initial = {name: request.GET[name] for name in names if name in request.GET}
-            return self._draw_pause(request, PauseForm(initial={"kind": "queue", **initial}))
+            row = find_pause(initial.get("kind", "queue"), initial.get("name", ""))
+            if row is not None:  # what somebody has said of it stays, unless it is changed
+                initial = {"reason": row.reason, "until": row.resume_at, **initial}
+            return self._draw_pause(request, PauseForm(initial={"kind": "queue", **initial}), row)
         form = PauseForm(request.POST)
         if not form.is_valid():
             return self._draw_pause(request, form)
@@ -86,18 +93,20 @@ class QueueSettingsAdmin(KeyIsKept):
         say(request, _("Paused: %(name)s. What runs goes on.") % {"name": name})
         return back(request, self.url("pgjobs_queuesettings_changelist"))
 
+    @page
     def resume_view(self, request: HttpRequest) -> HttpResponse:
-        """Resume a queue, a task or a key."""
-        refused = refuse_unless_posted(request, Verb.CONTROL_QUEUES)
-        if refused:
-            return refused
-        # Forms say kind and name; the buttons of a list say both in one.
-        kind, _space, name = request.POST.get("target", "").partition(" ")
-        kind, name = request.POST.get("kind", kind), request.POST.get("name", name)
+        """Resume a queue, a task or a key: ask, with who paused it and why; a POST does it."""
+        require(request, Verb.CONTROL_QUEUES)
+        given = request.POST if request.method == "POST" else request.GET
+        kind, name = given.get("kind", ""), given.get("name", "")
         otherwise = self.url("pgjobs_queuesettings_changelist")
-        if kind not in PauseKind.values or not 0 < len(name.encode()) <= MAX_KEY_BYTES:
+        if not can_be_paused(kind, name):
             say(request, _("The request names nothing that can be paused."), is_good=False)
             return back(request, otherwise)
+        row = find_pause(kind, name)
+        if request.method != "POST":
+            return self._draw_resume(request, kind, name, row)
+        why = ": ".join(filter(None, (row.paused_by, row.reason))) if row is not None else ""
         try:
             with transaction.atomic(using=job_database()):
                 was_paused = control.resume(**{kind: name})
@@ -105,20 +114,54 @@ class QueueSettingsAdmin(KeyIsKept):
             say(request, str(error), is_good=False)
             return back(request, otherwise)
         if was_paused:
-            record(request.user, f"resume_{kind}", target=name, site=self.admin_site)
+            site = self.admin_site
+            record(request.user, f"resume_{kind}", target=name, reason=why, site=site)
             say(request, _("Resumed: %(name)s.") % {"name": name})
         else:
             say(request, _("It was not paused: %(name)s.") % {"name": name}, is_good=False)
         return back(request, otherwise)
 
-    def _draw_pause(self, request: HttpRequest, form: PauseForm) -> HttpResponse:
+    def _draw_resume(
+        self, request: HttpRequest, kind: str, name: str, row: Pause | None
+    ) -> HttpResponse:
+        list_url = self.url("pgjobs_queuesettings_changelist")
+        context = {
+            "title": _("Resume"),
+            "kind": PauseKind(kind).label,
+            "name": name,
+            "pause": row,
+            "next": request.GET.get("next", ""),
+            "back_url": our_address(request, request.GET.get("next", "")) or list_url,
+            "steps": [step(self, _("Queues"), "pgjobs_queuesettings_changelist")],
+        }
+        return self.render_page(request, "resume.html", context)
+
+    def _draw_pause(
+        self, request: HttpRequest, form: PauseForm, row: Pause | None = None
+    ) -> HttpResponse:
         context = {
             "title": _("Pause"),
             "form": form,
+            "is_paused": row is not None,
             "next": request.POST.get("next") or request.GET.get("next", ""),
             "steps": [step(self, _("Queues"), "pgjobs_queuesettings_changelist")],
         }
         return self.render_page(request, "pause.html", context)
+
+
+def can_be_paused(kind: str, name: str) -> bool:
+    """Is it what a pause can be of?"""
+    is_name = is_storable(name) and 0 < len(name.encode()) <= MAX_KEY_BYTES
+    return is_name and kind in PauseKind.values
+
+
+def find_pause(kind: str, name: str) -> Pause | None:
+    """Return the pause in force, None if there is none."""
+    if not can_be_paused(kind, name):
+        return None
+    in_force = Q(resume_at=None) | Q(resume_at__gt=Now())
+    rows = Pause.objects.using(job_database()).filter(in_force, kind=kind, name=name)
+    return rows.first()
 
 
 class PauseAdmin(ControlAdmin):

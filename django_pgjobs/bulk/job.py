@@ -1,4 +1,9 @@
-"""The background job of a large bulk change; every worker knows its task."""
+"""The background job of a large bulk change; every worker knows its task.
+
+It is not to wait for the jobs that it may be about. So it has a queue of its own, which every
+worker serves, with the highest priority and boost: no pause, limit or backlog of another queue
+is before it.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,14 @@ from django.db import transaction
 from django_pgjobs.bulk.changes import count_total, run_page
 from django_pgjobs.client import cancel, job_database
 from django_pgjobs.compat import task_backends
+from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.context import current_job
-from django_pgjobs.models import BulkChange, Job
+from django_pgjobs.models import BulkChange, Job, QueueSettings
 from django_pgjobs.status import UNFINISHED, JobStatus
 from django_pgjobs.tasks import task
+
+MAX_PRIORITY, MAX_BOOST = 100, 200
+NOTE = "Large changes of the admin, ahead of all others."
 
 
 def _find_alias() -> str:
@@ -27,9 +36,9 @@ def _find_alias() -> str:
 
 
 def _find_queue(alias: str) -> str:
-    """Return a queue that the backend accepts: its default one if there is any."""
+    """Return our own queue, or one that the backend accepts if it is none of ours."""
     queues = sorted(getattr(task_backends[alias], "queues", ()))
-    return "default" if not queues or "default" in queues else queues[0]
+    return OWN_QUEUE if not queues or OWN_QUEUE in queues else queues[0]
 
 
 ALIAS = _find_alias()
@@ -63,7 +72,10 @@ def enqueue_change(change: BulkChange) -> None:
     with transaction.atomic(using=database):
         locked = BulkChange.objects.using(database).select_for_update().get(pk=change.pk)
         if locked.finished_at is None and not has_job(locked):
-            result = run_bulk_change.enqueue(locked.pk)
+            QueueSettings.objects.using(database).get_or_create(
+                queue_name=OWN_QUEUE, defaults={"boost": MAX_BOOST, "note": NOTE}
+            )
+            result = run_bulk_change.using(priority=MAX_PRIORITY).enqueue(locked.pk)
             job_id = str(result.id)
             locked.job_id = int(job_id) if job_id.isdecimal() else None
             locked.save(using=database, update_fields=["job_id"])

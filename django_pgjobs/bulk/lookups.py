@@ -183,8 +183,9 @@ def _duration() -> Func:
     return Func(
         F("finished_at"),
         F("last_attempted_at"),
-        template="EXTRACT(EPOCH FROM %(expressions)s)::double precision",
-        arg_joiner=" - ",
+        # Not of the difference: a time may be infinite.
+        template="(EXTRACT(EPOCH FROM %(expressions)s))::double precision",
+        arg_joiner=") - EXTRACT(EPOCH FROM ",
         output_field=FloatField(),
     )
 

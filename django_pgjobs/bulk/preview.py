@@ -20,9 +20,10 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast
 
-from django_pgjobs.bulk.actions import Action
+from django_pgjobs.bulk.actions import Action, Options
+from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.selection import Selection
-from django_pgjobs.bulk.walk import ORDER, Narrow
+from django_pgjobs.bulk.walk import ORDER, Narrow, Walk
 from django_pgjobs.client import job_database
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import TooSlow
@@ -38,6 +39,10 @@ MAX_SKIPPED = 1_000
 # All statuses together are 40,000.
 MAX_ROWS = 10_000
 COUNT_SECONDS = 0.3
+# What it may take to count exactly what was not counted so far.
+EXACT_SECONDS = 1.0
+# What ends unfinished jobs, and with them those that wait for them.
+ENDING = ("cancel", "discard")
 MAX_GROUPS = 10
 MAX_SAMPLES = 5
 MORE = {"reset_attempts": True}
@@ -60,7 +65,9 @@ class Preview:
 
     *suitable* jobs would be changed, *more* of those that are skipped if their attempts were
     reset (None: too many to count). The numbers are lower bounds if *is_capped*, if not all
-    rows were looked at (*is_cut*), or if there was no time to count (*is_unknown*).
+    rows were looked at (*is_cut*), or if there was no time to count (*is_unknown*). Then
+    *exact* jobs would be changed, None if that takes too long to count. *dependants* others are
+    cancelled with them (None: too long to count).
     """
 
     suitable: int = 0
@@ -73,11 +80,18 @@ class Preview:
     is_capped: bool = False
     is_cut: bool = False
     is_unknown: bool = False
+    exact: int | None = None
+    dependants: int | None = 0
+
+    @property
+    def is_partial(self) -> bool:
+        """Are the numbers by status, queue and task lower bounds?"""
+        return self.is_capped or self.is_cut or self.is_unknown
 
     @property
     def total(self) -> int | None:
         """How many jobs would be changed, None if that is not known exactly."""
-        return None if self.is_capped or self.is_cut or self.is_unknown else self.suitable
+        return self.exact if self.is_partial else self.suitable
 
 
 class Place(NamedTuple):
@@ -96,9 +110,33 @@ def preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     """Return what *action* would be about; *narrow* leaves out what the person may not touch."""
     try:
         with time_budget(job_database(), COUNT_SECONDS):
-            return _preview(action, selection, narrow)
+            found = _preview(action, selection, narrow)
     except TooSlow:
-        return Preview(is_unknown=True)
+        found = Preview(is_unknown=True)
+    if found.is_partial:
+        found.exact, found.more = _count_exactly(action, selection, narrow)
+    if action.name in ENDING:
+        found.dependants = count_dependants(_walk_of(action, selection, narrow, {}).jobs())
+    return found
+
+
+def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: Options) -> Walk:
+    """Return the walk that the change takes."""
+    return Walk(selection, action.statuses, action.suits(options), narrow)
+
+
+def _count_exactly(
+    action: Action, selection: Selection, narrow: Narrow
+) -> tuple[int | None, int | None]:
+    """Return how many jobs the change would walk to, and how many more if attempts are reset."""
+    numbers: list[int] = []
+    try:
+        with time_budget(job_database(), EXACT_SECONDS):
+            for options in ({}, MORE) if action.suits(MORE) != action.suits({}) else ({},):
+                numbers.append(_walk_of(action, selection, narrow, options).total())
+    except TooSlow:
+        return (numbers[0], None) if numbers else (None, None)
+    return numbers[0], numbers[-1] - numbers[0]
 
 
 def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:

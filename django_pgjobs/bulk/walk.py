@@ -92,15 +92,18 @@ class Walk:
         ids = list(found.order_by(*order).values_list("id", leg.by)[: self._page_jobs])
         return [job_id for job_id, _ in ids], self._next(here, leg, ids, end)
 
-    def total(self) -> int:
-        """Return how many jobs there are, which may take long."""
-        found = _jobs().none()
+    def jobs(self) -> QuerySet[Job]:
+        """Return all of the jobs at once; to read them may take long."""
         places = Q()
         for leg in self.legs:
             places |= leg.where
-        if self.legs:
-            found = self._narrow(_jobs().filter(places & self._condition))
-        return found.count()
+        return (
+            self._narrow(_jobs().filter(places & self._condition)) if self.legs else _jobs().none()
+        )
+
+    def total(self) -> int:
+        """Return how many jobs there are, which may take long."""
+        return self.jobs().count()
 
     def pages(self) -> Iterator[list[int]]:
         """Yield the ids of page after page."""

@@ -3,34 +3,92 @@
 from __future__ import annotations
 
 import argparse
-import math
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
-from django_pgjobs.conf import automatic_concurrency
+from django_pgjobs.conf import automatic_concurrency, expected, fits
+from django_pgjobs.payload import is_storable
+
+# More digits than any bound has are not read at all.
+DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
+# Slots of one queue: as many as async jobs may run.
+MAX_SLOTS = 100_000
+MAX_COUNT = 2**31 - 1
+# Thirty years, in seconds.
+MAX_TIME = 1e9
+MAX_NAME_BYTES = 200
+MAX_QUEUE_BYTES = 128
 
 
-def whole_number(text: str) -> int:
-    """Return a whole number of at least 1."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}.")
+def whole_number(text: str, most: int = MAX_COUNT) -> int:
+    """Return a whole number from 1 to *most*."""
+    number = int(text) if DIGITS.fullmatch(text) else 0
+    if not 1 <= number <= most:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from 1 to {most}, got {shown(text)}."
+        )
     return number
+
+
+def whole(key: str) -> Callable[[str], int]:
+    """Return what reads a whole number within the bounds of a setting."""
+
+    def read(text: str) -> int:
+        number = int(text) if DIGITS.fullmatch(text) else 0
+        if not fits(key, number):
+            raise argparse.ArgumentTypeError(f"expected {expected(key)}, got {shown(text)}.")
+        return number
+
+    return read
 
 
 def concurrency(text: str) -> int:
     """Return a number of threads, or the automatic one."""
-    return automatic_concurrency() if text == "auto" else whole_number(text)
+    return automatic_concurrency() if text == "auto" else whole("CONCURRENCY")(text)
+
+
+def seconds(key: str) -> Callable[[str], float]:
+    """Return what reads seconds within the bounds of a setting."""
+
+    def read(text: str) -> float:
+        number = _number(text)
+        if not fits(key, number):
+            raise argparse.ArgumentTypeError(f"expected {expected(key)}, got {shown(text)}.")
+        return number
+
+    return read
 
 
 def duration(text: str) -> float:
-    """Return a number of seconds, 0 or more."""
+    """Return a number of seconds, from 0 to thirty years."""
+    number = _number(text)
+    if not 0 <= number <= MAX_TIME:
+        raise argparse.ArgumentTypeError(
+            f"expected seconds from 0 to {MAX_TIME:.0f}, got {shown(text)}."
+        )
+    return number
+
+
+def _number(text: str) -> float:
     try:
-        seconds = float(text)
+        return float(text)
     except ValueError:
-        seconds = -1.0
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, got {text!r}.")
-    return seconds
+        return -1.0
+
+
+def worker_name(text: str) -> str:
+    """Return a name that can be stored, and printed in one line."""
+    if not text.isprintable() or not is_storable(text) or len(text.encode()) > MAX_NAME_BYTES:
+        raise argparse.ArgumentTypeError(
+            f"expected a name of one line, at most {MAX_NAME_BYTES} bytes, got {shown(text)}."
+        )
+    return text
+
+
+def shown(text: str) -> str:
+    """Return what was given as a message shows it."""
+    return repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
 
 
 class QueueSlots(NamedTuple):
@@ -47,11 +105,11 @@ def queue_slots(text: str) -> QueueSlots:
     for entry in queue_names(text):
         name, colon, number = entry.rpartition(":")
         if colon:
-            slots[name] = whole_number(number)
+            slots[name] = whole_number(number, MAX_SLOTS)
         names.append(name if colon else entry)
     if not all(names) or "*" in slots:
         raise argparse.ArgumentTypeError(
-            f"expected queues such as mail,billing:4 or billing:4,*, got {text!r}."
+            f"expected queues such as mail,billing:4 or billing:4,*, got {shown(text)}."
         )
     return QueueSlots(text, None if "*" in names else tuple(names), slots)
 
@@ -60,5 +118,12 @@ def queue_names(text: str) -> tuple[str, ...]:
     """Return the names in a comma-separated list."""
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise argparse.ArgumentTypeError(f"expected queue names with commas between, got {text!r}.")
+        raise argparse.ArgumentTypeError(
+            f"expected queue names with commas between, got {shown(text)}."
+        )
+    for name in names:
+        if not is_storable(name) or len(name.encode()) > MAX_QUEUE_BYTES:
+            raise argparse.ArgumentTypeError(
+                f"expected names of queues of at most {MAX_QUEUE_BYTES} bytes, got {shown(name)}."
+            )
     return names

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from datetime import UTC
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
-from psycopg import RawCursor
+from psycopg import DataError, RawCursor
+from psycopg.pq import Format
 
+from django_pgjobs.payload import EARLIEST, LATEST
 from django_pgjobs.sql import load, qualified
 
+# The number of the type of times in PostgreSQL.
+TIMESTAMPTZ = 1184
 PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)s)")
 
 
@@ -90,7 +95,36 @@ def execute(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str
         text, names = raw_statement(name, *left_out, schema=schema)
         cursor.execute(text, [params[name] for name in names])
     else:
+        read_any_instant(cursor)
         cursor.execute(statement(name, *left_out, schema=Process.schema), params)
+
+
+def read_any_instant(cursor: Any) -> None:
+    """Let a cursor of Django's read times that Python has no datetime for as the nearest one.
+
+    Rows of raw SQL may hold infinity, or the year 20000; psycopg raises for the whole answer.
+    """
+    loader = cursor.adapters.get_loader(TIMESTAMPTZ, Format.TEXT)
+    if not hasattr(loader, "is_tolerant"):
+        cursor.adapters.register_loader(TIMESTAMPTZ, _tolerant(loader))
+
+
+# Django makes few loaders, one for each time zone of a connection.
+@lru_cache(maxsize=16)
+def _tolerant(loader: Any) -> Any:
+    class TolerantLoader(loader):  # type: ignore[misc]
+        is_tolerant = True
+
+        def load(self, data: Any) -> Any:
+            try:
+                return super().load(data)
+            except DataError:
+                text = bytes(data)
+                is_early = text.startswith(b"-") or text.endswith(b"BC")
+                nearest = EARLIEST if is_early else LATEST
+                return nearest.replace(tzinfo=getattr(self, "timezone", UTC))
+
+    return TolerantLoader
 
 
 def fetch(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str) -> list[Any]:

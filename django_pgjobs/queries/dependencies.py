@@ -31,6 +31,12 @@ def add_dependencies(
     execute(cursor, "add_dependencies", params)
 
 
+def list_dependants(cursor: Cursor, ids: Sequence[int], *, max_jobs: int) -> list[int]:
+    """Return the ids of up to *max_jobs* jobs that would be cancelled with those of *ids*."""
+    params = {"ids": list(ids), "max_jobs": max_jobs}
+    return [job_id for (job_id,) in fetch(cursor, "list_dependants", params)]
+
+
 def resolve_dependencies(cursor: Cursor, ids: Sequence[int]) -> None:
     """Let the jobs go on that waited for those of *ids* that have finished."""
     execute(cursor, "resolve_dependencies", {"ids": "{" + ",".join(map(str, ids)) + "}"})

@@ -83,7 +83,8 @@ CROSS JOIN LATERAL (
             rate.key, rule.name, rule.count, rule.period, rule.burst,
             -- What is too far away for a calendar is so for the reader as well.
             LEAST(
-                LEAST(state.next_free, '9999-12-30') - make_interval(secs => LEAST(GREATEST(
+                GREATEST(LEAST(state.next_free, '9999-12-30'), '0001-01-02')
+                - make_interval(secs => LEAST(GREATEST(
                     (rule.burst - needed.tokens)::double precision * rule.period
                         / (rule.count - rule.burst + 1)::double precision,
                     -1e11

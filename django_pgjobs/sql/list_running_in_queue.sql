@@ -5,7 +5,8 @@
 -- Index: pgjobs_job_running
 SELECT
     job.id, job.task_path, job.worker_id, worker.name,
-    EXTRACT(EPOCH FROM statement_timestamp() - job.begun_at)::double precision
+    (EXTRACT(EPOCH FROM statement_timestamp()) - EXTRACT(EPOCH FROM job.begun_at))
+        ::double precision
 FROM (
     SELECT
         running.id, running.task_path, running.worker_id, running.queue_name,

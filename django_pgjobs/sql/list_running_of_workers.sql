@@ -7,7 +7,8 @@
 -- Index: pgjobs_job_running
 SELECT
     wanted.id, held.jobs, job.id, job.task_path, job.queue_name,
-    EXTRACT(EPOCH FROM statement_timestamp() - job.begun_at)::double precision,
+    (EXTRACT(EPOCH FROM statement_timestamp()) - EXTRACT(EPOCH FROM job.begun_at))
+        ::double precision,
     job.timeout, job.cancel_requested_at IS NOT NULL
 FROM pg_catalog.unnest(%(worker_ids)s::bigint[]) AS wanted (id)
 CROSS JOIN LATERAL (

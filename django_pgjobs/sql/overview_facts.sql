@@ -34,7 +34,11 @@ SELECT
         FROM (
             SELECT
                 worker.id, worker.name, worker.version, worker.slots,
-                EXTRACT(EPOCH FROM statement_timestamp() - worker.heartbeat_at) AS silent_seconds,
+                -- JSON has no infinity.
+                EXTRACT(
+                    EPOCH FROM statement_timestamp()
+                    - LEAST(GREATEST(worker.heartbeat_at, '0001-01-02'), '9999-12-30')
+                ) AS silent_seconds,
                 worker.quiet_requested_at IS NOT NULL AS is_quiet,
                 worker.stop_requested_at IS NOT NULL AS is_stopping,
                 (

@@ -245,7 +245,7 @@ def test_a_page_takes_few_queries_and_little_text(admin_client: Client) -> None:
     ):
         with CaptureQueriesContext(connection) as queries:
             text = job_page(admin_client, job_id)
-        assert len(queries) <= 12
+        assert len(queries) <= 13
         assert len(text) < 60_000
 
 

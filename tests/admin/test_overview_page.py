@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from django.contrib import admin
@@ -121,12 +122,11 @@ def test_a_paused_queue_can_be_resumed_and_others_paused(admin_client: Client) -
     Pause.objects.create(kind="queue", name="mail")
     make_job(queue_name="sync")
     text = read(admin_client)
-    forms = re.findall(r'<form method="post" action="([^"]*)">(.*?)</form>', text, re.DOTALL)
-    places = {
-        re.search(r'name="name" value="(\w+)"', body)[1]: url
-        for url, body in forms
-        if "kind" in body
-    }  # type: ignore[index]
+    live = text.partition('id="pgjobs-live"')[2].partition("</main>")[0]
+    assert "<form" not in live
+    links = re.findall(r'href="([^"?]*)\?kind=queue&amp;name=(\w+)&amp;next=([^"]*)"', live)
+    assert {unquote(back) for _, _, back in links} == {"/admin/pgjobs/?range=1h"}
+    places = {name: url for url, name, _ in links}
     assert places == {
         "mail": reverse("admin:pgjobs_queue_resume"),
         "sync": reverse("admin:pgjobs_queue_pause"),

@@ -223,13 +223,33 @@ def test_who_may_only_look_sees_no_button_and_changes_nothing(viewer: Client) ->
     assert Pause.objects.count() == 1
 
 
-def test_resuming_takes_a_post(admin_client: Client) -> None:
-    pause(queue="mail")
-    answer = admin_client.get(
-        reverse("admin:pgjobs_queue_resume"), {"kind": "queue", "name": "mail"}
-    )
-    assert answer.status_code == 405
+def test_resuming_asks_first_and_keeps_why_it_was_paused(admin_client: Client) -> None:
+    pause(queue="mail", reason="PDF <bug>", by="anna")
+    resume = reverse("admin:pgjobs_queue_resume")
+    given = {"kind": "queue", "name": "mail", "next": "/admin/pgjobs/"}
+    answer = admin_client.get(resume, given)
+    for word in ("PDF &lt;bug&gt;", "by anna", "Yes, resume", 'href="/admin/pgjobs/"'):
+        assert word in answer.content.decode()
     assert Pause.objects.exists()
+    assert admin_client.post(resume, given)["Location"] == "/admin/pgjobs/"
+    assert not Pause.objects.exists()
+    assert "anna: PDF <bug>" in LogEntry.objects.latest("pk").change_message
+    assert "It is not paused: mail." in admin_client.get(resume, given).content.decode()
+
+
+def test_pausing_what_is_paused_begins_with_its_reason_and_end(admin_client: Client) -> None:
+    until = timezone.now().replace(microsecond=0) + timedelta(days=2)
+    pause(queue="mail", reason="PDF bug", by="anna", until=until)
+    text = read(admin_client, "admin:pgjobs_queue_pause", kind="queue", name="mail")
+    assert 'value="PDF bug"' in text
+    assert timezone.localtime(until).strftime("%Y-%m-%dT%H:%M") in text
+
+
+@pytest.mark.parametrize("name", ["", "a*", "x" * 600, "a\0b"])
+def test_what_cannot_be_paused_is_not_resumed(admin_client: Client, name: str) -> None:
+    for method in (admin_client.get, admin_client.post):
+        answer = method(reverse("admin:pgjobs_queue_resume"), {"kind": "queue", "name": name})
+        assert answer.status_code in (200, 302)
 
 
 def test_the_page_of_a_queue_shows_its_jobs_and_workers(admin_client: Client) -> None:

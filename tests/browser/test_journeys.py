@@ -114,7 +114,9 @@ def test_a_queue_is_paused_with_a_reason_and_resumed(open_window: OpenWindow) ->
     wait_for(window, "Paused")
     wait_for(window, "the PDFs are empty")
     assert Pause.objects.get().paused_by == "admin"
-    press(window, "Resume reports")
+    follow(window, "Resume reports")
+    wait_for(window, "the PDFs are empty")
+    press(window, "Yes, resume")
     wait_for(window, "Active")
     assert not Pause.objects.exists()
 

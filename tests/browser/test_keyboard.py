@@ -78,7 +78,10 @@ def test_a_queue_is_paused_and_resumed_by_keyboard(open_window: Callable[..., An
     window.keyboard.type("the PDFs are empty")
     enter(window)
     assert Pause.objects.get().reason == "the PDFs are empty"
-    tab_to(window, "BUTTON", "Resume reports")
+    tab_to(window, "A", "Resume reports")
+    enter(window)
+    skip_to_content(window)
+    tab_to(window, "INPUT", "Yes, resume")
     enter(window)
     assert not Pause.objects.exists()
 

@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from psycopg import sql
 
 from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
-from django_pgjobs.models import BulkChange
+from django_pgjobs.control import pause
+from django_pgjobs.models import BulkChange, QueueSettings
 from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import WorkerProcess, wait_until
 from tests.process.support import fetch_rows, wait_for_status
@@ -30,6 +31,25 @@ def make_change(verb: str) -> BulkChange:
     change = create_change(ACTIONS[verb], selection, {}, user=user)
     enqueue_change(change)
     return change
+
+
+@pytest.mark.parametrize("queue", ["default", "billing"])
+def test_a_change_does_not_wait_for_the_backlog_that_it_is_to_remove(
+    start: Start, queue: str
+) -> None:
+    """The queue is paused, limited, boosted; and the worker serves no other one."""
+    make_jobs(300, "tests.tasks.add", args=[1, 2], priority=100, queue_name=queue)
+    QueueSettings.objects.create(queue_name=queue, boost=199, max_running=1)
+    if queue == "default":
+        pause(queue=queue)
+    user = User.objects.create_superuser("boss")
+    selection = Selection({"status": "ready", "queue_name": queue}).pinned()
+    change = create_change(ACTIONS["cancel"], selection, {}, user=user)
+    enqueue_change(change)
+    worker = start("-c", "1", "-q", "billing", "--max-jobs", "1")
+    assert worker.wait() == 0
+    change.refresh_from_db()
+    assert (change.changed, count_jobs(status="ready")) == (300, 0), worker.output()
 
 
 @pytest.mark.slow

@@ -16,14 +16,14 @@ pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 Start = Callable[..., WorkerProcess]
 
 WRONG = {
-    ("-c", "0"): "expected a whole number of 1 or more, got '0'.",
-    ("--max-time", "nan"): "expected seconds, 0 or more, got 'nan'.",
+    ("-c", "0"): "expected a whole number from 1 to 1000, got '0'.",
+    ("--max-time", "nan"): "expected seconds from 0 to 1000000000, got 'nan'.",
     ("-q", "a,,b"): "expected queue names with commas between, got 'a,,b'.",
-    ("-q", "a:0"): "expected a whole number of 1 or more, got '0'.",
+    ("-q", "a:0"): "expected a whole number from 1 to 100000, got '0'.",
     ("-q", "*:3"): "expected queues such as mail,billing:4 or billing:4,*, got '*:3'.",
     ("-q", "a", "--exclude-queues", "b"): "--queues and --exclude-queues contradict each other",
-    ("--lease-seconds", "0.5"): "expected --lease-seconds of 1 or more, got 0.5.",
-    ("--poll-interval", "0"): "expected --poll-interval of 0.05 or more, got 0.",
+    ("--lease-seconds", "0.5"): "expected seconds from 1 to 86400, got '0.5'.",
+    ("--poll-interval", "0"): "expected seconds from 0.05 to 3600, got '0'.",
     ("--log-format", "xml"): "invalid choice: 'xml'",
     ("--nonsense",): "unrecognized arguments: --nonsense",
 }

@@ -19,7 +19,7 @@ import django_pgjobs
 from django_pgjobs import client
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import Conf, automatic_concurrency, get_conf
+from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.arguments import (
     QueueSlots,
@@ -27,7 +27,10 @@ from django_pgjobs.management.arguments import (
     duration,
     queue_names,
     queue_slots,
+    seconds,
+    whole,
     whole_number,
+    worker_name,
 )
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
@@ -112,7 +115,7 @@ class Command(BaseCommand):
         )
         size.add_argument(
             "--processes",
-            type=whole_number,
+            type=whole("PROCESSES"),
             metavar="N",
             help="Processes; with more than 1 this one only supervises (default: 1).",
         )
@@ -135,7 +138,7 @@ class Command(BaseCommand):
         )
         limits.add_argument(
             "--shutdown-timeout",
-            type=duration,
+            type=seconds("SHUTDOWN_TIMEOUT_SECONDS"),
             metavar="S",
             help="How long running jobs may take to finish (default: 30).",
         )
@@ -144,7 +147,7 @@ class Command(BaseCommand):
         how = parser.add_argument_group("how to work")
         how.add_argument(
             "--poll-interval",
-            type=duration,
+            type=seconds("POLL_INTERVAL_SECONDS"),
             metavar="S",
             help="The longest time between two looks at an idle queue (default: 5).",
         )
@@ -156,7 +159,7 @@ class Command(BaseCommand):
         )
         how.add_argument(
             "--lease-seconds",
-            type=duration,
+            type=seconds("LEASE_SECONDS"),
             metavar="S",
             help="After how long without a sign of life others take the jobs (default: 60).",
         )
@@ -166,7 +169,9 @@ class Command(BaseCommand):
             default=None,
             help="Restart when code changes (default: as DEBUG, not with --drain or limits).",
         )
-        how.add_argument("--name", default="", help="The worker's name (default: host:pid).")
+        how.add_argument(
+            "--name", type=worker_name, default="", help="The worker's name (default: host:pid)."
+        )
         how.add_argument(
             "--log-format", choices=("text", "json"), default="text", help="One line per event."
         )
@@ -292,7 +297,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
     return Options(
         database=worker_database(conf),
         backends=backend_aliases(),
-        queues=flags["queues"].names,
+        queues=with_own_queue(flags["queues"].names),
         queue_slots=flags["queues"].slots,
         excluded_queues=flags["exclude_queues"],
         concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
@@ -317,19 +322,17 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
     )
 
 
+def with_own_queue(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the queues to serve, None for all: a bulk change is to wait for no other worker."""
+    return names if names is None or OWN_QUEUE in names else (*names, OWN_QUEUE)
+
+
 def check_flags(flags: dict[str, Any]) -> None:
-    """Raise CommandError for flags that are wrong together or out of bounds."""
+    """Raise CommandError for flags that are wrong together."""
     if flags["queues"].names and flags["exclude_queues"]:
         raise CommandError(
             "--queues and --exclude-queues contradict each other; give one of them.", returncode=2
         )
-    for name, least in (("lease_seconds", 1.0), ("poll_interval", 0.05)):
-        given = flags[name]
-        if given is not None and given < least:
-            flag = "--" + name.replace("_", "-")
-            raise CommandError(
-                f"expected {flag} of {least:g} or more, got {given:g}.", returncode=2
-            )
 
 
 def worker_database(conf: Conf) -> str:

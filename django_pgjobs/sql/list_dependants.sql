@@ -1,0 +1,18 @@
+-- List the jobs that are cancelled if some jobs are: those that wait for them and are to be
+-- cancelled with them, those that wait for these, and so on.
+-- Parameters: ids bigint[]; max_jobs integer
+-- Returns: the ids of the jobs, without the given ones
+-- Locks: none
+-- Index: none, it uses pgjobs_dependency_predecessor_id_job_id_key
+WITH RECURSIVE reached (id) AS (
+    SELECT given.id FROM unnest(%(ids)s::bigint[]) AS given (id)
+    UNION
+    SELECT dependency.job_id
+    FROM reached
+    JOIN pgjobs_dependency AS dependency
+        ON dependency.predecessor_id = reached.id AND dependency.after_failure = 'cancel'
+)
+SELECT reached.id
+FROM reached
+WHERE reached.id <> ALL (%(ids)s::bigint[])
+LIMIT %(max_jobs)s::integer

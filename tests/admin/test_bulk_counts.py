@@ -1,0 +1,193 @@
+"""What the page before a bulk change says is what happens: how many jobs, and which others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from psycopg import sql
+
+from django_pgjobs.admin import bulk_pages
+from django_pgjobs.bulk import Selection, dependants
+from django_pgjobs.bulk import preview as previewing
+from django_pgjobs.models import BulkChange, Job
+from tests.admin.bulk_support import address, confirm, text_of
+from tests.factories import count_jobs, make_job, make_jobs
+from tests.tasks import add
+from tests.test_admin import page
+
+pytestmark = pytest.mark.django_db
+
+OLD = {"task_path": "shop.tasks.old"}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows and bounds that a few jobs exceed."""
+    monkeypatch.setattr(previewing, "MAX_ROWS", 3)
+    monkeypatch.setattr(bulk_pages, "UNTYPED_JOBS", 4)
+
+
+def make_old_jobs(count: int, status: str) -> None:
+    """Make jobs that lie behind the newest ones of their status, which others are."""
+    for number in range(count + 5):
+        path = "shop.tasks.new" if number < 5 else OLD["task_path"]
+        end = sql.SQL("now() - make_interval(mins => {})").format(number)
+        make_job(path, status=status, finished_at=None if status == "ready" else end)
+
+
+@pytest.fixture
+def nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts beyond the newest rows take too long."""
+    real = previewing.Walk.total
+
+    def sleep(walk: Any) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(5)")
+        return real(walk)
+
+    monkeypatch.setattr(previewing, "EXACT_SECONDS", 0.01)
+    monkeypatch.setattr(previewing.Walk, "total", sleep)
+
+
+def test_a_deletion_of_old_jobs_says_how_many_they_are(small: None, admin_client: Client) -> None:
+    """The newest rows hold none of them, and the page said 0."""
+    make_old_jobs(7, "successful")
+    where = address("delete", Selection({"status": "successful", **OLD}))
+    assert "7 jobs." in text_of(admin_client, where)
+    confirm(admin_client, where, typed="7")
+    assert count_jobs(task_path=OLD["task_path"]) == 0
+    assert count_jobs(task_path="shop.tasks.new") == 5
+
+
+def test_a_cancellation_says_how_many_it_is_about(small: None, admin_client: Client) -> None:
+    make_old_jobs(2, "ready")
+    make_jobs(3, OLD["task_path"])
+    where = address("cancel", Selection({"status__in": ["ready"], **OLD}))
+    assert "5 jobs." in text_of(admin_client, where)
+    confirm(admin_client, where, typed="5")
+    assert count_jobs(status="cancelled") == 5
+
+
+def test_what_cannot_be_counted_is_said_to_be_so(
+    small: None, nothing_is_counted: None, admin_client: Client
+) -> None:
+    make_old_jobs(7, "successful")
+    where = address("delete", Selection({"status": "successful", **OLD}))
+    text = text_of(admin_client, where)
+    assert "They take too long to count." in text
+    assert " 0 jobs" not in text
+    where = address("delete", Selection({"status": "successful"}))
+    make_jobs(2, "shop.tasks.new", status="successful", finished_at=sql.SQL("now()"))
+    text = text_of(admin_client, address("delete", Selection({"task_path": "shop.tasks.new"})))
+    assert "at least" in text
+    assert "How many exactly takes too long to count." in text
+
+
+@pytest.mark.parametrize("typed", ["", "6", "Delete", "yes", "-7", "seven"])
+def test_many_jobs_are_not_ended_by_a_click(small: None, admin_client: Client, typed: str) -> None:
+    make_jobs(7, status="successful", finished_at=sql.SQL("now()"))
+    where = address("delete", Selection({"status": "successful"}))
+    assert "Type “7”." in text_of(admin_client, where)
+    response = confirm(admin_client, where, typed=typed)
+    assert response.status_code == 200
+    assert count_jobs() == 7
+    assert not BulkChange.objects.exists()
+
+
+@pytest.mark.parametrize("typed", ["1234", "1,234", "1.234", " 1 234 "])
+def test_the_number_may_be_grouped(typed: str) -> None:
+    form = bulk_pages.EndingForm({"typed": typed})
+    form.ask_to_type("1234")
+    assert form.is_valid()
+
+
+def test_few_jobs_are_ended_by_a_click(small: None, admin_client: Client) -> None:
+    make_jobs(4, status="successful", finished_at=sql.SQL("now()"))
+    where = address("delete", Selection({"status": "successful"}))
+    assert "To confirm" not in text_of(admin_client, where)
+    confirm(admin_client, where)
+    assert count_jobs() == 0
+
+
+@pytest.mark.parametrize(
+    ("lookups", "word"), [({"queue_name": "mail"}, "mail"), ({"status": "ready"}, "Cancel")]
+)
+def test_what_nobody_counted_takes_the_queue_or_the_action(
+    small: None,
+    nothing_is_counted: None,
+    admin_client: Client,
+    lookups: dict[str, str],
+    word: str,
+) -> None:
+    make_jobs(7, queue_name="mail")
+    where = address("cancel", Selection(lookups | {"task_path__contains": "a"}))
+    assert f"Type “{word}”." in text_of(admin_client, where)
+    assert confirm(admin_client, where, typed="7").status_code == 200
+    assert not BulkChange.objects.exists()
+    assert confirm(admin_client, where, typed=word).status_code == 302
+    assert BulkChange.objects.get().verb == "cancel"
+
+
+def make_chain() -> Job:
+    """Enqueue a job that four others wait for, one of them not to be cancelled with it."""
+    first = add.enqueue(1, 2)
+    second = add.using(after=[first]).enqueue(1, 2)
+    third = add.using(after=[second]).enqueue(1, 2)
+    add.using(after=[first, third]).enqueue(1, 2)
+    add.using(after=[first], after_failure="run").enqueue(1, 2)
+    return Job.objects.get(pk=first.id)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "discard"])
+def test_a_change_says_which_others_go_with_it(admin_client: Client, verb: str) -> None:
+    job = make_chain()
+    where = address(verb, Selection.ids([job.pk]))
+    assert "3 other jobs wait for these and are cancelled with them." in text_of(
+        admin_client, where
+    )
+    confirm(admin_client, where)
+    assert count_jobs(status="cancelled") == 4
+    assert count_jobs(status="ready") == 1
+
+
+def test_those_that_are_chosen_are_no_others(admin_client: Client) -> None:
+    make_chain()
+    text = text_of(admin_client, address("cancel", Selection({"status": "ready"})))
+    assert "5 jobs." in text
+    assert "cancelled with them" not in text
+
+
+def test_more_than_can_be_counted_is_said_to_be_more(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependants, "MAX_DEPENDANTS", 2)
+    monkeypatch.setattr(bulk_pages, "MAX_DEPENDANTS", 2)
+    text = text_of(admin_client, address("cancel", Selection.ids([make_chain().pk])))
+    assert "more than 2 other jobs" in text
+
+
+def test_the_page_of_a_job_says_which_others_go_with_it(admin_client: Client) -> None:
+    job = make_chain()
+    text = text_of(admin_client, page("job", "change", job.pk))
+    assert text.count("3 other jobs wait for this one and are cancelled with it.") == 2
+    last = Job.objects.order_by("-pk").first()
+    assert last is not None
+    assert "cancelled with it" not in text_of(admin_client, page("job", "change", last.pk))
+
+
+def test_a_count_of_dependants_has_a_budget(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(cursor: Any, *args: Any, **options: Any) -> list[int]:
+        cursor.execute("SELECT pg_sleep(5)")
+        return []
+
+    monkeypatch.setattr(dependants, "COUNT_SECONDS", 0.01)
+    monkeypatch.setattr(dependants, "list_dependants", sleep)
+    job = make_chain()
+    words = "how many takes too long to count"
+    assert words in text_of(admin_client, address("cancel", Selection.ids([job.pk])))
+    assert words in text_of(admin_client, page("job", "change", job.pk))

@@ -28,6 +28,7 @@ from django_pgjobs.models import (
     QueueSettings,
     RateLimit,
     RateState,
+    Worker,
 )
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.lists import LATER
@@ -123,11 +124,15 @@ class Rows:
             user_id=str(person.pk), verb="retry", selection=Selection.ids([1]).pinned().to_json(),
             conflicts=1, conflict_ids=twins, job_id=self.theirs["ready"],
         ).pk  # fmt: skip
-        for number in (NUMBER + 1, worker):
+        for model, number in ((Job, NUMBER + 1), (Worker, worker)):
             LogEntry.objects.create(
-                user=boss, content_type=ContentType.objects.get_for_model(Job), object_id=number,
-                object_repr="zebra", action_flag=CHANGE, change_message="zebra",
-            )  # fmt: skip
+                user=boss,
+                content_type=ContentType.objects.get_for_model(model),
+                object_id=number,
+                object_repr="zebra",
+                action_flag=CHANGE,
+                change_message="zebra",
+            )
 
 
 def on_job(name: str, *more: str) -> Callable[[Rows, bool], list[str]]:

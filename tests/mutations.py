@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_tenant import TENANT
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -40,6 +41,7 @@ class Mutation:
 
 
 MUTATIONS = (
+    *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(
             f"token of a {name}",

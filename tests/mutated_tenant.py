@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PERMISSIONS = "django_pgjobs/permissions.py"
-TENANTS = ("tests/admin/test_tenants.py",)
+NARROWED = ("tests/admin/test_narrowed.py",)
 MASKED = ("tests/admin/test_masked_search.py",)
 
 # Name, file, what is replaced, by what, and the tests that guard it.
@@ -13,42 +13,42 @@ TENANT = (
         "django_pgjobs/admin/pages.py",
         "return draw_closed(self, request) or view(request, *args, **kwargs)",
         "return view(request, *args, **kwargs)",
-        TENANTS,
+        NARROWED,
     ),
     (
         "control of all jobs",
         PERMISSIONS,
         "return is_allowed and not (verb in OF_ALL and is_narrowed(user, verb))",
         "return is_allowed",
-        TENANTS,
+        NARROWED,
     ),
     (
         "acting only on what is seen",
         PERMISSIONS,
         "for asked in (Verb.VIEW, verb) if verb is not Verb.VIEW else (verb,):",
         "for asked in (verb,):",
-        TENANTS,
+        NARROWED,
     ),
     (
         "bulk changes of others",
         PERMISSIONS,
         "return changes.filter(user_id=str(user.pk)) if is_narrowed(user) else changes",
         "return changes",
-        TENANTS,
+        NARROWED,
     ),
     (
         "reasons that name other jobs",
         "django_pgjobs/admin/around.py",
         "if reason.code in OWN or (reason.code in OF_REFS and seen.issuperset(reason.refs)):",
         "if reason.code in OWN or reason.code in OF_REFS:",
-        TENANTS,
+        NARROWED,
     ),
     (
         "moves out of one's reach",
         "django_pgjobs/bulk/changes.py",
         "transaction.set_rollback(True, using=database)",
         "pass",
-        TENANTS,
+        NARROWED,
     ),
     (
         "bulk changes by masked values",

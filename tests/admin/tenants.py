@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django.apps import apps
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.db.models.functions import Now
@@ -38,6 +38,21 @@ from tests.test_admin import NOW
 NUMBER = 770077000
 NOTHING = 990099000
 TASK = "shared.tasks.send"
+
+
+def only_own(user: Any, permission: str, jobs: Any) -> Any:
+    """Let people see and do what is of the queue "own"; a function of a project."""
+    return True if jobs is None else jobs.filter(queue_name="own")
+
+
+ONLY_OWN = f"{__name__}.{only_own.__name__}"
+
+
+def make_person() -> User:
+    """Return somebody with every permission of this package."""
+    user = User.objects.create_user("antelope", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="pgjobs"))
+    return user
 
 
 def zebra(number: int, **columns: Any) -> int:
@@ -278,18 +293,25 @@ def state() -> dict[str, Any]:
     return found
 
 
-def forms(rows: Rows) -> Iterator[dict[str, Any]]:
-    """Yield forms that would do something, if somebody else sent them."""
+def forms(rows: Rows, name: str) -> Iterator[dict[str, Any]]:
+    """Yield forms that would do something at that address, if somebody else sent them."""
     yield {}
+    yield {"at": "2030-01-01 00:00", "reason": "x", "post": "yes"}
+    yield {"args": "[]", "kwargs": "{}", "queue_name": "zebra-queue", "priority": "0"}
+    yield {"cancel": "1"}
+    yield {"continue": "1"}
+    if not name.startswith("pgjobs_job_"):
+        yield from forms_of_all(rows)
+
+
+def forms_of_all(rows: Rows) -> Iterator[dict[str, Any]]:
+    """Yield forms of what is about the whole installation."""
     yield {"_save": "1", "post": "yes", "count": "9", "max_running": "9", "period": "1"}
     yield {"kind": "queue", "name": "zebra-queue", "reason": "x"}
     yield {"kind": "queue", "name": "own", "reason": "x"}
     yield {"queue_name": "fresh", "max_running": "7", "boost": "0", "pattern": "fresh"}
     yield {"kind": "key", "name": "zebra*", "target": "key zebra*"}
     yield {"target": "queue zebra-queue", "key": "zebra-rate:zebra", "confirmed": "1"}
-    yield {"cancel": "1"}
-    yield {"continue": "1"}
-    yield {"at": "2030-01-01 00:00", "reason": "x"}
     for verb in ("quiet", "resume", "stop", "forget"):
         for whom in ("all", str(rows.worker)):
             yield {"do": f"{verb} {whom}", "confirmed": "1"}

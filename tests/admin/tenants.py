@@ -204,8 +204,9 @@ def lists(rows: Rows, is_own: bool) -> list[str]:
 
 def bulk(rows: Rows, is_own: bool) -> list[str]:
     """List the pages that ask before a bulk change: of everything, or of the other's jobs."""
-    own = [{}, {"task_path": TASK}, {"key": "shared-key"}, {"status__in": ["failed"]}]
-    chosen = own if is_own else [{"queue_name": "zebra-queue"}, {"id__in": [NUMBER + 5]}]
+    chosen: list[dict[str, Any]] = [{"queue_name": "zebra-queue"}, {"id__in": [NUMBER + 5]}]
+    if is_own:
+        chosen = [{}, {"key": "shared-key"}]
     pages = [bulk_address(verb, Selection(lookups)) for verb in ACTIONS for lookups in chosen]
     return [*pages, reverse("admin:pgjobs_job_bulk")] if is_own else pages
 
@@ -272,10 +273,11 @@ def shown(response: Any) -> str:
 
 
 def ask(client: Client, address: str) -> str:
-    """Return what a page says, as a whole and as the part that refreshes itself."""
-    return shown(client.get(address)) + shown(
-        client.get(address, headers={"X-Requested-With": "pgjobs-live"})
-    )
+    """Return what a page says, and the part of it that refreshes itself."""
+    text = shown(client.get(address))
+    if "pgjobs-live" not in text:
+        return text
+    return text + shown(client.get(address, headers={"X-Requested-With": "pgjobs-live"}))
 
 
 def state() -> dict[str, Any]:

@@ -66,8 +66,12 @@ def test_every_address_is_in_the_matrix() -> None:
 @pytest.mark.parametrize("name", sorted(MATRIX))
 def test_no_page_says_anything_of_another_tenant(client: Client, person: User, name: str) -> None:
     rows = Rows(person)
-    pages = MATRIX[name](rows, True)
-    for address in [*pages, reverse("admin:index"), reverse("admin:app_list", args=["pgjobs"])]:
+    around = (
+        []
+        if name != "pgjobs_job_overview"
+        else [reverse("admin:index"), reverse("admin:app_list", args=["pgjobs"])]
+    )
+    for address in MATRIX[name](rows, True) + around:
         text = ask(client, address)
         assert "zebra" not in text, address
         assert str(NUMBER)[:6] not in text, address

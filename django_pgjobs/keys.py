@@ -2,6 +2,9 @@
 
 A key is a template such as `"shop:{shop_id}"`, whose fields name arguments of the task, or a
 function of the arguments. `{task}` stands for the task's path and `{args}` for all arguments.
+
+Keys are shown wherever jobs are. So a digest stands for what is masked there: for `{args}`, and
+for arguments whose names PGJOBS["REDACT"] calls secret. All else stays readable, for patterns.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from typing import Any
 
 from django_pgjobs.compat import normalize_json
 from django_pgjobs.payload import is_storable
+from django_pgjobs.redaction import MASK, is_secret
 
 Key = str | Callable[..., str | None]
 
 # What the CHECK constraints of the columns allow, in bytes.
 MAX_KEY_BYTES = 512
-# All arguments as one key: readable up to here, a digest beyond.
-MAX_READABLE_ARGS = 200
+# 128 bits: nobody meets two texts of one digest by chance.
+DIGEST_DIGITS = 32
 SPECIAL_FIELDS = frozenset({"task", "args"})
 
 
@@ -94,29 +98,37 @@ def _fill(option: str, template: str, task_path: str, arguments: Mapping[str, An
         if name is None:
             continue
         if name in arguments:
-            text.append(plain_text(option, name, arguments[name]))
+            text.append(key_part(option, name, arguments[name]))
         else:
             text.append(task_path if name == "task" else _all(arguments))
     return "".join(text)
 
 
-def plain_text(option: str, name: str, value: object) -> str:
+def key_part(option: str, name: str, value: object) -> str:
     """Return an argument as a part of a key; raise TypeError if it is no text or whole number.
 
     Only what reads the same in Python and in SQL, for enqueue_from.
     """
+    is_masked = is_secret(name)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise TypeError(
             f"expected the argument {name!r} of {option} to be text or a whole number, got "
-            f"{value!r}. Give a function of the arguments instead of a template."
+            f"{MASK if is_masked else repr(value)}. Give a function of the arguments instead of "
+            "a template."
         )
-    return str(value)
+    return digest_of(str(value)) if is_masked else str(value)
+
+
+def digest_of(text: str) -> str:
+    """Return what stands in a key for a text that nobody is to read: the same everywhere.
+
+    `selecting.Digest` says the same in SQL.
+    """
+    found = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"sha256:{found[:DIGEST_DIGITS]}"
 
 
 def _all(arguments: Mapping[str, Any]) -> str:
     # As they are stored: bytes as text, keys of dicts as text.
     stored = json.loads(json.dumps(normalize_json(arguments)))
-    text = json.dumps(stored, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    if len(text) <= MAX_READABLE_ARGS:
-        return text
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return digest_of(json.dumps(stored, sort_keys=True, separators=(",", ":"), ensure_ascii=False))

@@ -19,9 +19,10 @@ from django.db.models.functions import Cast, JSONObject
 from django_pgjobs.columns import has_start_keys
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
-from django_pgjobs.keys import Key, parse_template, plain_text
+from django_pgjobs.keys import DIGEST_DIGITS, Key, key_part, parse_template
 from django_pgjobs.payload import encode_value
 from django_pgjobs.queries.enqueue import Selection
+from django_pgjobs.redaction import is_secret
 from django_pgjobs.signatures import default_arguments
 from django_pgjobs.tasks import Task
 
@@ -34,6 +35,16 @@ class OneLine(Func):
 
     template = r"COALESCE(substring((%(expressions)s) FROM '^[^\n]+$'), '')"
     arg_joiner = " || "
+    output_field = models.TextField()
+
+
+class Digest(Func):
+    """What stands in a key for a text that nobody is to read (`keys.digest_of`)."""
+
+    template = (
+        "('sha256:' || left(encode(sha256(convert_to(%(expressions)s, 'UTF8')), 'hex'), "
+        f"{DIGEST_DIGITS}))"
+    )
     output_field = models.TextField()
 
 
@@ -131,7 +142,7 @@ def _key(
 
 def _part(option: str, name: str, value: Any, queryset: QuerySet[Any]) -> BaseExpression:
     if not isinstance(value, BaseExpression | F):
-        return _text(plain_text(option, name, value))
+        return _text(key_part(option, name, value))
     # A clone, because to resolve an expression may add joins.
     try:
         field = value.resolve_expression(queryset.query.clone()).output_field
@@ -147,7 +158,7 @@ def _part(option: str, name: str, value: Any, queryset: QuerySet[Any]) -> BaseEx
             f"number or a UUID, got a {type(field).__name__}. Wrap it in Cast(..., TextField())."
         )
     text: BaseExpression = Cast(value, models.TextField())  # type: ignore[arg-type]
-    return text
+    return Digest(text) if is_secret(name) else text
 
 
 def _text(text: str) -> BaseExpression:

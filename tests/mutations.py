@@ -28,6 +28,7 @@ from tests.mutated_rows import ODD_ROWS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
 from tests.mutated_inputs import INPUTS
+from tests.mutated_tenant import TENANT
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
@@ -49,6 +50,7 @@ MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
     *(Mutation(*row, ("tests/worker/test_odd_rows.py",)) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
+    *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(
             f"token of a {name}",

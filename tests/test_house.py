@@ -23,8 +23,11 @@ PACKAGE = ROOT / "django_pgjobs"
 
 # A module imports its own layer or lower ones. Names are those directly under django_pgjobs.
 LAYERS = {
-    0: "compat conf cron exceptions keys options payload retries signals signatures status version",
-    1: "controls failure_groups fields migrations operations redaction sql subjects",
+    0: (
+        "compat conf cron exceptions keys options payload redaction retries signals signatures"
+        " status version"
+    ),
+    1: "controls failure_groups fields migrations operations sql subjects",
     2: "queries",
     3: (
         "__init__ client columns context control dependencies enqueueing grants merging"

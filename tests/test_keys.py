@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -25,8 +27,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import Task, task
 from django_pgjobs.compat import InvalidTask
-from django_pgjobs.keys import MAX_KEY_BYTES, MAX_READABLE_ARGS, parse_template, render_key
+from django_pgjobs.exceptions import DuplicateJob
+from django_pgjobs.keys import MAX_KEY_BYTES, parse_template, render_key
 from django_pgjobs.models import Job
+from django_pgjobs.redaction import MASK
 from tests import tasks
 from tests.factories import count_jobs, get_job
 from tests.models import Effect
@@ -104,9 +108,18 @@ RENDERED = [
     ("{a}/{b}", {"a": -1, "b": ""}, "-1/"),
     ("{task}", {"a": 1}, "app.tasks.f"),
     ("{task}", {"task": "mine"}, "mine"),
-    ("{args}", {"b": 1, "a": [1, {"c": None}]}, '{"a":[1,{"c":null}],"b":1}'),
+    (
+        "{args}",
+        {"b": 1, "a": [1, {"c": None}]},
+        "sha256:" + sha256(b'{"a":[1,{"c":null}],"b":1}').hexdigest()[:32],
+    ),
     ("{args}", {"args": "mine"}, "mine"),
-    ("k {args}", {"a": "ä"}, 'k {"a":"ä"}'),
+    ("k {args}", {"a": "ä"}, "k sha256:" + sha256('{"a":"ä"}'.encode()).hexdigest()[:32]),
+    (
+        "{a}:{api_token}",
+        {"a": 7, "api_token": "hunter2"},
+        "7:sha256:" + sha256(b"hunter2").hexdigest()[:32],
+    ),
     (lambda a: f"<{a}>", {"a": 1}, "<1>"),
     (lambda a: None, {"a": 1}, None),
     ("{a}", {"a": "ä" * 256}, "ä" * 256),
@@ -118,13 +131,47 @@ def test_a_key_is_made_of_the_arguments(key: Any, arguments: Any, expected: Any)
     assert render_key("unique_key", key, "app.tasks.f", arguments) == expected
 
 
-def test_all_arguments_are_readable_or_a_digest() -> None:
-    short = render_key("k", "{args}", "t", {"a": "x" * (MAX_READABLE_ARGS - 8)})
-    assert short is not None
-    assert short.startswith('{"a":"xx')
-    long = {render_key("k", "{args}", "t", {"a": "x" * n}) for n in range(300, 310)}
-    assert len(long) == 10
-    assert {len(key or "") for key in long} == {32}
+def test_all_arguments_are_a_digest_however_long_they_are() -> None:
+    made = {render_key("k", "{args}", "t", {"a": "x" * n}) for n in (0, 1, 2, 300, 301, 3_000)}
+    assert len(made) == 6
+    assert all(re.fullmatch("sha256:[0-9a-f]{32}", key or "") for key in made)
+
+
+def test_which_arguments_a_key_hides_is_what_the_setting_says(settings: Any) -> None:
+    """Other keys stay readable: patterns of limits and pauses are written for them."""
+    arguments = {"iban": "DE89", "api_token": "hunter2"}
+    assert "hunter2" not in str(render_key("k", "{iban}:{api_token}", "t", arguments))
+    settings.PGJOBS = {"REDACT": ["iban"]}
+    key = render_key("k", "{iban}:{api_token}", "t", arguments)
+    assert key == "sha256:" + sha256(b"DE89").hexdigest()[:32] + ":hunter2"
+
+
+def test_an_error_about_a_secret_argument_does_not_quote_it() -> None:
+    with pytest.raises(TypeError, match=f"'api_token' of k to be text .* got {MASK}") as caught:
+        render_key("k", "{api_token}", "t", {"api_token": ["hunter2"]})
+    assert "hunter2" not in str(caught.value)
+
+
+@task(unique_key="{api_token}", rate_limit="call:{api_token}", on_conflict="raise")
+def call(api_token: str) -> None:
+    """Has a secret in its keys."""
+
+
+def test_no_key_shows_a_secret_wherever_it_is_made() -> None:
+    call.enqueue("hunter2")
+    with pytest.raises(DuplicateJob) as caught:
+        call.enqueue("hunter2")
+    assert "hunter2" not in str(caught.value)
+    [first] = stored(call)
+    hidden = "sha256:" + sha256(b"hunter2").hexdigest()[:32]
+    assert keys(first) == (None, f"call:{hidden}", hidden)
+    with pytest.raises(DuplicateJob, match=hidden):
+        call.enqueue_from(Effect.objects.all()[:1], api_token="hunter2")
+    secrets = Effect.objects.order_by("pk")
+    assert call.enqueue_from(secrets, api_token=F("key")) == 3
+    assert [job.unique_key for job in stored(call)[1:]] == [
+        render_key("k", "{api_token}", "t", {"api_token": effect.key}) for effect in secrets
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from django.contrib import messages
 from django.core import signing
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
@@ -37,8 +36,9 @@ from django_pgjobs.bulk import (
 from django_pgjobs.bulk.changes import first_tasks
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
-from django_pgjobs.models import BulkChange, Job
-from django_pgjobs.permissions import Verb, may, narrow
+from django_pgjobs.bulk.walk import allowed_to
+from django_pgjobs.models import BulkChange
+from django_pgjobs.permissions import Verb, may
 
 SALT = "django_pgjobs.bulk"
 # A link in a page that stayed open over the weekend still works; it is counted anew.
@@ -118,11 +118,7 @@ def _ask(
 ) -> HttpResponse:
     """Draw the page of confirmation; everything is read before, within a time of its own."""
     pinned = selection.pinned()
-
-    def allowed(jobs: QuerySet[Job]) -> QuerySet[Job]:
-        return narrow(request.user, action.verb, jobs)
-
-    seen = preview(action, pinned, allowed)
+    seen = preview(action, pinned, allowed_to(request.user, action.verb, pinned))
     typed = ""
     if isinstance(form, EndingForm):
         typed = _to_type(action, pinned, seen.total)

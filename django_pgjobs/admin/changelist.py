@@ -44,9 +44,10 @@ from django_pgjobs.admin.tabs import (
     find_tab,
 )
 from django_pgjobs.bulk import InvalidLookup, conditions
+from django_pgjobs.bulk.lookups import names_masked
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
-from django_pgjobs.permissions import Verb, is_narrowed, may
+from django_pgjobs.permissions import Verb, is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.job_list import find_job_at
 from django_pgjobs.status import UNFINISHED, JobStatus
@@ -160,9 +161,20 @@ class JobChangeList(ListLinks, ChangeList):
             jobs = jobs.filter(conditions(self.lookups))
         except InvalidLookup:
             self.problems.append(_("A filter is too long, or holds text that no job can have."))
+        jobs = self._of_masked(jobs)
         if self.problems:
             jobs = jobs.none()
         return jobs.order_by(*self.order.fields(is_older=True))
+
+    def _of_masked(self, jobs: QuerySet[Any]) -> QuerySet[Any]:
+        """Return *jobs*; if a masked value is asked for, those where one may see it."""
+        if not names_masked(self.lookups):
+            return jobs
+        if is_narrowed(self.user, Verb.REVEAL):
+            self.notices.append(
+                _("A masked value is looked for only in jobs whose masked values you may see.")
+            )
+        return narrow(self.user, Verb.REVEAL, jobs)
 
     def _read_plain(self, others: Mapping[str, Any]) -> list[Part]:
         """Return what Django's own filter by status asked for; no other field is one."""

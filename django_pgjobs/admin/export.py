@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
 from django.db.models.functions import Cast
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 
 from django_pgjobs.bulk import ACTIONS, Selection
-from django_pgjobs.bulk.walk import Walk
+from django_pgjobs.bulk.walk import Walk, allowed_to
 from django_pgjobs.client import job_database
 from django_pgjobs.fields import PlainJSONField, Undecodable
 from django_pgjobs.models import Job
@@ -59,10 +58,7 @@ def stream_jobs(
 def _rows(user: Any, selection: Selection, *, reveal: bool) -> Iterator[dict[str, Any]]:
     """Yield the columns of job after job, page by page."""
     action = ACTIONS["export"]
-
-    def allowed(jobs: QuerySet[Job]) -> QuerySet[Job]:
-        return narrow(user, Verb.VIEW, jobs)
-
+    allowed = allowed_to(user, Verb.VIEW, selection)
     walk = Walk(selection, action.statuses, action.suits({}), allowed, page_jobs=PAGE_JOBS)
     left = MAX_ROWS
     for ids in walk.pages():

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, connections, transaction
-from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from django_pgjobs.bulk.actions import ACTIONS, Action, Effect
 from django_pgjobs.bulk.selection import Selection
-from django_pgjobs.bulk.walk import Walk
+from django_pgjobs.bulk.walk import Walk, allowed_to
 from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
@@ -188,11 +187,8 @@ def _refusal(user: Any, action: Action | None) -> str:
 
 def _walk(change: BulkChange, user: Any) -> Walk:
     action = ACTIONS[change.verb]
-
-    def allowed(jobs: QuerySet[Job]) -> QuerySet[Job]:
-        return narrow(user, action.verb, jobs)
-
     selection = Selection.from_json(change.selection)
+    allowed = allowed_to(user, action.verb, selection)
     return Walk(selection, action.statuses, action.suits(change.options), allowed)
 
 

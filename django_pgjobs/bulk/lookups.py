@@ -8,7 +8,7 @@ A lookup is a field of Job with one of the operators of its kind, such as "queue
 - "error": a text in the class or the message of its last error
 - "error_class", "error_message": the group of its last error (`failure_groups`)
 - "argument": {"path": ["a", "b"], "value": ...}; a path that begins with a number is among the
-  positional arguments
+  positional arguments. A list or an object is not found by its text: it may hold masked values
 - "duration__gte", "duration__lte": seconds that its last attempt took
 - "any_of", "all_of": a list of dicts of lookups
 
@@ -32,6 +32,7 @@ from django.utils.dateparse import parse_datetime
 from django_pgjobs.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.fields import TextArrayField
 from django_pgjobs.payload import is_storable
+from django_pgjobs.redaction import is_secret
 
 # Jobs that can be named one by one.
 MAX_IDS = 10_000
@@ -75,6 +76,16 @@ def conditions(lookups: Mapping[str, Any], *, depth: int = 0) -> Q:
         else:
             found &= _plain(name, value)
     return found
+
+
+def names_masked(lookups: Mapping[str, Any]) -> bool:
+    """Do the lookups tell something of values that PGJOBS["REDACT"] masks?
+
+    Whoever may not see those values must not find jobs by them either.
+    """
+    parts = [*lookups.get("any_of", ()), *lookups.get("all_of", ())]
+    path = lookups.get("argument", {}).get("path", ())
+    return any(map(is_secret, path)) or any(map(names_masked, parts))
 
 
 def _combined(name: str, value: Any, depth: int) -> Q:
@@ -167,16 +178,21 @@ def _argument(value: Any) -> Any:
     if not isinstance(path, list) or not 0 < len(path) <= MAX_PATH or "value" not in value:
         raise InvalidLookup(f"expected a path and a value, got {value!r:.80}.")
     steps = [_text(step) for step in path]
-    column = "args" if steps[0].isdecimal() else "kwargs"
-    wanted = value["value"]
+    place = F("args" if steps[0].isdecimal() else "kwargs"), Value(steps, TextArrayField())
     text = Func(
-        F(column),
-        Value(steps, output_field=TextArrayField()),
-        template="(%(expressions)s::text[])",
-        arg_joiner=" #>> ",
+        *place, template="(%(expressions)s::text[])", arg_joiner=" #>> ", output_field=TextField()
+    )
+    given = value["value"]
+    wanted = _text(given if isinstance(given, str) else json.dumps(given))
+    if not wanted.startswith(("{", "[")):
+        return Exact(text, wanted)
+    kind = Func(
+        *place,
+        template="json_typeof(%(expressions)s::text[])",
+        arg_joiner=" #> ",
         output_field=TextField(),
     )
-    return Exact(text, _text(wanted if isinstance(wanted, str) else json.dumps(wanted)))
+    return Q(Exact(text, wanted)) & Q(Exact(kind, "string"))
 
 
 def _duration() -> Func:

@@ -15,9 +15,11 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from django_pgjobs.bulk.lookups import names_masked
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.client import job_database
 from django_pgjobs.models import Job
+from django_pgjobs.permissions import Verb, narrow
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
 # Jobs that one transaction changes.
@@ -29,6 +31,21 @@ ORDER = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
 
 Narrow = Callable[[QuerySet[Job]], QuerySet[Job]]
 Position = dict[str, Any]
+
+
+def allowed_to(user: Any, verb: Verb, selection: Selection) -> Narrow:
+    """Return what leaves over of jobs those that *user* may do this to.
+
+    If the selection tells something of masked values, also those only that *user* may see.
+    """
+    verbs = (verb, Verb.REVEAL) if names_masked(selection.lookups) else (verb,)
+
+    def allowed(jobs: QuerySet[Job]) -> QuerySet[Job]:
+        for each in verbs:
+            jobs = narrow(user, each, jobs)
+        return jobs
+
+    return allowed
 
 
 @dataclass(frozen=True)

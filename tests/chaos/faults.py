@@ -274,8 +274,7 @@ class Fault:
 
 Do = Callable[[Fault], None]
 
-# Family -> its faults. Those of HEAVY come one after the other, for each moves something that
-# another one needs; the others come beside them.
+# Family -> its faults.
 FAULTS: dict[str, list[Do]] = {
     "locks": [
         *(Fault.lock_rows, Fault.lock_rows, Fault.cancel_slowly),
@@ -291,7 +290,13 @@ FAULTS: dict[str, list[Do]] = {
     "restarts": [Fault.restart_server],
     "failover": [Fault.fail_over],
 }
-HEAVY = ("network", "restarts", "failover", "triggers", "schema")
+# What goes wrong one after the other: each of these moves something that the next one needs.
+THREADS = (
+    ("servers", ("network", "restarts", "failover", "triggers", "schema"), (5.0, 15.0)),
+    ("processes", ("kills", "pauses", "stops", "sessions"), (1.0, 5.0)),
+    ("locks", ("locks",), (0.5, 3.0)),
+    ("more locks", ("locks",), (0.5, 3.0)),
+)
 
 
 class Faults:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 ALLOWED = {
     r"^(RETRY|FAIL|lost|unknown) ": "jobs fail, are taken away, and are unknown here on purpose",
     r"statement failed: ": "servers go away, and rows are odd",
+    r"a turn was refused: ": "rows are locked, odd, and refused by triggers",
     r"lease not renewed: ": "servers go away",
     r"lost its lease: ": "workers are stopped past their lease",
     r"no lease for \d+ s": "servers stay away",
@@ -24,7 +25,9 @@ ALLOWED = {
     r"dropped \d+ jobs of a lost lease": "workers are stopped past their lease",
     r"outcome (cannot be written|is not written)|refuses its outcome": "rows are odd",
     r"not written": "jobs are taken away from attempts",
-    r"child \d+ ended with status (-9|3|75|76);": "children are killed, or start without a server",
+    r"child \d+ ended with status (-9|-15|3|75|76);": (
+        "children are killed, told to end while they start, or start without a server"
+    ),
     r"could not give the jobs back": "servers go away",
     r"jobs go back now": "workers are stopped",
     r"error ignored (terminating|in rollback) ": "the driver, of connections that broke",

@@ -25,7 +25,7 @@ from example_project.database import UNPRIVILEGED_USERS
 from tests.chaos import __doc__ as about
 from tests.chaos import journal as notes
 from tests.chaos.actions import OUTAGE, Client
-from tests.chaos.faults import FAULTS, HEAVY, Fault, Faults
+from tests.chaos.faults import FAULTS, THREADS, Fault, Faults
 from tests.chaos.ledger import CREATE
 from tests.chaos.operator import Operator, set_up_limits
 from tests.chaos.report import check, check_logs, unfinished
@@ -151,15 +151,10 @@ class Run:
         for number in range(self.options.clients):
             client = Client(world.journal, f"{self.seed} client {number}", is_dirty=is_dirty)
             found.append(lambda client=client: client.run(self.is_over, self.is_full))
-        heavy = [name for name in self.families if name in HEAVY]
-        light = [name for name in self.families if name in FAULTS and name not in HEAVY]
-        for name, those, least, most in (
-            ("heavy", heavy, 5.0, 15.0),
-            ("light 1", light, 1.0, 6.0),
-            ("light 2", light, 1.0, 6.0),
-        ):
+        for name, group, (least, most) in THREADS:
+            wanted = [family for family in group if family in self.families]
             fault = Fault(world, f"{self.seed} {name}", self.is_over)
-            found.append(Faults(fault, those, (least / pace, most / pace)).run)
+            found.append(Faults(fault, wanted, (least / pace, most / pace)).run)
         return found
 
     def thread(self, world: World, target: Callable[[], None]) -> threading.Thread:

@@ -31,8 +31,8 @@ def run_chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.time_limit(300)
 def test_some_seconds_of_chaos_end_well() -> None:
     done = run_chaos(
-        *("--minutes", "0.15", "--seed", "7", "--workers", "2", "--clients", "1"),
-        *("--only", "kills,stops,sessions", "--pace", "3"),
+        *("--minutes", "0.1", "--seed", "7", "--workers", "2", "--clients", "1"),
+        *("--only", "kills,pauses,sessions", "--pace", "3"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASSED: seed 7" in done.stdout

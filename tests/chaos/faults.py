@@ -210,7 +210,7 @@ class Fault:
     def end_sessions(self) -> None:
         """End sessions on the server: of the workers, of the jobs, or of everybody."""
         names = self.random.choice(("pgjobs pump", "pgjobs lease", "pgjobs %", "%"))
-        with self.session() as connection:
+        with self.world.outage(), self.session() as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE backend_type = 'client backend' AND application_name LIKE %s"

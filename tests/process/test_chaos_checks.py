@@ -129,8 +129,8 @@ def test_a_requeued_job_may_have_an_effect_each_time() -> None:
     [
         ({"attempts": 4, "max_attempts": 3}, 1),
         ({"attempts": 4, "max_attempts": 3, "lost_count": 1}, 0),
-        ({"lost_count": 4, "max_attempts": 2}, 1),
-        ({"lost_count": 3, "max_attempts": 2}, 0),
+        ({"lost_count": 4}, 1),
+        ({"lost_count": 3}, 0),
     ],
 )
 def test_too_many_attempts_and_losses_are_found(columns: dict, count: int) -> None:

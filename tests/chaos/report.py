@@ -10,7 +10,7 @@ import psycopg
 from tests.chaos import checks, limit_checks, operator, tasks
 from tests.chaos.checks import History
 from tests.chaos.ledger import Change, Limit, read_changes, read_limits
-from tests.chaos.logs import find_unexpected_lines
+from tests.chaos.logs import find_unexpected_lines, group
 from tests.chaos.world import World
 
 # How long a running job may go on after its cancellation, and how long nothing may be claimed
@@ -79,7 +79,7 @@ def check_logs(world: World) -> list[str]:
         for path in sorted(world.folder.glob("*.log"))
         for line in find_unexpected_lines(path.stem, path.read_text().splitlines())
     ]
-    return cut({"log": lines})
+    return cut({"log": group(lines)})
 
 
 def check_limits(changes: list[Change], limits: list[Limit]) -> dict[str, list[str]]:

@@ -31,7 +31,7 @@ from tests.chaos.operator import Operator, set_up_limits
 from tests.chaos.report import check, check_logs, unfinished
 from tests.chaos.world import World
 
-FAMILIES = ("rows", *FAULTS)
+FAMILIES = ("rows", "tasks", *FAULTS)
 # No client enqueues while more than this waits: what is stuck shall be seen, not buried.
 BACKLOG = 150
 PROGRESS_SECONDS = 10.0
@@ -144,12 +144,11 @@ class Run:
     def roles(self, world: World) -> list[Callable[[], None]]:
         """Return what the threads of the run do."""
         pace = self.options.pace
-        is_dirty = "rows" in self.families
         found: list[Callable[[], None]] = [
             lambda: Operator(f"{self.seed} operator").run(self.is_over)
         ]
         for number in range(self.options.clients):
-            client = Client(world.journal, f"{self.seed} client {number}", is_dirty=is_dirty)
+            client = Client(world.journal, f"{self.seed} client {number}", self.families)
             found.append(lambda client=client: client.run(self.is_over, self.is_full))
         for name, group, (least, most) in THREADS:
             wanted = [family for family in group if family in self.families]

@@ -18,6 +18,7 @@ ALLOWED = {
     ),
     r"a turn was refused: ": "rows are locked, odd, and refused by triggers",
     r"lease not renewed: ": "servers go away",
+    r"does not end: this process is given up": "jobs wait in statements for locks of users",
     r"lost its lease: ": "workers are stopped past their lease",
     r"no lease for \d+ s": "servers stay away",
     r"rescued from worker #": "workers are killed",

@@ -24,7 +24,8 @@ from tests.proxy import TcpProxy
 LEASE_SECONDS = 5.0
 # What a worker that stops may take on a machine that has other things to do.
 PATIENCE_SECONDS = 120.0
-EXIT_UNREACHABLE = 3
+EXIT_UNREACHABLE, EXIT_STUCK = 3, 75
+GIVEN_UP = "does not end: this process is given up"
 MODULES = ["tests.chaos.tasks", "tests.worker.dirt", "tests.worker.nasty"]
 # Flags of one worker after the other; the last of these connects past the proxy.
 FLAGS: list[list[str]] = [
@@ -90,7 +91,7 @@ class Crew:
             return
         # Before it says that it is ready, Python may not have come to our handlers yet.
         is_early = code == -number and not READY.search(self.worker.output())
-        expected = code in (*allowed, EXIT_UNREACHABLE) or is_early
+        expected = code in (*allowed, EXIT_UNREACHABLE, EXIT_STUCK) or is_early
         if not expected and not self._was_killed_by_a_job():
             self.world.found(f"{self} ended with {code} when it was asked to by signal {number}")
 
@@ -111,7 +112,9 @@ class Crew:
     def _may_have_ended(self, code: int) -> bool:
         # A worker that starts while there is no server says so and ends.
         is_outage = code == EXIT_UNREACHABLE and self.world.was_down_since(self.started_at)
-        return is_outage or self._was_killed_by_a_job()
+        # A job in a statement that waits for somebody's lock cannot be interrupted (G12).
+        is_given_up = code == EXIT_STUCK and GIVEN_UP in self.worker.output()
+        return is_outage or is_given_up or self._was_killed_by_a_job()
 
     def _was_killed_by_a_job(self) -> bool:
         return any(

@@ -16,6 +16,8 @@ ALLOWED = {
     r"the server refuses it, it is passed over|cannot be rescued, it is passed over": (
         "rows are odd, and refused by triggers"
     ),
+    r"the server refuses its jobs: all of them wait": "a trigger refuses many of them",
+    r"the dependency behind .* is not resolved: ": "rows and tables are locked",
     r"a turn was refused: ": "rows are locked, odd, and refused by triggers",
     r"lease not renewed: ": "servers go away",
     r"does not end: this process is given up": "jobs wait in statements for locks of users",
@@ -47,6 +49,7 @@ ALLOWED = {
 PLAIN = (
     r"^django-pgjobs |^(queues|tasks|listen) {2}|^Ctrl-C |^WARNING no task |^$|^CommandError: "
     r"|^\s*(Is the server running|connection to|This probably means|before or while processing)"
+    r"|^Multiple connection attempts failed|^- host: "
     r"|Start it, or correct DATABASES"
 )
 # An interrupt that arrives while the driver calls back out of C is printed and dropped there; the

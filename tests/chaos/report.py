@@ -16,6 +16,8 @@ from tests.chaos.world import World
 # How long a running job may go on after its cancellation, and how long nothing may be claimed
 # while something could: far more than any single fault lasts.
 PATIENCE_SECONDS = 90.0
+# What is told and does not count: locks of tables and servers that are down last that long.
+NOTEWORTHY_SECONDS = 15.0
 UNFINISHED = """
 SELECT id, claim, status, hold, due_at > now() AND note <> ''
 FROM pgjobs_job WHERE status IN ('ready', 'running')
@@ -68,7 +70,11 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         "dependencies": checks.find_hasty_dependents(history),
         **check_limits(changes, limits),
     }
-    facts = f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries"
+    pauses = checks.find_standstill(history, NOTEWORTHY_SECONDS, ended_at)
+    facts = (
+        f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries; "
+        f"{len(pauses)} times nothing was claimed for more than {NOTEWORTHY_SECONDS:g} s"
+    )
     return cut(found), facts
 
 

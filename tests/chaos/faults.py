@@ -74,7 +74,8 @@ class Fault:
     def session(self) -> Iterator[psycopg.Connection[Any]]:
         """Connect to the server as a person with psql does; who is cut off gives up."""
         with self.world.pair.connect(application_name="chaos") as session:
-            session.execute("SET lock_timeout = '10s'")
+            # Others queue behind one that waits for a lock of the whole table.
+            session.execute("SET lock_timeout = '3s'")
             yield session
 
     def insist(self, statement: str) -> None:

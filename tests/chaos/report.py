@@ -15,7 +15,7 @@ from tests.chaos.world import World
 
 # How long a running job may go on after its cancellation, and how long nothing may be claimed
 # while something could: far more than any single fault lasts.
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 60.0
 # What is told and does not count: locks of tables and servers that are down last that long.
 NOTEWORTHY_SECONDS = 15.0
 UNFINISHED = """

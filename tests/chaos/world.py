@@ -90,9 +90,8 @@ class Crew:
             self.worker.kill()
             return
         # Before it says that it is ready, Python may not have come to our handlers yet.
-        is_early = code == -number and not READY.search(self.worker.output())
-        expected = code in (*allowed, EXIT_UNREACHABLE, EXIT_STUCK) or is_early
-        if not expected and not self._was_killed_by_a_job():
+        is_early = code == -number and not self._was_ready()
+        if code not in allowed and not is_early and not self._may_have_ended(code):
             self.world.found(f"{self} ended with {code} when it was asked to by signal {number}")
 
     def look_after(self) -> None:
@@ -110,8 +109,11 @@ class Crew:
             self.lock.release()
 
     def _may_have_ended(self, code: int) -> bool:
-        # A worker that starts while there is no server says so and ends.
-        is_outage = code == EXIT_UNREACHABLE and self.world.was_down_since(self.started_at)
+        # A worker that starts while there is no server says so and ends, and so does a supervisor
+        # whose children start just then. Later an outage ends nobody.
+        starts = self.is_supervised or not self._was_ready()
+        was_down = self.world.was_down_since(self.started_at)
+        is_outage = code == EXIT_UNREACHABLE and was_down and starts
         # A job in a statement that waits for somebody's lock cannot be interrupted (G12).
         is_given_up = code == EXIT_STUCK and GIVEN_UP in self.worker.output()
         return is_outage or is_given_up or self._was_killed_by_a_job()
@@ -121,6 +123,9 @@ class Crew:
             entry.kind == notes.DYING and entry.process == self.worker.pid
             for entry in self.world.journal.read()
         )
+
+    def _was_ready(self) -> bool:
+        return READY.search(self.worker.output()) is not None
 
     def _last_words(self) -> str:
         return "\n".join(self.worker.output().splitlines()[-15:])
@@ -193,10 +198,9 @@ class World:
         """Return whether the server was not there at some time after *instant*."""
         return self._outages_open > 0 or any(end >= instant for end in self._outages)
 
-    def pick(self, *, supervised: bool | None = None) -> Crew:
+    def pick(self) -> Crew:
         """Return one of the workers."""
-        crews = [c for c in self.crews if supervised is None or c.is_supervised == supervised]
-        return self.random.choice(crews or self.crews)
+        return self.random.choice(self.crews)
 
     def child_of(self, crew: Crew) -> psutil.Process | None:
         """Return one of the processes that a supervisor has started."""

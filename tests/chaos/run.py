@@ -7,6 +7,8 @@ import os
 import pwd
 import random
 import shutil
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -29,7 +31,7 @@ from tests.chaos.faults import FAULTS, THREADS, Fault, Faults
 from tests.chaos.ledger import CREATE
 from tests.chaos.operator import Operator, set_up_limits
 from tests.chaos.report import check, check_logs, unfinished
-from tests.chaos.world import World
+from tests.chaos.world import World, now
 
 FAMILIES = ("rows", "tasks", *FAULTS)
 # No client enqueues while more than this waits: what is stuck shall be seen, not buried.
@@ -238,12 +240,14 @@ class Run:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+        print(f"{now()} {text}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run with a command line; return the exit status."""
     run = Run(make_parser().parse_args(arguments))
+    # So that nothing of it is left when somebody ends it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     home = Path(tempfile.mkdtemp(prefix="pgjobs-chaos-"))
     os.chmod(home, 0o755)
     folder = home / "run"

@@ -37,6 +37,11 @@ FLAGS: list[list[str]] = [
 DIRECT = 3
 
 
+def now() -> str:
+    """Return the time as the logs of workers and servers have it."""
+    return time.strftime("%H:%M:%S", time.gmtime())
+
+
 class Crew:
     """One `runjobs`, and the one that is started in its place when it has ended."""
 
@@ -176,9 +181,8 @@ class World:
 
     def found(self, what: str) -> None:
         """Note that something went wrong."""
-        stamp = time.strftime("%H:%M:%S")
-        self.findings.append(f"{stamp} {what}")
-        print(f"FOUND {stamp} {what}", flush=True)
+        self.findings.append(f"{now()} {what}")
+        print(f"FOUND {self.findings[-1]}", flush=True)
 
     def lead_to(self, port: int) -> None:
         """Let the proxy lead to another server, from the next connection on."""

@@ -39,6 +39,7 @@ ALLOWED = {
     r"child \d+ ended with status (-9|-15|3|75|76);": (
         "children are killed, told to end while they start, or start without a server"
     ),
+    r"the new child process cannot start": "there is no server when HUP asks for new children",
     r"could not give the jobs back": "servers go away",
     r"jobs go back now": "workers are stopped",
     r"error ignored (terminating|in rollback) ": "the driver, of connections that broke",
@@ -49,7 +50,7 @@ ALLOWED = {
 PLAIN = (
     r"^django-pgjobs |^(queues|tasks|listen) {2}|^Ctrl-C |^WARNING no task |^$|^CommandError: "
     r"|^\s*(Is the server running|connection to|This probably means|before or while processing)"
-    r"|^Multiple connection attempts failed|^- host: "
+    r"|^Multiple connection attempts failed|^- host: |^DETAIL: "
     r"|Start it, or correct DATABASES"
 )
 # An interrupt that arrives while the driver calls back out of C is printed and dropped there; the

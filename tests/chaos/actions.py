@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from django_pgjobs import JobError
 from tests.chaos import tasks
 from tests.chaos.dirt import OddRow, odd_rows
 from tests.chaos.journal import DIRTY, ENQUEUED, ROLLED_BACK, UNSURE, Journal
+from tests.worker import dirt, nasty
 
 OUTAGE = (DatabaseError, InterfaceError)
 ROLLBACK_SHARE = 0.1
@@ -31,13 +32,14 @@ class RolledBack(Exception):
 class Client:
     """One thread that enqueues on a connection of its own."""
 
-    def __init__(self, journal: Journal, seed: str, *, is_dirty: bool) -> None:
+    def __init__(self, journal: Journal, seed: str, families: Collection[str]) -> None:
         self.journal = journal
         self.random = random.Random(seed)
         self.actions = dict(ACTIONS)
         self._odd_rows: list[OddRow] = []
-        if is_dirty:
-            self.actions[Client.insert_odd_row] = 6
+        for action, family in ACTIONS_OF_FAMILIES.items():
+            if family in families:
+                self.actions[action] = 6
 
     def run(self, is_over: threading.Event, is_full: Callable[[], bool]) -> None:
         """Enqueue until it is over; while there is a lot to do already, wait."""
@@ -154,6 +156,12 @@ class Client:
             dependent = tasks.work.using(after=before, after_failure=policy)
             self.commit([second], lambda: [dependent.enqueue(second)], after=before, what=policy)
 
+    def enqueue_nasty(self) -> None:
+        """Enqueue a job that ends, answers or leaves its connection as nobody should."""
+        task, names = self.random.choice(NASTY)
+        name = self.random.choice(list(names))
+        self.commit([self.token()], lambda: [task.enqueue(name)])
+
     def insert_by_sql(self) -> None:
         """Enqueue as a program does that knows nothing but the table."""
         token = self.token()
@@ -209,3 +217,13 @@ ACTIONS: dict[Callable[[Client], None], int] = {
     Client.insert_by_sql: 1,
     Client.linger: 1,
 }
+
+ACTIONS_OF_FAMILIES = {Client.insert_odd_row: "rows", Client.enqueue_nasty: "tasks"}
+NASTY = [
+    (nasty.end_with, nasty.ERRORS),
+    (nasty.end_with_async, nasty.ERRORS),
+    (nasty.give, nasty.RESULTS),
+    (nasty.give_async, nasty.RESULTS),
+    (dirt.leave, dirt.DIRT),
+    (dirt.leave_async, dirt.DIRT),
+]

@@ -16,7 +16,9 @@ from typing import Any
 
 import psutil
 import psycopg
+from django.db import DatabaseError, InterfaceError, connection, transaction
 
+from django_pgjobs import JobError, cancel
 from tests.chaos import tasks
 from tests.chaos.journal import FAULT
 from tests.chaos.world import LEASE_SECONDS, PATIENCE_SECONDS, World
@@ -43,8 +45,9 @@ LEFT JOIN pg_collation AS place ON place.oid = attribute.attcollation
 WHERE attribute.attrelid = 'pgjobs_job'::regclass AND attribute.attname = %s
 """
 UNFINISHED = "SELECT id FROM pgjobs_job WHERE status IN ('ready', 'running')"
+RUNNING = f"{UNFINISHED} AND status = 'running' ORDER BY random() LIMIT 2"
 ROWS_TO_LOCK = (
-    f"{UNFINISHED} AND status = 'running' ORDER BY random() LIMIT 3",
+    RUNNING,
     f"{UNFINISHED} AND status = 'ready' ORDER BY id LIMIT 5",
     f"{UNFINISHED} ORDER BY random() LIMIT 10",
 )
@@ -70,17 +73,18 @@ class Fault:
     @contextmanager
     def session(self) -> Iterator[psycopg.Connection[Any]]:
         """Connect to the server as a person with psql does; who is cut off gives up."""
-        with self.world.pair.connect(application_name="chaos") as connection:
-            connection.execute("SET lock_timeout = '10s'")
-            yield connection
+        with self.world.pair.connect(application_name="chaos") as session:
+            # Others queue behind one that waits for a lock of the whole table.
+            session.execute("SET lock_timeout = '3s'")
+            yield session
 
     def insist(self, statement: str) -> None:
         """Execute a statement, whatever it takes."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                with self.session() as connection:
-                    connection.execute(statement)
+                with self.session() as session:
+                    session.execute(statement)
                     return
             except psycopg.Error:
                 if time.monotonic() > deadline:
@@ -92,17 +96,17 @@ class Fault:
     def lock_rows(self) -> None:
         """Hold jobs by SELECT ... FOR UPDATE."""
         query = self.random.choice(ROWS_TO_LOCK)
-        with self.session() as connection, connection.transaction():
-            ids = [row[0] for row in connection.execute(query).fetchall()]
-            connection.execute(
+        with self.session() as session, session.transaction():
+            ids = [row[0] for row in session.execute(query).fetchall()]
+            session.execute(
                 "SELECT FROM pgjobs_job WHERE id = ANY (%s) FOR UPDATE SKIP LOCKED", [ids]
             )
             self.wait(1, 25)
 
     def lock_worker(self) -> None:
         """Hold the row of a worker, sometimes for longer than its lease."""
-        with self.session() as connection, connection.transaction():
-            connection.execute(
+        with self.session() as session, session.transaction():
+            session.execute(
                 "SELECT FROM pgjobs_worker WHERE ended_at IS NULL"
                 " ORDER BY random() LIMIT 1 FOR UPDATE"
             )
@@ -110,36 +114,36 @@ class Fault:
 
     def lock_keys(self) -> None:
         """Hold the row that the claims of jobs with keys take in turn."""
-        with self.session() as connection, connection.transaction():
-            connection.execute("SELECT FROM pgjobs_keyed_claim FOR UPDATE")
+        with self.session() as session, session.transaction():
+            session.execute("SELECT FROM pgjobs_keyed_claim FOR UPDATE")
             self.wait(0.5, 12)
 
     def lock_table(self) -> None:
         """Let nobody write for a moment, as CREATE INDEX does."""
-        with self.session() as connection, connection.transaction():
-            connection.execute("LOCK TABLE pgjobs_job IN SHARE MODE")
+        with self.session() as session, session.transaction():
+            session.execute("LOCK TABLE pgjobs_job IN SHARE MODE")
             self.wait(0.1, 3)
 
     def cancel_slowly(self) -> None:
-        """Ask a running job to end, and keep the transaction open."""
-        with (
-            self.session() as connection,
-            connection.transaction(force_rollback=self.random.random() < 0.3),
-        ):
-            connection.execute(
-                "UPDATE pgjobs_job SET cancel_requested_at = now() WHERE id = ANY (ARRAY(SELECT id"
-                " FROM pgjobs_job WHERE status = 'running' ORDER BY random() LIMIT 2))"
-                " AND status IN ('ready', 'running')"
-            )
-            self.wait(1, 25)
+        """Ask running jobs to end, keep the transaction open, and perhaps roll back."""
+        with self.session() as session:
+            ids = session.execute(RUNNING).fetchall()
+        try:
+            with transaction.atomic():
+                for (job,) in ids:
+                    cancel(job)
+                self.wait(1, 25)
+                transaction.set_rollback(self.random.random() < 0.3)
+        finally:
+            connection.close()
 
     # What people do to the schema.
 
     def trip(self) -> None:
         """Let a trigger object to some of the rows for a while."""
         try:
-            with self.session() as connection:
-                connection.execute(TRIPPING.format(modulus=self.random.choice((5, 17, 50))))
+            with self.session() as session:
+                session.execute(TRIPPING.format(modulus=self.random.choice((5, 17, 50))))
             self.wait(3, 15)
         finally:
             self.insist(UNTRIPPING)
@@ -148,10 +152,10 @@ class Fault:
         """Change the type of a column, and back."""
         column = self.random.choice(("task_path", "queue_name", "backend", "note"))
         alter = f"ALTER TABLE pgjobs_job ALTER COLUMN {column} TYPE "
-        with self.session() as connection:
-            row = connection.execute(TYPE_OF_COLUMN, [column]).fetchone()
+        with self.session() as session:
+            row = session.execute(TYPE_OF_COLUMN, [column]).fetchone()
             usual = str(row and row[0])
-            connection.execute(f"{alter} varchar {collation(usual)}")
+            session.execute(f"{alter} varchar {collation(usual)}")
         self.wait(1, 5)
         self.insist(f"{alter} {usual}")
 
@@ -170,8 +174,8 @@ class Fault:
     def enqueue_killer(self) -> None:
         """Enqueue a job that kills its worker."""
         token = f"killer{self.random.random()}"
-        with self.session() as connection:
-            connection.execute(
+        with self.session() as session:
+            session.execute(
                 "INSERT INTO pgjobs_job (task_path, args, max_attempts)"
                 " VALUES (%s, json_build_array(%s::text), 2)",
                 [tasks.die.module_path, token],
@@ -210,8 +214,8 @@ class Fault:
     def end_sessions(self) -> None:
         """End sessions on the server: of the workers, of the jobs, or of everybody."""
         names = self.random.choice(("pgjobs pump", "pgjobs lease", "pgjobs %", "%"))
-        with self.session() as connection:
-            connection.execute(
+        with self.world.outage(), self.session() as session:
+            session.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE backend_type = 'client backend' AND application_name LIKE %s"
                 " AND application_name <> 'chaos' AND pid <> pg_backend_pid()",
@@ -274,8 +278,7 @@ class Fault:
 
 Do = Callable[[Fault], None]
 
-# Family -> its faults. Those of HEAVY come one after the other, for each moves something that
-# another one needs; the others come beside them.
+# Family -> its faults.
 FAULTS: dict[str, list[Do]] = {
     "locks": [
         *(Fault.lock_rows, Fault.lock_rows, Fault.cancel_slowly),
@@ -291,7 +294,13 @@ FAULTS: dict[str, list[Do]] = {
     "restarts": [Fault.restart_server],
     "failover": [Fault.fail_over],
 }
-HEAVY = ("network", "restarts", "failover", "triggers", "schema")
+# What goes wrong one after the other: each of these moves something that the next one needs.
+THREADS = (
+    ("servers", ("network", "restarts", "failover", "triggers", "schema"), (5.0, 15.0)),
+    ("processes", ("kills", "pauses", "stops", "sessions"), (1.0, 5.0)),
+    ("locks", ("locks",), (0.5, 3.0)),
+    ("more locks", ("locks",), (0.5, 3.0)),
+)
 
 
 class Faults:
@@ -312,7 +321,7 @@ class Faults:
             begun = time.monotonic()
             try:
                 do(fault)
-            except (psutil.NoSuchProcess, psycopg.Error):
+            except (psutil.NoSuchProcess, psycopg.Error, DatabaseError, InterfaceError, JobError):
                 pass  # it has just ended, nobody answers, or somebody else held the lock
             world.journal.write(FAULT, what=f"{do.__name__}, {time.monotonic() - begun:.1f} s")
             fault.wait(*self.pauses)

@@ -10,12 +10,14 @@ import psycopg
 from tests.chaos import checks, limit_checks, operator, tasks
 from tests.chaos.checks import History
 from tests.chaos.ledger import Change, Limit, read_changes, read_limits
-from tests.chaos.logs import find_unexpected_lines
+from tests.chaos.logs import find_unexpected_lines, group
 from tests.chaos.world import World
 
 # How long a running job may go on after its cancellation, and how long nothing may be claimed
 # while something could: far more than any single fault lasts.
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 60.0
+# What is told and does not count: locks of tables and servers that are down last that long.
+NOTEWORTHY_SECONDS = 15.0
 UNFINISHED = """
 SELECT id, claim, status, hold, due_at > now() AND note <> ''
 FROM pgjobs_job WHERE status IN ('ready', 'running')
@@ -68,7 +70,11 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         "dependencies": checks.find_hasty_dependents(history),
         **check_limits(changes, limits),
     }
-    facts = f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries"
+    pauses = checks.find_standstill(history, NOTEWORTHY_SECONDS, ended_at)
+    facts = (
+        f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries; "
+        f"{len(pauses)} times nothing was claimed for more than {NOTEWORTHY_SECONDS:g} s"
+    )
     return cut(found), facts
 
 
@@ -79,7 +85,7 @@ def check_logs(world: World) -> list[str]:
         for path in sorted(world.folder.glob("*.log"))
         for line in find_unexpected_lines(path.stem, path.read_text().splitlines())
     ]
-    return cut({"log": lines})
+    return cut({"log": group(lines)})
 
 
 def check_limits(changes: list[Change], limits: list[Limit]) -> dict[str, list[str]]:

@@ -7,6 +7,8 @@ import os
 import pwd
 import random
 import shutil
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -25,13 +27,13 @@ from example_project.database import UNPRIVILEGED_USERS
 from tests.chaos import __doc__ as about
 from tests.chaos import journal as notes
 from tests.chaos.actions import OUTAGE, Client
-from tests.chaos.faults import FAULTS, HEAVY, Fault, Faults
+from tests.chaos.faults import FAULTS, THREADS, Fault, Faults
 from tests.chaos.ledger import CREATE
 from tests.chaos.operator import Operator, set_up_limits
 from tests.chaos.report import check, check_logs, unfinished
-from tests.chaos.world import World
+from tests.chaos.world import World, now
 
-FAMILIES = ("rows", *FAULTS)
+FAMILIES = ("rows", "tasks", *FAULTS)
 # No client enqueues while more than this waits: what is stuck shall be seen, not buried.
 BACKLOG = 150
 PROGRESS_SECONDS = 10.0
@@ -144,22 +146,16 @@ class Run:
     def roles(self, world: World) -> list[Callable[[], None]]:
         """Return what the threads of the run do."""
         pace = self.options.pace
-        is_dirty = "rows" in self.families
         found: list[Callable[[], None]] = [
             lambda: Operator(f"{self.seed} operator").run(self.is_over)
         ]
         for number in range(self.options.clients):
-            client = Client(world.journal, f"{self.seed} client {number}", is_dirty=is_dirty)
+            client = Client(world.journal, f"{self.seed} client {number}", self.families)
             found.append(lambda client=client: client.run(self.is_over, self.is_full))
-        heavy = [name for name in self.families if name in HEAVY]
-        light = [name for name in self.families if name in FAULTS and name not in HEAVY]
-        for name, those, least, most in (
-            ("heavy", heavy, 5.0, 15.0),
-            ("light 1", light, 1.0, 6.0),
-            ("light 2", light, 1.0, 6.0),
-        ):
+        for name, group, (least, most) in THREADS:
+            wanted = [family for family in group if family in self.families]
             fault = Fault(world, f"{self.seed} {name}", self.is_over)
-            found.append(Faults(fault, those, (least / pace, most / pace)).run)
+            found.append(Faults(fault, wanted, (least / pace, most / pace)).run)
         return found
 
     def thread(self, world: World, target: Callable[[], None]) -> threading.Thread:
@@ -244,12 +240,14 @@ class Run:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+        print(f"{now()} {text}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run with a command line; return the exit status."""
     run = Run(make_parser().parse_args(arguments))
+    # So that nothing of it is left when somebody ends it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     home = Path(tempfile.mkdtemp(prefix="pgjobs-chaos-"))
     os.chmod(home, 0o755)
     folder = home / "run"

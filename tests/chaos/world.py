@@ -18,13 +18,14 @@ from example_project.database import parse_url
 from tests.chaos import journal as notes
 from tests.chaos.journal import Journal
 from tests.chaos.standby import DATABASE, Pair
-from tests.helpers import WorkerProcess
+from tests.helpers import READY, WorkerProcess
 from tests.proxy import TcpProxy
 
 LEASE_SECONDS = 5.0
 # What a worker that stops may take on a machine that has other things to do.
 PATIENCE_SECONDS = 120.0
-EXIT_UNREACHABLE = 3
+EXIT_UNREACHABLE, EXIT_STUCK = 3, 75
+GIVEN_UP = "does not end: this process is given up"
 MODULES = ["tests.chaos.tasks", "tests.worker.dirt", "tests.worker.nasty"]
 # Flags of one worker after the other; the last of these connects past the proxy.
 FLAGS: list[list[str]] = [
@@ -34,6 +35,11 @@ FLAGS: list[list[str]] = [
     ["-c", "4"],
 ]
 DIRECT = 3
+
+
+def now() -> str:
+    """Return the time as the logs of workers and servers have it."""
+    return time.strftime("%H:%M:%S", time.gmtime())
 
 
 class Crew:
@@ -88,7 +94,9 @@ class Crew:
             self.world.found(f"{self} did not end within {PATIENCE_SECONDS:g} s of {number}")
             self.worker.kill()
             return
-        if code not in (*allowed, EXIT_UNREACHABLE) and not self._was_killed_by_a_job():
+        # Before it says that it is ready, Python may not have come to our handlers yet.
+        is_early = code == -number and not self._was_ready()
+        if code not in allowed and not is_early and not self._may_have_ended(code):
             self.world.found(f"{self} ended with {code} when it was asked to by signal {number}")
 
     def look_after(self) -> None:
@@ -106,15 +114,23 @@ class Crew:
             self.lock.release()
 
     def _may_have_ended(self, code: int) -> bool:
-        # A worker that starts while there is no server says so and ends.
-        is_outage = code == EXIT_UNREACHABLE and self.world.was_down_since(self.started_at)
-        return is_outage or self._was_killed_by_a_job()
+        # A worker that starts while there is no server says so and ends, and so does a supervisor
+        # whose children start just then. Later an outage ends nobody.
+        starts = self.is_supervised or not self._was_ready()
+        was_down = self.world.was_down_since(self.started_at)
+        is_outage = code == EXIT_UNREACHABLE and was_down and starts
+        # A job in a statement that waits for somebody's lock cannot be interrupted (G12).
+        is_given_up = code == EXIT_STUCK and GIVEN_UP in self.worker.output()
+        return is_outage or is_given_up or self._was_killed_by_a_job()
 
     def _was_killed_by_a_job(self) -> bool:
         return any(
             entry.kind == notes.DYING and entry.process == self.worker.pid
             for entry in self.world.journal.read()
         )
+
+    def _was_ready(self) -> bool:
+        return READY.search(self.worker.output()) is not None
 
     def _last_words(self) -> str:
         return "\n".join(self.worker.output().splitlines()[-15:])
@@ -165,9 +181,8 @@ class World:
 
     def found(self, what: str) -> None:
         """Note that something went wrong."""
-        stamp = time.strftime("%H:%M:%S")
-        self.findings.append(f"{stamp} {what}")
-        print(f"FOUND {stamp} {what}", flush=True)
+        self.findings.append(f"{now()} {what}")
+        print(f"FOUND {self.findings[-1]}", flush=True)
 
     def lead_to(self, port: int) -> None:
         """Let the proxy lead to another server, from the next connection on."""
@@ -187,10 +202,9 @@ class World:
         """Return whether the server was not there at some time after *instant*."""
         return self._outages_open > 0 or any(end >= instant for end in self._outages)
 
-    def pick(self, *, supervised: bool | None = None) -> Crew:
+    def pick(self) -> Crew:
         """Return one of the workers."""
-        crews = [c for c in self.crews if supervised is None or c.is_supervised == supervised]
-        return self.random.choice(crews or self.crews)
+        return self.random.choice(self.crews)
 
     def child_of(self, crew: Crew) -> psutil.Process | None:
         """Return one of the processes that a supervisor has started."""

@@ -226,10 +226,10 @@ def _find_problems(task: Task) -> Iterable[str]:
 
 
 def _find_run_problems(task: Task) -> Iterable[str]:
-    if task.max_attempts is not None and not is_count(task.max_attempts):
-        yield f"expected max_attempts from 1 to 2147483647, got {task.max_attempts!r}."
-    if task.max_losses is not None and not is_count(task.max_losses):
-        yield f"expected max_losses from 1 to 2147483647, got {task.max_losses!r}."
+    for name in ("max_attempts", "max_losses"):
+        count = getattr(task, name)
+        if count is not None and not is_count(count):
+            yield f"expected {name} from 1 to 2147483647, got {count!r}."
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
     if isinstance(task.priority, bool):

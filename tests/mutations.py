@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
 from tests.mutated_rows import ODD_ROWS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
-from tests.mutated_inputs import INPUTS
 from tests.mutated_tenant import TENANT
 
 ROOT = Path(__file__).resolve().parent.parent

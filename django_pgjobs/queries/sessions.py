@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.pq import ExecStatus
-from psycopg.rows import tuple_row
 
 from django_pgjobs.queries.connection import STALE_SESSION
 from django_pgjobs.queries.cursor import Cursor
@@ -67,6 +66,7 @@ class Usage:
         """Watch the driver's connection *raw* from now on."""
         self.is_used = False
         self.is_stale = False
+        self._driver_state = _driver_state(raw)
         wait = raw.wait
 
         def wait_and_note(*args: Any, **kwargs: Any) -> Any:
@@ -79,6 +79,10 @@ class Usage:
 
         raw.wait = wait_and_note
         raw.pgjobs_usage = self
+
+    def is_altered(self, raw: Any) -> bool:
+        """Has the driver's connection changed in what only the driver knows?"""
+        return _driver_state(raw) != self._driver_state
 
 
 def is_watched(raw: Any) -> bool:
@@ -94,15 +98,11 @@ def usage_of(raw: Any) -> Usage:
     return usage
 
 
-def is_altered(raw: Any, options: dict[str, Any], isolation_level: Any) -> bool:
-    """Does the driver's connection differ from a new one in what only the driver knows?
-
-    *options* and *isolation_level* are what Django opens connections with.
-    """
+def _driver_state(raw: Any) -> tuple[Any, ...]:
     return (
-        raw.isolation_level != (isolation_level if "isolation_level" in options else None)
-        or raw.read_only is not None
-        or raw.deferrable is not None
-        or raw.prepare_threshold != options.get("prepare_threshold")
-        or raw.row_factory is not options.get("row_factory", tuple_row)
+        raw.isolation_level,
+        raw.read_only,
+        raw.deferrable,
+        raw.prepare_threshold,
+        raw.row_factory,
     )

@@ -18,7 +18,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs.queries.sessions import is_altered, is_watched, reset_session, usage_of
+from django_pgjobs.queries.sessions import is_watched, reset_session, usage_of
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
@@ -72,14 +72,14 @@ def _clean(connection: Any, job_id: int, *, resets: bool) -> None:
 
 
 def _clean_session(connection: Any, *, resets: bool) -> None:
-    raw, options = connection.connection, connection.settings_dict["OPTIONS"]
+    raw = connection.connection
     usage = usage_of(raw)
     if (
         usage.is_stale
         or raw.closed
         or raw.pgconn.transaction_status != TransactionStatus.IDLE
         or not raw.autocommit
-        or is_altered(raw, options, connection.isolation_level)
+        or usage.is_altered(raw)
     ):
         _close(connection)
         return

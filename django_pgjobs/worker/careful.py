@@ -47,11 +47,10 @@ def in_pages(
             trouble = trouble_of(error)
             if trouble is Trouble.LOST:
                 raise
-            crossed += trouble is Trouble.CROSSED
+            crossed = crossed + 1 if trouble is Trouble.CROSSED else 0
             if page > 1 or 0 < crossed < MAX_CROSSED:
                 page = max(1, page // STEP)
                 continue
-            crossed = 0
             if patience is not None and len(passed_over) >= patience:
                 return
             found = [row_id for row_id in find(passed_over) if row_id not in passed_over]
@@ -60,11 +59,11 @@ def in_pages(
             passed_over += found
             for row_id in found:
                 on_refused(row_id, error)
-            continue
-        yield rows
-        if len(rows) < page:
-            return
-        page = min(size, page * STEP)
+        else:
+            yield rows
+            if len(rows) < page:
+                return
+            page = min(size, page * STEP)
 
 
 def by_halves(

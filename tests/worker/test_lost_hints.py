@@ -30,8 +30,10 @@ PROGRESS = "progress = report.progress"
 
 
 @pytest.fixture
-def cancellable(gate: Gate) -> Callable[..., str]:
+def cancellable(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Start a worker with a job that runs, and let it listen; return the job's id."""
+
+    monkeypatch.setattr(tick, "CANCEL_SECONDS", NEVER)
 
     def make(start: Start) -> str:
         worker = start(poll_interval=NEVER)

@@ -15,7 +15,7 @@ KEYED_CLAIM = (
     ("limit of a key over its lanes", "OR ranked.place_in_key <= ranked.room", "OR TRUE"),
     ("smaller limit within a key", "ELSE GREATEST(locked.concurrency_limit, 1)", "ELSE 1000"),
     ("tokens of a claim", "SET next_free = GREATEST(", "SET next_free = LEAST("),
-    ("tokens that are left", "demand.cost_so_far > budget.tokens", "FALSE"),
+    ("tokens that are left", "demand.cost_so_far::double precision > budget.tokens", "FALSE"),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
     ("pause of a queue", "COALESCE(paused.queues, '{}')", "'{}'::text[]"),
     ("limit of a queue", "AND cap.jobs < capped.place_in_queue", "AND FALSE"),

@@ -29,6 +29,7 @@ from django_pgjobs.explain import explain
 from django_pgjobs.models import BulkChange, Job, Worker
 from tests import tasks
 from tests.factories import get_job, make_job, make_running_job, make_worker
+from tests.helpers import wait_until
 from tests.models import Effect
 from tests.worker.support import ThreadedWorker
 
@@ -97,7 +98,7 @@ def pages() -> list[str]:
 
 
 def test_a_life_of_jobs_under_roles_with_their_rights(
-    as_role: As, drain: Callable[..., ThreadedWorker], client: Client
+    as_role: As, start_thread: Callable[..., ThreadedWorker], client: Client
 ) -> None:
     boss = User.objects.create_superuser("boss")
     with as_role("web"):
@@ -129,7 +130,9 @@ def test_a_life_of_jobs_under_roles_with_their_rights(
     lost = make_running_job(make_worker(lease_expires_at="-infinity"))
     old = make_job(status="successful", finished_at="2020-01-01")
     with as_role("worker"):
-        worker = drain(listen=True, retention=1000.0)
+        worker = start_thread(listen=True, retention=1000.0)
+        wait_until(lambda: not Job.objects.unfinished().exists())
+        assert worker.stop() == 0
         worker.runner.pruner.stop_requested = False
         worker.runner.pruner._prune()
     done = [*many, *(job.id for job in (*jobs, after))]

@@ -17,6 +17,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.queries.connection import OwnConnection
 from tests import tasks as plain_tasks
 from tests.factories import get_job, make_running_job, make_worker
+from tests.helpers import wait_until
 from tests.shadows import create_shadows
 from tests.worker import tasks
 from tests.worker.support import ThreadedWorker, claim
@@ -48,9 +49,7 @@ def test_own_connections_search_no_schema_but_postgresqls(own: OwnConnection) ->
     assert own.schema == "public"
 
 
-def test_a_worker_calls_no_operator_of_somebody_else(
-    shadows: None, drain: Callable[..., ThreadedWorker]
-) -> None:
+def test_a_worker_calls_no_operator_of_somebody_else(shadows: None, start_thread: Start) -> None:
     """Each of them would raise, and nothing would come to its end."""
     ConcurrencyLimit.objects.create(pattern="shop:*", max_running=2)
     RateLimit.objects.create(name="fast", count=1000, period=1)
@@ -62,7 +61,8 @@ def test_a_worker_calls_no_operator_of_somebody_else(
     cancelled = plain_tasks.add.enqueue(1, 2)
     cancel(cancelled)
     lost = make_running_job(make_worker(lease_expires_at="-infinity"))
-    drain(listen=True)
+    start_thread(listen=True)
+    wait_until(lambda: not Job.objects.unfinished().exists())
     done = [get_job(job.id).status for job in (plain, keyed, after, atomic, failing, cancelled)]
     assert done == ["successful"] * 4 + ["failed", "cancelled"]
     assert get_job(lost.id).lost_count == 1

@@ -127,7 +127,7 @@ def test_a_life_of_jobs_under_roles_with_their_rights(
         selection = Selection({"status": "ready"}).pinned()
         change = create_change(ACTIONS["move"], selection, {"priority": 3}, user=boss)
         enqueue_change(change)
-    lost = make_running_job(make_worker(lease_expires_at="-infinity"))
+    lost = make_running_job(make_worker(lease_expires_at="2020-01-01"))
     old = make_job(status="successful", finished_at="2020-01-01")
     with as_role("worker"):
         worker = start_thread(listen=True, retention=1000.0)

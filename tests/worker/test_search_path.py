@@ -60,7 +60,7 @@ def test_a_worker_calls_no_operator_of_somebody_else(shadows: None, start_thread
     failing = plain_tasks.fail.enqueue()
     cancelled = plain_tasks.add.enqueue(1, 2)
     cancel(cancelled)
-    lost = make_running_job(make_worker(lease_expires_at="-infinity"))
+    lost = make_running_job(make_worker(lease_expires_at="2020-01-01"))
     start_thread(listen=True)
     wait_until(lambda: not Job.objects.unfinished().exists())
     done = [get_job(job.id).status for job in (plain, keyed, after, atomic, failing, cancelled)]
@@ -68,9 +68,7 @@ def test_a_worker_calls_no_operator_of_somebody_else(shadows: None, start_thread
     assert get_job(lost.id).lost_count == 1
 
 
-def test_a_session_of_a_pooler_calls_none_either(
-    shadows: None, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_of_a_pooler_calls_none_either(shadows: None, own: OwnConnection) -> None:
     """Its search path is not for us to set."""
     job = plain_tasks.add.enqueue(1, 2)
     with own.cursor() as cursor:

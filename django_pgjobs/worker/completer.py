@@ -96,7 +96,8 @@ class Completer:
     def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
         """Note which outcomes of a batch the server has written; the others are lost."""
         for attempt, outcome in batch:
-            self._aside.pop(attempt.id, None)
+            if self._aside:
+                self._aside.pop(attempt.id, None)
             if attempt.id in written:
                 self._settle_stored(attempt, outcome)
             else:

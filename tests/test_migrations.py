@@ -13,6 +13,7 @@ from django.test import override_settings
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
+from django_pgjobs.worker.schema import needed_schema
 from tests import tasks
 from tests.aliases import JobsTo, extra_alias, extra_database
 from tests.helpers import connect, database_url, settings_of
@@ -89,7 +90,9 @@ def test_the_tables_may_live_in_a_schema_of_their_own(empty: str) -> None:
         with override_settings(DATABASE_ROUTERS=[JobsTo("in_schema")]):
             result = tasks.add.enqueue(1, 2)
             assert tasks.add.get_result(result.id) == result
-        assert describe_server(OwnConnection("in_schema", "test")).queues == ["default"]
+        assert describe_server(OwnConnection("in_schema", "test"), needed_schema()).queues == [
+            "default"
+        ]
         assert [n.channel for n in other.notifies(timeout=10, stop_after=1)] == ["pgjobs"]
         # From a session that does not look there by itself.
         other.execute("INSERT INTO jobs.pgjobs_job (task_path) VALUES ('x')")

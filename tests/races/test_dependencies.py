@@ -337,7 +337,7 @@ def test_a_cancel_that_meets_the_finish_of_the_predecessor_leaves_one_end(
 
 
 def test_a_rescue_of_the_predecessor_that_meets_the_enqueue_is_noticed(own: OwnConnection) -> None:
-    lost = make_running_job(make_worker(lease_seconds=-1), max_attempts=1)
+    lost = make_running_job(make_worker(lease_seconds=-1), max_losses=1)
     with transaction.atomic():
         job_id = enqueue_after(lost.id)
         with own.cursor() as cursor:

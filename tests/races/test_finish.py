@@ -80,7 +80,7 @@ def test_a_finish_that_meets_the_final_rescue_is_told_to_try_again_and_misses(
     open_own: OpenOwn, in_thread: InThread
 ) -> None:
     """DESIGN 9.1: the row is moved under it, SQLSTATE 40001; sent again, it finds nothing."""
-    job = lost_job(max_attempts=1)
+    job = lost_job(max_losses=1)
     rescuer, late = open_own(), open_own()
     late.open()
     with open_transaction(rescuer) as end:
@@ -110,7 +110,7 @@ def rescue_from_live_worker(own: OwnConnection, worker_id: int, job_id: int | st
     """Rescue a job as if its worker's lease were over, without the worker noticing."""
     expires = get_worker(worker_id).lease_expires_at
     execute = own.open().execute
-    move = "UPDATE pgjobs_worker SET lease_expires_at = %s WHERE id = %s"
+    move = "UPDATE public.pgjobs_worker SET lease_expires_at = %s WHERE id = %s"
     execute(move, [expires.replace(year=2000), worker_id])
     assert rescue(own) == [int(job_id)]
     execute(move, [expires, worker_id])
@@ -124,7 +124,7 @@ def test_a_worker_outlives_a_finish_that_meets_the_final_rescue(
 ) -> None:
     """G5, G12: the outcome is sent again, missed, and logged as lost."""
     worker = start_thread()
-    job = tasks.wait_at_gate.using(max_attempts=1).enqueue([1])
+    job = tasks.wait_at_gate.using(max_losses=1).enqueue([1])
     gate.wait_entered()
     with open_transaction(own) as end:
         rescue_from_live_worker(own, worker.id, job.id)
@@ -140,14 +140,14 @@ def test_a_worker_outlives_a_finish_that_meets_the_final_rescue(
     wait_until(lambda: get_job(after.id).status == "successful")
 
 
-@pytest.mark.parametrize(("max_attempts", "status"), [(1, "failed"), (5, "ready")])
+@pytest.mark.parametrize(("max_losses", "status"), [(1, "failed"), (5, "ready")])
 def test_an_atomic_task_whose_job_is_rescued_as_it_commits_leaves_nothing(
-    open_own: OpenOwn, in_thread: InThread, gate: Gate, max_attempts: int, status: str
+    open_own: OpenOwn, in_thread: InThread, gate: Gate, max_losses: int, status: str
 ) -> None:
     """G3."""
     runner, rescuer = open_own(), open_own()
     bench = Bench(runner)
-    job = tasks.record_atomic_at_gate.using(max_attempts=max_attempts).enqueue("x")
+    job = tasks.record_atomic_at_gate.using(max_losses=max_losses).enqueue("x")
     attempt = bench.claim()
     running = in_thread(lambda: bench.run(attempt))
     gate.wait_entered()
@@ -170,7 +170,9 @@ def test_a_claim_whose_lease_ends_before_its_commit_is_rescued_by_the_next_look(
     claimer, rescuer = open_own(), open_own()
     with open_transaction(claimer) as end:
         assert ids(claim(claimer, worker)) == [job_id]
-        rescuer.open().execute("UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s'")
+        rescuer.open().execute(
+            "UPDATE public.pgjobs_worker SET lease_expires_at = now() - interval '1 s'"
+        )
         assert rescue(rescuer) == []
         end("COMMIT")
     assert rescue(rescuer) == [job_id]

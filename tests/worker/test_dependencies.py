@@ -261,7 +261,7 @@ def test_a_predecessor_that_fails_with_its_worker_has_its_effect(
     own: OwnConnection, after_failure: str, expected: tuple[Any, ...]
 ) -> None:
     """G6, G7."""
-    lost = make_running_job(make_worker(lease_seconds=-1), max_attempts=1)
+    lost = make_running_job(make_worker(lease_seconds=-1), max_losses=1)
     job_id = enqueue_after(lost.id, after_failure=after_failure)
     with own.cursor() as cursor:
         [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)

@@ -55,7 +55,7 @@ def test_it_claims_what_the_whole_statement_does(
     firsts = claim(own, worker, most, depth=depth)
     with own.cursor() as cursor:
         cursor.execute(
-            "UPDATE pgjobs_job_live SET rate_limit_keys = rate_limit_keys, status = 'ready'"
+            "UPDATE public.pgjobs_job_live SET rate_limit_keys = rate_limit_keys, status = 'ready'"
             " WHERE id = ANY ($1)",
             [firsts],
         )
@@ -100,7 +100,7 @@ def test_a_head_that_waits_for_its_retry_blocks_its_key(
     make_job(concurrency_key="shop:1")
     with own.cursor() as cursor:
         cursor.execute(
-            "UPDATE pgjobs_job SET due_at = now() + interval '1 hour' WHERE id = $1", [head]
+            "UPDATE public.pgjobs_job SET due_at = now() + interval '1 hour' WHERE id = $1", [head]
         )
     assert claim(own, worker, depth=depth) == []
 

@@ -131,7 +131,7 @@ def claim_by_keys_and_succeed(rows: Rows) -> None:
 def rescue(rows: Rows) -> None:
     worker_id = make_worker(lease_seconds=-1.0)
     rows.make(status="running", worker_id=worker_id, claim=1, attempts=1)
-    rescued = call(jobs.rescue_jobs, max_jobs=10, default_max_attempts=25)
+    rescued = call(jobs.rescue_jobs, max_jobs=10, default_max_losses=3)
     assert rows.healthy in {row.id for row in rescued}
     rows.expect("ready", "failed", "cancelled")
 
@@ -218,7 +218,7 @@ def resolve(rows: Rows) -> None:
 
 def test_what_runs_without_a_worker_is_rescued() -> None:
     job_id = make_job(status="running")
-    [rescued] = call(jobs.rescue_jobs, max_jobs=10, default_max_attempts=25)
+    [rescued] = call(jobs.rescue_jobs, max_jobs=10, default_max_losses=3)
     assert (rescued.id, rescued.worker_id, rescued.status) == (job_id, None, "ready")
 
 
@@ -302,6 +302,8 @@ ANSWERS: dict[str, Any] = {
     "bucket_seconds": 3600,
     "predecessor_id": 0,
     "job_id": 0,
+    "tables": ["pgjobs_job"],
+    "columns": ["id"],
 }
 
 

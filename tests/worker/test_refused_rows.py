@@ -179,7 +179,7 @@ def test_a_job_that_cannot_be_given_back_does_not_keep_those_of_the_same_lost_cl
 ) -> None:
     jobs = make_jobs(3, ADD)
     refuse(f"OLD.id = {jobs[0]} AND OLD.status = 'running' AND NEW.status = 'ready'")
-    lost = proxy.cut_on("status = 'running',\nclaim = job.claim + 1", when="after")
+    lost = proxy.cut_on("status = 'running',\nclaim = mod(", when="after")
     start_proxied(concurrency=3)
     lost.wait()
     wait_until(lambda: count_jobs(status="successful") == 2)

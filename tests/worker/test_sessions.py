@@ -81,7 +81,7 @@ def test_a_session_whose_statements_do_not_fit_the_tables_any_more_is_given_up(
 ) -> None:
     def select() -> list[tuple[object, ...]]:
         with own.cursor() as cursor:
-            return cursor.execute("SELECT key FROM tests_effect").fetchall()
+            return cursor.execute("SELECT key FROM public.tests_effect").fetchall()
 
     Effect.objects.create(key="7")
     assert select() == [("7",)]
@@ -93,7 +93,7 @@ def test_a_session_whose_statements_do_not_fit_the_tables_any_more_is_given_up(
 
 
 def test_a_session_that_turned_read_only_is_given_up_in_a_pipeline_too(own: OwnConnection) -> None:
-    insert = "INSERT INTO tests_effect (key, made_at) VALUES ('own', now())"
+    insert = "INSERT INTO public.tests_effect (key, made_at) VALUES ('own', now())"
     sends = [lambda cursor: cursor.execute("SELECT 1"), lambda cursor: cursor.execute(insert)]
     with own.cursor() as cursor:
         cursor.execute("SET default_transaction_read_only = on")
@@ -112,7 +112,7 @@ def test_own_sessions_ask_for_a_primary_and_not_for_the_default_of_transactions(
     for_database("default_transaction_read_only", "on" if is_read_only else "off")
     assert connection_parameters("default")["target_session_attrs"] == "primary"
     with own.cursor() as cursor:
-        cursor.execute("INSERT INTO tests_effect (key, made_at) VALUES ('own', now())")
+        cursor.execute("INSERT INTO public.tests_effect (key, made_at) VALUES ('own', now())")
 
 
 def test_what_the_project_says_of_hosts_is_kept() -> None:

@@ -20,6 +20,7 @@ from django_pgjobs.failure_groups import error_class_expression, error_message_e
 from django_pgjobs.models import Job
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from tests.factories import make_job, make_jobs
+from tests.odd_rows import admit_odd_times
 from tests.test_admin import HOSTILE, ROWS
 
 pytestmark = pytest.mark.django_db
@@ -278,6 +279,7 @@ def test_every_row_can_be_grouped(admin_client: Client, name: str) -> None:
     "moment", ["'infinity'", "'-infinity'", "now() + interval '1 day'", "NULL"]
 )
 def test_a_strange_time_breaks_no_page(admin_client: Client, moment: str) -> None:
+    admit_odd_times()
     make_failed("strange", finished_at=sql.SQL(moment))
     make_failed("usual")
     assert "usual" in read(admin_client)

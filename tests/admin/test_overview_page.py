@@ -27,6 +27,7 @@ from django_pgjobs.models import Pause
 from django_pgjobs.queries.cursor import statement
 from tests.admin.overview_support import ago, read, words
 from tests.factories import make_job, make_jobs, make_worker
+from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, ROWS
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +90,7 @@ def test_the_chart_is_drawn_without_styles_and_says_what_it_shows(admin_client: 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_can_be_summed_up(admin_client: Client, name: str) -> None:
+    admit_odd_values()
     make_job(**ROWS[name])
     make_job(**ROWS[name] | {"status": "failed", "finished_at": ago(5)})
     text = read(admin_client)
@@ -111,6 +113,7 @@ def test_text_of_rows_is_shown_escaped(admin_client: Client) -> None:
 
 @pytest.mark.parametrize("moment", ["'infinity'", "'-infinity'", "now() + '9 years'", "NULL"])
 def test_a_strange_time_breaks_no_page(admin_client: Client, moment: str) -> None:
+    admit_odd_values()
     strange = sql.SQL(moment)
     make_job(last_attempted_at=strange)
     make_job(started_at=strange, finished_at=strange, status="successful")

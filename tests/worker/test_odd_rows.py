@@ -21,6 +21,7 @@ from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
 from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
+from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
 from tests.odd_rows import ODD, ODD_VALUES, Odd, Rows, execute
 from tests.test_sql import FILES
@@ -278,6 +279,18 @@ def test_an_odd_row_runs_or_fails_alone(
         last = json.loads(errors)[-1]
         assert last["exception_class"].startswith("django_pgjobs.exceptions."), last
         assert last["message"]
+
+
+@pytest.mark.parametrize("value", ["'20000-01-01'", "'infinity'"])
+def test_a_row_that_cannot_be_read_is_not_tried_again(value: str) -> None:
+    rows = Rows(Odd("enqueued_at", value, odd_rows.TIMES))
+    rows.make(task_path="tests.tasks.describe_context", args=[])
+    options = support.make_options()
+    for row in claim(rows).values():
+        attempt = make_attempt(row, options)
+        outcome = run_in_thread(attempt, options)
+        support.write(DjangoConnection(), (attempt, outcome))  # type: ignore[arg-type]
+    assert (rows.status(rows.healthy), rows.status(rows.odd)) == ("successful", "failed")
 
 
 def test_a_row_that_waited_for_ever_is_logged() -> None:

@@ -124,6 +124,7 @@ def count_tabs(jobs: QuerySet[Job]) -> dict[str, Count]:
     if there are more, the counts of the tabs without an index say what was found in it.
     """
     columns = jobs.order_by().values_list(*TAB_COLUMNS)
+    columns.query.has_plain_times = True  # type: ignore[attr-defined]
     try:
         sql, params = columns.query.get_compiler(using=jobs.db).as_sql()
     except EmptyResultSet:

@@ -25,7 +25,8 @@ from tests.admin.many_jobs import fill, vacuum
 FINISHED = 120_000
 WAITING = 20_000
 MAX_READ = 10_000
-MAX_QUERIES = 13
+# A job that others wait for has them counted, under a budget of its own.
+MAX_QUERIES = 15
 MAX_BYTES = 150_000
 
 BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {

@@ -238,14 +238,18 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         check_backoff(task.backoff)
     except (TypeError, ValueError) as error:
         yield str(error)
-    for name in ("retry_on", "discard_on"):
-        for item in getattr(task, name):
-            if not (isinstance(item, type) and issubclass(item, BaseException)):
-                yield f"expected {name} to list exception classes, got {item!r}."
+    yield from _find_exception_problems(task)
     if not isinstance(task.resets_session, bool):
         yield f"expected resets_session to be True or False, got {task.resets_session!r}."
     if task.atomic and inspect.iscoroutinefunction(task.func):
         yield "expected a plain function for atomic=True: Django has no async transactions."
+
+
+def _find_exception_problems(task: Task) -> Iterable[str]:
+    for name in ("retry_on", "discard_on"):
+        for item in getattr(task, name):
+            if not (isinstance(item, type) and issubclass(item, BaseException)):
+                yield f"expected {name} to list exception classes, got {item!r}."
 
 
 @overload

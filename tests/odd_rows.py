@@ -105,6 +105,12 @@ ODD: dict[str, dict[str, str | None]] = {
         "2147483647": None,
     },
     "lost_count": COUNTS,
+    "max_losses": {
+        "-2147483648": "pgjobs_max_losses_is_positive",
+        "0": "pgjobs_max_losses_is_positive",
+        "2147483647": None,
+    },
+    "interruptions": COUNTS,
     # Not -32768: no index could hold minus that.
     "priority": {
         "-32767": "pgjobs_priority_is_from_minus_100_to_100",

@@ -7,13 +7,17 @@ from django.db import migrations, models
 from django_pgjobs.operations import PostgresSQL
 
 ADD_LOSSES = """
+CREATE DOMAIN pgjobs_max_losses AS integer
+    CONSTRAINT pgjobs_max_losses_is_positive CHECK (VALUE > 0);
+
 ALTER TABLE pgjobs_job
-    ADD COLUMN max_losses integer,
-    ADD COLUMN interruptions integer NOT NULL DEFAULT 0;
+    ADD COLUMN max_losses pgjobs_max_losses,
+    ADD COLUMN interruptions pgjobs_count NOT NULL DEFAULT 0;
 """
 
 DROP_LOSSES = """
 ALTER TABLE pgjobs_job DROP COLUMN max_losses, DROP COLUMN interruptions;
+DROP DOMAIN pgjobs_max_losses;
 """
 
 

@@ -75,8 +75,9 @@ class Kept:
     def _register(self, own: OwnConnection) -> None:
         with own.cursor() as cursor:
             cursor.execute(
-                "INSERT INTO public.pgjobs_worker (name, host, pid, version, lease_expires_at, backends,"
-                " slots, task_paths, excluded_queues, started_at, heartbeat_at, lost, listening)"
+                "INSERT INTO public.pgjobs_worker (name, host, pid, version, lease_expires_at,"
+                " backends, slots, task_paths, excluded_queues, started_at, heartbeat_at, lost,"
+                " listening)"
                 " VALUES ('test:1', 'test', 1, '0', now() + '60 s', '{default}', 1, '{}', '{}',"
                 " now(), now(), FALSE, FALSE) RETURNING id"
             )

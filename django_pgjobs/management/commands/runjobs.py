@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import django
@@ -13,7 +11,7 @@ import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
-from django.utils import autoreload, translation
+from django.utils import translation
 
 import django_pgjobs
 from django_pgjobs import client
@@ -35,6 +33,7 @@ from django_pgjobs.management.arguments import (
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
+from django_pgjobs.worker.code_changes import watch_files
 from django_pgjobs.worker.log import set_up_logging
 from django_pgjobs.worker.runner import LAST_SECONDS, Runner
 from django_pgjobs.worker.schema import needed_schema
@@ -386,17 +385,3 @@ def child_flags(flags: dict[str, Any]) -> list[str]:
         if flags[name] is not None:
             line.append(f"--{name}" if flags[name] else f"--no-{name}")
     return line
-
-
-def watch_files(on_change: Callable[[str], None]) -> None:
-    """Call *on_change* when a module of the project changes, with Django's own reloader."""
-
-    def notice(sender: Any, file_path: Any, **kwargs: Any) -> bool:
-        on_change(f"{file_path} changed")
-        return True
-
-    autoreload.file_changed.connect(notice, weak=False, dispatch_uid="django_pgjobs.reload")
-    reloader = autoreload.get_reloader()
-    threading.Thread(
-        target=reloader.run, args=(threading.main_thread(),), name="pgjobs-reload", daemon=True
-    ).start()

@@ -80,7 +80,7 @@ def test_the_backend_takes_the_settings_of_its_alias() -> None:
     """1.1: options stay as they are, queues default to one, [] is all of them."""
     backend = PgJobsBackend(alias="a", params={"QUEUES": ["x", "y"], "OPTIONS": {"k": 1}})
     assert (backend.alias, backend.queues, backend.options) == ("a", {"x", "y", "pgjobs"}, {"k": 1})
-    assert PgJobsBackend(alias="a", params={}).queues == {"default"}
+    assert PgJobsBackend(alias="a", params={}).queues == {"default", "pgjobs"}
     assert PgJobsBackend(alias="a", params={"QUEUES": []}).options == {}
 
 

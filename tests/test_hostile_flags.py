@@ -19,7 +19,18 @@ from django_pgjobs.redaction import is_secret
 
 NUMBERS = ("1e18", "99999999999999", "9" * 30, "9" * 5_000, "nan", "inf", "-1", "1_0e400", "", "x")
 # What these take is text, and any number is one.
-OF_TEXT = {"name", "queues", "exclude_queues", "queue", "task", "key", "reason", "by"}
+OF_TEXT = {
+    "name",
+    "queues",
+    "exclude_queues",
+    "queue",
+    "task",
+    "key",
+    "reason",
+    "by",
+    "worker",
+    "web",
+}
 # Ids have many digits.
 OF_IDS = {"id", "ids"}
 # They are Django's.

@@ -211,9 +211,10 @@ def test_states_that_nobody_needs_go(
 
 
 def test_no_statement_reads_the_states_of_other_keys(transactional_db: None) -> None:
-    with rate_limits.get_session().connection.cursor() as cursor:
+    own = rate_limits.get_session().connection
+    with own.cursor() as cursor:
         values = {"keys": ["api"], "cost": 1, "timeout": None}
-        text, names = raw_statement("take_rate_tokens")
+        text, names = raw_statement("take_rate_tokens", schema=own.schema)
         cursor.execute(b"EXPLAIN (COSTS OFF) " + text, [values[name] for name in names])
         plan = "\n".join(row[0] for row in cursor.fetchall())
     scans = re.findall(r"Scan .*pgjobs_rate_state.*\n(?:.*Searches.*\n)?\s*(.*)", plan)

@@ -25,7 +25,7 @@ SET
         ELSE job.attempts - 1
     END,
     interruptions
-        = LEAST(job.interruptions, 2147483646) + (COALESCE(outcome.counted_from, 0) > 0)::integer,
+        = LEAST(GREATEST(job.interruptions, 0), 2147483646) + (COALESCE(outcome.counted_from, 0) > 0)::integer,
     worker_ids = CASE
         WHEN job.interruptions >= outcome.counted_from THEN job.worker_ids
         ELSE job.worker_ids[:cardinality(job.worker_ids) - 1]

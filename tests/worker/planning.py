@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
+from psycopg.adapt import AdaptersMap
+
 from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, Ready
 from django_pgjobs.queries.cursor import statement
 from django_pgjobs.worker.attempt import Attempt
@@ -146,6 +149,7 @@ class Planning:
 
         class Cursor:
             rowcount = 0
+            adapters = AdaptersMap(psycopg.adapters)
 
             def execute(self, query: Any, params: Any = None, /) -> None:
                 seen[by_text.get(query, "other")] = params

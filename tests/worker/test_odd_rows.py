@@ -315,7 +315,7 @@ ANSWERS: dict[str, Any] = {
     "bucket_seconds": 3600,
     "predecessor_id": 0,
     "job_id": 0,
-    "names": ["pgjobs_job"],
+    "roles": ["web"],
     "tables": ["pgjobs_job"],
     "columns": ["id"],
 }

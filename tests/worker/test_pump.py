@@ -24,7 +24,7 @@ from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trip
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
-CLAIM = "status = 'running',\nclaim = mod("
+CLAIM = "status = 'running',\nclaim = pg_catalog.mod("
 FINISH = "status = 'successful',"
 
 

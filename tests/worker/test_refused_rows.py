@@ -146,7 +146,8 @@ def test_a_worker_beside_a_job_that_cannot_be_claimed_becomes_idle(
     with counted_round_trips() as counts:
         worker = start_thread(poll_interval=NEVER)
         wait_until(lambda: get_worker(worker.id).listening)
-        wait_until(lambda: get_job(tasks.add.enqueue(1, 2).id).status == "successful")
+        job = tasks.add.enqueue(1, 2)
+        wait_until(lambda: get_job(job.id).status == "successful")
         wait_until(lambda: get_worker(worker.id).listening)
     assert len(counts["pump"]) < 200
 
@@ -179,7 +180,7 @@ def test_a_job_that_cannot_be_given_back_does_not_keep_those_of_the_same_lost_cl
 ) -> None:
     jobs = make_jobs(3, ADD)
     refuse(f"OLD.id = {jobs[0]} AND OLD.status = 'running' AND NEW.status = 'ready'")
-    lost = proxy.cut_on("status = 'running',\nclaim = mod(", when="after")
+    lost = proxy.cut_on("status = 'running',\nclaim = pg_catalog.mod(", when="after")
     start_proxied(concurrency=3)
     lost.wait()
     wait_until(lambda: count_jobs(status="successful") == 2)

@@ -88,12 +88,12 @@ def test_the_loss_is_recorded_as_an_error_of_the_attempt(own: OwnConnection) -> 
     assert entry["started_at"] < entry["failed_at"]
 
 
-@pytest.mark.parametrize("max_losses", [1, 3, -(2**31)])
+@pytest.mark.parametrize("max_losses", [1, 3])
 def test_a_job_that_was_lost_as_often_as_it_may_be_fails(
     own: OwnConnection, max_losses: int
 ) -> None:
     """G7, G4: a job that kills its worker does so max_losses times and no more."""
-    lost_count = max(0, max_losses - 1)
+    lost_count = max_losses - 1
     job = make_running_job(lost_worker(), lost_count=lost_count, max_losses=max_losses)
     [rescued] = rescue(own)
     assert rescued.status == "failed"

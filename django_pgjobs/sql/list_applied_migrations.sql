@@ -5,4 +5,4 @@
 -- Index: none: a few hundred rows, read once at the start
 SELECT applied.name
 FROM django_migrations AS applied
-WHERE applied.app = 'pgjobs'
+WHERE applied.app::text = 'pgjobs'

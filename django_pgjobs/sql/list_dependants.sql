@@ -5,7 +5,7 @@
 -- Locks: none
 -- Index: none, it uses pgjobs_dependency_predecessor_id_job_id_key
 WITH RECURSIVE reached (id) AS (
-    SELECT given.id FROM unnest(%(ids)s::bigint[]) AS given (id)
+    SELECT given.id FROM pg_catalog.unnest(%(ids)s::bigint[]) AS given (id)
     UNION
     SELECT dependency.job_id
     FROM reached

@@ -32,9 +32,9 @@ cut AS (
             FROM pgjobs_worker AS ahead
             WHERE
                 ahead.id <> %(id)s::bigint AND ahead.ended_at IS NULL
-                AND ahead.lease_seconds >= 0
+                AND ahead.lease_seconds >= 0::double precision
                 AND ahead.lease_expires_at > statement_timestamp() + make_interval(
-                    secs => 2 * LEAST(ahead.lease_seconds, 2592000)
+                    secs => 2::double precision * LEAST(ahead.lease_seconds, 2592000)
                 )
             ORDER BY ahead.id
             FOR UPDATE SKIP LOCKED

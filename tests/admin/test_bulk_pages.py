@@ -19,6 +19,7 @@ from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.models import BulkChange
 from tests.admin.bulk_support import FAILED, address, confirm, log_in, said, text_of, token_of
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_running_job
+from tests.odd_rows import admit_odd_values
 from tests.test_admin import NOW, ROWS, page
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +102,7 @@ def test_no_page_that_asks_takes_more_than_its_budget(verb: str) -> None:
 
 
 def test_hostile_rows_are_shown_escaped(admin_client: Client) -> None:
+    admit_odd_values()
     for columns in ROWS.values():
         make_job(**columns)
     text = admin_client.get(address("export", Selection({}))).content.decode()

@@ -20,6 +20,7 @@ from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
 from django_pgjobs.models import Job, RateState
 from tests.admin.test_view_only import NAMES, Rows
+from tests.odd_rows import admit_odd_values
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +41,7 @@ def tables() -> dict[str, list[str]]:
 
 def make_odd(value: str, *, only: Callable[[str, str], bool] = lambda table, column: True) -> Rows:
     """Make one row of everything, and write *value* into every column that has a time."""
+    admit_odd_values()
     rows = Rows()
     RateState.objects.create(key="api:1", next_free="2030-01-01T00:00Z")
     with connection.cursor() as cursor:

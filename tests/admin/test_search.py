@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from django_pgjobs.admin.search import MAX_TERMS, Reach, parse_search
 from tests.factories import make_job
+from tests.odd_rows import admit_odd_values
 from tests.test_admin import ROWS
 
 pytestmark = pytest.mark.django_db
@@ -147,6 +148,7 @@ def test_no_text_breaks_the_search(admin_client: Client, text: str) -> None:
 )
 def test_no_row_breaks_a_search(admin_client: Client, query: dict[str, str]) -> None:
     """PITFALLS 82: neither what cannot be decoded nor what nobody of ours has written."""
+    admit_odd_values()
     for columns in ROWS.values():
         make_job(**columns)
     response = admin_client.get(reverse("admin:pgjobs_job_changelist"), query)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
-
-import psycopg
-from psycopg.adapt import AdaptersMap
+from unittest import mock
 
 from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, Ready
 from django_pgjobs.queries.cursor import statement
@@ -149,7 +147,7 @@ class Planning:
 
         class Cursor:
             rowcount = 0
-            adapters = AdaptersMap(psycopg.adapters)
+            adapters = mock.Mock()
 
             def execute(self, query: Any, params: Any = None, /) -> None:
                 seen[by_text.get(query, "other")] = params

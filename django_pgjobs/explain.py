@@ -109,9 +109,10 @@ def _running(job: Facts) -> Iterator[Reason]:
         "moment": _moment(job.last_attempted_at, job.now),
         "lease": _moment(job.lease_ends, job.now),
         "attempt": job.attempts,
-        "most": job.max_attempts,
+        "most": job.allowed_attempts,
     }
-    attempt = _("attempt %(attempt)s of %(most)s") if job.max_attempts else _("attempt %(attempt)s")
+    of_most = _("attempt %(attempt)s of %(most)s")
+    attempt = of_most if job.allowed_attempts else _("attempt %(attempt)s")
     values["attempt_in_words"] = attempt % values
     if job.lease_ends is None or job.lease_ends <= job.now:
         yield Reason(

@@ -218,6 +218,11 @@ class Job(models.Model):
     def __str__(self) -> str:
         return f"{self.task_path} #{self.pk}"
 
+    @property
+    def allowed_attempts(self) -> int | None:
+        """How many attempts there may be, those that were lost included; None: as declared."""
+        return self.max_attempts + self.lost_count if self.max_attempts else None
+
     def cancel(self) -> bool:
         """See `django_pgjobs.cancel`."""
         return client.cancel(self.pk)

@@ -82,6 +82,11 @@ def test_a_running_job_names_its_worker_attempt_and_lease(worker: int) -> None:
     assert "lease ends " in reason.text
 
 
+def test_attempts_that_were_lost_come_on_top(worker: int) -> None:
+    job = make_running_job(worker, attempts=4, max_attempts=3, lost_count=2)
+    assert "attempt 4 of 5, begun " in only(job.id).text
+
+
 def test_an_attempt_whose_number_only_the_task_bounds(worker: int) -> None:
     assert "attempt 1, begun" in only(make_running_job(worker).id).text
 

@@ -83,7 +83,8 @@ class JobColumns:
     @admin.display(description=gettext_lazy("Attempts"))
     def attempts_column(self, job: Job) -> str:
         """How many were begun, and how many there may be."""
-        return f"{job.attempts}/{job.max_attempts}" if job.max_attempts else str(job.attempts)
+        most = job.allowed_attempts
+        return f"{job.attempts}/{most}" if most else str(job.attempts)
 
     @admin.display(description=gettext_lazy("When"))
     def when_column(self, job: Job) -> SafeString:

@@ -15,10 +15,11 @@ from typing import Any
 
 import psycopg
 from django.db import connections
-from psycopg import errors, pq, sql
+from psycopg import pq, sql
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.cursor import Cursor, OwnCursor
+from django_pgjobs.queries.errors import is_stale
 
 # A statement of ours that takes longer than this is cut off by the server, ...
 STATEMENT_SECONDS = 30
@@ -50,15 +51,6 @@ JOIN pg_catalog.pg_namespace AS namespace
     ON namespace.oid OPERATOR(pg_catalog.=) class.relnamespace
 WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 """
-
-# After these a session can do no more of its work, and a new one perhaps can: the server has
-# become a standby, or somebody has altered what the session's prepared statements return.
-STALE_SESSION = (
-    errors.ReadOnlySqlTransaction,
-    errors.FeatureNotSupported,
-    errors.InvalidSqlStatementName,
-    errors.DuplicatePreparedStatement,
-)
 
 TRANSPORT = {
     # The next one of several hosts, if this one is a standby. Not "read-write": that asks for
@@ -203,7 +195,9 @@ class OwnConnection:
         try:
             with self.deadline():
                 yield
-        except STALE_SESSION as error:
+        except psycopg.Error as error:
+            if not is_stale(error):
+                raise
             self.close()
             raise SessionUnusable(f"{str(error).strip()} (the session is given up)") from error
 

@@ -36,8 +36,23 @@ CROSSED = ("40001", "40P01")
 LOCKED = ("55P03", "57014")
 # Classes of: connections, their authorization, transactions, resources, operators, system.
 LOST_CLASSES = ("08", "28", "25", "53", "57", "58")
-# Prepared statements that are gone, or whose tables have changed: a new connection makes new ones.
-LOST = ("26000", "42P05", "0A000")
+# The server takes no writes any more; prepared statements are gone, or there already.
+STALE = ("25006", "26000", "42P05")
+# What PostgreSQL calls "cached plan must not change result type", in any language.
+PLAN_CHECK = "RevalidateCachedQuery"
+RAISE_OF_FUNCTION = "exec_stmt_raise"
+
+
+def is_stale(error: psycopg.Error) -> bool:
+    """Is the session of no use for its work any more, and a new one perhaps is?"""
+    return not _is_raised(error) and (
+        error.sqlstate in STALE or error.diag.source_function == PLAN_CHECK
+    )
+
+
+def _is_raised(error: psycopg.Error) -> bool:
+    """Does somebody's trigger or function say so, with a code that it has chosen?"""
+    return error.diag.source_function == RAISE_OF_FUNCTION
 
 
 def trouble_of(error: psycopg.Error) -> Trouble:
@@ -51,6 +66,6 @@ def trouble_of(error: psycopg.Error) -> Trouble:
         # Of psycopg itself; a value that it cannot send, for one, is no loss of the connection.
         is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return Trouble.LOST if is_lost else Trouble.REFUSED
-    if code in LOST or code.startswith(LOST_CLASSES):
+    if not _is_raised(error) and (is_stale(error) or code.startswith(LOST_CLASSES)):
         return Trouble.LOST
     return Trouble.REFUSED

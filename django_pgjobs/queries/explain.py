@@ -45,7 +45,7 @@ class Facts(NamedTuple):
     rate_limit_keys: str | None
     rate_cost: int
     attempts: int
-    max_attempts: int | None
+    allowed_attempts: int | None
     run_after: datetime | None
     due_at: datetime | None
     finished_at: datetime | None

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ExecStatus
 
-from django_pgjobs.queries.connection import STALE_SESSION
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.errors import is_stale
 
 # What DISCARD ALL does, except for what the driver's own prepared statements need. The first
 # three before the others: nobody else's function is called, by nobody else's name.
@@ -73,8 +73,8 @@ class Usage:
             self.is_used = True
             try:
                 return wait(*args, **kwargs)
-            except STALE_SESSION:
-                self.is_stale = True
+            except psycopg.Error as error:
+                self.is_stale = self.is_stale or is_stale(error)
                 raise
 
         raw.wait = wait_and_note

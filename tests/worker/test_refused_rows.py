@@ -37,8 +37,9 @@ Start = Callable[..., ThreadedWorker]
 Refuse = Callable[..., None]
 ADD, ECHO = "tests.tasks.add", "tests.tasks.echo"
 
-# A program limit, a number out of range, a CHECK, RAISE, a missing privilege, a corrupt page.
-CODES = ("54000", "22003", "23514", "P0001", "42501", "XX001")
+# A program limit, a number out of range, a CHECK, RAISE, a missing privilege, a corrupt page; and
+# codes of lost sessions and servers, which a function may say as well.
+CODES = ("54000", "22003", "23514", "P0001", "42501", "XX001", "0A000", "25006", "53100", "57P01")
 TRIGGER = """
 CREATE OR REPLACE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $body$
 BEGIN

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.db import connections
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgjobs.client import job_database, job_id_of
 from django_pgjobs.conf import get_conf
+from django_pgjobs.moments import duration_in_words, moment_in_words
 from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.explain import Facts, LaneRow, PauseRow, RateRow, WorkersRow
@@ -26,7 +25,6 @@ from django_pgjobs.status import FINISHED, Hold, JobStatus, PauseKind
 
 MAX_NAMED = 10  # jobs and workers
 MAX_COUNTED = 1_000  # jobs before one
-UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 # How the note of a job that was given back begins, and what that means.
 NOTES = {
     "retry after": "retry",
@@ -90,7 +88,7 @@ def explain(job: Any) -> Explanation:
 def _finished(job: Facts) -> Reason:
     values = {
         "status": JobStatus(job.status).label,
-        "moment": _moment(job.finished_at, job.now),
+        "moment": moment_in_words(job.finished_at, job.now),
         "attempts": job.attempts,
         "exception": job.exception_class,
         "note": job.note,
@@ -103,17 +101,18 @@ def _finished(job: Facts) -> Reason:
     return Reason("finished", text)
 
 
+def _attempt(number: int, most: int | None) -> str:
+    text = _("attempt %(attempt)s of %(most)s") if most else _("attempt %(attempt)s")
+    return text % {"attempt": number, "most": most}
+
+
 def _running(job: Facts) -> Iterator[Reason]:
     values = {
         "worker": job.worker_name or "?",
-        "moment": _moment(job.last_attempted_at, job.now),
-        "lease": _moment(job.lease_ends, job.now),
-        "attempt": job.attempts,
-        "most": job.allowed_attempts,
+        "moment": moment_in_words(job.last_attempted_at, job.now),
+        "lease": moment_in_words(job.lease_ends, job.now),
     }
-    of_most = _("attempt %(attempt)s of %(most)s")
-    attempt = of_most if job.allowed_attempts else _("attempt %(attempt)s")
-    values["attempt_in_words"] = attempt % values
+    values["attempt_in_words"] = _attempt(job.attempts, job.allowed_attempts)
     if job.lease_ends is None or job.lease_ends <= job.now:
         yield Reason(
             "lease_lost",
@@ -133,7 +132,7 @@ def _running(job: Facts) -> Iterator[Reason]:
             % values,
         )
     if job.cancel_requested_at is not None:
-        values["moment"] = _moment(job.cancel_requested_at, job.now)
+        values["moment"] = moment_in_words(job.cancel_requested_at, job.now)
         yield Reason("cancel_requested", _("It was asked %(moment)s to end.") % values)
 
 
@@ -200,7 +199,7 @@ def _due(job: Facts) -> Iterator[Reason]:
         "given_back": _("It is due %(moment)s. Noted: %(note)s."),
     }
     values = {
-        "moment": _moment(job.due_at, job.now),
+        "moment": moment_in_words(job.due_at, job.now),
         "attempts": job.attempts,
         "exception": job.exception_class,
         "note": job.note or "-",
@@ -220,10 +219,10 @@ def _pause(pause: PauseRow, job: Facts) -> Reason:
     values = {
         "name": pause.name,
         "key": job.concurrency_key,
-        "since": _moment(pause.paused_at, job.now),
+        "since": moment_in_words(pause.paused_at, job.now),
         "by": pause.paused_by,
         "reason": pause.reason,
-        "until": _moment(pause.resume_at, job.now),
+        "until": moment_in_words(pause.resume_at, job.now),
     }
     text = texts[PauseKind(pause.kind)] % values
     if pause.paused_by:
@@ -301,8 +300,8 @@ def _rate(rate: RateRow, job: Facts, lane: LaneRow | None, cost: int) -> Reason:
     ) % {
         "key": rate.key,
         "count": rate.tokens,
-        "period": _duration(rate.period),
-        "moment": _moment(rate.free_at, job.now),
+        "period": duration_in_words(rate.period),
+        "moment": moment_in_words(rate.free_at, job.now),
     }
     said, refs = _cost_in_words(job, lane, cost)
     return Reason("rate_limit", text + said, refs)
@@ -382,20 +381,3 @@ def _list_of(items: Iterable[object], total: int) -> str:
     if total > len(shown):
         text += " " + _("and %(count)s more") % {"count": total - len(shown)}
     return text
-
-
-def _moment(instant: datetime | None, now: datetime) -> str:
-    """Return an instant in the current time zone, and how far from now it is."""
-    if instant is None:
-        return "?"
-    local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
-    away = (instant - now).total_seconds()
-    distance = _("in %(time)s") if away > 0 else _("%(time)s ago")
-    return f"{local.isoformat(' ', 'seconds')} ({distance})" % {"time": _duration(abs(away))}
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{seconds:.3g} s"

@@ -100,7 +100,7 @@ def backends_of(role: str = "%") -> list[int]:
 
 def terminate(pids: list[int]) -> None:
     """End server processes, as an administrator or a failover does."""
-    fetch_rows("SELECT pg_terminate_backend(pid) FROM unnest(%s) AS ended (pid)", pids)
+    fetch_rows("SELECT pg_terminate_backend(pid) FROM unnest(%s::integer[]) AS ended (pid)", pids)
 
 
 def children_of(worker: WorkerProcess) -> list[psutil.Process]:

@@ -53,7 +53,8 @@ NOTE_CLAIMS = """
 CREATE TABLE tests_claim (
     number bigserial, job_id bigint, key text, rate_keys text, claimed_at timestamptz
 );
-CREATE FUNCTION tests_note_claim() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION tests_note_claim() RETURNS trigger LANGUAGE plpgsql
+SET search_path = public AS $$
 BEGIN
     INSERT INTO tests_claim (job_id, key, rate_keys, claimed_at)
     VALUES (NEW.id, NEW.concurrency_key, NEW.rate_limit_keys, NEW.last_attempted_at);

@@ -26,7 +26,8 @@ Start = Callable[..., WorkerProcess]
 # A job that is finished moves to the other partition; that is noted every time it happens.
 NOTE_FINISHES = """
 CREATE TABLE tests_finish (job_id bigint, status text);
-CREATE FUNCTION tests_note_finish() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION tests_note_finish() RETURNS trigger LANGUAGE plpgsql
+SET search_path = public AS $$
 BEGIN
     INSERT INTO tests_finish VALUES (NEW.id, NEW.status);
     RETURN NULL;

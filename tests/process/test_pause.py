@@ -22,7 +22,8 @@ Start = Callable[..., WorkerProcess]
 
 WRITE_DOWN = """
 CREATE TABLE claim_log (job_id bigint, queue_name text, claimed_at timestamptz, key text);
-CREATE FUNCTION log_claims() RETURNS trigger LANGUAGE plpgsql AS $body$
+CREATE FUNCTION log_claims() RETURNS trigger LANGUAGE plpgsql
+SET search_path = public AS $body$
 BEGIN
     INSERT INTO claim_log VALUES (
         NEW.id, NEW.queue_name, statement_timestamp(), NEW.concurrency_key

@@ -108,11 +108,12 @@ def test_hup_replaces_the_children_when_their_jobs_have_finished(
 @pytest.mark.time_limit(90)
 def test_hup_replaces_one_child_after_the_other(start: Start, journal: Journal) -> None:
     """While one ends, the other takes jobs."""
-    worker = start_two(start)
+    worker = start_two(start, "--queues", "gate:1,*")
     wait_until(lambda: worker.output().count(" ready ") == 2)
     before = pids(children_of(worker))
-    jobs = [tasks.pass_gate.enqueue(journal.folder, str(number)) for number in range(3)]
-    journal.wait_for(*(f"start {number} 1" for number in range(3)))
+    waiting = tasks.pass_gate.using(queue_name="gate")
+    jobs = [waiting.enqueue(journal.folder, str(number)) for number in range(2)]
+    journal.wait_for("start 0 1", "start 1 1")
     worker.send(signal.SIGHUP)
     worker.wait_for_output("HUP: no new jobs")
     for _ in range(3):

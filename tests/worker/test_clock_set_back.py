@@ -60,6 +60,7 @@ def test_its_job_is_rescued_when_that_lease_is_over(own: OwnConnection) -> None:
     with own.cursor() as cursor:
         assert jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3) == []
     renew(own, living)
+    wait_until(lambda: seconds_left(dead) < 0)
     with own.cursor() as cursor:
         [rescued] = jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)
     assert rescued.id == job.id

@@ -15,8 +15,9 @@ from django_pgjobs.controls import (
     Dependency,
     Pause,
 )
-from django_pgjobs.explain import _moment, explain
+from django_pgjobs.explain import explain
 from django_pgjobs.models import Explanation, Job, Worker
+from django_pgjobs.moments import moment_in_words
 from tests import tasks
 from tests.explaining import codes, only, outlook
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
@@ -297,4 +298,4 @@ def test_times_are_in_the_current_time_zone() -> None:
 def test_without_time_zones_the_times_are_those_of_the_database() -> None:
     """With USE_TZ = False Django reads naive datetimes."""
     noon = datetime(2026, 1, 1, 12)  # noqa: DTZ001
-    assert _moment(noon, noon + timedelta(days=3)) == "2026-01-01 12:00:00 (3 d ago)"
+    assert moment_in_words(noon, noon + timedelta(days=3)) == "2026-01-01 12:00:00 (3 d ago)"

@@ -12,6 +12,7 @@ from django_pgjobs.models import Worker
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_running_job, make_worker
+from tests.helpers import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

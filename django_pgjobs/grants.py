@@ -27,6 +27,7 @@ WEB: Rights = {
     "pgjobs_rate_limit": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_bulk_change": "SELECT, INSERT, UPDATE",
+    "django_migrations": "SELECT",
 }
 # Claims and finishes jobs, rescues and prunes; its jobs enqueue and change jobs.
 WORKER: Rights = {
@@ -42,6 +43,7 @@ WORKER: Rights = {
     "pgjobs_rate_limit": "SELECT",
     "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_bulk_change": "SELECT, UPDATE",
+    "django_migrations": "SELECT",
 }
 
 

@@ -33,7 +33,11 @@ def test_each_of_our_tables_is_thought_of() -> None:
         names = connection.introspection.table_names(cursor)
     # Partitions are not among the names that Django lists.
     ours = {name for name in names if name.startswith("pgjobs_")}
-    assert WEB.keys() | WORKER.keys() == ours | {"pgjobs_job_live", "pgjobs_job_finished"}
+    assert WEB.keys() | WORKER.keys() == ours | {
+        "pgjobs_job_live",
+        "pgjobs_job_finished",
+        "django_migrations",
+    }
 
 
 def test_names_are_quoted() -> None:

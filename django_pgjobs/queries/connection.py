@@ -197,6 +197,7 @@ class OwnConnection:
                 yield
         except psycopg.Error as error:
             if not is_stale(error):
+                self.close_if_broken()  # also where a transaction of several statements is left
                 raise
             self.close()
             raise SessionUnusable(f"{str(error).strip()} (the session is given up)") from error

@@ -22,7 +22,7 @@ SET
     END,
     attempts = CASE
         WHEN job.interruptions >= outcome.counted_from THEN job.attempts
-        ELSE job.attempts - 1
+        ELSE GREATEST(job.attempts, 1) - 1
     END,
     interruptions
         = LEAST(GREATEST(job.interruptions, 0), 2147483646) + (COALESCE(outcome.counted_from, 0) > 0)::integer,

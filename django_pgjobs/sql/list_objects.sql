@@ -27,7 +27,7 @@ LEFT JOIN pg_depend AS link ON
     AND link.refclassid = 'pg_class'::regclass::oid AND link.deptype IN ('a', 'i')
 LEFT JOIN pg_class AS owner ON owner.oid = link.refobjid
 WHERE
-    class.relname::text LIKE 'pgjobs\_%%'
+    (class.relname::text LIKE 'pgjobs\_%%' OR class.oid = to_regclass('django_migrations')::oid)
     -- The sequence of an identity column ('i') needs no right of its own.
     AND (class.relkind IN ('r', 'p') OR class.relkind = 'S' AND link.deptype = 'a')
 UNION ALL

@@ -63,7 +63,7 @@ def in_pages(
             yield rows
             if len(rows) < page:
                 return
-            page = min(size, page * STEP)
+            page, crossed = min(size, page * STEP), 0
 
 
 def by_halves(

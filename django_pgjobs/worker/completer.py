@@ -97,8 +97,8 @@ class Completer:
     def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
         """Note which outcomes of a batch the server has written; the others are lost."""
         for attempt, outcome in batch:
-            if self._aside:
-                self._aside.pop(attempt.id, None)
+            if self.aside(attempt) is not None:
+                del self._aside[attempt.id]
             if attempt.id in written:
                 self._settle_stored(attempt, outcome)
             else:
@@ -107,7 +107,7 @@ class Completer:
     def aside(self, attempt: Attempt) -> Outcome | None:
         """Return the outcome of an attempt that waits for somebody's lock."""
         entry = self._aside.get(attempt.id)
-        return entry[1] if entry else None
+        return entry[1] if entry and entry[0] is attempt else None
 
     # Outcomes that could not be written
 

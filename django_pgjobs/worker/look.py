@@ -125,7 +125,7 @@ class Look:
         def promote(size: int, _: list[int]) -> Sequence[int]:
             [rows] = self._connection.round_trip([partial(send, max_jobs=size, acts=True)])
             self._note_promotion(turn, rows)
-            return range(turn.promoted)
+            return range(rows[0][0])
 
         def find(_: list[int]) -> list[int]:
             [rows] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
@@ -266,7 +266,8 @@ class Look:
             self._claimer.request_head_scan()  # so that the next walk can settle them again
 
     def _note_promotion(self, turn: Turn, rows: Rows) -> None:
-        [(turn.promoted, turn.next_due)] = rows
+        [(promoted, turn.next_due)] = rows
+        turn.promoted += promoted
 
     def _note_lanes(self, turn: Turn, rows: Rows) -> None:
         turn.lanes = [claims.Ready._make(row) for row in rows]

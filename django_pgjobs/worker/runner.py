@@ -65,7 +65,8 @@ EXIT_QUIT = 131
 LAST_SECONDS = 3.0
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
-LOCK_SECONDS = 0.5
+LOCK_SECONDS = 0.2
+END = (signal.SIGTERM, signal.SIGINT)
 
 
 class Runner:
@@ -78,6 +79,7 @@ class Runner:
         self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
         self._done_code = EXIT_DONE if is_child else EXIT_OK
         self._stop_reason = ""
+        self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
         self._started_at = time.monotonic()
         host = socket.gethostname()
@@ -210,7 +212,8 @@ class Runner:
         name_schema(connection.schema)
 
     def _handle(self, number: int) -> None:
-        if number in (signal.SIGTERM, signal.SIGINT):
+        if number in END:
+            self._is_told_to_end = True
             self.ask_to_stop(signal.Signals(number).name)
         elif number == signal.SIGHUP:
             self._exit_code = EXIT_RELOAD
@@ -369,15 +372,18 @@ class Runner:
         logger.info("stop    %s: no new jobs;%s", self._stop_reason, waiting or " nothing runs")
 
     def _wait_until_empty(self, timeout: float) -> bool:
-        """Wait until nothing is held; a second signal ends the process at once."""
+        """Wait until nothing is held; a second signal to end ends the process at once."""
         deadline = time.monotonic() + timeout
         while self.state.held:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
             for number in self._pipe.wait(min(left, 0.05)):
-                if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+                if number == signal.SIGQUIT or (number in END and self._is_told_to_end):
                     self._leave_at_once(number)
+                if number in END:
+                    self._is_told_to_end = True
+                    logger.info("stop    once more to give the jobs back at once")
             self.leases.check_danger()
         return True
 

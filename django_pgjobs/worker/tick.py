@@ -16,6 +16,7 @@ from django_pgjobs.exceptions import JobCancelled
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.careful import by_halves
 from django_pgjobs.worker.safe_log import get_logger
@@ -82,6 +83,8 @@ class Tick:
             _note_reported(some, rows)
 
         def drop(report: Report, error: psycopg.Error) -> None:
+            if trouble_of(error) is not Trouble.REFUSED:
+                return  # it is written with a later tick
             attempt, text = report
             attempt.reported = text
             logger.error("job=%s its progress cannot be written: %s", attempt.id, error)

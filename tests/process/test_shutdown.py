@@ -88,6 +88,22 @@ def test_a_job_that_outlasts_the_shutdown_is_given_back_and_runs_again(
     assert journal.lines() == ["start long 1", "start long 1", "end long 1"]
 
 
+def test_a_worker_that_is_told_to_end_while_it_stops_for_hup_waits_for_its_jobs(
+    start: Start, journal: Journal
+) -> None:
+    """`systemctl reload` and then `systemctl stop`: only the second TERM cuts jobs off."""
+    worker = start()
+    job = tasks.pass_gate.enqueue(journal.folder, "long")
+    journal.wait_for("start long 1")
+    worker.send(signal.SIGHUP)
+    worker.wait_for_output("HUP: no new jobs; waiting for 1")
+    worker.send(signal.SIGTERM)
+    worker.wait_for_output("once more to give the jobs back at once")
+    journal.open_gate()
+    worker.wait()
+    assert get_job(job.id).status == "successful"
+
+
 @pytest.mark.parametrize(
     ("signals", "code"),
     [

@@ -252,6 +252,12 @@ def look_at_server(alias: str) -> Server:
         return describe_server(OwnConnection(alias, "check"), needed_schema())
     except psycopg.OperationalError as error:
         raise unreachable(alias, error) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise CommandError(
+            f"the role of the database {alias!r} lacks a right: {str(error).strip()}. "
+            "manage.py jobs grants --worker ROLE prints all that it needs.",
+            returncode=EXIT_UNREACHABLE,
+        ) from error
     except ServerUnreachable as error:
         raise CommandError(
             f"{error} Run manage.py migrate first.", returncode=EXIT_UNREACHABLE

@@ -158,6 +158,18 @@ def test_at_shutdown_a_job_that_has_ended_is_not_handed_back_while_its_row_is_lo
     assert (attempt.id, outcome.kind) == (running.id, Kind.RELEASE)
 
 
+def test_an_outcome_that_waits_for_a_lock_belongs_to_its_attempt(made: Completing) -> None:
+    """The job may have been rescued and claimed again here meanwhile."""
+    made.add(1)
+    [waiting] = made.completer.take()
+    made.completer.put_aside(waiting)
+    made.add(1)
+    [later] = made.completer.take()
+    assert made.completer.aside(later[0]) is None
+    made.completer.settle([later], {1})
+    assert made.completer.aside(waiting[0]) is waiting[1]
+
+
 def test_the_oldest_outcome_tells_how_long_it_has_waited(made: Completing) -> None:
     assert made.completer.oldest_age() == 0.0
     made.add(1, ended_at=time.monotonic() - 5)

@@ -118,3 +118,23 @@ def test_what_a_task_reports_while_its_progress_is_written_is_written_next(
     monkeypatch.setattr(jobs, "send_progress", send_and_report)
     job = gate_tasks.report_progress.enqueue()
     wait_until(lambda: (get_job(job.id).progress or {}).get("done") == 10)
+
+
+def test_progress_that_another_worker_crosses_is_written_later(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, crossed = jobs.send_progress, []
+
+    def cross_some(cursor: Any, reports: Any) -> None:
+        # In the turn, and again where its parts are sent apart.
+        if len(crossed) < 3:
+            crossed.append(1)
+            raise SerializationFailure("crossed")
+        send(cursor, reports)
+
+    monkeypatch.setattr(jobs, "send_progress", cross_some)
+    start_thread()
+    job = gate_tasks.report_progress.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: (get_job(job.id).progress or {}).get("done") == 2)
+    assert len(crossed) == 3

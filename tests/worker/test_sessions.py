@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from django.db import connection
 
+from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, SessionUnusable, connection_parameters
 from django_pgjobs.worker.executor import Slots
 from tests import tasks
@@ -167,3 +168,11 @@ def test_the_job_after_one_whose_prepared_statement_fits_no_more_gets_a_new_sess
         )
     kinds = [outcome.kind.name for outcome in outcomes]
     assert kinds == ["DONE", "DONE", "FAIL", "DONE", "DONE"], outcomes
+
+
+def test_statements_that_fail_half_way_through_their_transaction_leave_none_open(
+    own: OwnConnection,
+) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        own.round_trip(claims.in_vain([lambda cursor: cursor.execute("SELECT 1 / 0")]))
+    assert own.round_trip([lambda cursor: cursor.execute("SELECT 1")]) == [[(1,)]]

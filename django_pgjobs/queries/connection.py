@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 from django.db import connections
 from psycopg import pq, sql
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from django_pgjobs.queries.cursor import Cursor, OwnCursor
-from django_pgjobs.queries.errors import is_stale
+from django_pgjobs.queries.errors import CommitRefused, is_stale
 
 # A statement of ours that takes longer than this is cut off by the server, ...
 STATEMENT_SECONDS = 30
@@ -196,11 +196,25 @@ class OwnConnection:
             with self.deadline():
                 yield
         except psycopg.Error as error:
+            self._raise_refused_commit(error)
             if not is_stale(error):
                 self.close_if_broken()  # also where a transaction of several statements is left
                 raise
             self.close()
             raise SessionUnusable(f"{str(error).strip()} (the session is given up)") from error
+
+    def _raise_refused_commit(self, error: psycopg.Error) -> None:
+        """Raise CommitRefused if a pipeline cannot be ended though the server is there.
+
+        A deferred constraint or trigger that fails at the commit has no statement to belong to,
+        and psycopg does not say what the server said.
+        """
+        raw = self._connection
+        if raw is None or raw.closed or error.sqlstate is not None:
+            return
+        if raw.pgconn.pipeline_status != PipelineStatus.OFF:
+            self.close()
+            raise CommitRefused("the commit was refused (by a deferred constraint?)") from error
 
     def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         [(backend_pid, is_standby, is_read_only)] = connection.execute(

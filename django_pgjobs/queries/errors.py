@@ -40,19 +40,26 @@ LOST_CLASSES = ("08", "28", "25", "53", "57", "58")
 STALE = ("25006", "26000", "42P05")
 # What PostgreSQL calls "cached plan must not change result type", in any language.
 PLAN_CHECK = "RevalidateCachedQuery"
-RAISE_OF_FUNCTION = "exec_stmt_raise"
+
+
+class CommitRefused(psycopg.DatabaseError):
+    """The server has refused to commit statements that travelled together."""
 
 
 def is_stale(error: psycopg.Error) -> bool:
     """Is the session of no use for its work any more, and a new one perhaps is?"""
-    return not _is_raised(error) and (
+    return not _is_of_function(error) and (
         error.sqlstate in STALE or error.diag.source_function == PLAN_CHECK
     )
 
 
-def _is_raised(error: psycopg.Error) -> bool:
-    """Does somebody's trigger or function say so, with a code that it has chosen?"""
-    return error.diag.source_function == RAISE_OF_FUNCTION
+def _is_of_function(error: psycopg.Error) -> bool:
+    """Did it happen in a function, such as a trigger of the project's?
+
+    Whatever its code says then, it is about a row, or about another server; not about ours. An
+    error that ends the session is about the session wherever it happened.
+    """
+    return bool(error.diag.context) and error.diag.severity_nonlocalized == "ERROR"
 
 
 def trouble_of(error: psycopg.Error) -> Trouble:
@@ -66,6 +73,6 @@ def trouble_of(error: psycopg.Error) -> Trouble:
         # Of psycopg itself; a value that it cannot send, for one, is no loss of the connection.
         is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return Trouble.LOST if is_lost else Trouble.REFUSED
-    if not _is_raised(error) and (is_stale(error) or code.startswith(LOST_CLASSES)):
+    if not _is_of_function(error) and (is_stale(error) or code.startswith(LOST_CLASSES)):
         return Trouble.LOST
     return Trouble.REFUSED

@@ -29,6 +29,11 @@ def renew_lease(cursor: Cursor, worker_id: int, *, lease: float) -> Renewal | No
     return Renewal._make(rows[0]) if rows else None
 
 
+def cut_leases(cursor: Cursor, worker_id: int) -> None:
+    """Cut the leases of other workers that end later than they can."""
+    execute(cursor, "cut_leases", {"id": worker_id})
+
+
 def end_worker(cursor: Cursor, worker_id: int) -> None:
     """Say goodbye for a worker that holds no job any more."""
     execute(cursor, "end_worker", {"id": worker_id})

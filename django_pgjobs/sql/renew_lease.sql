@@ -1,12 +1,9 @@
 -- Renew a worker's lease, unless it ran out already: what is lost stays lost.
---
--- A lease of another worker that ends later than two leases from now was given before the
--- server's clock was set back. It is cut to one lease from now: whoever lives renews it by then.
 -- Parameters: id bigint; lease double precision (seconds)
 -- Returns: one row while the lease holds: is this the leader (the oldest live worker)?; seconds
 --     until the earliest lease of another worker ends (NULL: no other worker); is the worker
 --     asked to claim nothing?; is it asked to stop?
--- Locks: the worker's own row; rows that are cut, SKIP LOCKED
+-- Locks: the worker's own row
 -- Index: none
 WITH renewed AS (
     UPDATE pgjobs_worker AS worker
@@ -18,28 +15,6 @@ WITH renewed AS (
         worker.id = %(id)s::bigint AND worker.ended_at IS NULL
         AND worker.lease_expires_at > statement_timestamp()
     RETURNING worker.id, worker.quiet_requested_at, worker.stop_requested_at
-),
-cut AS (
-    UPDATE pgjobs_worker AS worker
-    SET
-        heartbeat_at = statement_timestamp(),
-        lease_expires_at = statement_timestamp() + make_interval(
-            secs => LEAST(worker.lease_seconds, 2592000)
-        )
-    WHERE worker.id = ANY (
-        ARRAY(
-            SELECT ahead.id
-            FROM pgjobs_worker AS ahead
-            WHERE
-                ahead.id <> %(id)s::bigint AND ahead.ended_at IS NULL
-                AND ahead.lease_seconds >= 0::double precision
-                AND ahead.lease_expires_at > statement_timestamp() + make_interval(
-                    secs => 2::double precision * LEAST(ahead.lease_seconds, 2592000)
-                )
-            ORDER BY ahead.id
-            FOR UPDATE SKIP LOCKED
-        )
-    )
 ),
 other AS (
     SELECT worker.id, worker.lease_expires_at

@@ -99,12 +99,23 @@ class LeaseKeeper(Role):
         self._is_endangered = False
         self.is_leader = renewal.is_leader
         self._obey(renewal)
+        self._cut_leases()
         if renewal.is_leader or (renewal.next_expiry is not None and renewal.next_expiry <= 0):
             self.rescue(self._connection)
         pause = lease / 3
         if renewal.next_expiry is not None and renewal.next_expiry > 0:
             pause = min(pause, renewal.next_expiry + 0.01)
         return pause
+
+    def _cut_leases(self) -> None:
+        """Believe no lease that ends later than it can; an error of this is none of our own."""
+        try:
+            with self._connection.cursor() as cursor:
+                workers.cut_leases(cursor, self._state.worker_id)
+        except psycopg.Error as error:
+            if not trouble_of(error).is_of_rows:
+                raise
+            logger.error("worker=%s cannot cut leases: %s", self._state.name, str(error).strip())
 
     def _obey(self, renewal: workers.Renewal) -> None:
         """Do what somebody asked for in the worker's row."""

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
 from django_pgjobs.models import Worker
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
-from tests.factories import get_job, make_running_job, make_worker
+from tests import tasks
+from tests.factories import get_job, get_worker, make_running_job, make_worker
 from tests.helpers import wait_until
+from tests.worker.support import ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HOUR = timedelta(hours=1)
+Start = Callable[..., ThreadedWorker]
+REFUSE_TO_CUT = """
+CREATE FUNCTION refuse_to_cut() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    RAISE EXCEPTION 'refused';
+END
+$body$;
+CREATE TRIGGER refuse_to_cut BEFORE UPDATE ON pgjobs_worker FOR EACH ROW
+    WHEN (OLD.name = 'odd') EXECUTE FUNCTION refuse_to_cut();
+"""
 
 
 def register(own: OwnConnection, lease: float = 60.0) -> int:
@@ -33,6 +47,7 @@ def renew(own: OwnConnection, worker_id: int) -> workers.Renewal:
     """Renew a lease as another worker's thread does."""
     with own.cursor() as cursor:
         renewal = workers.renew_lease(cursor, worker_id, lease=60.0)
+        workers.cut_leases(cursor, worker_id)
     assert renewal is not None
     return renewal
 
@@ -81,7 +96,7 @@ def test_a_living_worker_loses_nothing(own: OwnConnection) -> None:
 
 
 def test_the_leases_of_others_are_left_as_they_are(own: OwnConnection) -> None:
-    long, plain, old = register(own, lease=600.0), register(own), make_worker(lease_seconds=900)
+    long, plain, old = register(own, lease=600.0), register(own), make_worker(lease_seconds=90)
     me = register(own)
     before = {pk: Worker.objects.get(pk=pk).lease_expires_at for pk in (long, plain, old)}
     renew(own, me)
@@ -93,3 +108,31 @@ def test_an_odd_length_of_a_lease_stops_no_renewal(own: OwnConnection, lease: fl
     odd, me = register(own), register(own)
     Worker.objects.filter(pk=odd).update(lease_seconds=lease)
     renew(own, me)
+
+
+@pytest.mark.parametrize("lease", [None, -1.0, float("nan"), float("inf")])
+def test_a_row_that_nobody_of_ours_has_written_does_not_lead_for_ever(
+    own: OwnConnection, lease: float | None
+) -> None:
+    odd, living = register(own), register(own)
+    Worker.objects.filter(pk=odd).update(
+        lease_seconds=lease, lease_expires_at="9999-12-30T00:00:00Z"
+    )
+    renew(own, living)
+    assert seconds_left(odd) <= 86_400
+
+
+def test_a_row_that_cannot_be_cut_costs_nobody_a_lease(start_thread: Start) -> None:
+    odd = make_worker("odd", lease_seconds=86_400.0)
+    with connection.cursor() as cursor:
+        cursor.execute(REFUSE_TO_CUT)
+    try:
+        worker = start_thread(lease=1.0)
+        job = tasks.add.enqueue(1, 2)
+        wait_until(lambda: get_job(job.id).status == "successful")
+        first = get_worker(worker.id).heartbeat_at
+        wait_until(lambda: get_worker(worker.id).heartbeat_at > first)
+        assert seconds_left(odd) > 80_000
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION refuse_to_cut() CASCADE")

@@ -51,6 +51,28 @@ CREATE TRIGGER refuse_row BEFORE {event} ON {table} FOR EACH ROW EXECUTE FUNCTIO
 """
 
 
+READ_FILE = """
+CREATE OR REPLACE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    IF NEW.id = {job_id} THEN PERFORM pg_read_file('/nonexistent'); END IF;
+    RETURN NEW;
+END
+$body$;
+CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE ON {table}
+    FOR EACH ROW EXECUTE FUNCTION refuse_row();
+"""
+REFUSE_LATE = """
+CREATE OR REPLACE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    IF NEW.id = {job_id} THEN RAISE EXCEPTION 'refused late'; END IF;
+    RETURN NULL;
+END
+$body$;
+CREATE CONSTRAINT TRIGGER refuse_row AFTER INSERT ON pgjobs_job_finished
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse_row();
+"""
+
+
 @pytest.fixture
 def refuse(transactional_db: None) -> Iterator[Refuse]:
     """Let the server refuse to change rows: `refuse(condition, code=..., event=..., table=...)`."""
@@ -137,6 +159,29 @@ def test_a_drain_ends_beside_a_job_that_cannot_be_claimed(drain: Start, refuse: 
     refuse(starts(jobs[4]))
     drain()
     assert count_jobs(status="successful") == 9
+
+
+@pytest.mark.parametrize("table", ["pgjobs_job_live", "pgjobs_job_finished"])
+def test_an_error_in_a_trigger_is_about_the_row_whatever_its_code_says(
+    start_thread: Start, refuse: Refuse, table: str
+) -> None:
+    """Here a file that is missing; it might be another server that cannot be reached."""
+    [job_id, *others] = make_jobs(6, ADD)
+    with connection.cursor() as cursor:
+        cursor.execute(READ_FILE.format(table=table, job_id=job_id))
+    start_thread()
+    wait_until(lambda: count_jobs(status="successful") == len(others))
+    assert get_job(job_id).status != "successful"
+
+
+def test_what_fails_at_the_commit_is_found(start_thread: Start, refuse: Refuse) -> None:
+    """A deferred constraint or trigger has no statement that it could belong to."""
+    [job_id, *others] = make_jobs(6, ADD)
+    with connection.cursor() as cursor:
+        cursor.execute(REFUSE_LATE.format(job_id=job_id))
+    start_thread()
+    wait_until(lambda: count_jobs(status="successful") == len(others))
+    assert get_job(job_id).status == "running"
 
 
 def test_a_worker_beside_a_job_that_cannot_be_claimed_becomes_idle(

@@ -12,6 +12,7 @@ wait for nobody, until the row is free or belongs to another attempt.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -36,10 +37,11 @@ MAX_BATCH = 1_000
 PAUSES = (0.05, 1.0)
 
 # Recorded instead of an outcome that the server refuses.
-UNWRITABLE = (
-    '{"exception_class": "django_pgjobs.exceptions.PayloadError", "traceback": "",'
-    ' "message": "the outcome could not be written; see the worker\'s log", "attempt": 0}'
-)
+UNWRITABLE = {
+    "exception_class": "django_pgjobs.exceptions.PayloadError",
+    "message": "the outcome could not be written; see the worker's log",
+    "traceback": "",
+}
 
 Entry = tuple[Attempt, Outcome]
 Send = Callable[[Any], None]
@@ -137,12 +139,14 @@ class Completer:
     def simplify(self, entry: Entry, error: psycopg.Error) -> None:
         """Let a job fail with a plain text, because the server refuses its outcome.
 
-        If it refuses even that, the job is left to rescue.
+        If it refuses even that, the job is left to rescue, and so is one that was only to be given
+        back before it had begun: it has not failed.
         """
         attempt, outcome = entry
         self._aside.pop(attempt.id, None)
         reason = str(error).strip()
-        if outcome.error == UNWRITABLE:
+        is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
+        if outcome.replaces_refused or is_unbegun:
             logger.error(
                 "job=%s its outcome cannot be written; it is left to rescue: %s", attempt.id, reason
             )
@@ -152,7 +156,13 @@ class Completer:
         logger.error(
             "job=%s the server refuses its outcome; it fails instead: %s", attempt.id, reason
         )
-        plain = Outcome(Kind.FAIL, error=UNWRITABLE, ended_at=outcome.ended_at)
+        plain = Outcome(
+            Kind.FAIL,
+            error=json.dumps(UNWRITABLE | {"attempt": attempt.attempt}),
+            duration=outcome.duration,
+            ended_at=outcome.ended_at,
+            replaces_refused=True,
+        )
         self._aside[attempt.id] = (attempt, plain)
 
     def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:

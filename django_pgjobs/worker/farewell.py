@@ -24,7 +24,7 @@ from django_pgjobs.worker.state import WorkerState
 
 logger = get_logger(__name__)
 
-Step = Callable[[OwnConnection], None]
+Step = Callable[[OwnConnection], object]
 
 
 class Farewell:
@@ -53,7 +53,9 @@ class Farewell:
 
     def judge(self, outcome: Outcome) -> Outcome:
         """Return what becomes of a job that ended as *outcome* says."""
-        return left_running() if outcome.interrupted and self.loses_jobs else outcome
+        if outcome.interrupted and self.loses_jobs:
+            return left_running(outcome.duration)
+        return outcome
 
     def take_steps(self, timeout: float, *steps: Step) -> None:
         """Take the steps; do not wait for ever."""

@@ -30,7 +30,6 @@ import psycopg
 
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.role import Role
@@ -100,8 +99,9 @@ class LeaseKeeper(Role):
         self.is_leader = renewal.is_leader
         self._obey(renewal)
         self._cut_leases()
-        if renewal.is_leader or (renewal.next_expiry is not None and renewal.next_expiry <= 0):
-            self.rescue(self._connection)
+        is_any_lost = renewal.next_expiry is not None and renewal.next_expiry <= 0
+        if (renewal.is_leader or is_any_lost) and not self.rescue(self._connection):
+            return 0.0
         pause = lease / 3
         if renewal.next_expiry is not None and renewal.next_expiry > 0:
             pause = min(pause, renewal.next_expiry + 0.01)
@@ -148,33 +148,49 @@ class LeaseKeeper(Role):
             logger.error("worker=%s no lease for %.0f s: ends its jobs", self._state.name, silent)
             self._on_danger()
 
-    def rescue(self, connection: OwnConnection) -> None:
-        """Rescue what is lost; an error of this is none of our own lease."""
+    def rescue(self, connection: OwnConnection) -> bool:
+        """Rescue what is lost; return False if the lease is to be renewed before the rest.
+
+        An error of this is none of our own lease.
+        """
         try:
+            if not self._rescue_jobs(connection):
+                return False
             with connection.cursor() as cursor:
-                self._rescue_jobs(cursor)
-                for worker_id, name in workers.end_lost_workers(cursor):
-                    logger.warning("worker #%s %s is lost: its lease ran out", worker_id, name)
+                lost = workers.end_lost_workers(cursor)
+            for worker_id, name in lost:
+                logger.warning("worker #%s %s is lost: its lease ran out", worker_id, name)
         except psycopg.Error as error:
             if not trouble_of(error).is_of_rows:
                 raise
             reason = str(error).strip()
             logger.error("worker=%s cannot rescue: %s", self._state.name, reason)
+        return True
 
-    def _rescue_jobs(self, cursor: Cursor) -> None:
+    def _rescue_jobs(self, connection: OwnConnection) -> bool:
+        until = time.monotonic() + self._state.options.lease / 3
+
+        def is_over() -> bool:
+            return time.monotonic() > until
+
+        # Each statement takes a cursor of its own, and with it a deadline of its own.
         def rescue(size: int, passed_over: list[int]) -> list[jobs.Rescued]:
-            return jobs.rescue_jobs(
-                cursor,
-                max_jobs=size,
-                default_max_losses=self._state.options.max_losses,
-                passed_over=passed_over,
-            )
+            if is_over():
+                return []
+            with connection.cursor() as cursor:
+                return jobs.rescue_jobs(
+                    cursor,
+                    max_jobs=size,
+                    default_max_losses=self._state.options.max_losses,
+                    passed_over=passed_over,
+                )
 
         def find(passed_over: list[int]) -> list[int]:
-            return jobs.find_lost_job(cursor, passed_over=passed_over)
+            with connection.cursor() as cursor:
+                return jobs.find_lost_job(cursor, passed_over=passed_over)
 
         def note(job_id: int, error: psycopg.Error) -> None:
-            self._note_refused(cursor, job_id, str(error).strip())
+            self._note_refused(connection, job_id, str(error).strip())
 
         for rescued in in_pages(rescue, size=RESCUE_BATCH, find=find, on_refused=note):
             for job in rescued:
@@ -186,14 +202,16 @@ class LeaseKeeper(Role):
                     job.status,
                     job.attempts,
                 )
+        return not is_over()
 
-    def _note_refused(self, cursor: Cursor, job_id: int, reason: str) -> None:
+    def _note_refused(self, connection: OwnConnection, job_id: int, reason: str) -> None:
         if job_id in self._refused:
             return
         self._refused.add(job_id)
         logger.error("job=%s cannot be rescued, it is passed over: %s", job_id, reason)
         try:
-            jobs.send_note(cursor, job_id, f"cannot be rescued: {reason}"[:1000])
+            with connection.cursor() as cursor:
+                jobs.send_note(cursor, job_id, f"cannot be rescued: {reason}"[:1000])
         except psycopg.Error as error:
             if not trouble_of(error).is_of_rows:
                 raise

@@ -60,6 +60,7 @@ class Outcome:
     """How an attempt ended; *error* and *result* are JSON text, empty for none.
 
     *interrupted*: the job was begun, and is handed back because of the worker.
+    *replaces_refused*: it is written instead of an outcome that the server refuses.
     """
 
     kind: Kind
@@ -73,6 +74,7 @@ class Outcome:
     interrupted: bool = False
     stored: bool = False
     sent: bool = False
+    replaces_refused: bool = False
     # When to write it again if its row is locked, and how long after the last time.
     due: float = 0.0
     pause: float = 0.0
@@ -108,9 +110,10 @@ def interrupted(note: str) -> Outcome:
     return Outcome(Kind.RELEASE, note=note, interrupted=True)
 
 
-def left_running() -> Outcome:
+def left_running(duration: float = 0.0) -> Outcome:
     """Return the outcome of a job that may have ended its process: the rescue counts the loss."""
-    return Outcome(Kind.LEFT, note="left to the rescue: the process ends because of what it ran")
+    note = "left to the rescue: the process ends because of what it ran"
+    return Outcome(Kind.LEFT, note=note, duration=duration)
 
 
 def of_exception(

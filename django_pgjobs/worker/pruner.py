@@ -17,7 +17,6 @@ import psycopg
 
 from django_pgjobs.queries import dependencies, jobs, rate_limits, workers
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.careful import STEP, in_pages
@@ -74,8 +73,8 @@ class Pruner(Role):
                 self.wait(PASS_SECONDS)
 
     def _prune(self) -> None:
-        steps: list[Callable[[Cursor], None]] = [
-            lambda cursor: workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS),
+        steps: list[Callable[[], None]] = [
+            self._prune_workers,
             # Before the jobs go that others may still wait for.
             self._sweep_dependencies,
             *(
@@ -87,21 +86,29 @@ class Pruner(Role):
         ]
         for step in steps:
             try:
-                with self._connection.cursor() as cursor:
-                    step(cursor)
+                step()
             except psycopg.Error as error:
                 logger.warning("pruning failed: %s", str(error).strip())
                 if not trouble_of(error).is_of_rows:
                     return
 
-    def _prune_jobs(self, cursor: Cursor, status: JobStatus, retention: float) -> None:
+    # Each statement takes a cursor of its own, and with it a deadline of its own.
+
+    def _prune_workers(self) -> None:
+        with self._connection.cursor() as cursor:
+            workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
+
+    def _prune_jobs(self, status: JobStatus, retention: float) -> None:
         given: dict[str, Any] = {"status": status.value, "retention": retention}
 
         def prune(size: int, passed_over: list[int]) -> range:
-            return range(jobs.prune_jobs(cursor, **given, max_jobs=size, passed_over=passed_over))
+            with self._connection.cursor() as cursor:
+                count = jobs.prune_jobs(cursor, **given, max_jobs=size, passed_over=passed_over)
+            return range(count)
 
         def find(passed_over: list[int]) -> list[int]:
-            return jobs.find_old_job(cursor, **given, passed_over=passed_over)
+            with self._connection.cursor() as cursor:
+                return jobs.find_old_job(cursor, **given, passed_over=passed_over)
 
         for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
             if deleted:
@@ -116,11 +123,11 @@ class Pruner(Role):
         self._refused.add(job_id)
         logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
 
-    def _sweep_dependencies(self, cursor: Cursor) -> None:
+    def _sweep_dependencies(self) -> None:
         position, page = dependencies.BEGIN, PAGE
         while not self.stop_requested:
             try:
-                end = dependencies.sweep_dependencies(cursor, position, max_dependencies=page)
+                end = self._sweep_page(position, page)
             except psycopg.Error as error:
                 if not trouble_of(error).is_of_rows:
                     raise
@@ -129,24 +136,31 @@ class Pruner(Role):
                     continue
                 reason = str(error).strip()
                 logger.warning("the dependency behind %s is not resolved: %s", position, reason)
-                end = dependencies.sweep_dependencies(
-                    cursor, position, max_dependencies=1, acts=False
-                )
+                end = self._sweep_page(position, 1, acts=False)
             if end is None:
                 return
             position, page = end, min(PAGE, page * STEP)
             self.wait(PAGE_PAUSE_SECONDS)
 
-    def _prune_rate_states(self, cursor: Cursor) -> None:
+    def _sweep_page(
+        self, position: dependencies.Position, page: int, *, acts: bool = True
+    ) -> dependencies.Position | None:
+        with self._connection.cursor() as cursor:
+            return dependencies.sweep_dependencies(
+                cursor, position, max_dependencies=page, acts=acts
+            )
+
+    def _prune_rate_states(self) -> None:
         if time.monotonic() < self._states_due:
             return
-        self._states_due = time.monotonic() + STATE_PASS_SECONDS
         deleted = PAGE
         while deleted == PAGE and not self.stop_requested:
-            deleted = rate_limits.prune_rate_states(
-                cursor, retention=STATE_RETENTION_SECONDS, max_states=PAGE
-            )
+            with self._connection.cursor() as cursor:
+                deleted = rate_limits.prune_rate_states(
+                    cursor, retention=STATE_RETENTION_SECONDS, max_states=PAGE
+                )
             if deleted:
                 logger.info("pruned %d states of rate limits", deleted)
             if deleted == PAGE:
                 self.wait(PAGE_PAUSE_SECONDS)
+        self._states_due = time.monotonic() + STATE_PASS_SECONDS

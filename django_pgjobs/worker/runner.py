@@ -319,7 +319,7 @@ class Runner:
         outcome = failure(attempt, reason(), self._options)
         settle(attempt, outcome)
         if outcome.interrupted:
-            outcome = left_running()
+            outcome = left_running(outcome.duration)
         self._done(attempt, outcome)
         self._exit_code = EXIT_RESTART
         self.ask_to_stop(f"job {attempt.id} is stuck")

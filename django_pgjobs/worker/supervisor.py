@@ -44,6 +44,7 @@ READY_LOOK_SECONDS = 0.1
 READY = b"r"
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
+CANNOT_START = {EXIT_USAGE, EXIT_UNREACHABLE}
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Supervisor:
         self._options = options
         self._children = [Child(number) for number in range(1, processes + 1)]
         self._stopping_since: float | None = None
+        # Has any child ever been ready?
+        self._has_worked = False
 
     def run(self) -> int:
         """Run until a signal, or until every child is done; return the exit status."""
@@ -84,8 +87,15 @@ class Supervisor:
                 self._replace_next()
                 for number in pipe.wait(self._seconds_to_wait()):
                     self._handle(number)
+        return self._exit_status()
+
+    def _exit_status(self) -> int:
+        good = {EXIT_DISMISSED, EXIT_DONE}
+        if self._has_worked:
+            # That the newest child could not start: the supervisor itself had, long before.
+            good |= CANNOT_START
         codes = [child.exit_codes[-1] for child in self._children if child.exit_codes]
-        codes = [EXIT_OK if code in (EXIT_DISMISSED, EXIT_DONE) else code for code in codes]
+        codes = [EXIT_OK if code in good else code for code in codes]
         if -signal.SIGKILL in codes:
             return EXIT_CRASHED
         return max((code for code in codes if code > 0), default=EXIT_OK)
@@ -124,16 +134,23 @@ class Supervisor:
         if child.channel is not None and not child.is_ready:
             with suppress(OSError):  # nothing is said yet
                 child.is_ready = child.channel.recv(1) == READY
+                self._has_worked = self._has_worked or child.is_ready
 
     def _replace_next(self) -> None:
         """Ask one stale child to end, if every other place has a worker that takes jobs."""
-        stale = [child for child in self._children if child.is_stale and not child.is_done]
+        stale = self._stale()
         if not stale or not all(child.is_ready or child.is_done for child in self._children):
             return
         stale[0].is_stale = stale[0].is_ready = False
         self._send(signal.SIGHUP, stale[:1])
 
+    def _stale(self) -> list[Child]:
+        return [child for child in self._children if child.is_stale and not child.is_done]
+
     def _note_exit(self, child: Child, code: int) -> None:
+        # Nothing has woken the supervisor when they became ready.
+        for each in self._children:
+            self._note_ready(each)
         if child.channel is not None:
             child.channel.close()
         child.process = child.channel = None
@@ -145,9 +162,8 @@ class Supervisor:
         elif code == EXIT_DISMISSED:
             child.is_done = True
             logger.info("child %d was asked to stop and is not started again", child.number)
-        elif code in (EXIT_USAGE, EXIT_UNREACHABLE) and lived < QUICK_SECONDS:
-            child.is_done = True
-            self._keep_the_others()
+        elif code in CANNOT_START and lived < QUICK_SECONDS:
+            self._note_vain_start(child, code)
         if code in (EXIT_DONE, EXIT_RELOAD):
             child.failures, child.start_at = 0, 0.0
         elif not child.is_done and self._stopping_since is None:
@@ -158,12 +174,17 @@ class Supervisor:
                 "child %d ended with status %d; started again in %.1f s", child.number, code, pause
             )
 
-    def _keep_the_others(self) -> None:
-        """Replace no more children, because the new one cannot work."""
-        if any(child.is_stale for child in self._children):
+    def _note_vain_start(self, child: Child, code: int) -> None:
+        """Replace no more children; give the place up if none has ever worked."""
+        if self._stale():
             logger.error("the new child process cannot start; the others stay as they are")
-        for child in self._children:
-            child.is_stale = False
+        for each in self._children:
+            each.is_stale = False
+        if not self._has_worked:
+            child.is_done = True
+            logger.error(
+                "child %d ended with status %d; it cannot start and is given up", child.number, code
+            )
 
     def _is_replaced_after_limit(self) -> bool:
         options = self._options
@@ -181,9 +202,13 @@ class Supervisor:
     def _seconds_to_wait(self) -> float | None:
         if self._stopping_since is not None:
             return 0.5
-        if any(child.is_stale for child in self._children):
+        if self._stale():
             return READY_LOOK_SECONDS
-        starts = [child.start_at for child in self._children if child.process is None]
+        starts = [
+            child.start_at
+            for child in self._children
+            if child.process is None and not child.is_done
+        ]
         return max(0.0, min(starts) - time.monotonic()) if starts else None
 
     def _handle(self, number: int) -> None:

@@ -115,10 +115,9 @@ class Crew:
 
     def _may_have_ended(self, code: int) -> bool:
         # A worker that starts while there is no server says so and ends, and so does a supervisor
-        # whose children start just then. Later an outage ends nobody.
-        starts = self.is_supervised or not self._was_ready()
+        # none of whose children has been ready. Later an outage ends nobody.
         was_down = self.world.was_down_since(self.started_at)
-        is_outage = code == EXIT_UNREACHABLE and was_down and starts
+        is_outage = code == EXIT_UNREACHABLE and was_down and not self._was_ready()
         # A job in a statement that waits for somebody's lock cannot be interrupted (G12).
         is_given_up = code == EXIT_STUCK and GIVEN_UP in self.worker.output()
         # HUP, before Python has come to our handlers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.completer import MAX_BATCH, PAUSES, Completer, statements
 from django_pgjobs.worker.farewell import Farewell
-from django_pgjobs.worker.outcome import Kind, Outcome, released
+from django_pgjobs.worker.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
 
@@ -129,6 +130,37 @@ def test_the_outcome_that_is_refused_becomes_a_failure_and_is_dropped_if_that_is
     assert made.state.unwritable == {1}
 
 
+def test_the_failure_that_replaces_a_refused_outcome_tells_of_the_same_attempt(
+    made: Completing,
+) -> None:
+    attempt = make_attempt_of(1, attempts=3)
+    ended = Outcome(Kind.DONE, duration=4.2, ended_at=17.0)
+    made.completer.simplify((attempt, ended), psycopg.DataError("no"))
+    [(_, plain)] = made.completer.take_due()
+    assert json.loads(plain.error)["attempt"] == 3
+    assert (plain.duration, plain.ended_at) == (4.2, 17.0)
+
+
+def test_a_task_may_fail_with_any_text_and_be_refused_once(made: Completing) -> None:
+    """Whether an outcome was replaced before does not show in its text."""
+    attempt = make_attempt_of(1)
+    made.completer.simplify((attempt, Outcome(Kind.FAIL)), psycopg.DataError("no"))
+    [(_, plain)] = made.completer.take_due()
+    same = Outcome(Kind.FAIL, error=plain.error)
+    made.completer.simplify((attempt, same), psycopg.DataError("no"))
+    assert made.state.unwritable == set()
+
+
+def test_a_job_that_was_never_begun_does_not_fail_because_it_cannot_be_given_back(
+    made: Completing, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = made.state.held[1] = make_attempt_of(1)
+    made.completer.simplify((attempt, released(AT_SHUTDOWN)), psycopg.DataError("no"))
+    assert (made.completer.take_due(), made.state.held) == ([], {})
+    assert made.state.unwritable == {1}
+    assert "job=1 its outcome cannot be written; it is left to rescue: no" in caplog.text
+
+
 def test_an_outcome_whose_row_is_locked_waits_beside_the_others(made: Completing) -> None:
     made.add(1)
     [entry] = made.completer.take()
@@ -168,6 +200,18 @@ def test_an_outcome_that_waits_for_a_lock_belongs_to_its_attempt(made: Completin
     assert made.completer.aside(later[0]) is None
     made.completer.settle([later], {1})
     assert made.completer.aside(waiting[0]) is waiting[1]
+
+
+def test_a_job_that_is_left_to_the_rescue_is_logged_with_the_time_it_ran(
+    made: Completing,
+) -> None:
+    farewell = Farewell(made.state, made.completer)
+    ended = interrupted(AT_SHUTDOWN)
+    ended.duration = 4.2
+    assert farewell.judge(ended) is ended
+    farewell.loses_jobs = True
+    left = farewell.judge(ended)
+    assert (left.kind, left.duration, left.interrupted) == (Kind.LEFT, 4.2, False)
 
 
 def test_the_oldest_outcome_tells_how_long_it_has_waited(made: Completing) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -258,4 +259,51 @@ def test_more_than_a_page_is_rescued_in_one_look(
     kept = keep(lease=3600.0)
     wait_until(lambda: count_jobs(status="running") == 0)
     assert count_jobs(status="ready", lost_count=1) == 1_501
+    assert kept.dangers == 0
+
+
+@pytest.fixture
+def rescues(own: OwnConnection, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """When the answer of each statement that rescues jobs was due; pages have ten jobs."""
+    found: list[float | None] = []
+    rescue_jobs = leases.jobs.rescue_jobs
+
+    def note(cursor: Any, **options: Any) -> list[Any]:
+        found.append(own.answer_due)
+        return rescue_jobs(cursor, **options)
+
+    monkeypatch.setattr(leases, "RESCUE_BATCH", 10)
+    monkeypatch.setattr(leases.jobs, "rescue_jobs", note)
+    return found
+
+
+def make_lost_jobs(count: int) -> None:
+    dead = make_worker(lease_seconds=-1)
+    make_jobs(count, status="running", worker_id=dead, claim=1, attempts=1, worker_ids=["d"])
+
+
+def test_each_page_of_a_rescue_has_its_own_deadline(
+    keep: Keep, rescues: list[float | None]
+) -> None:
+    """Or many pages that are answered at once look like one that is not answered at all."""
+    make_lost_jobs(35)
+    keep(lease=3600.0)
+    wait_until(lambda: count_jobs(status="running") == 0)
+    dues = [due for due in rescues if due is not None]
+    assert len(dues) == len(set(dues)) == len(rescues) >= 4
+
+
+def test_a_long_rescue_does_not_keep_the_lease_from_being_renewed(
+    keep: Keep, rescues: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_lost_jobs(35)
+    rescue_jobs = leases.jobs.rescue_jobs
+
+    def rescue_slowly(cursor: Any, **options: Any) -> list[Any]:
+        time.sleep(0.5)
+        return rescue_jobs(cursor, **options)
+
+    monkeypatch.setattr(leases.jobs, "rescue_jobs", rescue_slowly)
+    kept = keep(lease=1.2)
+    wait_until(lambda: count_jobs(status="running") == 0)
     assert kept.dangers == 0

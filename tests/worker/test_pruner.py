@@ -116,3 +116,45 @@ def test_a_pruner_outlives_an_outage(
     pruner = start(retention=1)
     wait_until(lambda: broken)
     wait_until(lambda: pruner.wake() or count_jobs() == 0)
+
+
+def test_no_answer_is_due_while_the_pruner_pauses(
+    start: Prune, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or many pages that are answered at once look like one that is not answered at all."""
+    dues: list[float | None] = []
+    wait = Pruner.wait
+
+    def note(pruner: Pruner, seconds: float) -> None:
+        dues.append(own.answer_due)
+        wait(pruner, seconds)
+
+    monkeypatch.setattr(pruner_module, "PAGE", 10)
+    monkeypatch.setattr(Pruner, "wait", note)
+    make_jobs(35, status="successful", finished_at=ago(100))
+    start(retention=1)
+    wait_until(lambda: count_jobs() == 0)
+    assert len(dues) >= 4
+    assert set(dues) == {None}
+
+
+def test_states_of_rate_limits_are_due_until_they_have_been_pruned(
+    start: Prune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failover in the middle of it does not put it off for an hour."""
+    calls: list[bool] = []
+
+    def prune(cursor: Any, **options: Any) -> int:
+        calls.append(True)
+        if len(calls) == 1:
+            raise pruner_module.psycopg.OperationalError("down")
+        return 0
+
+    monkeypatch.setattr(pruner_module.rate_limits, "prune_rate_states", prune)
+    pruner = start(retention=1)
+    wait_until(lambda: calls)
+    wait_until(lambda: pruner.wake() or len(calls) == 2)
+    for status in ("successful", "cancelled"):
+        make_job(status=status, finished_at=ago(100))
+    wait_until(lambda: pruner.wake() or count_jobs() == 0)
+    assert len(calls) == 2

@@ -245,6 +245,7 @@ def test_an_outcome_that_the_server_refuses_fails_alone(
     refused = get_job(jobs[7])
     assert refused.status == "failed"
     assert "could not be written" in refused.errors[0]["message"]
+    assert refused.errors[0]["attempt"] == 1
 
 
 def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_worker(

@@ -1,0 +1,191 @@
+"""The supervisor's decisions: which child is started again, and when it looks next."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from django_pgjobs.worker import supervisor as supervisor_module
+from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_DISMISSED, EXIT_RELOAD
+from django_pgjobs.worker.supervisor import (
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    QUICK_SECONDS,
+    READY,
+    READY_LOOK_SECONDS,
+    Child,
+    Supervisor,
+)
+from tests.worker.support import make_options
+
+
+class FakeProcess:
+    """What the supervisor sees of a child process."""
+
+    def __init__(self, standard_input: int) -> None:
+        self.code: int | None = None
+        self.received: list[int] = []
+        self.channel = socket.socket(fileno=socket.dup(standard_input))
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def send_signal(self, number: int) -> None:
+        self.received.append(number)
+
+    def become_ready(self) -> None:
+        self.channel.send(READY)
+
+    def end(self, code: int) -> None:
+        self.code = code
+        self.channel.close()
+
+
+class Supervising:
+    """A supervisor of two places, and the processes that it has started so far."""
+
+    def __init__(self) -> None:
+        self.started: list[FakeProcess] = []
+        self.supervisor = Supervisor([], make_options(), processes=2)
+        self.children: list[Child] = self.supervisor._children
+
+    def start(self, command: list[str], *, stdin: int, **options: object) -> FakeProcess:
+        self.started.append(FakeProcess(stdin))
+        return self.started[-1]
+
+    def look(self) -> None:
+        """Do what the supervisor does after each time it waited."""
+        for child in self.children:
+            self.supervisor._look_after(child)
+        self.supervisor._replace_next()
+
+    def begin(self) -> tuple[FakeProcess, FakeProcess]:
+        """Start both places, and let their processes work."""
+        self.look()
+        first, second = self.started
+        first.become_ready()
+        second.become_ready()
+        return first, second
+
+    def seconds_to_wait(self) -> float | None:
+        return self.supervisor._seconds_to_wait()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervising]:
+    """A supervisor whose processes are none."""
+    made = Supervising()
+    monkeypatch.setattr(supervisor_module.subprocess, "Popen", made.start)
+    yield made
+    for process in made.started:
+        process.channel.close()
+    for child in made.children:
+        if child.channel is not None:
+            child.channel.close()
+
+
+@pytest.mark.parametrize("code", [EXIT_USAGE, EXIT_UNREACHABLE])
+def test_places_whose_first_processes_cannot_start_are_given_up(
+    made: Supervising, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    made.look()
+    for process in made.started:
+        process.end(code)
+    made.look()
+    assert all(child.is_done for child in made.children)
+    assert f"child 1 ended with status {code}; it cannot start and is given up" in caplog.text
+    assert made.supervisor._exit_status() == code
+
+
+@pytest.mark.parametrize("code", [EXIT_USAGE, EXIT_UNREACHABLE])
+def test_a_place_whose_process_worked_before_is_never_given_up(
+    made: Supervising, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    """A crash, and the next process finds no database."""
+    first, _ = made.begin()
+    first.end(EXIT_CRASHED)
+    made.look()
+    for _ in range(3):
+        made.children[0].start_at = 0.0
+        made.look()
+        made.started[-1].end(code)
+        made.look()
+    assert not made.children[0].is_done
+    assert caplog.text.count(f"child 1 ended with status {code}; started again in") == 3
+    assert made.seconds_to_wait() == pytest.approx(8.0, abs=1.0)
+
+
+def test_a_place_is_not_given_up_when_only_another_one_has_worked(made: Supervising) -> None:
+    """Nobody may have noticed yet that the other one is ready."""
+    made.look()
+    first, second = made.started
+    second.become_ready()
+    first.end(EXIT_UNREACHABLE)
+    made.look()
+    assert not made.children[0].is_done
+
+
+def test_when_a_new_process_cannot_start_the_others_stay_and_it_is_tried_again(
+    made: Supervising, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = made.begin()
+    made.look()
+    made.supervisor._handle(signal.SIGHUP)
+    made.look()
+    assert (first.received, second.received) == ([signal.SIGHUP], [])
+    first.end(EXIT_RELOAD)
+    made.look()
+    made.look()
+    made.started[-1].end(EXIT_UNREACHABLE)
+    made.look()
+    assert "the others stay as they are" in caplog.text
+    made.children[0].start_at = 0.0
+    made.look()
+    made.started[-1].become_ready()
+    made.look()
+    assert len(made.started) == 4
+    assert second.received == []
+
+
+def test_a_supervisor_that_is_stopped_while_a_child_waits_for_the_database_ends_well(
+    made: Supervising, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Status 3 says that the supervisor itself could not start."""
+    caplog.set_level(logging.INFO)
+    first, second = made.begin()
+    first.end(EXIT_UNREACHABLE)
+    made.look()
+    made.supervisor._handle(signal.SIGTERM)
+    second.end(0)
+    made.look()
+    assert all(child.is_done for child in made.children)
+    assert made.supervisor._exit_status() == 0
+
+
+def test_hup_does_not_keep_the_supervisor_looking_for_a_place_that_is_left_empty(
+    made: Supervising,
+) -> None:
+    first, second = made.begin()
+    first.end(EXIT_DISMISSED)
+    made.look()
+    assert made.seconds_to_wait() is None
+    made.supervisor._handle(signal.SIGHUP)
+    assert made.seconds_to_wait() == READY_LOOK_SECONDS
+    made.look()
+    assert second.received == [signal.SIGHUP]
+    assert made.seconds_to_wait() is None
+
+
+def test_a_process_that_fails_after_a_while_is_started_again_at_once(made: Supervising) -> None:
+    first, _ = made.begin()
+    made.look()
+    made.children[0].started_at = time.monotonic() - QUICK_SECONDS - 1
+    first.end(EXIT_UNREACHABLE)
+    made.look()
+    made.look()
+    assert len(made.started) == 3

@@ -48,7 +48,7 @@ PUMP = (
     (
         "rescue that passes over a job",
         f"{WORKER}leases.py",
-        "passed_over=passed_over,\n            )\n\n        def find",
+        "passed_over=passed_over,\n                )\n\n        def find",
         "passed_over=(),\n            )\n\n        def find",
         REFUSED,
     ),

@@ -33,7 +33,7 @@ from django_pgjobs.results import local_time, new_result, replace_unchecked, res
 from django_pgjobs.signals import has_receivers, task_enqueued
 from django_pgjobs.tasks import Task
 
-# What the table's CHECK constraints allow, in bytes.
+# What the domains of the columns allow, in bytes.
 MAX_QUEUE_NAME = 128
 MAX_TASK_PATH = 512
 

@@ -168,7 +168,7 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
 
 @contextmanager
 def _explaining_keys() -> Iterator[None]:
-    """Turn the refusal of a key by a CHECK constraint into a ValueError."""
+    """Turn the refusal of a key by the domain of its column into a ValueError."""
     try:
         yield
     except IntegrityError as error:

@@ -32,6 +32,8 @@ NOTES = {
     "unknown task": "unknown_task",
     "worker lost": "rescued",
 }
+# How the note of a job begins that a worker could not change.
+REFUSED = ("passed over: ", "cannot be rescued: ")
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def _running(job: Facts) -> Iterator[Reason]:
             )
             % values,
         )
+        yield from _refused(job)
     else:
         yield Reason(
             "running",
@@ -140,6 +143,8 @@ def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator
     """Yield what keeps a ready job from being claimed; *is_first*: it is known to lead its key."""
     waits = [*_holds(cursor, job), *_due(job)]
     yield from waits
+    if not waits:
+        yield from _refused(job)
     yield from (_pause(pause, job) for pause in job.pauses)
     lane = queries.get_lane(cursor, job, max_named=MAX_NAMED)
     cost = max(job.rate_cost, lane.head_cost) if lane else job.rate_cost
@@ -151,6 +156,16 @@ def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator
         yield from _key(cursor, job, lane, is_first=is_first)
     yield from _queue(job)
     yield from (_rate(rate, job, lane, cost) for rate in short if not _is_hopeless(rate, cost))
+
+
+def _refused(job: Facts) -> Iterator[Reason]:
+    if job.note.startswith(REFUSED):
+        text = _(
+            "It is passed over, because the server refuses to change its row (%(reason)s); it is "
+            "tried again until that is mended."
+        )
+        said = job.note.partition(": ")[2].partition("\n")[0]
+        yield Reason("refused", text % {"reason": said})
 
 
 def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:

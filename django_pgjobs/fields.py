@@ -74,7 +74,8 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
     """A time that can always be read: one that Python has no datetime for shows as the nearest.
 
     The calendar of PostgreSQL is longer, and has `infinity`; one such row, written by hand,
-    would be an error for the whole page.
+    would be an error for the whole page. A query that orders by the column and selects it by
+    name reads it as it is: it selects `shown_time` instead.
     """
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
@@ -86,10 +87,16 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
         query = compiler.query
         if getattr(query, "has_plain_times", False):  # nothing of it is read, only counted
             return sql, params
-        if query.values_select and any(self.name in repr(item) for item in query.order_by):
+        is_of_column = bool(self.name and query.values_select)
+        if is_of_column and any(self.name in repr(item) for item in query.order_by):
             return sql, params
         nearest = (
             f"CASE WHEN {sql} < '{EARLIEST}' THEN '{EARLIEST}'::timestamptz"
             f" WHEN {sql} > '{LATEST}' THEN '{LATEST}'::timestamptz ELSE {sql} END"
         )
         return nearest, [*params] * 3
+
+
+def shown_time(name: str) -> models.ExpressionWrapper[models.F]:
+    """Return what selects a time column so that it can be read also where it gives the order."""
+    return models.ExpressionWrapper(models.F(name), InstantField())

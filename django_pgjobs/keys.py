@@ -22,7 +22,7 @@ from django_pgjobs.redaction import MASK, is_secret
 
 Key = str | Callable[..., str | None]
 
-# What the CHECK constraints of the columns allow, in bytes.
+# What the domains of the columns allow, in bytes.
 MAX_KEY_BYTES = 512
 # 128 bits: nobody meets two texts of one digest by chance.
 DIGEST_DIGITS = 32

@@ -14,7 +14,7 @@ from django.db.models import Model
 
 from django_pgjobs.payload import is_storable
 
-# What the CHECK constraint of the column allows, in bytes.
+# What the domain of the column allows, in bytes.
 MAX_SUBJECT_BYTES = 512
 
 

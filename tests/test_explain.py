@@ -128,6 +128,38 @@ def test_a_job_that_is_due_later(columns: dict[str, Any], code: str, words: str)
     assert "(in 60 min)" in reason.text or "(in 59 min)" in reason.text
 
 
+@pytest.mark.parametrize("due", [None, EARLIER])
+def test_a_job_that_the_server_refuses_says_so(due: Any) -> None:
+    note = "passed over: no room\nCONTEXT:  PL/pgSQL function keep_out()"
+    job_id = make_job(note=note, due_at=due)
+    reason = only(job_id)
+    assert reason.code == "refused"
+    assert "the server refuses to change its row (no room)" in reason.text
+    pause(queue="default")
+    assert codes(job_id) == ["refused", "queue_paused"]
+
+
+def test_a_refusal_of_before_is_not_why_a_job_waits_now() -> None:
+    assert codes(make_job(note="passed over: no room", due_at=LATER)) == ["given_back"]
+    waiting = make_job(note="passed over: no room", hold="dependencies", waits_for=1)
+    assert codes(waiting) == ["dependencies"]
+
+
+def test_a_job_that_cannot_be_rescued_says_so(worker: int) -> None:
+    note = "cannot be rescued: no room"
+    lost = make_running_job(make_worker(ended_at=EARLIER), note=note)
+    assert codes(lost.id) == ["lease_lost", "refused"]
+    assert "(no room)" in explain(lost.id).reasons[1].text
+    assert codes(make_running_job(worker, note=note).id) == ["running"]
+
+
+def test_a_refusal_is_told_in_german() -> None:
+    job_id = make_job(note="passed over: no room")
+    with translation.override("de"):
+        text = only(job_id).text
+    assert text.startswith("Er wird übergangen, weil der Server") and "(no room)" in text
+
+
 def test_a_job_that_has_just_become_due_may_start() -> None:
     assert explain(make_job(due_at=EARLIER)).is_ready_to_run
 

@@ -18,8 +18,8 @@ from django_pgjobs.queries.job_page import Surroundings
 # Reasons that speak of the job itself, and of rules that hold for it.
 OWN = frozenset({
     "finished", "running", "lease_lost", "cancel_requested", "scheduled", "retry", "snoozed",
-    "unknown_task", "rescued", "given_back", "queue_paused", "task_paused", "key_paused",
-    "no_rate_limit", "no_worker", "no_worker_for_backend", "no_worker_for_queue",
+    "unknown_task", "rescued", "given_back", "refused", "queue_paused", "task_paused",
+    "key_paused", "no_rate_limit", "no_worker", "no_worker_for_backend", "no_worker_for_queue",
     "no_worker_for_task",
 })  # fmt: skip
 # Those that name no jobs but their `refs`.

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
+from django_pgjobs.fields import shown_time
 from django_pgjobs.models import Job
+from django_pgjobs.payload import EARLIEST, LATEST
 
 FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
 PLACE = re.compile(r"(?:(?P<end>[0-9T:.+-]*)~)?(?P<id>-?[0-9]{1,19})", re.ASCII)
@@ -73,10 +76,11 @@ class Order:
         by_id = Q(id__lt=place.job_id) if is_older else Q(id__gt=place.job_id)
         if not self.by_end:
             return by_id
-        end = place.finished_at
+        end: Any = place.finished_at
         if end is None:
             unknown = Q(finished_at__isnull=True) & by_id
             return unknown | Q(finished_at__isnull=False) if is_older else unknown
+        end = _stored_end(end, place.job_id) if end in (EARLIEST, LATEST) else end
         # The first condition is for the index, the second for jobs that ended at once.
         if is_older:
             return Q(finished_at__lte=end) & (Q(finished_at__lt=end) | by_id)
@@ -89,14 +93,25 @@ class Order:
         """
         name = "finished_at" if self.by_end else "id"
         key = F(name).desc() if is_older else F(name).asc()
-        rows = jobs.order_by(key).values_list(name, flat=True)[distance : distance + 1]
+        column = shown_time(name) if self.by_end else F(name)
+        rows = jobs.order_by(key).values_list(column, flat=True)[distance : distance + 1]
         for value in rows:
             if not self.by_end:
                 return Place(value)
-            return Place(FIRST_ID if is_older else LAST_ID, value) if value else None
+            # Behind times that can be shown there is no place to go on from.
+            if value is None or value == (EARLIEST if is_older else LATEST):
+                return None
+            return Place(FIRST_ID if is_older else LAST_ID, value)
         return None
 
     def within(self, edge: Place, *, is_older: bool) -> Q:
         """Return the condition of not coming after *edge*."""
         name, value = ("finished_at", edge.finished_at) if self.by_end else ("id", edge.job_id)
         return Q(**{f"{name}__{'gte' if is_older else 'lte'}": value})
+
+
+def _stored_end(shown: datetime, job_id: int) -> Any:
+    """Return when a job ended whose end may be shown as the nearest time that can be."""
+    stored = Job.objects.filter(pk=job_id).values("finished_at")
+    stored.query.has_plain_times = True  # type: ignore[attr-defined]
+    return Coalesce(Subquery(stored), shown)

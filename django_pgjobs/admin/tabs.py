@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connections
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Value
 from django.utils import formats
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -174,7 +174,5 @@ def exceeds_index(tab: Tab) -> bool:
     """Are there more jobs in the partial index of *tab* than one question may read?"""
     status = tab.lookups["status"]
     rows = Job.objects.filter(Q(status=status) & Q(**{f"{tab.index_column}__isnull": False}))
-    beyond = rows.order_by(F(tab.index_column)).values_list(tab.index_column)[
-        MAX_READ : MAX_READ + 1
-    ]
+    beyond = rows.order_by(F(tab.index_column)).values_list(Value(1))[MAX_READ : MAX_READ + 1]
     return bool(beyond)

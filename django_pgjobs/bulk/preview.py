@@ -27,6 +27,7 @@ from django_pgjobs.bulk.walk import ORDER, Narrow, Walk
 from django_pgjobs.client import job_database
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.fields import shown_time
 from django_pgjobs.models import Job
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
@@ -229,7 +230,9 @@ def _bounds(jobs: QuerySet[Job], statuses: Collection[str], until: datetime | No
         ended = jobs.filter(status=status, finished_at__lte=until)
         # By the index alone: the id is not in it.
         parts.append(
-            ended.order_by("-finished_at").values_list(Value(status), no_id, "finished_at")
+            ended.order_by("-finished_at").values_list(
+                Value(status), no_id, shown_time("finished_at")
+            )
         )
     parts = [part[MAX_ROWS : MAX_ROWS + 1] for part in parts]
     bounds: dict[str, Q] = {}

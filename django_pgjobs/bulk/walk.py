@@ -1,5 +1,7 @@
 """Going through a selection in pages, by an index, from a position that can be stored.
 
+A position holds a time as PostgreSQL writes it: Python has no datetime for some.
+
 A selection is walked in legs. Finished jobs of one status are a leg in the order of their end,
 for which there is an index; those that have none (rows of others) are one in the order of the
 ids, and so are all unfinished jobs. A page looks at so many rows of a leg, whether the lookups
@@ -10,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import DateTimeField, F, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast
 
 from django_pgjobs.bulk.lookups import names_masked
 from django_pgjobs.bulk.selection import Selection
@@ -104,9 +106,9 @@ class Walk:
         end = None if self._selection.is_of_ids else self._window_end(leg, rows)
         found = self._narrow(rows.filter(self._condition))
         if end is not None:
-            found = found.filter(**{f"{leg.by}__lte": end})
+            found = found.filter(**{f"{leg.by}__lte": _value(leg, end)})
         order = ("id",) if leg.by == "id" else (leg.by, "id")
-        ids = list(found.order_by(*order).values_list("id", leg.by)[: self._page_jobs])
+        ids = list(found.order_by(*order).values_list("id", _stored(leg))[: self._page_jobs])
         return [job_id for job_id, _ in ids], self._next(here, leg, ids, end)
 
     def jobs(self) -> QuerySet[Job]:
@@ -132,15 +134,15 @@ class Walk:
 
     def _window_end(self, leg: Leg, rows: QuerySet[Job]) -> Any:
         """Return where the window ends, None if the leg ends before it does."""
-        values = rows.order_by(leg.by).values_list(leg.by, flat=True)
+        values = rows.order_by(F(leg.by)).values_list(_stored(leg), flat=True)
         return next(iter(values[self._window_rows : self._window_rows + 1]), None)
 
     def _next(self, here: Position, leg: Leg, ids: list[Any], end: Any) -> Position | None:
         if len(ids) == self._page_jobs:
-            job_id, value = ids[-1]
-            return _position(here["leg"], value, job_id if leg.by != "id" else None)
+            job_id, at = ids[-1]
+            return {"leg": here["leg"], "at": at, "id": job_id if leg.by != "id" else None}
         if end is not None:
-            return _position(here["leg"], end, None)
+            return {"leg": here["leg"], "at": end, "id": None}
         following = here["leg"] + 1
         return {"leg": following} if following < len(self.legs) else None
 
@@ -149,9 +151,14 @@ def _jobs() -> QuerySet[Job]:
     return Job.objects.using(job_database())
 
 
-def _position(leg: int, value: Any, job_id: int | None) -> Position:
-    at = value.isoformat() if isinstance(value, datetime) else value
-    return {"leg": leg, "at": at, "id": job_id}
+def _stored(leg: Leg) -> Any:
+    """Return what selects the place of a row in a leg, as a position holds it."""
+    return F("id") if leg.by == "id" else Cast(leg.by, TextField())
+
+
+def _value(leg: Leg, at: Any) -> Any:
+    """Return what a position holds, to be compared with the column."""
+    return at if leg.by == "id" else Cast(Value(at), DateTimeField())
 
 
 def _after(leg: Leg, here: Position) -> Q:
@@ -161,7 +168,7 @@ def _after(leg: Leg, here: Position) -> Q:
         return Q()
     if leg.by == "id":
         return Q(id__gt=at)
-    moment = datetime.fromisoformat(at)
+    moment = _value(leg, at)
     if here.get("id") is None:
         return Q(finished_at__gt=moment)
     # The first condition is for the index.

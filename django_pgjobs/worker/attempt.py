@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ class Attempt:
         "interrupted_by",
         "losing",
         "max_attempts",
+        "process",
         "progress",
         "queue_name",
         "reported",
@@ -58,6 +60,8 @@ class Attempt:
         self.queue_name = row.queue_name
         self.max_attempts = max_attempts
         self.task = task
+        # Whose attempt it is: what the task forks is another one.
+        self.process = os.getpid()
         self.claimed_at = time.monotonic()
         self.started_at = 0.0
         self.deadline: float | None = None

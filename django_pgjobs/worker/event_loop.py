@@ -20,6 +20,7 @@ from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker import run
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.buffer import Buffer
+from django_pgjobs.worker.forks import watched
 from django_pgjobs.worker.housekeeping import clean_connections
 from django_pgjobs.worker.outcome import Outcome, success
 from django_pgjobs.worker.safe_log import get_logger
@@ -161,6 +162,10 @@ async def _body(attempt: Attempt, call: run.Call) -> tuple[Any, BaseException | 
     # asyncio would end its whole loop on the SystemExit or KeyboardInterrupt of one task.
     enter_job(attempt)
     try:
-        return await call.task.func(*call.args, **call.kwargs), None
+        return await watched(_value_of(call), attempt.process), None
     except BaseException as error:
         return None, error
+
+
+async def _value_of(call: run.Call) -> Any:
+    return await call.task.func(*call.args, **call.kwargs)

@@ -1,12 +1,15 @@
 """Jobs that the server refuses to change, which one worker leaves alone for a while.
 
 A trigger or a CHECK of the project may raise for a row, a value in it may be corrupt. The job stays
-as it is, with a note where that can be written, and is met again when the time is over.
+as it is, with a note where that can be written, and is met again when the time is over. The jobs
+of a task wait for a shorter time than a job: after each such pause others of them come up, and
+not the same ones again, so that those behind that are in order have their turn.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 import psycopg
@@ -19,9 +22,12 @@ from django_pgjobs.worker.state import WorkerState
 
 logger = get_logger(__name__)
 
-PASS_SECONDS = 60.0
-# If so many jobs of a task are refused, all of its jobs are left alone.
+JOB_SECONDS = 600.0
+# After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
+TASK_SECONDS = 10.0
+# So many jobs are known at a time; of more than these the oldest are met again before their time.
+MOST_KNOWN = 10_000
 # How many jobs that are refused one pass looks for before other things have their turn.
 PATIENCE = 100
 # A job that was refused is told of again if it is refused after so long a time.
@@ -46,15 +52,18 @@ class Refusals:
     def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""
         now, reason = time.monotonic(), str(error).strip()
+        told_until = self._state.passed_over.get(job_id, -math.inf) + FORGET_SECONDS
+        level = logging.DEBUG if told_until > now else logging.ERROR
         jobs_now = {
             known: until
             for known, until in self._state.passed_over.items()
-            if until > now - FORGET_SECONDS
+            if until > now - FORGET_SECONDS and known != job_id
         }
-        level = logging.DEBUG if job_id in jobs_now else logging.ERROR
+        if len(jobs_now) >= MOST_KNOWN:
+            del jobs_now[next(iter(jobs_now))]
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
-        self._state.passed_over = jobs_now | {job_id: now + PASS_SECONDS}
-        self._note_path(job_id, task_path, now)
+        self._state.passed_over = jobs_now | {job_id: now + JOB_SECONDS}
+        self._note_path(job_id, task_path, now, level)
         note = f"passed over: {reason}"[:1000]
         try:
             self._connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
@@ -62,7 +71,7 @@ class Refusals:
             if not trouble_of(refusal).is_of_rows:
                 raise
 
-    def _note_path(self, job_id: int, task_path: str, now: float) -> None:
+    def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
         known = self._state.passed_over
         self._paths = {
             known_id: path for known_id, path in self._paths.items() if known_id in known
@@ -73,6 +82,8 @@ class Refusals:
             for known_id, path in self._paths.items()
             if path == task_path and known[known_id] > now
         ]
-        if task_path and len(refused) == PATH_LIMIT:
-            logger.error("task=%s the server refuses its jobs: all of them wait", task_path)
-            self._state.unknown_paths[task_path] = now + PASS_SECONDS
+        if task_path and len(refused) >= PATH_LIMIT:
+            logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
+            self._state.unknown_paths[task_path] = now + TASK_SECONDS
+            for known_id in refused:  # the next pause is for others
+                del self._paths[known_id]

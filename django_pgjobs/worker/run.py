@@ -25,6 +25,7 @@ from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.forks import leave_if_forked
 from django_pgjobs.worker.housekeeping import clean_connections
 from django_pgjobs.worker.outcome import Kind, Outcome, describe, of_exception, success
 from django_pgjobs.worker.safe_log import get_logger
@@ -123,12 +124,12 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
 
 
 def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
-    task, args, kwargs = call
+    task = call.task
     if not (isinstance(task, Task) and task.atomic):
-        return success(task.call(*args, **kwargs), options.max_payload_bytes)
+        return success(_value_of(attempt, call), options.max_payload_bytes)
     database = client.job_database()
     with transaction.atomic(using=database):
-        outcome = success(task.call(*args, **kwargs), options.max_payload_bytes)
+        outcome = success(_value_of(attempt, call), options.max_payload_bytes)
         duration = time.monotonic() - attempt.started_at
         done = jobs.Success(
             id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
@@ -140,6 +141,13 @@ def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
             dependencies.resolve_dependencies(cursor, [attempt.id])
     outcome.stored = True
     return outcome
+
+
+def _value_of(attempt: Attempt, call: Call) -> Any:
+    try:
+        return call.task.call(*call.args, **call.kwargs)
+    finally:
+        leave_if_forked(attempt.process)
 
 
 def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
@@ -211,7 +219,11 @@ def announce_finish(attempt: Attempt, outcome: Outcome) -> None:
 def send_to_receivers(signal: Any, attempt: Attempt, result: AnyResult) -> None:
     """Send one of django.tasks' signals with the backend's class as sender, robustly."""
     sender = type(task_backends[attempt.row.backend])
-    for receiver, response in signal.send_robust(sender, task_result=result):
+    try:
+        responses = signal.send_robust(sender, task_result=result)
+    finally:
+        leave_if_forked(attempt.process)
+    for receiver, response in responses:
         if isinstance(response, Exception):
             logger.error(
                 "job=%s receiver %r raised %r", attempt.id, receiver, response, exc_info=response

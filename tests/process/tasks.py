@@ -306,3 +306,39 @@ def leave_thread() -> None:
 def exit_quietly() -> None:
     """End the process as if all were well."""
     os._exit(0)
+
+
+def fork_and_leave(folder: str, ending: str) -> int:
+    """Fork; let the child leave the task as *ending* says, and return with what it ended."""
+    write(folder, "forks")
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if ending == "raise":
+        raise Mishap("in the child")
+    if ending == "exit":
+        sys.exit(3)
+    return -1
+
+
+@task(max_attempts=1, max_losses=1)
+def fork(folder: str, ending: str) -> int:
+    """Leave the task in a forked child as well."""
+    return fork_and_leave(folder, ending)
+
+
+@task(max_attempts=1, max_losses=1, atomic=True)
+def fork_atomic(folder: str, ending: str) -> int:
+    """Do as `fork`, in the transaction that finishes the job."""
+    Effect.objects.create(key="forks")
+    return fork_and_leave(folder, ending)
+
+
+@task(max_attempts=1, max_losses=1)
+async def fork_async(folder: str, ending: str) -> int:
+    """Do as `fork`, on the event loop, which the child may come back to in between."""
+    status = fork_and_leave(folder, ending)
+    await asyncio.sleep(0)
+    if status < 0:
+        write(folder, "went on in the child")
+    return status

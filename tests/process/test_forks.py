@@ -12,8 +12,9 @@ import pytest
 
 from tests import tasks as common
 from tests.helpers import WorkerProcess, wait_until
+from tests.models import Effect
 from tests.process import tasks
-from tests.process.support import wait_for_status
+from tests.process.support import Journal, wait_for_count, wait_for_status
 from tests.servers import is_alive
 
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
@@ -76,3 +77,23 @@ def test_a_child_that_ends_unasked_is_replaced_whatever_it_says(start: Start) ->
     worker.wait_for_output("ended with status 0; started again")
     wait_until(lambda: worker.output().count(" ready ") == 3, message=worker.output)
     assert worker.stop() == 0
+
+
+@pytest.mark.parametrize(("ending", "status"), [("return", 0), ("raise", 1), ("exit", 3)])
+@pytest.mark.parametrize("kind", ["fork", "fork_atomic", "fork_async"])
+def test_a_forked_child_that_leaves_its_task_ends_and_runs_no_job_of_its_worker(
+    start: Start, journal: Journal, kind: str, ending: str, status: int
+) -> None:
+    note: Any = tasks.note_async if kind == "fork_async" else tasks.note
+    once = note.using(max_attempts=1, max_losses=1)
+    once.enqueue_many([(journal.folder, f"before {number}") for number in range(5)])
+    job = getattr(tasks, kind).enqueue(journal.folder, ending)
+    once.enqueue_many([(journal.folder, f"behind {number}") for number in range(20)])
+    worker = start("-c", "1", pgjobs={"ASYNC_CONCURRENCY": 1})
+    assert wait_for_status(job, "successful", worker=worker).result == status
+    wait_for_count(26, status="successful")
+    later = tasks.query.enqueue(1)
+    wait_for_status(later, "successful", worker=worker)
+    assert worker.stop() == 0
+    assert len(journal.lines()) == len(set(journal.lines())) == 26
+    assert Effect.objects.count() == (kind == "fork_atomic")

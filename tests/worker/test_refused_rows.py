@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from django.db import connection
 from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import refusals
 from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.state import WorkerState
 from tests import tasks
 from tests.factories import (
     count_jobs,
@@ -127,6 +130,43 @@ def test_jobs_of_a_task_that_can_never_be_claimed_do_not_hold_up_the_others(
         wait_until(lambda: count_jobs(status="successful") == len(behind))
     assert len(counts["pump"]) < 300
     assert count_jobs(task_path=ECHO, status="ready") == 300
+
+
+def test_jobs_of_a_task_come_up_behind_many_that_are_refused(
+    start_thread: Start, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each pause of the task some more are met, and not the same ones again."""
+    monkeypatch.setattr(refusals, "TASK_SECONDS", 0.2)
+    jobs = make_jobs(35, ADD)
+    refuse(starts(*jobs[:25]))
+    start_thread(poll_interval=0.1)
+    wait_until(lambda: count_jobs(status="successful") == 10)
+    assert {get_job(job_id).status for job_id in jobs[:25]} == {"ready"}
+
+
+def test_a_job_that_was_refused_is_tried_again(
+    start_thread: Start, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "JOB_SECONDS", 0.5)
+    monkeypatch.setattr(refusals, "TASK_SECONDS", 0.2)
+    jobs = make_jobs(12, ADD)
+    refuse(starts(*jobs))
+    start_thread(poll_interval=0.1)
+    wait_until(lambda: get_job(jobs[-1]).note)
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER refuse_row ON pgjobs_job_live")
+    wait_until(lambda: count_jobs(status="successful") == 12)
+
+
+def test_what_a_worker_knows_of_refused_jobs_is_bounded(
+    own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MOST_KNOWN", 20)
+    state = WorkerState(make_options(), "worker")
+    known = refusals.Refusals(state, own)
+    for job_id in (*range(1, 31), 15):
+        known.note(job_id, psycopg.errors.RaiseException("refused"), f"task {job_id}")
+    assert known.passed_over() == [*range(11, 15), *range(16, 31), 15]
 
 
 def test_jobs_with_keys_that_cannot_be_claimed_stop_no_other(

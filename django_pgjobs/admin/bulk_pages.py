@@ -1,7 +1,9 @@
 """The page that asks before a bulk change, with a counted preview, and doing what it asked.
 
 What the page was about travels in its form, signed: which jobs, as of when, how many. So a
-person confirms what they saw, and nobody can send lookups that no page of ours has made.
+person confirms what they saw, and nobody can send lookups that no page of ours has made. The
+pin leaves out what is enqueued or finishes later, but not what comes into the selection in
+another way (is retried, is moved): so before jobs end or are deleted, they are counted again.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def bulk_view(job_admin: PageAdmin, request: HttpRequest) -> HttpResponseBase:
         return HttpResponseRedirect(job_admin.url("pgjobs_job_changelist"))
     if request.method == "POST":
         return _confirm(job_admin, request, action, selection)
-    return _ask(job_admin, request, action, selection, _form(request, action))
+    return _ask(job_admin, request, action, selection)
 
 
 def back_address(job_admin: PageAdmin, request: HttpRequest) -> str:
@@ -110,13 +112,10 @@ def back_address(job_admin: PageAdmin, request: HttpRequest) -> str:
 
 
 def _ask(
-    job_admin: PageAdmin,
-    request: HttpRequest,
-    action: Action,
-    selection: Selection,
-    form: BulkForm,
+    job_admin: PageAdmin, request: HttpRequest, action: Action, selection: Selection
 ) -> HttpResponse:
     """Draw the page of confirmation; everything is read before, within a time of its own."""
+    form = _form(request, action)
     pinned = selection.pinned()
     seen = preview(action, pinned, allowed_to(request.user, action.verb, pinned))
     typed = ""
@@ -154,6 +153,7 @@ def _token(
             "selection": selection.to_json(),
             "total": seen.total,
             "more": seen.more,
+            "dependants": seen.dependants,
             "typed": typed,
         }
     )
@@ -164,6 +164,23 @@ def _to_type(action: Action, selection: Selection, total: int | None) -> str:
     if total is not None:
         return str(total) if total > UNTYPED_JOBS else ""
     return str(selection.lookups.get("queue_name") or action.label)
+
+
+def _what_came(
+    request: HttpRequest, action: Action, selection: Selection, token: dict[str, Any]
+) -> str:
+    """Return what to say if the change is about more than its page showed, "" if it is not.
+
+    What the page could not count was confirmed without a number.
+    """
+    now = preview(action, selection, allowed_to(request.user, action.verb, selection))
+    numbers = [(token["total"], now.total), (token.get("dependants"), now.dependants)]
+    counted = [(shown, found) for shown, found in numbers if shown is not None]
+    if any(found is not None and found > shown for shown, found in counted):
+        return _("There are more now: look again.")
+    if any(found is None for _shown, found in counted):
+        return _("There may be more now: look again.")
+    return ""
 
 
 def _confirm(
@@ -183,7 +200,11 @@ def _confirm(
     if isinstance(form, EndingForm):
         form.ask_to_type(token.get("typed", ""))
     if not form.is_valid():
-        return _ask(job_admin, request, action, selection, form)
+        return _ask(job_admin, request, action, selection)
+    came = _what_came(request, action, seen, token) if isinstance(form, EndingForm) else ""
+    if came:
+        messages.warning(request, came)
+        return _ask(job_admin, request, action, selection)
     options = form.options()
     if action.name == "export":
         return _export(job_admin, request, seen, form)
@@ -196,14 +217,7 @@ def _confirm(
     reason = form.cleaned_data["reason"]
     by = f"discarded by {request.user.get_username()}"
     options["note"] = f"{by}: {reason}" if reason else by
-    change = create_change(
-        action,
-        seen,
-        options,
-        user=request.user,
-        reason=reason,
-        total=total,
-    )
+    change = create_change(action, seen, options, user=request.user, reason=reason, total=total)
     return _start(job_admin, request, change)
 
 

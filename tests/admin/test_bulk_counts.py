@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from django_pgjobs.admin import bulk_pages
 from django_pgjobs.bulk import Selection, dependants
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.models import BulkChange, Job
-from tests.admin.bulk_support import address, confirm, text_of
+from tests.admin.bulk_support import address, confirm, text_of, token_of
 from tests.factories import count_jobs, make_job, make_jobs
 from tests.tasks import add
 from tests.test_admin import page
@@ -191,3 +193,99 @@ def test_a_count_of_dependants_has_a_budget(
     words = "how many takes too long to count"
     assert words in text_of(admin_client, address("cancel", Selection.ids([job.pk])))
     assert words in text_of(admin_client, page("job", "change", job.pk))
+
+
+MAIL = Selection({"queue_name": "mail", "status": "ready"})
+MORE_NOW = "There are more now: look again."
+
+
+def post(client: Client, where: str, token: str, **fields: str) -> tuple[int, str]:
+    """Confirm what a page of before was about; return the status and the text of the answer."""
+    response = client.post(where, {"preview": token, "reason": "", **fields})
+    return response.status_code, html.unescape(response.content.decode())
+
+
+def confirm_again(client: Client, where: str, text: str, **fields: str) -> None:
+    """Confirm what the page drawn anew is about."""
+    found = re.search(r'name="preview" value="([^"]+)"', text)
+    assert found
+    assert post(client, where, found[1], **fields)[0] == 302
+
+
+@pytest.mark.parametrize("way", ["requeued", "moved"])
+def test_what_comes_into_the_filter_is_looked_at_first(
+    small: None, admin_client: Client, way: str
+) -> None:
+    """Their ids are old and they have no end, so the pin does not leave them out."""
+    if way == "requeued":
+        ids = make_jobs(7, queue_name="mail", status="failed", finished_at=sql.SQL("now()"))
+    else:
+        ids = make_jobs(7, queue_name="other")
+    make_jobs(2, queue_name="mail")
+    where = address("cancel", MAIL)
+    token = token_of(admin_client, where)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_job SET status = 'ready', finished_at = NULL, queue_name = 'mail'"
+            " WHERE id = ANY(%s)",
+            [ids],
+        )
+    status_code, text = post(admin_client, where, token)
+    assert status_code == 200
+    assert MORE_NOW in text
+    assert "Type “9”." in text
+    assert not BulkChange.objects.exists()
+    confirm_again(admin_client, where, text, typed="9")
+    assert count_jobs(status="cancelled") == 9
+
+
+def test_more_that_wait_for_a_job_are_looked_at_first(admin_client: Client) -> None:
+    job = make_chain()
+    where = address("discard", Selection.ids([job.pk]))
+    token = token_of(admin_client, where)
+    add.using(after=[job]).enqueue(1, 2)
+    status_code, text = post(admin_client, where, token)
+    assert status_code == 200
+    assert MORE_NOW in text
+    assert "4 other jobs wait for these" in text
+    assert count_jobs(status="cancelled") == 0
+    confirm_again(admin_client, where, text)
+    assert count_jobs(status="cancelled") == 5
+
+
+def test_what_takes_too_long_to_count_by_now_is_looked_at_first(
+    small: None, admin_client: Client, request: pytest.FixtureRequest
+) -> None:
+    make_jobs(3, queue_name="mail")
+    where = address("cancel", Selection({"queue_name": "mail", "task_path__contains": "a"}))
+    token = token_of(admin_client, where)
+    make_jobs(3)
+    request.getfixturevalue("nothing_is_counted")
+    status_code, text = post(admin_client, where, token)
+    assert status_code == 200
+    assert "There may be more now: look again." in text
+    assert "Type “mail”." in text
+    assert not BulkChange.objects.exists()
+
+
+def test_fewer_jobs_need_no_other_look(admin_client: Client) -> None:
+    ids = make_jobs(5, queue_name="mail")
+    where = address("cancel", MAIL)
+    token = token_of(admin_client, where)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job SET queue_name = 'other' WHERE id = %s", [ids[0]])
+    make_jobs(3, queue_name="mail")
+    assert post(admin_client, where, token)[0] == 302
+    assert count_jobs(status="cancelled") == 4
+
+
+def test_a_form_with_an_error_asks_for_what_is_to_be_typed_now(
+    small: None, admin_client: Client
+) -> None:
+    make_jobs(2, queue_name="mail")
+    where = address("cancel", MAIL)
+    token = token_of(admin_client, where)
+    make_jobs(7, queue_name="mail")
+    status_code, text = post(admin_client, where, token, reason="x" * 501)
+    assert status_code == 200
+    assert "Type “9”." in text

@@ -41,7 +41,7 @@ PUMP = (
     (
         "job that is passed over",
         f"{WORKER}refusals.py",
-        "self._state.passed_over = jobs_now | {job_id: now + JOB_SECONDS}",
+        "self._state.passed_over = jobs_now | {job_id: now + wait}",
         "pass",
         REFUSED,
     ),

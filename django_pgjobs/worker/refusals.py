@@ -22,7 +22,8 @@ from django_pgjobs.worker.state import WorkerState
 
 logger = get_logger(__name__)
 
-JOB_SECONDS = 600.0
+# A job waits for so long the first time, then twice that, and so on up to the second.
+JOB_SECONDS = (60.0, 600.0)
 # After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
 TASK_SECONDS = 10.0
@@ -41,6 +42,7 @@ class Refusals:
         self._state = state
         self._connection = connection
         self._paths: dict[int, str] = {}
+        self._waits: dict[int, float] = {}
 
     def passed_over(self) -> list[int]:
         """Return the jobs to leave alone now."""
@@ -59,10 +61,14 @@ class Refusals:
             for known, until in self._state.passed_over.items()
             if until > now - FORGET_SECONDS and known != job_id
         }
+        known_wait = self._waits.get(job_id)
+        wait = min(2 * known_wait, JOB_SECONDS[1]) if known_wait else JOB_SECONDS[0]
         if len(jobs_now) >= MOST_KNOWN:
             del jobs_now[next(iter(jobs_now))]
+        self._waits = {known: self._waits[known] for known in jobs_now if known in self._waits}
+        self._waits[job_id] = wait
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
-        self._state.passed_over = jobs_now | {job_id: now + JOB_SECONDS}
+        self._state.passed_over = jobs_now | {job_id: now + wait}
         self._note_path(job_id, task_path, now, level)
         note = f"passed over: {reason}"[:1000]
         try:

@@ -81,13 +81,16 @@ class Supervisor:
         """Run until a signal, or until every child is done; return the exit status."""
         pipe = SignalPipe(extra=(signal.SIGCHLD,))
         with pipe.installed():
-            while not all(child.is_done for child in self._children):
+            while not self._is_done():
                 for child in self._children:
                     self._look_after(child)
                 self._replace_next()
                 for number in pipe.wait(self._seconds_to_wait()):
                     self._handle(number)
         return self._exit_status()
+
+    def _is_done(self) -> bool:
+        return all(child.is_done for child in self._children)
 
     def _exit_status(self) -> int:
         good = {EXIT_DISMISSED, EXIT_DONE}
@@ -200,6 +203,8 @@ class Supervisor:
             child.process.kill()
 
     def _seconds_to_wait(self) -> float | None:
+        if self._is_done():
+            return 0.0
         if self._stopping_since is not None:
             return 0.5
         if self._stale():

@@ -127,6 +127,8 @@ def test_hup_replaces_one_child_after_the_other(start: Start, journal: Journal) 
     )
     for job in jobs:
         wait_for_status(job, "successful")
+    # Its row is in the table before it says so.
+    wait_until(lambda: worker.output().count(" ready ") == 4)
     assert [line.split()[1] for line in worker.output().splitlines() if has_stopped(line)] == [
         "ready", "ready", "stop", "stop", "ready", "stop", "stop", "ready",
     ]  # fmt: skip

@@ -147,7 +147,7 @@ def test_jobs_of_a_task_come_up_behind_many_that_are_refused(
 def test_a_job_that_was_refused_is_tried_again(
     start_thread: Start, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "JOB_SECONDS", 0.5)
+    monkeypatch.setattr(refusals, "JOB_SECONDS", (0.5, 1.0))
     monkeypatch.setattr(refusals, "TASK_SECONDS", 0.2)
     jobs = make_jobs(12, ADD)
     refuse(starts(*jobs))

@@ -189,3 +189,13 @@ def test_a_process_that_fails_after_a_while_is_started_again_at_once(made: Super
     made.look()
     made.look()
     assert len(made.started) == 3
+
+
+def test_when_the_last_place_is_left_empty_the_supervisor_waits_for_nothing_more(
+    made: Supervising,
+) -> None:
+    for process in made.begin():
+        process.end(EXIT_DISMISSED)
+    made.look()
+    assert made.supervisor._is_done()
+    assert made.seconds_to_wait() == 0.0

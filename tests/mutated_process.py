@@ -51,9 +51,9 @@ PROCESS = (
     ),
     (
         "leases from before the clock was set back",
-        f"{SQL}renew_lease.sql",
-        "secs => 2 * LEAST",
-        "secs => 2000000 * LEAST",
+        f"{SQL}cut_leases.sql",
+        "statement_timestamp() + lease.length + lease.length",
+        "statement_timestamp() + lease.length + interval '1 year'",
         ("tests/worker/test_clock_set_back.py",),
     ),
     (

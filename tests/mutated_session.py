@@ -42,9 +42,9 @@ SESSION_CARE = (
     ),
     (
         "altered column that the claim returns",
-        f"{QUERIES}connection.py",
-        "    errors.FeatureNotSupported,\n",
-        "",
+        f"{QUERIES}errors.py",
+        "error.sqlstate in STALE or error.diag.source_function == PLAN_CHECK",
+        "error.sqlstate in STALE",
         SESSIONS,
     ),
     ("look for a standby", f"{QUERIES}connection.py", "if is_standby:", "if False:", FAILOVER),

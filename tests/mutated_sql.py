@@ -17,8 +17,8 @@ STATEMENTS = (
     (
         "operator of a claim",
         "django_pgjobs/sql/claim_jobs.sql",
-        "job.worker_ids OPERATOR(pg_catalog.||)",
-        "job.worker_ids ||",
+        "END OPERATOR(pg_catalog.||) %(worker_name)s",
+        "END || %(worker_name)s",
         SEARCH_PATH,
     ),
     (

@@ -117,8 +117,22 @@ MUTATIONS = (
     Mutation(
         "bound of a crash loop",
         f"{SQL}rescue_jobs.sql",
-        ">= COALESCE(job.max_losses",
-        ">= 2147483647 + 0 * COALESCE(job.max_losses",
+        "counted.losses >= counted.most",
+        "counted.losses >= 2147483647 + 0 * counted.most",
+        ("tests/worker/test_rescue.py",),
+    ),
+    Mutation(
+        "mercy for those beside a job that kills",
+        f"{SQL}rescue_jobs.sql",
+        "NOT counted.together\n",
+        "TRUE\n",
+        ("tests/worker/test_rescue.py",),
+    ),
+    Mutation(
+        "bound of that mercy",
+        f"{SQL}rescue_jobs.sql",
+        "counted.most::bigint * 3",
+        "counted.most::bigint * 1000",
         ("tests/worker/test_rescue.py",),
     ),
     Mutation(

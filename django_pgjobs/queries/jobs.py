@@ -194,6 +194,9 @@ def rescue_jobs(
         "default_max_losses": default_max_losses,
         "max_errors": MAX_ERRORS,
         "note": "worker lost: its lease ended before the job did",
+        "note_together": (
+            "worker lost together with others: its lease ended before this and other jobs did"
+        ),
     }
     left_out = sections_left_out(passed_over, acts=True)
     return [Rescued._make(row) for row in fetch(cursor, "rescue_jobs", params, *left_out)]

@@ -2,12 +2,20 @@
 --
 -- An expired lease is never renewed (renew_lease.sql), so whoever holds it has lost; the rising
 -- claim makes its late writes miss. The first loss returns the job at once, later ones after a
--- growing, random delay; a job that was lost max_losses times fails. A loss uses up no attempt:
--- the claim's reader allows for lost_count attempts more.
+-- growing, random delay. A loss uses up no attempt: the claim's reader allows for lost_count
+-- attempts more.
+--
+-- A job that was lost max_losses times fails. Of several that were lost with the same worker,
+-- nobody knows which one killed it: with max_losses above 1 they fail at three times as many, and
+-- until then their delays are such that they run apart (up to 5 s after the first loss, at least
+-- 30 s from the max_losses-th), and the one that kills is lost alone. Those of one page are
+-- counted: where the last job of a worker is on a page of its own, or another worker rescues the
+-- rest, it counts as lost alone, which is good enough.
 -- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
 --     changed, and the rows are the ids of the jobs that would be.
 -- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
---     default_max_losses integer; max_errors integer; note text
+--     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
+--     other jobs)
 -- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost (or NULL)
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
@@ -42,10 +50,10 @@ gone AS (
     )
 ),
 taken AS MATERIALIZED (
-    SELECT locked.id, gone.worker_id
+    SELECT locked.id, gone.worker_id, locked.lost_count, locked.max_losses
     FROM gone
     CROSS JOIN LATERAL (
-        SELECT job.id
+        SELECT job.id, job.lost_count, job.max_losses
         FROM pgjobs_job_live AS job
         WHERE
             job.status = 'running'
@@ -59,9 +67,9 @@ taken AS MATERIALIZED (
     ) AS locked
     UNION ALL
     -- What runs without a worker is nobody's.
-    SELECT nobodys.id, NULL
+    SELECT nobodys.id, NULL, nobodys.lost_count, nobodys.max_losses
     FROM (
-        SELECT job.id
+        SELECT job.id, job.lost_count, job.max_losses
         FROM pgjobs_job_live AS job
         WHERE job.status = 'running' AND job.worker_id IS NULL
             -- Section: passing
@@ -74,56 +82,83 @@ taken AS MATERIALIZED (
     LIMIT %(max_jobs)s::integer
 )
 -- Section: act
-, rescued AS (
+, counted AS (
+    SELECT
+        taken.id,
+        taken.worker_id,
+        LEAST(GREATEST(taken.lost_count, 0), 2147483646) + 1 AS losses,
+        COALESCE(taken.max_losses, %(default_max_losses)s::integer) AS most,
+        taken.worker_id IS NOT NULL
+        AND count(*) OVER (PARTITION BY taken.worker_id) > 1 AS together
+    FROM taken
+),
+judged AS MATERIALIZED (
+    SELECT
+        counted.id,
+        counted.worker_id,
+        counted.losses,
+        counted.together,
+        counted.losses >= counted.most AS is_due,
+        counted.losses >= counted.most
+        AND (
+            NOT counted.together
+            OR counted.most <= 1
+            OR counted.losses::bigint >= counted.most::bigint * 3
+        ) AS fails
+    FROM counted
+),
+rescued AS (
     UPDATE pgjobs_job AS job
     SET
         rate_limit_keys = job.rate_limit_keys,
         status = CASE
             WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN
-                LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1
-                >= COALESCE(job.max_losses, %(default_max_losses)s::integer)
-                THEN 'failed'
+            WHEN judged.fails THEN 'failed'
             ELSE 'ready'
         END,
         finished_at = CASE
-            WHEN
-                job.cancel_requested_at IS NOT NULL
-                OR LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1
-                >= COALESCE(job.max_losses, %(default_max_losses)s::integer)
-                THEN statement_timestamp()
+            WHEN job.cancel_requested_at IS NOT NULL OR judged.fails THEN statement_timestamp()
         END,
         due_at = CASE
-            WHEN job.lost_count > 0
+            WHEN judged.losses > 1
                 THEN statement_timestamp() + make_interval(
-                    secs => LEAST(power(2, LEAST(job.lost_count, 10)), 300)
-                        * (0.5::double precision + random() / 2::double precision)
+                    secs => GREATEST(
+                        LEAST(power(2, LEAST(judged.losses - 1, 10)), 300),
+                        CASE WHEN judged.is_due AND NOT judged.fails THEN 60 ELSE 0 END
+                    ) * (0.5::double precision + random() / 2::double precision)
                 )
+            WHEN judged.together
+                THEN statement_timestamp()
+                    + make_interval(secs => 5::double precision * random())
         END,
         claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
-        lost_count = LEAST(GREATEST(job.lost_count, 0), 2147483646) + 1,
+        lost_count = judged.losses,
         worker_id = NULL,
         progress = NULL,
-        note = %(note)s::text,
+        note = CASE
+            WHEN judged.together THEN %(note_together)s::text ELSE %(note)s::text
+        END,
         errors = CASE
             WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
             WHEN jsonb_array_length(job.errors) < %(max_errors)s::integer THEN job.errors
             ELSE job.errors - 1
         END || jsonb_build_object(
             'exception_class', 'django_pgjobs.exceptions.WorkerLost',
-            'message', %(note)s::text,
+            'message', CASE
+                WHEN judged.together THEN %(note_together)s::text ELSE %(note)s::text
+            END,
             'traceback', '',
             'attempt', job.attempts,
             'worker', job.worker_ids[cardinality(job.worker_ids)],
             'started_at', job.last_attempted_at,
             'failed_at', statement_timestamp()
         )
-    FROM taken
+    FROM judged
     WHERE
         job.id = ANY (ARRAY(SELECT taken.id FROM taken))
         AND job.status IN ('ready', 'running') AND job.status <> 'ready'
-        AND job.id = taken.id
-    RETURNING job.id, job.task_path, job.status, job.attempts, taken.worker_id
+        AND job.id = judged.id
+    RETURNING job.id, job.task_path, job.status, job.attempts, judged.worker_id
 )
 SELECT rescued.id, rescued.task_path, rescued.status, rescued.attempts, rescued.worker_id
 FROM rescued

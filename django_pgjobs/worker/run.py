@@ -91,8 +91,12 @@ def prepare(attempt: Attempt) -> Call:
 
 
 def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
-    # The rescue does not know what a task declares whose job was inserted without saying it.
-    most = row.max_losses or (task.max_losses if isinstance(task, Task) else None)
+    # The rescue knows what the row says, and lets jobs that were lost together go on up to three
+    # times as many. It does not know what a task declares whose job was inserted without saying
+    # it: that bound is kept here, whether others were lost with it or not.
+    most = task.max_losses if isinstance(task, Task) else None
+    if row.max_losses is not None:
+        most = row.max_losses * 3 if row.max_losses > 1 else 1
     if most is not None and row.lost_count >= most:
         raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
 

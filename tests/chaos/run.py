@@ -38,8 +38,8 @@ FAMILIES = ("rows", "tasks", *FAULTS)
 BACKLOG = 150
 PROGRESS_SECONDS = 10.0
 # Without any change of a job for this long nothing will come any more: the sweep looks once a
-# minute, a lease runs 5 s, and a lost job comes back after 8 s at most.
-QUIET_SECONDS = 150.0
+# minute, a lease runs 5 s, and a lost job comes back after 128 s at most.
+QUIET_SECONDS = 210.0
 DRAIN_SECONDS = 900.0
 
 COUNTS = "SELECT status, count(*) FROM pgjobs_job GROUP BY status"

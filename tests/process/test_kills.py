@@ -61,17 +61,18 @@ def test_the_first_worker_after_all_have_died_rescues_their_jobs(
     assert wait_for_status(job, "successful", timeout=SOON_SECONDS).attempts == 2
 
 
+@pytest.mark.time_limit(180)
 def test_a_job_that_kills_its_worker_stops_and_others_proceed(
     start: Start, journal: Journal
 ) -> None:
-    """G7."""
+    """G7: at max_losses, or at three times as many if a note was always lost with it."""
     journal.open_gate()
     poison = tasks.die.using(max_losses=2, priority=10).enqueue(journal.folder, "poison")
     notes = tasks.note.enqueue_many((journal.folder, str(number)) for number in range(20))
     worker = start("--processes", "2", "-c", "2", *SHORT_LEASE, wait=False)
-    row = wait_for_status(poison, "failed", timeout=30, worker=worker)
-    assert journal.count("start poison") == 2
-    assert (row.attempts, row.lost_count) == (2, 2)
+    row = wait_for_status(poison, "failed", timeout=150, worker=worker)
+    assert 2 <= row.lost_count <= 6
+    assert journal.count("start poison") == row.attempts == row.lost_count
     assert row.errors[-1]["exception_class"] == "django_pgjobs.exceptions.WorkerLost"
     wait_for_count(len(notes), status="successful", task_path="tests.process.tasks.note")
     assert worker.is_running

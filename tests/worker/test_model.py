@@ -272,9 +272,10 @@ class Drive:
         for row in rescued:
             job = self.model.jobs[row.id]
             del self._rows[row.id]
-            self.model.return_job(job, PUT_OFF if job.losses and job.status else "")
+            is_put_off = job.losses > 0 or len(rescued) > 1
+            self.model.return_job(job, PUT_OFF if is_put_off and job.status else "")
             job.losses += 1
-            # The pause after a second loss is short: a slow machine could see its end.
+            # The pause after such a loss is short: a slow machine could see its end.
             self._execute(
                 "UPDATE pgjobs_job SET due_at = due_at + interval '1 hour' WHERE id = %s", row.id
             )

@@ -38,6 +38,17 @@ def lost_worker(**columns: Any) -> int:
     return make_worker(lease_seconds=-1, **columns)
 
 
+def delays_by_losses() -> dict[int, list[Any]]:
+    """Return lost_count -> in how many seconds those jobs are due (None: at once)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT lost_count, EXTRACT(EPOCH FROM due_at - clock_timestamp())::float8"
+            " FROM pgjobs_job ORDER BY id"
+        )
+        rows = cursor.fetchall()
+    return {count: [delay for c, delay in rows if c == count] for count, _ in rows}
+
+
 @pytest.mark.parametrize(
     "make_holder",
     [
@@ -125,22 +136,94 @@ def test_a_loss_uses_up_no_attempt(own: OwnConnection) -> None:
 
 def test_later_losses_wait_longer_and_not_all_equally_long(own: OwnConnection) -> None:
     """PostHog 71361: rescued jobs do not come back in lock-step."""
-    gone = lost_worker()
     for lost_count in (0, 1, 1, 1, 5, 5, 5, 2**31 - 1):
-        make_running_job(gone, lost_count=lost_count, max_losses=2**31 - 1)
+        make_running_job(lost_worker(), lost_count=lost_count, max_losses=2**31 - 1)
     rescue(own)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT lost_count, EXTRACT(EPOCH FROM due_at - clock_timestamp())::float8"
-            " FROM pgjobs_job ORDER BY id"
-        )
-        rows = cursor.fetchall()
-    delays = {count: [delay for c, delay in rows if c == count] for count, _ in rows}
+    delays = delays_by_losses()
     assert delays[1] == [None]
     assert all(0 <= delay <= 2 for delay in delays[2])
     assert all(15 <= delay <= 32 for delay in delays[6])
     assert all(145 <= delay <= 300 for delay in delays[2**31 - 1])
     assert len(set(delays[2])) == len(set(delays[6])) == 3
+
+
+@pytest.mark.parametrize("max_losses", [2, 3, None])
+def test_the_last_loss_together_with_others_puts_the_jobs_off_apart_from_each_other(
+    own: OwnConnection, max_losses: int | None
+) -> None:
+    """G7: a job that kills its worker does not fail those beside it."""
+    gone, lost_count = lost_worker(), (max_losses or 3) - 1
+    for _ in range(3):
+        make_running_job(gone, lost_count=lost_count, max_losses=max_losses)
+    rescued = rescue(own)
+    assert [job.status for job in rescued] == ["ready"] * 3
+    [delays] = delays_by_losses().values()
+    assert all(25 <= delay <= 60 for delay in delays)
+    assert len(set(delays)) == 3
+    stored = get_job(rescued[0].id)
+    assert stored.note.startswith("worker lost together with others: ")
+    assert stored.errors[-1]["message"] == stored.note
+    assert (stored.finished_at, stored.lost_count) == (None, lost_count + 1)
+
+
+def test_after_that_a_job_that_is_lost_alone_fails(own: OwnConnection) -> None:
+    """It killed its worker; the one that was lost with it before runs on."""
+    alone = make_running_job(lost_worker(), lost_count=3, max_losses=3)
+    beside = make_running_job(lost_count=3, max_losses=3)
+    rescue(own)
+    assert (get_job(alone.id).status, get_job(beside.id).status) == ("failed", "running")
+    assert get_job(alone.id).note.startswith("worker lost: ")
+
+
+def test_jobs_of_different_workers_and_of_none_are_not_lost_together(own: OwnConnection) -> None:
+    for worker in (lost_worker(), lost_worker(), None, None):
+        make_job(status="running", claim=1, worker_id=worker, lost_count=2)
+    assert [job.status for job in rescue(own)] == ["failed"] * 4
+
+
+def test_at_most_once_holds_for_jobs_that_were_lost_together(own: OwnConnection) -> None:
+    """G4: another attempt is no way to find out which one it was."""
+    gone = lost_worker()
+    once = [make_running_job(gone, max_losses=1).id for _ in range(2)]
+    more = make_running_job(gone)
+    rescue(own)
+    assert [get_job(job).status for job in (*once, more.id)] == ["failed", "failed", "ready"]
+
+
+@pytest.mark.parametrize(
+    ("lost_count", "max_losses", "status"),
+    [
+        (4, 2, "ready"),
+        (5, 2, "failed"),
+        (7, 3, "ready"),
+        (8, 3, "failed"),
+        (7, None, "ready"),
+        (8, None, "failed"),
+        (2**31 - 1, 2, "failed"),
+        (2**31 - 1, 2**31 - 1, "ready"),
+    ],
+)
+def test_a_job_that_is_always_lost_with_others_fails_at_three_times_as_many_losses(
+    own: OwnConnection, lost_count: int, max_losses: int | None, status: str
+) -> None:
+    """G7: there is a bound for it, too."""
+    gone = lost_worker()
+    job = make_running_job(gone, lost_count=lost_count, max_losses=max_losses)
+    beside = make_running_job(gone)
+    rescue(own)
+    assert (get_job(job.id).status, get_job(beside.id).status) == (status, "ready")
+
+
+def test_the_first_loss_together_with_others_returns_the_jobs_soon_and_not_all_at_once(
+    own: OwnConnection,
+) -> None:
+    gone = lost_worker()
+    for _ in range(20):
+        make_running_job(gone)
+    rescue(own)
+    [delays] = delays_by_losses().values()
+    assert all(delay <= 5 for delay in delays)
+    assert max(delays) - min(delays) > 1
 
 
 def test_a_job_that_somebody_asked_to_cancel_ends(own: OwnConnection) -> None:

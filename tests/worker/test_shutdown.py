@@ -77,7 +77,7 @@ def test_a_second_signal_gives_everything_back_and_leaves(start_thread: Start, g
     worker = start_thread(shutdown_timeout=60.0)
     jobs = [tasks.wait_at_gate.enqueue() for _ in range(2)]
     gate.wait_entered(2)
-    worker.runner.ask_to_stop("SIGTERM")
+    worker.send(signal.SIGTERM)
     wait_until(lambda: worker.runner.state.stopping)
     worker.send(signal.SIGTERM)
     assert worker.join() == EXIT_INTERRUPTED

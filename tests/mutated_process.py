@@ -70,4 +70,18 @@ PROCESS = (
         "True",
         ("tests/process/test_supervisor.py",),
     ),
+    (
+        "mercy for those beside a job that kills",
+        f"{SQL}rescue_jobs.sql",
+        "NOT counted.together\n",
+        "TRUE\n",
+        ("tests/worker/test_rescue.py",),
+    ),
+    (
+        "bound of that mercy",
+        f"{SQL}rescue_jobs.sql",
+        "counted.most::bigint * 3",
+        "counted.most::bigint * 1000",
+        ("tests/worker/test_rescue.py",),
+    ),
 )

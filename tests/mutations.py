@@ -122,20 +122,6 @@ MUTATIONS = (
         ("tests/worker/test_rescue.py",),
     ),
     Mutation(
-        "mercy for those beside a job that kills",
-        f"{SQL}rescue_jobs.sql",
-        "NOT counted.together\n",
-        "TRUE\n",
-        ("tests/worker/test_rescue.py",),
-    ),
-    Mutation(
-        "bound of that mercy",
-        f"{SQL}rescue_jobs.sql",
-        "counted.most::bigint * 3",
-        "counted.most::bigint * 1000",
-        ("tests/worker/test_rescue.py",),
-    ),
-    Mutation(
         "database clock at enqueue",
         "django_pgjobs/client.py",
         "return None, seconds_or_none(moment)",

@@ -52,6 +52,8 @@ JOIN pg_catalog.pg_namespace AS namespace
 WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 """
 
+REFUSED_COMMIT = "the commit was refused (by a deferred constraint?)"
+
 TRANSPORT = {
     # The next one of several hosts, if this one is a standby. Not "read-write": that asks for
     # the default of transactions, which SERVER_SETTINGS decide. `_set_up` looks, too.
@@ -202,6 +204,10 @@ class OwnConnection:
                 raise
             self.close()
             raise SessionUnusable(f"{str(error).strip()} (the session is given up)") from error
+        except IndexError as error:
+            # psycopg may lose count of the answers where a commit is refused.
+            self.close()
+            raise CommitRefused(REFUSED_COMMIT) from error
 
     def _raise_refused_commit(self, error: psycopg.Error) -> None:
         """Raise CommitRefused if a pipeline cannot be ended though the server is there.
@@ -214,7 +220,7 @@ class OwnConnection:
             return
         if raw.pgconn.pipeline_status != PipelineStatus.OFF:
             self.close()
-            raise CommitRefused("the commit was refused (by a deferred constraint?)") from error
+            raise CommitRefused(REFUSED_COMMIT) from error
 
     def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         [(backend_pid, is_standby, is_read_only)] = connection.execute(

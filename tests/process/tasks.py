@@ -7,13 +7,12 @@ fixture `start` does: one without stands for a worker of an older release.
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
-import resource
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from django_pgjobs import Snooze, current_job, task
+from django_pgjobs.worker.listener import Listener
 from tests.models import Effect
 from tests.process.history import line_of
 from tests.tasks import Mishap, append_line, sleep_for
@@ -247,17 +247,14 @@ def close_stderr() -> None:
 
 
 @task
-def leak_files(folder: str) -> None:
-    """Open files until no more are to be had, keep them, and write "leaked"."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-    opened = []
-    with suppress(OSError):
-        while True:
-            opened.append(os.open(os.devnull, os.O_RDONLY))
-    os.close(opened[0])
-    write(folder, "leaked")
-    os.open(os.devnull, os.O_RDONLY)
+def break_listener(folder: str) -> None:
+    """Leave no file for the listener's next connection, write "broken", and go on for ever."""
+
+    def find_no_file(self: Listener) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    Listener._listen = find_no_file  # type: ignore[method-assign]
+    write(folder, "broken")
     time.sleep(FOREVER)
 
 

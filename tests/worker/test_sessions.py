@@ -136,12 +136,13 @@ def test_own_sessions_outlive_a_timeout_for_idle_ones(
 
 
 def processes_of_worker() -> set[tuple[str, int]]:
-    """Return name and process of the sessions of the worker."""
+    """Return name and process of the sessions that a worker keeps; that of pruning it closes."""
     with connect() as observer:
         return set(
             observer.execute(
                 "SELECT application_name, pid FROM pg_stat_activity"
                 " WHERE datname = current_database() AND application_name LIKE 'pgjobs %'"
+                " AND application_name <> 'pgjobs pruner'"
             ).fetchall()
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -10,9 +11,13 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.db import connections, router
 
-from django_pgjobs.conf import find_problems
+from django_pgjobs.conf import Conf, find_problems, get_conf
+from django_pgjobs.registry import load_module
 
 MODELS_NAMED = 3
+# What the function in ADMIN_PERMISSION is called with, one after the other.
+HOOK_ARGUMENTS = ("user", "permission", "jobs")
+HOOK = f"({', '.join(HOOK_ARGUMENTS)})"
 
 
 @register()
@@ -24,6 +29,64 @@ def check_settings(
         Error(fact, hint=hint, id="pgjobs.E002")
         for fact, hint in find_problems(getattr(settings, "PGJOBS", {}))
     ]
+
+
+@register()
+def check_dotted_paths(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Report what PGJOBS names by a dotted path and cannot be used."""
+    if find_problems(getattr(settings, "PGJOBS", {})):
+        return []  # check_settings reports those
+    return [
+        Error(f"PGJOBS[{setting!r}] names {path!r}, which {problem}", hint=hint, id="pgjobs.E004")
+        for setting, path, problem, hint in _path_problems(get_conf())
+    ]
+
+
+def _path_problems(conf: Conf) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (setting, its path, what is wrong with it, what to write)."""
+    for name in conf.TASK_MODULES:
+        for problem in _import_problems(name):
+            hint = "Write the names of modules that can be imported, such as 'shop.signup'."
+            yield "TASK_MODULES", name, problem, hint
+    if conf.ADMIN_PERMISSION is not None:
+        for problem in _hook_problems(conf.ADMIN_PERMISSION):
+            hint = f"Write the path of a function such as def jobs_of{HOOK}; see docs/admin.md."
+            yield "ADMIN_PERMISSION", conf.ADMIN_PERMISSION, problem, hint
+
+
+def _import_problems(module_name: str) -> Iterator[str]:
+    try:
+        load_module(module_name)
+    except Exception as error:  # its code may raise anything
+        yield f"cannot be imported: {type(error).__name__}: {error}"
+
+
+def _hook_problems(path: str) -> Iterator[str]:
+    module_name, _, name = path.rpartition(".")
+    problems = list(_import_problems(module_name))
+    if problems:
+        yield from problems
+        return
+    hook = getattr(load_module(module_name), name, None)
+    if not callable(hook):
+        yield f"is nothing that can be called, but {hook!r:.80}."
+    elif inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
+        yield "is asynchronous: what it returns would be true for everybody."
+    else:
+        yield from _call_problems(hook)
+
+
+def _call_problems(hook: Callable[..., Any]) -> Iterator[str]:
+    try:
+        signature = inspect.signature(hook)
+    except ValueError:  # one of a C extension says nothing
+        return
+    try:
+        signature.bind(*HOOK_ARGUMENTS)
+    except TypeError as error:
+        yield f"cannot be called with {HOOK}: {error}."
 
 
 @register()

@@ -53,13 +53,6 @@ class Conf:
     TRACE_URL: str | None = None
 
 
-def _is_expression(text: object) -> bool:
-    try:
-        return isinstance(text, str) and bool(text) and bool(re.compile(text, re.IGNORECASE))
-    except (re.error, ValueError, OverflowError, RecursionError):
-        return False
-
-
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
 SERVER_PAYLOAD_BYTES = 1_048_576
 
@@ -112,9 +105,7 @@ _RULES = {
         lambda v: all(isinstance(name, str) and name for name in v),
     ),
     "RATE_LIMITS": Rule(dict, "a dict of rate limits by name", lambda v: True),
-    "REDACT": Rule(
-        tuple, "a list of regular expressions", lambda v: all(_is_expression(text) for text in v)
-    ),
+    "REDACT": Rule(tuple, "a list of regular expressions", lambda v: True),
     "ADMIN_PERMISSION": Rule(
         str, "the dotted path of a function, or None", lambda v: "." in v, nullable=True
     ),
@@ -125,6 +116,9 @@ _RULES = {
         nullable=True,
     ),
 }
+
+# What a message shows of an expression.
+MAX_SHOWN = 80
 
 # What the columns of pgjobs_rate_limit hold: bytes, and seconds until a burst is paid back.
 MAX_NAME_BYTES = 512
@@ -159,7 +153,32 @@ def find_problems(value: object) -> list[tuple[str, str]]:
                 for name, limit in given.items()
                 for fact in _find_limit_problems(name, limit)
             ]
+        elif key == "REDACT":
+            problems += [
+                (f"PGJOBS['REDACT'][{place}] is {fact}.", "See docs/settings.md.")
+                for place, expression in enumerate(given)
+                for fact in _find_expression_problems(expression)
+            ]
     return problems
+
+
+def _find_expression_problems(expression: object) -> Iterator[str]:
+    reason = ""
+    if not isinstance(expression, str):
+        reason = "it is no text"
+    elif not expression:
+        reason = "it is empty, and would mask everything"
+    else:
+        try:
+            re.compile(expression, re.IGNORECASE)
+        except RecursionError:
+            reason = "it is nested too deeply"
+        except (re.error, ValueError, OverflowError) as error:
+            reason = str(error)
+    if reason:
+        shown = repr(expression)
+        shown = shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "..."
+        yield f"{shown}, which is no regular expression: {reason}"
 
 
 def _find_limit_problems(name: object, limit: object) -> Iterator[str]:

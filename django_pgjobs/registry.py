@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
+from types import ModuleType
 from typing import Any, TypeGuard
 
 from django.apps import apps
@@ -30,7 +31,12 @@ def discover_tasks() -> None:
     """Import the module `tasks` of every installed app, PGJOBS["TASK_MODULES"], and our own."""
     autodiscover_modules("tasks")
     for name in (*get_conf().TASK_MODULES, OWN_MODULE):
-        importlib.import_module(name)
+        load_module(name)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module that a setting or an option of a task names, never a row."""
+    return importlib.import_module(name)
 
 
 @cache
@@ -63,7 +69,7 @@ def find_function(path: str) -> Any:
     Raise ImportError or TypeError if there is none.
     """
     module_name, _, name = path.rpartition(".")
-    found = getattr(importlib.import_module(module_name), name, None)
+    found = getattr(load_module(module_name), name, None)
     if not callable(found):
         raise TypeError(f"expected {path!r} to be the path of a function, got {found!r}.")
     return found

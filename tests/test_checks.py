@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +41,13 @@ def two_databases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "settings", SimpleNamespace(DATABASES={"default": {}, "jobs": {}}))
 
 
+@pytest.fixture
+def make_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that makes a module that can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return lambda name, text: (tmp_path / f"{name}.py").write_text(text) and None
+
+
 def ids(messages: list[django_checks.CheckMessage]) -> list[str | None]:
     """Return the ids of messages."""
     return [message.id for message in messages]
@@ -56,6 +66,106 @@ def test_every_wrong_key_is_an_error_with_its_remedy() -> None:
         "Did you mean LEASE_SECONDS?",
     )
     assert "to be a whole number from 1 to 256, got 'two'" in wrong.msg
+
+
+def narrow(user: Any, permission: str, jobs: Any) -> Any:
+    """Narrow nothing, as a function for PGJOBS["ADMIN_PERMISSION"] may."""
+    return True
+
+
+def narrow_of_defaults(user: Any, permission: str = "", jobs: Any = None, *more: Any) -> Any:
+    """Do the same, with arguments that may be left out."""
+    return True
+
+
+partial = functools.partial(narrow_of_defaults, permission="")
+method = JobsElsewhere().db_for_write
+no_function = "text"
+
+
+def takes_two(user: Any, jobs: Any) -> bool:
+    """Take an argument too few."""
+    return True
+
+
+def needs_a_keyword(user: Any, permission: str, jobs: Any, *, tenant: str) -> bool:
+    """Need what nobody gives."""
+    return True
+
+
+async def narrow_later(user: Any, permission: str, jobs: Any) -> bool:
+    """Return what is true whatever it comes to."""
+    return False
+
+
+class Narrowing:
+    """A callable object whose call is a coroutine."""
+
+    async def __call__(self, user: Any, permission: str, jobs: Any) -> bool:
+        return False
+
+
+later_object = Narrowing()
+
+WRONG_HOOKS = {
+    "no_such_package.hook": "cannot be imported: ModuleNotFoundError: No module named 'no_such",
+    f"{__name__}.no_such_name": "is nothing that can be called, but ",
+    f"{__name__}.no_function": "is nothing that can be called, but ",
+    ".hook": "cannot be imported: ValueError",
+    "..hook": "cannot be imported: ",
+    f"{__name__}.takes_two": "cannot be called with (user, permission, jobs): too many pos",
+    f"{__name__}.needs_a_keyword": "(user, permission, jobs): missing a required",
+    f"{__name__}.partial": "cannot be called with (user, permission, jobs): too many pos",
+    f"{__name__}.narrow_later": "is asynchronous",
+    f"{__name__}.later_object": "is asynchronous",
+}
+
+
+@pytest.mark.parametrize("path", WRONG_HOOKS)
+def test_a_function_for_the_admin_that_cannot_be_called_is_an_error(path: str) -> None:
+    with override_settings(PGJOBS={"ADMIN_PERMISSION": path}):
+        [message] = checks.check_dotted_paths()
+    assert (message.id, message.level) == ("pgjobs.E004", django_checks.ERROR)
+    assert message.msg.startswith(f"PGJOBS['ADMIN_PERMISSION'] names {path!r}, which ")
+    assert WRONG_HOOKS[path] in message.msg
+    assert message.hint and "jobs_of(user, permission, jobs)" in message.hint
+
+
+@pytest.mark.parametrize("name", ["narrow", "narrow_of_defaults"])
+def test_a_function_for_the_admin_that_can_be_called_is_none(name: str) -> None:
+    with override_settings(PGJOBS={"ADMIN_PERMISSION": f"{__name__}.{name}"}):
+        assert checks.check_dotted_paths() == []
+
+
+def test_a_module_that_raises_at_import_is_an_error_with_its_reason(
+    make_module: Callable[[str, str], None],
+) -> None:
+    make_module("raising_tasks", "1 / 0")
+    make_module("unreadable_tasks", "def (")
+    names = ["raising_tasks", "no_such_tasks", "unreadable_tasks", "tests.tasks"]
+    with override_settings(PGJOBS={"TASK_MODULES": names}):
+        found = checks.check_dotted_paths()
+    assert ids(found) == ["pgjobs.E004"] * 3
+    assert [message.msg for message in found[:2]] == [
+        (
+            "PGJOBS['TASK_MODULES'] names 'raising_tasks', which cannot be imported: "
+            "ZeroDivisionError: division by zero"
+        ),
+        (
+            "PGJOBS['TASK_MODULES'] names 'no_such_tasks', which cannot be imported: "
+            "ModuleNotFoundError: No module named 'no_such_tasks'"
+        ),
+    ]
+    assert "SyntaxError" in found[2].msg
+    assert found[0].hint and "modules that can be imported" in found[0].hint
+
+
+def test_wrong_settings_are_told_once() -> None:
+    """What their values lead to is not looked at before they are right."""
+    for value in ({"ADMIN_PERMISSION": 5, "TASK_MODULES": "a.b"}, ["text"]):
+        with override_settings(PGJOBS=value):
+            assert checks.check_dotted_paths() == []
+            assert checks.check_settings() != []
 
 
 def test_the_command_check_fails_for_a_wrong_setting() -> None:

@@ -105,7 +105,7 @@ BAD: dict[str, list[Any]] = {
     "UNKNOWN_TASK": [None, "ignore", True, ["wait"]],
     "TASK_MODULES": [None, "a.b", [""], [1], {"a"}],
     "RATE_LIMITS": [None, [], "a", {"a"}],
-    "REDACT": [None, "iban", [""], [1], ["("]],
+    "REDACT": [None, "iban", {"iban"}],
     "ADMIN_PERMISSION": ["jobs_of", True, 1],
     "TRACE_URL": ["https://traces.example/", True, 1],
 }

@@ -175,9 +175,30 @@ def test_expressions_of_secrets_are_read_one_by_one(
     assert not is_secret("harmless")
 
 
-@pytest.mark.parametrize(
-    "expression", ["(", "a(?i)b", "a{99999999999999999999}", "(?L)a", "(" * 500]
-)
-def test_an_expression_that_cannot_be_read_is_refused_by_the_check(expression: str) -> None:
-    [(fact, _)] = find_problems({"REDACT": [expression]})
-    assert "a list of regular expressions" in fact
+WRONG_EXPRESSIONS = {
+    "(": "missing ), unterminated subpattern at position 0",
+    "a(?i)b": "global flags not at the start of the expression",
+    "a{99999999999999999999}": "the repetition number is too large",
+    "(?L)a": "bad inline flags: cannot use 'L' flag with a str pattern",
+    "[" + "a" * 5_000: "unterminated character set",
+    "(" * 5_000 + ")" * 5_000: "it is nested too deeply",
+    "": "it is empty, and would mask everything",
+    7: "it is no text",
+}
+
+
+@pytest.mark.parametrize("expression", WRONG_EXPRESSIONS, ids=lambda value: repr(value)[:30])
+def test_an_expression_that_cannot_be_read_is_named_with_the_reason(expression: Any) -> None:
+    [(fact, hint)] = find_problems({"REDACT": ["pin", expression, "token"]})
+    assert fact.startswith("PGJOBS['REDACT'][1] is ")
+    assert "which is no regular expression: " + WRONG_EXPRESSIONS[expression] in fact
+    assert len(fact) < 300
+    assert hint == "See docs/settings.md."
+
+
+def test_all_expressions_that_cannot_be_read_are_told() -> None:
+    found = [fact for fact, _ in find_problems({"REDACT": ("a(", "pin", "b[")})]
+    assert [fact.partition(",")[0] for fact in found] == [
+        "PGJOBS['REDACT'][0] is 'a('",
+        "PGJOBS['REDACT'][2] is 'b['",
+    ]

@@ -20,7 +20,7 @@ from django.db import connections, router
 from django.utils import timezone
 
 from django_pgjobs.exceptions import DuplicateJob, JobError, seconds_or_none
-from django_pgjobs.payload import EARLIEST, LATEST
+from django_pgjobs.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
 from django_pgjobs.queries import jobs, notifications
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
@@ -169,7 +169,8 @@ def instant_or_delay(
             raise ValueError(f"expected {name} with a time zone, got {moment!r}.")
         instant = timezone.make_aware(moment)
     if not EARLIEST <= instant <= LATEST:
-        raise ValueError(f"expected {name} in the years 1 to 9999, got {moment!r}.")
+        first, last = BOUNDS_OF_TIMES
+        raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
     return instant, None
 
 

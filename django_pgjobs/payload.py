@@ -22,6 +22,7 @@ MAX_TEXT = 8_000
 # What Python can read back in any time zone; PostgreSQL's calendar is longer.
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 LATEST = datetime(9999, 12, 30, tzinfo=UTC)
+BOUNDS_OF_TIMES = EARLIEST.isoformat(" ", "minutes"), LATEST.isoformat(" ", "minutes")
 # What a message shows of a value.
 MAX_SHOWN = 80
 

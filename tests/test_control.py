@@ -112,12 +112,10 @@ def test_what_is_no_pause_is_a_type_error(arguments: dict[str, Any], words: str)
         ({"queue": "mail\0"}, "without NUL"),
         ({"queue": "mail*"}, "Only keys have patterns"),
         ({"task": "shop.*"}, "Only keys have patterns"),
-        ({"queue": "mail", "until": datetime.max}, "until with a time zone"),  # noqa: DTZ901
-        ({"queue": "mail", "until": datetime(2020, 1, 1, tzinfo=UTC)}, "in the future"),
-        ({"queue": "mail", "until": timedelta()}, "in the future"),
-        ({"queue": "mail", "until": timedelta(seconds=-1)}, "in the future"),
-        ({"queue": "mail", "until": timedelta.max}, "within 1000 years"),
-        ({"queue": "mail", "until": datetime.max.replace(tzinfo=UTC)}, "years 1 to 9999"),
+        (
+            {"queue": "mail", "until": datetime.max.replace(tzinfo=UTC)},
+            r"until from 0001-01-02 00:00\+00:00 to 9999-12-30 00:00\+00:00, got",
+        ),
         ({"queue": "mail", "reason": "\ud800"}, "surrogates"),
     ],
 )

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.payload import EARLIEST, LATEST
+from django_pgjobs.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
 
 MAX_QUEUE_BYTES = 128
 MAX_REASON = 500
@@ -121,7 +121,9 @@ class LengthForm(BulkForm):
             return
         aware = timezone.make_aware(at) if timezone.is_naive(at) else at
         if not EARLIEST <= aware <= LATEST:
-            self.add_error("at", ValidationError(_("Expected a time in the years 1 to 9999.")))
+            first, last = BOUNDS_OF_TIMES
+            said = _("Expected a time from %(first)s to %(last)s.")
+            self.add_error("at", ValidationError(said % {"first": first, "last": last}))
 
 
 class RetryForm(LengthForm):

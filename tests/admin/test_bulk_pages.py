@@ -152,6 +152,11 @@ def test_every_action_can_be_confirmed(admin_client: Client, verb: str) -> None:
         ("retry", {"when": "spread", "amount": "9999999", "unit": "86400"}, "at most ten years"),
         ("retry", {"when": "at", "at": ""}, "Say when."),
         ("retry", {"when": "at", "at": "soon"}, "Enter a valid date/time."),
+        (
+            "retry",
+            {"when": "at", "at": "9999-12-31 23:59"},
+            "Expected a time from 0001-01-02 00:00+00:00 to 9999-12-30 00:00+00:00.",
+        ),
         ("retry", {"when": "never"}, "Select a valid choice"),
         ("postpone", {"when": "now"}, "Select a valid choice"),
         ("move", {}, "Give a queue, a priority, or both."),

@@ -13,6 +13,7 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
+from django_pgjobs.management.arguments import MAX_NAME_BYTES, MAX_QUEUE_BYTES, MAX_SLOTS
 from tests.helpers import ROOT
 from tests.test_house import check_ids
 
@@ -130,6 +131,37 @@ def test_every_flag_is_documented() -> None:
     assert "--drain" in flags()
     missing = [flag for flag in flags() if not mentions(page, flag)]
     assert not missing, f"docs/workers.md does not explain {missing}"
+
+
+def bounds_of(flag: argparse.Action) -> str:
+    """Return "A to B" as the flag says it when it refuses what is below all bounds."""
+    if not callable(flag.type):
+        return ""
+    try:
+        flag.type("-1")
+    except argparse.ArgumentTypeError as error:
+        return " ".join(re.findall(r"\S+ to [^\s,]+", str(error)))
+    return ""
+
+
+def test_every_flag_is_documented_with_its_bounds() -> None:
+    parser = load_command_class("django_pgjobs", "runjobs").create_parser("manage.py", "runjobs")
+    rows = re.findall(r"^\| (`-.*)$", read("workers.md"), re.MULTILINE)
+    bounded = {}
+    for action in parser._actions:
+        bounds = bounds_of(action)
+        if bounds:
+            name = action.option_strings[-1]
+            [row] = [row for row in rows if f"`{name}`" in row.partition("|")[0]]
+            bounded[name] = (bounds, row.split("|")[1])
+    assert {"--concurrency", "--max-jobs", "--max-time", "--lease-seconds"} <= bounded.keys()
+    assert {name: unit for name, (bounds, unit) in bounded.items() if bounds not in unit} == {}
+
+
+def test_the_bounds_of_names_on_the_command_line_are_documented() -> None:
+    page = read("workers.md")
+    for bound in (MAX_SLOTS, MAX_QUEUE_BYTES, MAX_NAME_BYTES):
+        assert re.search(rf"(to|most) {bound}\b", page), bound
 
 
 def test_no_flag_is_documented_that_does_not_exist() -> None:

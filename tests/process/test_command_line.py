@@ -56,6 +56,24 @@ def test_a_queue_that_nothing_uses_is_warned_about(start: Start) -> None:
     ]
 
 
+@pytest.mark.parametrize("flags", [("--check",), ("--drain", "--processes", "2")], ids=" ".join)
+def test_to_leave_out_the_queue_of_bulk_changes_is_warned_about(
+    start: Start, flags: tuple[str, ...]
+) -> None:
+    worker = start(*flags, "--exclude-queues", "mail,pgjobs")
+    assert worker.wait() == 0
+    warnings = [line for line in worker.output().splitlines() if line.startswith("WARNING")]
+    assert warnings == [
+        (
+            "WARNING --exclude-queues leaves out 'pgjobs', the queue of bulk changes: they wait until "
+            "another worker serves it."
+        )
+    ]
+    worker = start(*flags, "--exclude-queues", "mail")
+    assert worker.wait() == 0
+    assert "WARNING" not in worker.output()
+
+
 @pytest.mark.parametrize("flags", [(), ("--processes", "2"), ("--check",)], ids=" ".join)
 def test_without_a_database_it_ends_with_3(start: Start, flags: tuple[str, ...]) -> None:
     nowhere = database_url(HOST="127.0.0.1", PORT=free_port())

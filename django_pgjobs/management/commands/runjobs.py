@@ -6,14 +6,12 @@ import argparse
 import sys
 from typing import Any
 
-import django
 import psycopg
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import translation
 
-import django_pgjobs
 from django_pgjobs import client
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
@@ -30,9 +28,10 @@ from django_pgjobs.management.arguments import (
     whole_number,
     worker_name,
 )
+from django_pgjobs.management.banner import banner
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
-from django_pgjobs.registry import discover_tasks, find_task, list_task_paths
+from django_pgjobs.registry import discover_tasks
 from django_pgjobs.worker.code_changes import watch_files
 from django_pgjobs.worker.log import set_up_logging
 from django_pgjobs.worker.runner import LAST_SECONDS, Runner
@@ -199,8 +198,8 @@ class Command(BaseCommand):
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
         server = look_at_server(options.database)
-        if not flags["child"]:
-            self._print_banner(options, server, processes, flags)
+        if flags["verbosity"] and not flags["child"]:
+            self.stdout.write(banner(options, server, processes))
         if flags["check"]:
             return None
         if not flags["child"] and (processes > 1 or reloads):
@@ -214,36 +213,6 @@ class Command(BaseCommand):
         reloads = bool(settings.DEBUG) and not any(flags[name] for name in limits)
         flags["reload"] = reloads
         return reloads
-
-    def _print_banner(
-        self, options: Options, server: Server, processes: int, flags: dict[str, Any]
-    ) -> None:
-        queues = ",".join(options.queues) if options.queues else "all"
-        for queue, slots in options.queue_slots.items():
-            queues += f", {queue} at most {slots}"
-        if options.excluded_queues:
-            queues += " but " + ",".join(options.excluded_queues)
-        versions = (
-            f"django-pgjobs {django_pgjobs.__version__} · Django {django.get_version()} · "
-            f"Python {sys.version.split()[0]} · PostgreSQL {server.version} "
-            f'(database "{server.database}")'
-        )
-        listens = _listen_words(options.listen, server.is_direct)
-        lines = [
-            versions,
-            f"queues  {queues} ({processes} x {options.concurrency} threads)",
-            f"tasks   {len(list_task_paths())} found",
-            f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
-        ]
-        if options.queues:
-            missing = sorted(set(options.queues) - set(server.queues) - declared_queues())
-            lines += [
-                f"WARNING no task and no waiting job uses the queue {name!r}. Is it spelt right?"
-                for name in missing
-            ]
-        lines.append("Ctrl-C to stop, twice to stop at once.")
-        if flags["verbosity"]:
-            self.stdout.write("\n".join(lines))
 
 
 def look_at_server(alias: str) -> Server:
@@ -362,17 +331,6 @@ def backend_aliases() -> tuple[str, ...]:
             'TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}.'
         )
     return aliases
-
-
-def declared_queues() -> set[str]:
-    """Return the queues that the declared tasks use."""
-    return {find_task(path).queue_name for path in list_task_paths()}
-
-
-def _listen_words(wanted: bool, is_direct: bool) -> str:
-    if not wanted:
-        return "off"
-    return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
 
 
 def child_flags(flags: dict[str, Any]) -> list[str]:

@@ -1,0 +1,63 @@
+"""What `runjobs` says first: what runs, and what of it is probably not meant so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import django
+
+import django_pgjobs
+from django_pgjobs.conf import OWN_QUEUE
+from django_pgjobs.queries.server import Server
+from django_pgjobs.registry import find_task, list_task_paths
+from django_pgjobs.worker.state import Options
+
+
+def banner(options: Options, server: Server, processes: int) -> str:
+    """Return the lines that `runjobs` prints before it works."""
+    versions = (
+        f"django-pgjobs {django_pgjobs.__version__} · Django {django.get_version()} · "
+        f"Python {sys.version.split()[0]} · PostgreSQL {server.version} "
+        f'(database "{server.database}")'
+    )
+    listens = _listen_words(options.listen, server.is_direct)
+    lines = [
+        versions,
+        f"queues  {_queue_words(options)} ({processes} x {options.concurrency} threads)",
+        f"tasks   {len(list_task_paths())} found",
+        f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
+        *(f"WARNING {warning}" for warning in _warnings(options, server)),
+        "Ctrl-C to stop, twice to stop at once.",
+    ]
+    return "\n".join(lines)
+
+
+def _queue_words(options: Options) -> str:
+    queues = ",".join(options.queues) if options.queues else "all"
+    for queue, slots in options.queue_slots.items():
+        queues += f", {queue} at most {slots}"
+    if options.excluded_queues:
+        queues += " but " + ",".join(options.excluded_queues)
+    return queues
+
+
+def _listen_words(wanted: bool, is_direct: bool) -> str:
+    if not wanted:
+        return "off"
+    return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
+
+
+def _warnings(options: Options, server: Server) -> Iterator[str]:
+    for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
+        yield f"no task and no waiting job uses the queue {name!r}. Is it spelt right?"
+    if OWN_QUEUE in options.excluded_queues:
+        yield (
+            f"--exclude-queues leaves out {OWN_QUEUE!r}, the queue of bulk changes: they wait "
+            "until another worker serves it."
+        )
+
+
+def declared_queues() -> set[str]:
+    """Return the queues that the declared tasks use."""
+    return {find_task(path).queue_name for path in list_task_paths()}

@@ -5,6 +5,20 @@ from __future__ import annotations
 # Name, file, what is replaced, by what, and the tests that notice.
 INPUTS = (
     (
+        "check of dotted paths",
+        "django_pgjobs/checks.py",
+        "signature.bind(*HOOK_ARGUMENTS)",
+        "signature",
+        ("tests/test_checks.py",),
+    ),
+    (
+        "check of asynchronous functions",
+        "django_pgjobs/checks.py",
+        "inspect.iscoroutinefunction(hook) or",
+        "False and",
+        ("tests/test_checks.py",),
+    ),
+    (
         "count of the whole selection",
         "django_pgjobs/bulk/preview.py",
         "return self.exact if self.is_partial else self.suitable",

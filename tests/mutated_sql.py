@@ -8,6 +8,13 @@ ROLES = ("tests/test_grants.py", "tests/worker/test_roles.py")
 # Name, file, what is replaced, by what, and the tests that guard it.
 STATEMENTS = (
     (
+        "note of a refusal that is over",
+        "django_pgjobs/sql/promote_due_jobs.sql",
+        "CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END",
+        "job.note",
+        ("tests/worker/test_promote.py",),
+    ),
+    (
         "search path of own connections",
         "django_pgjobs/queries/connection.py",
         '    "search_path": "pg_catalog, pg_temp",\n',

@@ -74,6 +74,24 @@ def test_a_waiting_job_is_cancelled_at_once() -> None:
     assert job.finished_at == job.cancel_requested_at is not None
 
 
+@pytest.mark.parametrize(
+    ("note", "after"),
+    [("passed over: no room", ""), ("retry after Mishap", "retry after Mishap")],
+)
+def test_a_refusal_of_before_is_not_noted_of_a_cancelled_job(note: str, after: str) -> None:
+    job_id = make_job(note=note)
+    assert cancel(job_id) is True
+    assert get_job(job_id).note == after
+
+
+def test_a_refusal_of_before_is_forgotten_when_the_job_is_put_off() -> None:
+    """Of one that is to run now it is still what keeps it."""
+    now, later = (make_job(note="passed over: no room") for _ in range(2))
+    assert reschedule(now, None)
+    assert reschedule(later, WHEN)
+    assert [get_job(now).note, get_job(later).note] == ["passed over: no room", ""]
+
+
 def test_a_job_of_the_future_is_cancelled_at_once() -> None:
     job_id = make_job(run_after=WHEN)
     assert cancel(job_id) is True
@@ -194,7 +212,7 @@ def test_a_job_may_be_given_as_id_text_model_or_result() -> None:
         (datetime(2031, 1, 1), "expected run_after with a time zone, got "),  # noqa: DTZ001
         (timedelta(seconds=-1), "expected a duration of 0 seconds or more, got "),
         (timedelta.max, "expected run_after within 1000 years"),
-        (datetime.max.replace(tzinfo=UTC), "expected run_after in the years 1 to 9999"),
+        (datetime.max.replace(tzinfo=UTC), "expected run_after from 0001-01-02 "),
         ("tomorrow", "expected run_after to be a datetime or a timedelta, got 'tomorrow'"),
         (5, "expected run_after to be a datetime or a timedelta, got 5"),
     ],

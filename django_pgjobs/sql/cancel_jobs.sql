@@ -36,7 +36,8 @@ cancelled AS (
             ELSE LEAST(GREATEST(job.claim, 0), 9000000000000000000)
         END,
         cancel_requested_at
-            = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch')
+            = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch'),
+        note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     FROM leaving
     WHERE job.id = leaving.id AND job.status IN ('ready', 'running')
     RETURNING job.id, leaving.status

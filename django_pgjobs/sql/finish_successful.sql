@@ -11,6 +11,7 @@ SET
     rate_limit_keys = job.rate_limit_keys,
     status = 'successful',
     result = outcome.result::json,
+    note = '',
     finished_at = statement_timestamp() - make_interval(secs => outcome.age),
     last_attempted_at
         = statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),

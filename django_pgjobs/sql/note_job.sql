@@ -1,4 +1,5 @@
--- Write into a job's row why it is left alone; nothing else about it changes.
+-- Write into a job's row why it is left alone; nothing else about it changes. The note goes with
+-- the next statement that changes the job's place (claim, promotion, finish, rescue, cancel).
 -- Parameters: id bigint; note text
 -- Returns: nothing
 -- Locks: the row, SKIP LOCKED

@@ -1,4 +1,5 @@
--- Let jobs whose time has come be claimed, and tell when the next one is due.
+-- Let jobs whose time has come be claimed, and tell when the next one is due. The note of one that
+-- the server refused to promote before goes.
 -- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
 --     changed, and the rows are the ids of the jobs that would be.
 -- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone)
@@ -21,7 +22,10 @@ WITH due AS MATERIALIZED (
 -- Section: act
 , promoted AS (
     UPDATE pgjobs_job_live AS job
-    SET rate_limit_keys = job.rate_limit_keys, due_at = NULL
+    SET
+        rate_limit_keys = job.rate_limit_keys,
+        due_at = NULL,
+        note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     WHERE job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'
     RETURNING job.id
 )

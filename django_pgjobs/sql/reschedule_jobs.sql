@@ -61,6 +61,11 @@ SET
     hold = CASE
         WHEN relief.hold IS NULL OR relief.hold <> 'predecessor failed' THEN relief.hold
         WHEN job.waits_for > relief.steps THEN 'dependencies'
+    END,
+    note = CASE
+        WHEN relief.run_after > statement_timestamp() AND starts_with(job.note, 'passed over: ')
+            THEN ''
+        ELSE job.note
     END
 FROM relief
 WHERE job.id = relief.id AND job.status = 'ready'

@@ -71,6 +71,12 @@ def row_of(job_id: int) -> tuple[str, Any]:
         return cursor.fetchone()
 
 
+def test_a_job_that_could_not_be_rescued_and_ends_well_has_no_note(own: OwnConnection) -> None:
+    job = make_running_job(note="cannot be rescued: no room")
+    assert write(own, success(job)) == [[job.id]]
+    assert get_job(job.id).note == ""
+
+
 ALL_WRITES = pytest.mark.parametrize(
     "make_write", [success, end, give_back, progress], ids=["success", "end", "return", "progress"]
 )

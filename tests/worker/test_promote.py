@@ -44,6 +44,13 @@ def test_a_job_of_the_future_stays_and_its_time_is_told(own: OwnConnection) -> N
     assert get_job(job_id).due_at is not None
 
 
+def test_a_refusal_of_before_is_forgotten_when_the_job_is_promoted(own: OwnConnection) -> None:
+    refused = make_job(due_at=PAST, note="passed over: no room")
+    retried = make_job(due_at=PAST, note="retry after Mishap")
+    assert promote(own) == (2, None)
+    assert [get_job(refused).note, get_job(retried).note] == ["", "retry after Mishap"]
+
+
 def test_nothing_to_promote_is_no_row_of_zeros_and_no_time(own: OwnConnection) -> None:
     make_job()
     assert promote(own) == (0, None)

@@ -29,6 +29,13 @@ PROCESS = (
         ("tests/worker/test_give_back.py",),
     ),
     (
+        "end of the last attempt by an interruption",
+        f"{WORKER}outcome.py",
+        "if is_free or attempt.attempt < attempt.max_attempts:",
+        "if True:",
+        ("tests/worker/test_shutdown.py",),
+    ),
+    (
         "log lines that raise",
         f"{WORKER}safe_log.py",
         "        except BaseException:\n            if",

@@ -38,6 +38,7 @@ class ClaimedRow(NamedTuple):
     max_attempts: int | None
     lost_count: int
     max_losses: int | None
+    interruptions: int
     timeout: float | None
     priority: int
     backend: str

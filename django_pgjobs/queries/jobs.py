@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
-# So many times a job may be interrupted by a shutdown; each time more uses up an attempt.
+# So many times a job may be interrupted because of its worker; each time more uses up an attempt.
 FREE_INTERRUPTIONS = 10
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25

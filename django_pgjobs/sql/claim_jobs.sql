@@ -15,7 +15,7 @@
 --     passed_over bigint[] (jobs that are left alone);
 --     worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
--- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, timeout, priority, backend, queue_name, task_path,
+-- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, interruptions, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
@@ -115,7 +115,7 @@ SET
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
 RETURNING
     job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
-    job.timeout, job.priority, job.backend,
+    job.interruptions, job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
     date_part('epoch', statement_timestamp())
     - date_part('epoch', GREATEST(job.enqueued_at, job.run_after)),

@@ -554,7 +554,7 @@ SET
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
 RETURNING
     job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
-    job.timeout, job.priority, job.backend,
+    job.interruptions, job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
     date_part('epoch', statement_timestamp())
     - date_part('epoch', GREATEST(job.enqueued_at, job.run_after)),

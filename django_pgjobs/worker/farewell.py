@@ -49,7 +49,7 @@ class Farewell:
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         if not attempt.started_at:
             return released(AT_SHUTDOWN)
-        return left_running() if self.loses_jobs else interrupted(AT_SHUTDOWN)
+        return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)
 
     def judge(self, outcome: Outcome) -> Outcome:
         """Return what becomes of a job that ended as *outcome* says."""

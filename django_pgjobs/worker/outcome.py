@@ -25,6 +25,7 @@ from django_pgjobs.exceptions import (
     WorkerLost,
 )
 from django_pgjobs.payload import encode_result, scrub
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.retries import DEFAULT_BACKOFF, LONGEST_DELAY_SECONDS, delay_after
 from django_pgjobs.status import JobStatus
@@ -59,7 +60,7 @@ class Kind(Enum):
 class Outcome:
     """How an attempt ended; *error* and *result* are JSON text, empty for none.
 
-    *interrupted*: the job was begun, and is handed back because of the worker.
+    *interrupted*: the job was begun, and ends or is handed back because of the worker.
     *replaces_refused*: it is written instead of an outcome that the server refuses.
     """
 
@@ -105,9 +106,21 @@ def released(note: str) -> Outcome:
     return Outcome(Kind.RELEASE, note=note)
 
 
-def interrupted(note: str) -> Outcome:
-    """Return the outcome of a job that was begun and is handed back because of the worker."""
-    return Outcome(Kind.RELEASE, note=note, interrupted=True)
+def interrupted(attempt: Attempt, note: str) -> Outcome:
+    """Return the outcome of a job that was begun and cannot go on because of the worker.
+
+    It is handed back, or fails if it was its last attempt and the interruption is not free.
+    """
+    is_free = attempt.row.interruptions < FREE_INTERRUPTIONS
+    if is_free or attempt.attempt < attempt.max_attempts:
+        return Outcome(Kind.RELEASE, note=note, interrupted=True)
+    error = WorkerLost(
+        f"the end of a worker or of its lease interrupted the last of {attempt.max_attempts} "
+        f"attempts; {FREE_INTERRUPTIONS} interruptions are free, and there were as many before."
+    )
+    return Outcome(
+        Kind.FAIL, error=describe(attempt, error), note=note, exception=error, interrupted=True
+    )
 
 
 def left_running(duration: float = 0.0) -> Outcome:
@@ -121,9 +134,9 @@ def of_exception(
 ) -> Outcome:
     """Return what becomes of a job whose attempt ended with *error*."""
     if isinstance(error, JobReleased):
-        return interrupted(AT_SHUTDOWN)
+        return interrupted(attempt, AT_SHUTDOWN)
     if isinstance(error, LeaseLost):
-        return interrupted("given back: the lease was not renewed")
+        return interrupted(attempt, "given back: the lease was not renewed")
     if isinstance(error, ClaimLost):
         return Outcome(Kind.LOST, exception=error)
     if isinstance(error, JobCancelled) or attempt.interrupted_by is JobCancelled:

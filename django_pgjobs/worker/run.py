@@ -79,10 +79,7 @@ def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
-        raise WorkerLost(
-            f"all {attempt.max_attempts} attempts ended without an outcome: interrupted by the end "
-            "of a worker more often than is free, or lost."
-        )
+        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
     _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:

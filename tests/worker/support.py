@@ -121,6 +121,7 @@ def row_of_job(job_id: int, task_path: str = "tests.tasks.add", **columns: Any) 
         "kwargs": "{}",
         "waited": 0.0,
         "detail": None,
+        "interruptions": 0,
     }
     return ClaimedRow(**(given | columns))
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
@@ -24,6 +26,12 @@ from tests.worker.support import Gate, ThreadedWorker
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
+
+
+def set_interruptions(number: int) -> None:
+    """Let all jobs have been interrupted that often."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job SET interruptions = %s", [number])
 
 
 def test_a_worker_that_stops_waits_for_what_runs_and_begins_nothing(
@@ -55,6 +63,41 @@ def test_what_does_not_end_in_time_goes_back_uncounted(start_thread: Start, task
     row = get_job(job.id)
     assert (row.status, row.attempts, row.note) == ("ready", 0, "released at shutdown")
     assert row.worker_ids == row.errors == []
+
+
+@pytest.mark.parametrize("task", [tasks.spin, tasks.sleep_async])
+def test_more_interruptions_than_are_free_end_a_job_that_has_no_attempt_left(
+    start_thread: Start, task: Any
+) -> None:
+    """It fails when it is interrupted and not when it is claimed the next time."""
+    last = task.using(max_attempts=1).enqueue()
+    other = task.using(max_attempts=2).enqueue()
+    set_interruptions(FREE_INTERRUPTIONS)
+    worker = start_thread(shutdown_timeout=0.1)
+    wait_until(lambda: count_jobs(status="running") == 2)
+    assert worker.stop() == 0
+    row = get_job(last.id)
+    assert (row.status, row.attempts, row.note) == ("failed", 1, "released at shutdown")
+    assert [entry["exception_class"] for entry in row.errors] == [
+        "django_pgjobs.exceptions.WorkerLost"
+    ]
+    assert "10 interruptions are free" in row.errors[0]["message"]
+    row = get_job(other.id)
+    assert (row.status, row.attempts, row.interruptions) == ("ready", 1, FREE_INTERRUPTIONS + 1)
+
+
+def test_one_that_does_not_end_before_its_worker_fails_as_well(
+    start_thread: Start, gate: Gate
+) -> None:
+    job = tasks.ignore_interrupts.using(max_attempts=1).enqueue()
+    set_interruptions(FREE_INTERRUPTIONS)
+    worker = start_thread(shutdown_timeout=60.0)
+    gate.wait_entered()
+    worker.send(signal.SIGTERM)
+    wait_until(lambda: worker.runner.state.stopping)
+    worker.send(signal.SIGTERM)
+    assert worker.join() == EXIT_INTERRUPTED
+    assert (get_job(job.id).status, get_job(job.id).attempts) == ("failed", 1)
 
 
 def test_jobs_that_were_claimed_ahead_go_back_at_once(start_thread: Start, gate: Gate) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from django_pgjobs import JobTimeout, Task, cancel
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, JobReleased, LeaseLost
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker import attempt as attempt_module
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
@@ -205,6 +206,33 @@ def test_an_interrupt_before_the_task_begins_keeps_it_from_beginning(
     attempt = make_attempt_of(1, "tests.worker.tasks.never_called", args="[]")
     assert attempt.interrupt(reason)
     assert run_in_thread(attempt, make_options()).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("interruptions", "attempts", "kind"),
+    [
+        (FREE_INTERRUPTIONS - 1, 2, Kind.RELEASE),
+        (FREE_INTERRUPTIONS, 1, Kind.RELEASE),
+        (FREE_INTERRUPTIONS, 2, Kind.FAIL),
+        (FREE_INTERRUPTIONS + 5, 2, Kind.FAIL),
+    ],
+)
+@pytest.mark.parametrize("reason", [JobReleased, LeaseLost])
+def test_an_interruption_that_is_not_free_and_uses_up_the_last_attempt_is_its_end(
+    reason: type[JobInterrupt], interruptions: int, attempts: int, kind: Kind
+) -> None:
+    attempt = make_attempt_of(
+        1,
+        "tests.worker.tasks.never_called",
+        args="[]",
+        interruptions=interruptions,
+        attempts=attempts,
+        max_attempts=2,
+    )
+    attempt.interrupt(reason)
+    outcome = run_in_thread(attempt, make_options())
+    assert outcome.kind is kind
+    assert outcome.interrupted
 
 
 def test_an_attempt_is_interrupted_once_only() -> None:

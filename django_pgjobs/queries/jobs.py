@@ -179,6 +179,7 @@ class Rescued(NamedTuple):
 
     id: int
     task_path: str
+    queue_name: str
     status: str
     attempts: int
     worker_id: int | None

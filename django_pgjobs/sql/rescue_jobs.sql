@@ -16,7 +16,7 @@
 -- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
 --     other jobs)
--- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost (or NULL)
+-- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or NULL)
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
 -- Index: pgjobs_job_running
@@ -158,13 +158,16 @@ rescued AS (
         job.id = ANY (ARRAY(SELECT taken.id FROM taken))
         AND job.status IN ('ready', 'running') AND job.status <> 'ready'
         AND job.id = judged.id
-    RETURNING job.id, job.task_path, job.status, job.attempts, judged.worker_id
+    RETURNING
+        job.id, job.task_path, job.queue_name, job.status, job.attempts, judged.worker_id
 )
-SELECT rescued.id, rescued.task_path, rescued.status, rescued.attempts, rescued.worker_id
+SELECT
+    rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,
+    rescued.worker_id
 FROM rescued
 UNION ALL
 -- No row more, but the function is called.
-SELECT NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL
 FROM pgjobs_resolve_v1(
     ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready')
 ) AS queue_name

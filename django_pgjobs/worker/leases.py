@@ -32,6 +32,7 @@ from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.careful import in_pages
+from django_pgjobs.worker.log import log_rescue
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -194,14 +195,7 @@ class LeaseKeeper(Role):
 
         for rescued in in_pages(rescue, size=RESCUE_BATCH, find=find, on_refused=note):
             for job in rescued:
-                logger.warning(
-                    "job=%s task=%s rescued from worker #%s: %s after attempt %s",
-                    job.id,
-                    job.task_path,
-                    job.worker_id,
-                    job.status,
-                    job.attempts,
-                )
+                log_rescue(job, self._state.name)
         return not is_over()
 
     def _note_refused(self, connection: OwnConnection, job_id: int, reason: str) -> None:

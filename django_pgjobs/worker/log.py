@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.queries.jobs import Rescued
+from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -31,7 +33,7 @@ def log_start(attempt: Attempt, worker: str) -> None:
     """Log that an attempt begins."""
     if logger.isEnabledFor(logging.INFO):
         fields = _fields(attempt, worker) | {"waited": seconds(attempt.row.waited)}
-        _log(logging.INFO, "start", attempt, fields)
+        _log(logging.INFO, "start", attempt.id, attempt.row.task_path, fields)
 
 
 def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
@@ -46,7 +48,17 @@ def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
         fields["note"] = outcome.note
-    _log(level, outcome.kind.value, attempt, fields)
+    _log(level, outcome.kind.value, attempt.id, attempt.row.task_path, fields)
+
+
+def log_rescue(job: Rescued, worker: str) -> None:
+    """Log that *worker* took a job from a lost one."""
+    fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
+    # What runs without a worker is nobody's.
+    fields["lost_worker"] = "-" if job.worker_id is None else f"#{job.worker_id}"
+    fields["status"] = job.status
+    level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
+    _log(level, "rescue", job.id, job.task_path, fields)
 
 
 def _fields(attempt: Attempt, worker: str) -> dict[str, str]:
@@ -57,15 +69,15 @@ def _fields(attempt: Attempt, worker: str) -> dict[str, str]:
     }
 
 
-def _log(level: int, event: str, attempt: Attempt, fields: dict[str, str]) -> None:
+def _log(level: int, event: str, job_id: int, task_path: str, fields: dict[str, str]) -> None:
     text = " ".join(f"{key}={value}" for key, value in fields.items())
-    extra = {"event": event, "job": attempt.id, "task": attempt.row.task_path, **fields}
+    extra = {"event": event, "job": job_id, "task": task_path, **fields}
     logger.log(
         level,
         "%-7s %s #%d %s",
         event,
-        attempt.row.task_path.translate(CONTROL),
-        attempt.id,
+        task_path.translate(CONTROL),
+        job_id,
         text.translate(CONTROL),
         extra={"pgjobs": extra},
     )

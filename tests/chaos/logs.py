@@ -11,6 +11,7 @@ from typing import Any
 ALLOWED_TRACEBACKS = r"its exception cannot be judged"
 # Each with its reason; matched anywhere in the message.
 ALLOWED = {
+    r"^rescue ": "workers are killed",
     r"^(RETRY|FAIL|lost|unknown) ": "jobs fail, are taken away, and are unknown here on purpose",
     r"statement failed: ": "servers go away, and rows are odd",
     r"the server refuses it, it is passed over|cannot be rescued, it is passed over": (
@@ -23,7 +24,6 @@ ALLOWED = {
     r"does not end: this process is given up": "jobs wait in statements for locks of users",
     r"lost its lease: ": "workers are stopped past their lease",
     r"no lease for \d+ s": "servers stay away",
-    r"rescued from worker #": "workers are killed",
     r"is lost: its lease ran out": "workers are killed",
     r"could not say goodbye: ": "servers go away",
     r"listening failed, polling meanwhile": "servers go away",

@@ -65,8 +65,8 @@ def test_to_leave_out_the_queue_of_bulk_changes_is_warned_about(
     warnings = [line for line in worker.output().splitlines() if line.startswith("WARNING")]
     assert warnings == [
         (
-            "WARNING --exclude-queues leaves out 'pgjobs', the queue of bulk changes: they wait until "
-            "another worker serves it."
+            "WARNING --exclude-queues leaves out 'pgjobs', the queue of bulk changes: they wait "
+            "until another worker serves it."
         )
     ]
     worker = start(*flags, "--exclude-queues", "mail")

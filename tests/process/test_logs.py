@@ -67,6 +67,30 @@ def test_text_lines_are_one_per_event_and_never_hold_arguments(start: Start) -> 
     assert get_job(events["wrong arguments"]).status != "running"
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_rescue_is_an_event_like_the_others(start: Start, log_format: str) -> None:
+    lost = make_running_job(
+        make_worker(lease_seconds=-1.0), task_path="tests.tasks.add", queue_name="mail", attempts=2
+    )
+    last = make_running_job(make_worker(lease_seconds=-1.0), max_losses=1)
+    worker = start("--drain", "--name", "w", "--log-format", log_format, wait=False)
+    assert worker.wait() == 0
+    said = worker.output()
+    if log_format == "text":
+        words = rf"attempt=2 queue=mail worker=w lost_worker=#{lost.worker_id} status=ready"
+        assert re.search(
+            rf"^\d\S+ rescue  tests\.tasks\.add #{lost.id} {words}$", said, re.MULTILINE
+        )
+        assert re.search(rf"^\d\S+ rescue  \S+ #{last.id} .* status=failed$", said, re.MULTILINE)
+        return
+    entries = [json.loads(line) for line in said.splitlines() if '"rescue"' in line]
+    by_job = {entry["job"]: entry for entry in entries}
+    assert (by_job[lost.id]["level"], by_job[last.id]["level"]) == ("WARNING", "ERROR")
+    fields = {"task": "tests.tasks.add", "attempt": "2", "queue": "mail", "worker": "w"}
+    fields |= {"event": "rescue", "lost_worker": f"#{lost.worker_id}", "status": "ready"}
+    assert fields.items() <= by_job[lost.id].items()
+
+
 def test_nothing_in_a_row_can_forge_a_line(start: Start) -> None:
     """T17: control characters in a path or a message, also when a job is rescued."""
     path = f"evil\n{FORGED}"

@@ -36,6 +36,20 @@ PROCESS = (
         ("tests/worker/test_shutdown.py",),
     ),
     (
+        "statement that is cancelled",
+        f"{WORKER}watchdog.py",
+        "self._push(now + self._grace / 2, attempt, Step.CANCEL)",
+        "pass",
+        ("tests/worker/test_atomic.py",),
+    ),
+    (
+        "end of an attempt behind a cancel",
+        f"{WORKER}attempt.py",
+        "        with self._statement_lock:\n            self._connections = []",
+        "        self._connections = []",
+        ("tests/worker/test_watchdog.py",),
+    ),
+    (
         "log lines that raise",
         f"{WORKER}safe_log.py",
         "        except BaseException:\n            if",

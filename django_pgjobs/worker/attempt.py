@@ -7,13 +7,19 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections
+from psycopg.pq import TransactionStatus
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask
+
+# How long the server may take to accept that a statement is cancelled.
+CANCEL_SECONDS = 5.0
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -31,8 +37,10 @@ class Attempt:
 
     __slots__ = (
         "_cancel_async",
+        "_connections",
         "_interruptible",
         "_lock",
+        "_statement_lock",
         "_thread_id",
         "attempt",
         "cancelling",
@@ -74,9 +82,14 @@ class Attempt:
         self._interruptible = False
         self._thread_id = 0
         self._cancel_async: Callable[[], object] | None = None
+        # Django's connections of its thread, as long as they are there for it.
+        self._connections: list[Any] = []
+        self._statement_lock = threading.Lock()
 
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""
+        if cancel_async is None:
+            self._connections = connections.all()
         with self._lock:
             self._cancel_async = cancel_async
             self._thread_id = threading.get_ident()
@@ -91,6 +104,8 @@ class Attempt:
             self._interruptible = False
             if self.interrupted_by is not None and self._cancel_async is None:
                 _raise_in_thread(self._thread_id, _NOTHING)
+        with self._statement_lock:
+            self._connections = []
 
     def interrupt(self, reason: type[JobInterrupt]) -> bool:
         """Make the task end because of *reason*; return False if that was asked before."""
@@ -106,3 +121,18 @@ class Attempt:
                 else:
                     _raise_in_thread(self._thread_id, reason)
             return True
+
+    def cancel_statement(self) -> bool:
+        """Have the server end what the attempt's thread waits for; return False if it is nothing.
+
+        Until that is over `disarm` waits, so that no statement of the thread's next job is met.
+        Raise psycopg.Error if the server cannot be asked.
+        """
+        is_asked = False
+        with self._statement_lock:
+            for connection in self._connections:
+                raw = connection.connection if connection.vendor == "postgresql" else None
+                if raw is not None and raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                    raw.cancel_safe(timeout=CANCEL_SECONDS)
+                    is_asked = True
+        return is_asked

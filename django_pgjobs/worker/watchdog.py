@@ -7,6 +7,10 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum
+
+import psycopg
 
 from django_pgjobs.exceptions import JobTimeout
 from django_pgjobs.queries.connection import OwnConnection
@@ -18,6 +22,14 @@ logger = get_logger(__name__)
 
 # How often the deadlines of our own statements are looked at while something is held.
 LOOK_SECONDS = 5.0
+
+
+class Step(Enum):
+    """What is done at a deadline of an attempt that still runs."""
+
+    INTERRUPT = "interrupt"
+    CANCEL = "cancel its statement"
+    GIVE_UP = "give up the process"
 
 
 class Watchdog(Role):
@@ -41,29 +53,34 @@ class Watchdog(Role):
         self._on_stuck = on_stuck
         self._lock = threading.Lock()
         self._order = itertools.count()
-        self._deadlines: list[tuple[float, int, Attempt, bool]] = []
+        self._deadlines: list[tuple[float, int, Attempt, Step]] = []
 
     def watch(self, attempt: Attempt, timeout: float) -> None:
         """Interrupt the attempt *timeout* seconds from now."""
         attempt.deadline = time.monotonic() + timeout
-        self._push(attempt.deadline, attempt, is_last=False)
+        self._push(attempt.deadline, attempt, Step.INTERRUPT)
 
     def expect_end(self, attempt: Attempt) -> None:
-        """Report the attempt as stuck if it runs on for the grace time; it was interrupted."""
-        self._push(time.monotonic() + self._grace, attempt, is_last=True)
+        """Report the attempt as stuck if it runs on for the grace time; it was interrupted.
 
-    def _push(self, deadline: float, attempt: Attempt, *, is_last: bool) -> None:
+        At half of the time its thread may still wait for an answer of the server.
+        """
+        now = time.monotonic()
+        self._push(now + self._grace / 2, attempt, Step.CANCEL)
+        self._push(now + self._grace, attempt, Step.GIVE_UP)
+
+    def _push(self, deadline: float, attempt: Attempt, step: Step) -> None:
         with self._lock:
-            heapq.heappush(self._deadlines, (deadline, next(self._order), attempt, is_last))
+            heapq.heappush(self._deadlines, (deadline, next(self._order), attempt, step))
             is_first = self._deadlines[0][2] is attempt
         if is_first:
             self.wake()
 
     def run(self) -> None:
         while not self.stop_requested:
-            for attempt, is_last in self._take_due():
+            for attempt, step in self._take_due():
                 if self._is_running(attempt):
-                    self._end(attempt, is_last)
+                    self._end(attempt, step)
             for connection in self._connections:
                 if connection.is_overdue():
                     logger.error("connection of role %s does not answer; cut", connection.role)
@@ -72,17 +89,32 @@ class Watchdog(Role):
                 next_deadline = self._deadlines[0][0] if self._deadlines else float("inf")
             self.wait(min(LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
 
-    def _take_due(self) -> list[tuple[Attempt, bool]]:
+    def _take_due(self) -> list[tuple[Attempt, Step]]:
         due = []
         with self._lock:
             while self._deadlines and self._deadlines[0][0] <= time.monotonic():
-                _, _, attempt, is_last = heapq.heappop(self._deadlines)
-                due.append((attempt, is_last))
+                _, _, attempt, step = heapq.heappop(self._deadlines)
+                due.append((attempt, step))
         return due
 
-    def _end(self, attempt: Attempt, is_last: bool) -> None:
-        if is_last:
+    def _end(self, attempt: Attempt, step: Step) -> None:
+        if step is Step.GIVE_UP:
             self._on_stuck(attempt)
+        elif step is Step.CANCEL:
+            # In a thread of its own: a server that does not answer is not to hold up the others.
+            thread = threading.Thread(
+                target=_cancel_statement, args=[attempt], name="pgjobs-cancel", daemon=True
+            )
+            with suppress(RuntimeError):  # no thread is to be had
+                thread.start()
         elif attempt.interrupt(JobTimeout):
             logger.warning("job=%s timed out and is interrupted", attempt.id)
             self.expect_end(attempt)
+
+
+def _cancel_statement(attempt: Attempt) -> None:
+    try:
+        if attempt.cancel_statement():
+            logger.info("job=%s is interrupted; its statement is cancelled", attempt.id)
+    except psycopg.Error as error:
+        logger.info("job=%s its statement cannot be cancelled: %s", attempt.id, error)

@@ -169,6 +169,12 @@ def record_atomic_at_gate(key: str) -> None:
     wait_at_gate.func()
 
 
+@task(atomic=True)
+def take_effect_atomic(key: str) -> None:
+    """Lock an Effect, in the transaction that finishes the job."""
+    Effect.objects.select_for_update().get(key=key)
+
+
 @task(atomic=True, max_attempts=1)
 def record_atomic_and_return_nan(key: str) -> float:
     """Insert an Effect and return what cannot be stored."""

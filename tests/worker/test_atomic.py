@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from django_pgjobs.worker.outcome import Kind
 from tests import tasks as plain_tasks
@@ -68,6 +68,34 @@ def test_without_atomic_they_are_two(bench: Bench) -> None:
     job = plain_tasks.record.enqueue("x")
     assert not bench.run().stored
     assert len(writers(job.id)) == 2
+
+
+def test_an_interrupted_attempt_that_waits_for_a_lock_ends_without_its_process(
+    start_thread: Start, in_thread: Callable[[Callable[[], object]], threading.Thread]
+) -> None:
+    """Its statement is cancelled on the server; the lock of somebody else costs no other job."""
+    worker = start_thread(timeout_grace=2.0, concurrency=2)
+    held, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            Effect.objects.select_for_update().get(key="held")
+            held.set()
+            free.wait(30)
+
+    Effect.objects.create(key="held", job_id=0)
+    in_thread(hold)
+    assert held.wait(10)
+    job = tasks.take_effect_atomic.using(timeout=0.2, max_attempts=1).enqueue("held")
+    wait_until(lambda: get_job(job.id).status == "failed")
+    free.set()
+    row = get_job(job.id)
+    assert [entry["exception_class"] for entry in row.errors] == [
+        "django_pgjobs.exceptions.JobTimeout"
+    ]
+    after = plain_tasks.record_atomic.enqueue("after")
+    wait_until(lambda: get_job(after.id).status == "successful")
+    assert worker.is_running
 
 
 def test_nobody_sees_effects_or_completion_before_the_commit(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 from django_pgjobs import JobTimeout, Task, cancel
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, JobReleased, LeaseLost
@@ -233,6 +235,59 @@ def test_an_interruption_that_is_not_free_and_uses_up_the_last_attempt_is_its_en
     outcome = run_in_thread(attempt, make_options())
     assert outcome.kind is kind
     assert outcome.interrupted
+
+
+class BusySession:
+    """A connection of Django's whose statement goes on until it is cancelled."""
+
+    vendor = "postgresql"
+
+    def __init__(self) -> None:
+        self.connection = self.pgconn = self
+        self.transaction_status = TransactionStatus.ACTIVE
+        self.asked, self.may_end = threading.Event(), threading.Event()
+
+    def cancel_safe(self, *, timeout: float) -> None:
+        self.asked.set()
+        assert self.may_end.wait(10)
+        self.transaction_status = TransactionStatus.INTRANS
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> BusySession:
+    """The only connection of an attempt's thread."""
+    session = BusySession()
+    monkeypatch.setattr(attempt_module, "connections", SimpleNamespace(all=lambda: [session]))
+    return session
+
+
+def test_no_statement_of_the_next_job_can_be_cancelled(session: BusySession) -> None:
+    """An attempt does not end before the server has taken the request to cancel."""
+    attempt = make_attempt_of(1)
+    attempt.arm()
+    canceller = threading.Thread(target=attempt.cancel_statement)
+    canceller.start()
+    assert session.asked.wait(10)
+    ending = threading.Thread(target=attempt.disarm)
+    ending.start()
+    wait_until(lambda: is_in("disarm", ending.ident or 0))
+    assert ending.is_alive()
+    session.may_end.set()
+    canceller.join()
+    ending.join()
+    session.transaction_status = TransactionStatus.ACTIVE  # by the next job
+    assert not attempt.cancel_statement()
+
+
+def test_a_session_that_runs_nothing_is_left_alone(session: BusySession) -> None:
+    attempt = make_attempt_of(1)
+    assert not attempt.cancel_statement()
+    attempt.arm()
+    session.transaction_status = TransactionStatus.INTRANS
+    assert not attempt.cancel_statement()
+    session.transaction_status = TransactionStatus.ACTIVE
+    session.may_end.set()
+    assert attempt.cancel_statement()
 
 
 def test_an_attempt_is_interrupted_once_only() -> None:

@@ -45,8 +45,8 @@ PROCESS = (
     (
         "end of an attempt behind a cancel",
         f"{WORKER}attempt.py",
-        "        with self._statement_lock:\n            self._connections = []",
-        "        self._connections = []",
+        "        with self._statement_lock:\n            self._connections = ()",
+        "        self._connections = ()",
         ("tests/worker/test_watchdog.py",),
     ),
     (

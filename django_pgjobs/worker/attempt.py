@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -25,6 +25,16 @@ _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
 # A null pointer: takes back an exception that has not been raised yet.
 _NOTHING = ctypes.py_object()
+
+
+class _Thread(threading.local):
+    """Django's connections of a thread, looked up once: that takes a tenth of a short job."""
+
+    def __init__(self) -> None:
+        self.connections = connections.all()
+
+
+_thread = _Thread()
 
 
 class Attempt:
@@ -83,13 +93,13 @@ class Attempt:
         self._thread_id = 0
         self._cancel_async: Callable[[], object] | None = None
         # Django's connections of its thread, as long as they are there for it.
-        self._connections: list[Any] = []
+        self._connections: Sequence[Any] = ()
         self._statement_lock = threading.Lock()
 
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""
         if cancel_async is None:
-            self._connections = connections.all()
+            self._connections = _thread.connections
         with self._lock:
             self._cancel_async = cancel_async
             self._thread_id = threading.get_ident()
@@ -105,7 +115,7 @@ class Attempt:
             if self.interrupted_by is not None and self._cancel_async is None:
                 _raise_in_thread(self._thread_id, _NOTHING)
         with self._statement_lock:
-            self._connections = []
+            self._connections = ()
 
     def interrupt(self, reason: type[JobInterrupt]) -> bool:
         """Make the task end because of *reason*; return False if that was asked before."""

@@ -257,7 +257,7 @@ class BusySession:
 def session(monkeypatch: pytest.MonkeyPatch) -> BusySession:
     """The only connection of an attempt's thread."""
     session = BusySession()
-    monkeypatch.setattr(attempt_module, "connections", SimpleNamespace(all=lambda: [session]))
+    monkeypatch.setattr(attempt_module, "_thread", SimpleNamespace(connections=[session]))
     return session
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 
@@ -66,8 +67,8 @@ def test_a_worker_whose_threads_cannot_log_ends(start: Start, journal: Journal) 
     assert worker.wait() == 75
     assert journal.count("kept") == 1
     assert "a log handler has stood still for" in worker.output()
-    # Where it stands.
-    assert " acquire < " in worker.output()
+    # Where it stands; Python 3.13 takes the lock without a call of its own.
+    assert re.search(r"__init__\.py:\d+ (acquire|handle) < ", worker.output())
 
 
 def test_jobs_that_cannot_begin_because_of_the_log_go_back_uncounted(

@@ -242,6 +242,7 @@ def test_a_line_that_is_being_written_can_be_seen(slow_handler: Callable[[], Non
     assert oldest_call() == WAITS
 
 
+@pytest.mark.time_limit(10)
 def test_what_would_have_to_wait_is_not_said() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -162,6 +162,14 @@ PROCESS = (
         ("tests/worker/test_vitals.py",),
     ),
     (
+        "outcomes before their lines",
+        f"{WORKER}runner.py",
+        "        self.pump.add_outcome(attempt, outcome)\n        log_outcome(",
+        "        log_start(attempt, self.state.name)\n        self.pump.add_outcome(attempt, outcome)\n"
+        "        log_outcome(",
+        ("tests/process/test_standstill.py",),
+    ),
+    (
         "bound of a shutdown",
         f"{WORKER}runner.py",
         "timeout + LAST_STEPS * LAST_SECONDS",

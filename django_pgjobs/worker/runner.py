@@ -296,8 +296,9 @@ class Runner:
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:
         outcome = self._farewell.judge(outcome)
-        log_outcome(attempt, outcome, self.state.name)
+        # Before it is logged, because that may take for ever.
         self.pump.add_outcome(attempt, outcome)
+        log_outcome(attempt, outcome, self.state.name)
 
     def _dispatch(self, attempts: list[Attempt]) -> None:
         for_loop = [attempt for attempt in attempts if is_async(attempt)]

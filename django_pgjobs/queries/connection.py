@@ -7,6 +7,7 @@ was written for: a table that fills and empties all day has no statistics to tru
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
@@ -92,6 +93,9 @@ class OwnConnection:
         self._settings = SERVER_SETTINGS | {"lock_timeout": f"{round(1000 * lock_seconds)}ms"}
         self.is_direct = True
         self.answer_due: float | None = None
+        # When a statement was last begun or over; infinity while connecting, which takes its time
+        # with each name and host.
+        self.moved_at = 0.0
         # Of our tables, as the search path of the role finds them; None: it does not.
         self.schema: str | None = None
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
@@ -105,7 +109,11 @@ class OwnConnection:
         if self._connection is None or self._connection.closed:
             params = connection_parameters(self.alias)
             params["application_name"] = f"pgjobs {self.role}"
-            self._connection = psycopg.connect(**params, autocommit=True)
+            self.moved_at = math.inf
+            try:
+                self._connection = psycopg.connect(**params, autocommit=True)
+            finally:
+                self.moved_at = time.monotonic()
             try:
                 # A pooler takes the connection and lets the first statement wait.
                 with self.deadline():
@@ -180,11 +188,13 @@ class OwnConnection:
 
     @contextlib.contextmanager
     def deadline(self) -> Iterator[None]:
-        self.answer_due = time.monotonic() + self.answer_seconds
+        self.moved_at = time.monotonic()
+        self.answer_due = self.moved_at + self.answer_seconds
         try:
             yield
         finally:
             self.answer_due = None
+            self.moved_at = time.monotonic()
 
     def _new_cursor(self, connection: psycopg.Connection[tuple[Any, ...]]) -> OwnCursor:
         cursor = OwnCursor(connection)

@@ -88,6 +88,10 @@ class Farewell:
         if batch:
             own.round_trip(statements(batch, skips_locked=True))
 
+    def leave_everything(self, timeout: float) -> None:
+        """Free all that is held, as far as that can be done in time."""
+        self.take_steps(timeout, self.give_back_held, self.say_goodbye)
+
     def say_goodbye(self, own: OwnConnection) -> None:
         """Close the worker's row: whatever it still holds is free for the rescue."""
         with own.cursor() as cursor:

@@ -74,36 +74,47 @@ class LeaseKeeper(Role):
 
     def run(self) -> None:
         while not self.stop_requested:
-            try:
-                pause = self._renew()
-            except psycopg.Error as error:
-                logger.warning(
-                    "worker=%s lease not renewed: %s", self._state.name, str(error).strip()
-                )
-                self._connection.close_if_broken()
-                pause = min(RETRY_SECONDS, self._state.options.lease / 10)
+            pause = self._take_turn()
             self.check_danger()
             self.wait(pause)
         self._end()
 
-    def _renew(self) -> float:
-        """Renew the lease and rescue; return the seconds until the next look."""
+    def _take_turn(self) -> float:
+        """Renew the lease and look after others; return the seconds until the next turn."""
+        failing = "lease not renewed"
+        try:
+            renewal = self._renew()
+            if renewal is None:
+                return 0.0
+            failing = "lease renewed, but those of others not cut"
+            self._cut_leases()
+            failing = "lease renewed, but lost workers not looked after"
+            return self._rescue_if_lost(renewal)
+        except psycopg.Error as error:
+            logger.warning("worker=%s %s: %s", self._state.name, failing, str(error).strip())
+            self._connection.close_if_broken()
+            return min(RETRY_SECONDS, self._state.options.lease / 10)
+
+    def _renew(self) -> workers.Renewal | None:
+        """Renew the lease and do what is asked for; None: it was lost."""
         lease = self._state.options.lease
         asked_at = time.monotonic()
         with self._connection.cursor() as cursor:
             renewal = workers.renew_lease(cursor, self._state.worker_id, lease=lease)
         if renewal is None:
             self._begin_anew()
-            return 0.0
+            return None
         self._renewed_at = asked_at
         self._is_endangered = False
         self.is_leader = renewal.is_leader
         self._obey(renewal)
-        self._cut_leases()
+        return renewal
+
+    def _rescue_if_lost(self, renewal: workers.Renewal) -> float:
         is_any_lost = renewal.next_expiry is not None and renewal.next_expiry <= 0
         if (renewal.is_leader or is_any_lost) and not self.rescue(self._connection):
             return 0.0
-        pause = lease / 3
+        pause = self._state.options.lease / 3
         if renewal.next_expiry is not None and renewal.next_expiry > 0:
             pause = min(pause, renewal.next_expiry + 0.01)
         return pause

@@ -6,6 +6,8 @@ import json
 import logging
 import math
 import textwrap
+import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,6 +61,19 @@ def log_rescue(job: Rescued, worker: str) -> None:
     fields["status"] = job.status
     level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
     _log(level, "rescue", job.id, job.task_path, fields)
+
+
+def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
+    """Log that the worker stops, and what it waits for."""
+    waiting = " nothing runs"
+    if running:
+        oldest = min(running, key=lambda attempt: attempt.started_at)
+        ran = seconds(time.monotonic() - oldest.started_at)
+        waiting = (
+            f" waiting for {len(running)} (longest {oldest.row.task_path} #{oldest.id}, "
+            f"{ran}); deadline {timeout:g}s"
+        )
+    logger.info("stop    %s: no new jobs;%s", reason, waiting)
 
 
 def _fields(attempt: Attempt, worker: str) -> dict[str, str]:

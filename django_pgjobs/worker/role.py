@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.stillness import WAITS
 
 logger = get_logger(__name__)
 
@@ -25,6 +27,8 @@ class Role:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self.stop_requested = False
+        # When the loop last went on.
+        self.moved_at = WAITS
 
     def start(self) -> None:
         """Start the loop."""
@@ -51,17 +55,22 @@ class Role:
 
     def wait(self, timeout: float | None) -> None:
         """Sleep until `wake`, at most *timeout* seconds."""
+        self.moved_at = WAITS
         self._wake.wait(timeout)
         self._wake.clear()
+        self.moved_at = time.monotonic()
 
     def run(self) -> None:
         """Do the work of the role."""
         raise NotImplementedError
 
     def _guarded(self) -> None:
+        self.moved_at = time.monotonic()
         try:
             self.run()
         except BaseException:
             # First of all, because what comes after might not be reached.
             self._on_crash(self.name)
             logger.critical("role=%s crashed; the worker ends", self.name, exc_info=True)
+        finally:
+            self.moved_at = WAITS

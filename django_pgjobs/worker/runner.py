@@ -10,12 +10,10 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import django_pgjobs
@@ -32,37 +30,41 @@ from django_pgjobs.worker.claimer import Claimer
 from django_pgjobs.worker.completer import Completer
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.exit_status import (
+    EXIT_CRASHED,
+    EXIT_DISMISSED,
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_QUIT,
+    EXIT_RELOAD,
+    EXIT_RESTART,
+)
 from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
+from django_pgjobs.worker.limits import ProcessLimits
 from django_pgjobs.worker.listener import Listener
-from django_pgjobs.worker.log import log_outcome, log_start, seconds
+from django_pgjobs.worker.log import log_outcome, log_start, log_stop, seconds
 from django_pgjobs.worker.look import Look, detailed_paths
 from django_pgjobs.worker.outcome import Outcome, left_running
+from django_pgjobs.worker.parent import Parent
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import failure, is_async, settle, timeout_of
-from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.safe_log import get_logger, oldest_call
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.vitals import Vitals
 from django_pgjobs.worker.watchdog import Watchdog
 
 logger = get_logger("django_pgjobs.worker")
 
-EXIT_OK = 0
-EXIT_CRASHED = 1
-EXIT_RESTART = 75
-# The code changed, or HUP: start me again. A supervisor does.
-EXIT_RELOAD = 76
-# Of a child that has reached a limit of its own: whether it is replaced is for its supervisor.
-EXIT_DONE = 78
-# Of a child that somebody stopped by its row in the table: its supervisor leaves it alone.
-EXIT_DISMISSED = 77
 RELOAD_SECONDS = 3.0
-EXIT_INTERRUPTED = 130
-EXIT_QUIT = 131
 # How long interrupted jobs and the last outcomes have at the end of a shutdown.
 LAST_SECONDS = 3.0
+# So many times as long the steps of a shutdown take at most, if nothing answers.
+LAST_STEPS = 5.5
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
 LOCK_SECONDS = 0.2
@@ -72,16 +74,17 @@ END = (signal.SIGTERM, signal.SIGINT)
 class Runner:
     """One worker process, from registration to goodbye."""
 
-    def __init__(self, options: Options, pipe: SignalPipe, *, is_child: bool = False) -> None:
+    def __init__(self, options: Options, pipe: SignalPipe, parent: Parent | None = None) -> None:
         self._options = options
         self._pipe = pipe
         self._exit_code = EXIT_OK
-        self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
-        self._done_code = EXIT_DONE if is_child else EXIT_OK
+        self._parent = parent
+        self._dismissed_code = EXIT_DISMISSED if parent else EXIT_OK
+        self._done_code = EXIT_DONE if parent else EXIT_OK
         self._stop_reason = ""
         self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
-        self._started_at = time.monotonic()
+        self._limits = ProcessLimits(options)
         host = socket.gethostname()
         self._host = host
         self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
@@ -98,6 +101,7 @@ class Runner:
         )
         self._build_slots()
         self._build_roles()
+        self._build_vitals()
 
     def _build_slots(self) -> None:
         options, crash = self._options, self._crashed
@@ -167,30 +171,48 @@ class Runner:
             options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
         )
 
+    def _build_vitals(self) -> None:
+        own = self._connections
+        self.vitals = Vitals(
+            {
+                "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
+                "the lease keeper": lambda: max(self.leases.moved_at, own["lease"].moved_at),
+                "the watchdog": lambda: self.watchdog.moved_at,
+                "the pruner": lambda: max(self.pruner.moved_at, own["pruner"].moved_at),
+                "the main thread": lambda: self._pipe.moved_at,
+                "a log handler": oldest_call,
+            },
+            farewell=self._farewell,
+            tell_alive=self._parent.tell_alive if self._parent else lambda: None,
+            on_crash=self._crashed,
+        )
+
     # The life of the process
 
-    def run(self, on_ready: Callable[[], object] = lambda: None) -> int:
+    def run(self) -> int:
         """Run until a signal, a limit or a crash; return the exit code.
 
-        *on_ready* is called when the worker takes jobs.
         Raise psycopg.OperationalError if the database cannot be reached at the start.
         """
         self._register(self._connections["lease"])
         for role in self._roles():
             role.start()
         logger.info("ready   worker=%s", self.state.name)
-        on_ready()
+        if self._parent:
+            self._parent.tell_ready()
         while not self._stop_reason:
-            for number in self._pipe.wait(self._seconds_to_look()):
+            for number in self._pipe.wait(self._limits.seconds_to_look()):
                 self._handle(number)
             self.leases.check_danger()
             self._check_own_limits()
         self._shut_down()
+        self.vitals.stop()
+        self.vitals.join()
         return self._exit_code
 
     def _roles(self) -> list[Role]:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
-        return [*roles, self.listener] if self._options.listen else roles
+        return [self.vitals, *roles, *([self.listener] if self._options.listen else [])]
 
     def _register(self, connection: OwnConnection) -> None:
         options = self._options
@@ -252,27 +274,13 @@ class Runner:
         self._exit_code = EXIT_CRASHED
         self.ask_to_stop(f"role {role} crashed")
 
-    def _seconds_to_look(self) -> float:
-        pause = self._options.lease / 6
-        if self._options.max_memory_mib is not None:
-            pause = min(pause, 1.0)
-        if self._options.max_time is not None:
-            left = self._started_at + self._options.max_time - time.monotonic()
-            pause = max(0.0, min(pause, left))
-        return pause
-
     def _check_own_limits(self) -> None:
-        options = self._options
-        lived = time.monotonic() - self._started_at
-        if options.max_time is not None and lived >= options.max_time:
-            self._reached_limit(f"{options.max_time:g} s are over")
-        if options.max_memory_mib is not None:
-            # Kilobytes, but bytes on macOS.
-            unit = 1024 * 1024 if sys.platform == "darwin" else 1024
-            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
-            if used > options.max_memory_mib:
-                self._farewell.loses_jobs = True
-                self._reached_limit(f"{used} MiB of memory are in use")
+        if self._limits.is_time_over():
+            self._reached_limit(f"{self._options.max_time:g} s are over")
+        used = self._limits.excessive_memory()
+        if used is not None:
+            self._farewell.loses_jobs = True
+            self._reached_limit(f"{used} MiB of memory are in use")
 
     # What the slots and the watchdog say
 
@@ -288,8 +296,9 @@ class Runner:
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:
         outcome = self._farewell.judge(outcome)
-        log_outcome(attempt, outcome, self.state.name)
+        # Before it is logged, because that may take for ever.
         self.pump.add_outcome(attempt, outcome)
+        log_outcome(attempt, outcome, self.state.name)
 
     def _dispatch(self, attempts: list[Attempt]) -> None:
         for_loop = [attempt for attempt in attempts if is_async(attempt)]
@@ -330,7 +339,9 @@ class Runner:
         is_broken = self._exit_code in (EXIT_CRASHED, EXIT_RESTART)
         timeout = 0.0 if is_broken else self._shutdown_timeout
         self.state.stopping = True
-        self._log_stop(timeout)
+        # Every step may wait for ever, even for a line of the log.
+        self.vitals.end_within(timeout + LAST_STEPS * LAST_SECONDS, self._exit_code or EXIT_RESTART)
+        log_stop(self._stop_reason, self._running(), timeout)
         self._farewell.release(self._take_back(None))
         self.pump.wake()
         if not self._wait_until_empty(timeout):
@@ -352,24 +363,12 @@ class Runner:
         logger.info(
             "stop    %d jobs finished. %s. Bye.",
             self.state.finished_jobs,
-            seconds(time.monotonic() - self._started_at),
+            seconds(self._limits.lived()),
         )
         if not all(ended):
             # A thread that cannot be ended would keep the interpreter from exiting cleanly.
             logging.shutdown()
             os._exit(self._exit_code)
-
-    def _log_stop(self, timeout: float) -> None:
-        running = self._running()
-        waiting = ""
-        if running:
-            oldest = min(running, key=lambda attempt: attempt.started_at)
-            ran = seconds(time.monotonic() - oldest.started_at)
-            waiting = (
-                f" waiting for {len(running)} (longest {oldest.row.task_path} #{oldest.id}, "
-                f"{ran}); deadline {timeout:g}s"
-            )
-        logger.info("stop    %s: no new jobs;%s", self._stop_reason, waiting or " nothing runs")
 
     def _wait_until_empty(self, timeout: float) -> bool:
         """Wait until nothing is held; a second signal to end ends the process at once."""
@@ -390,10 +389,11 @@ class Runner:
     def _leave_at_once(self, number: int) -> None:
         """Give everything back and end the process, whatever its threads are doing."""
         self.state.stopping = True
+        code = EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED
         count = len(self.state.held)
+        self.vitals.end_within(2 * LAST_SECONDS, code)
+        # First of all, because the log may take for ever.
+        self._farewell.leave_everything(LAST_SECONDS)
         logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
-        self._farewell.take_steps(
-            LAST_SECONDS, self._farewell.give_back_held, self._farewell.say_goodbye
-        )
         logging.shutdown()
-        os._exit(EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED)
+        os._exit(code)

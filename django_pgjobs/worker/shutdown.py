@@ -19,9 +19,11 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.stillness import WAITS
 
-logger = get_logger(__name__)
+STANDARD_ERROR = 2
+# What a pipe takes at once, if it takes anything.
+MOST_SAID = 4096
 
 # Says that some thread wants the main loop to look; no signal has this number.
 WAKE = 0
@@ -47,6 +49,8 @@ class SignalPipe:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._previous: dict[int, Any] = {}
+        # When the thread that waits for signals last had any, or had waited.
+        self.moved_at = WAITS
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[SignalPipe]:
@@ -82,7 +86,9 @@ class SignalPipe:
 
     def wait(self, timeout: float | None) -> list[int]:
         """Return the numbers of the signals that came, waiting up to *timeout* seconds."""
+        self.moved_at = WAITS
         ready, _, _ = select.select([self._reader], [], [], timeout)
+        self.moved_at = time.monotonic()
         if not ready:
             return []
         return [number for number in os.read(self._reader, 512) if number != WAKE]
@@ -113,11 +119,23 @@ def leave_within(seconds: float, code: int) -> None:
 
     def end() -> None:
         time.sleep(seconds)
-        logger.warning("stop    what a task has started does not end; the process does")
+        say_past_log("stop    what a task has started does not end; the process does\n")
         os._exit(code)
 
     with contextlib.suppress(RuntimeError):  # no thread is to be had
         threading.Thread(target=end, name="pgjobs-end", daemon=True).start()
+
+
+def say_past_log(text: str) -> None:
+    """Say something on standard error if it takes it at once; needs no lock of logging."""
+    write_at_once(STANDARD_ERROR, text.encode(errors="replace")[:MOST_SAID])
+
+
+def write_at_once(descriptor: int, data: bytes) -> None:
+    """Write, unless nobody reads, or not soon enough."""
+    with contextlib.suppress(OSError, ValueError):
+        if select.select([], [descriptor], [], 0)[1]:
+            os.write(descriptor, data)
 
 
 def _before_fork() -> None:

@@ -3,7 +3,8 @@
 Children are new interpreters, not forks, so they share no connection, lock or thread with it.
 They run in sessions of their own: Ctrl-C reaches the supervisor alone, which asks them to
 stop. Each has one end of a socket as its standard input: it writes a byte when it is ready, and
-when the supervisor dies, however suddenly, the socket closes and the children stop.
+then others as signs of life; one that is silent for too long is frozen, and killed. When the
+supervisor dies, however suddenly, the socket closes and the children stop.
 """
 
 from __future__ import annotations
@@ -13,37 +14,40 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
-from django_pgjobs.worker.runner import (
+from django_pgjobs.worker.exit_status import (
     EXIT_CRASHED,
     EXIT_DISMISSED,
     EXIT_DONE,
     EXIT_OK,
     EXIT_RELOAD,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
 )
+from django_pgjobs.worker.parent import READY
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.shutdown import SignalPipe, held_signals
 from django_pgjobs.worker.state import Options
+from django_pgjobs.worker.stillness import LOOK_SECONDS, Stillness
 
 logger = get_logger("django_pgjobs.worker")
 
 # A child that lived shorter than this waits before it is started again, ever longer.
 QUICK_SECONDS = 10.0
 MAX_BACKOFF_SECONDS = 30.0
+# After so many failures the wait is as long as that.
+MAX_FAILURES = 6
 # Beyond the shutdown timeout, before a child is killed.
 EXTRA_SECONDS = 20.0
 # How often a child that is to be ready soon is looked at.
 READY_LOOK_SECONDS = 0.1
-READY = b"r"
-EXIT_USAGE = 2
-EXIT_UNREACHABLE = 3
+# A child that has been ready is frozen if it gives no sign for twice its lease and so long.
+SILENT_SECONDS = 10.0
 CANNOT_START = {EXIT_USAGE, EXIT_UNREACHABLE}
 
 
@@ -51,7 +55,8 @@ CANNOT_START = {EXIT_USAGE, EXIT_UNREACHABLE}
 class Child:
     """One place for a worker process, and the process in it at the moment.
 
-    *is_stale*: it is to be replaced, by order of HUP, when its turn has come.
+    *is_stale*: it is to be replaced, by order of HUP, when its turn has come. *silence* is that of
+    a process that has been ready once, and *signs* is how often something was heard of it.
     """
 
     number: int
@@ -59,6 +64,8 @@ class Child:
     channel: socket.socket | None = None
     is_ready: bool = False
     is_stale: bool = False
+    silence: Stillness | None = None
+    signs: int = 0
     started_at: float = 0.0
     start_at: float = 0.0
     failures: int = 0
@@ -108,7 +115,8 @@ class Supervisor:
             code = child.process.poll()
             if code is None:
                 self._kill_if_late(child)
-                self._note_ready(child)
+                self._listen(child)
+                self._kill_if_frozen(child)
                 return
             self._note_exit(child, code)
         if child.is_done or self._stopping_since is not None:
@@ -133,11 +141,40 @@ class Supervisor:
                 command, env=environment, stdin=end.fileno(), start_new_session=True
             )
 
-    def _note_ready(self, child: Child) -> None:
-        if child.channel is not None and not child.is_ready:
-            with suppress(OSError):  # nothing is said yet
-                child.is_ready = child.channel.recv(1) == READY
-                self._has_worked = self._has_worked or child.is_ready
+    def _listen(self, child: Child) -> None:
+        """Note what the child has said since the last look."""
+        if child.channel is None:
+            return
+        with suppress(OSError):  # nothing is said yet
+            said = child.channel.recv(4096)
+            child.signs += len(said)
+            if READY in said:
+                child.is_ready, child.silence = True, Stillness()
+                self._note_worked()
+
+    def _note_worked(self) -> None:
+        """Take up the places that were given up while no child had ever been ready."""
+        if self._has_worked:
+            return
+        self._has_worked = True
+        for child in self._children:
+            if child.is_done and CANNOT_START.intersection(child.exit_codes[-1:]):
+                logger.info("child %d is tried again, as another one works", child.number)
+                child.is_done, child.failures = False, MAX_FAILURES
+                child.start_at = time.monotonic() + MAX_BACKOFF_SECONDS
+
+    def _kill_if_frozen(self, child: Child) -> None:
+        if child.silence is None or child.process is None:
+            return
+        silent = child.silence.look(child.signs)
+        if silent > 2 * self._options.lease + SILENT_SECONDS:
+            child.silence = None
+            logger.error(
+                "child %d has given no sign of life for %.0f s, as if it were frozen; it is killed",
+                child.number,
+                silent,
+            )
+            child.process.kill()
 
     def _replace_next(self) -> None:
         """Ask one stale child to end, if every other place has a worker that takes jobs."""
@@ -153,10 +190,10 @@ class Supervisor:
     def _note_exit(self, child: Child, code: int) -> None:
         # Nothing has woken the supervisor when they became ready.
         for each in self._children:
-            self._note_ready(each)
+            self._listen(each)
         if child.channel is not None:
             child.channel.close()
-        child.process = child.channel = None
+        child.process = child.channel = child.silence = None
         child.is_ready = False
         child.exit_codes.append(code)
         lived = time.monotonic() - child.started_at
@@ -214,7 +251,10 @@ class Supervisor:
             for child in self._children
             if child.process is None and not child.is_done
         ]
-        return max(0.0, min(starts) - time.monotonic()) if starts else None
+        waits = [max(0.0, min(starts) - time.monotonic())] if starts else []
+        if any(child.process is not None for child in self._children):
+            waits.append(LOOK_SECONDS)
+        return min(waits, default=None)
 
     def _handle(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -234,23 +274,3 @@ class Supervisor:
         for child in children:
             if child.process is not None and child.process.poll() is None:
                 child.process.send_signal(number)
-
-
-def tell_parent_ready() -> None:
-    """Let the supervisor know that this child takes jobs."""
-    with suppress(OSError):
-        os.write(sys.stdin.fileno(), READY)
-
-
-def end_with_parent(stop: Callable[[str], None]) -> None:
-    """Call *stop* when the supervisor's end of standard input closes."""
-
-    def wait() -> None:
-        try:
-            while os.read(sys.stdin.fileno(), 1024):
-                pass
-        except OSError:
-            logger.warning("the pipe to the supervisor broke")
-        stop("the supervisor is gone")
-
-    threading.Thread(target=wait, name="pgjobs-parent", daemon=True).start()

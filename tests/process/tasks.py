@@ -7,7 +7,9 @@ fixture `start` does: one without stands for a worker of an older release.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
+import logging
 import multiprocessing
 import os
 import sys
@@ -21,6 +23,7 @@ from django.db import connection, transaction
 
 from django_pgjobs import Snooze, current_job, task
 from django_pgjobs.worker.listener import Listener
+from django_pgjobs.worker.pump import Pump
 from tests.models import Effect
 from tests.process.history import line_of
 from tests.tasks import Mishap, append_line, sleep_for
@@ -255,6 +258,36 @@ def break_listener(folder: str) -> None:
 
     Listener._listen = find_no_file  # type: ignore[method-assign]
     write(folder, "broken")
+    time.sleep(FOREVER)
+
+
+@task(max_losses=1)
+def keep_interpreter(folder: str) -> None:
+    """Keep the interpreter's lock for ever, in C code that does not give it back."""
+    write(folder, "kept")
+    ctypes.PyDLL(None).sleep(int(FOREVER))
+
+
+@task
+def keep_log(folder: str) -> None:
+    """Leave the lock of the log's handler to a thread that has ended; write "kept"."""
+    [handler] = logging.getLogger("django_pgjobs").handlers
+    thread = threading.Thread(target=handler.acquire)
+    thread.start()
+    thread.join()
+    write(folder, "kept")
+
+
+@task
+def stop_pump(folder: str) -> None:
+    """Let the pump's next turn take for ever, write "stopped", and go on for as long."""
+
+    def stand_still(self: Pump) -> bool:
+        time.sleep(FOREVER)
+        return False
+
+    Pump._take_turn = stand_still  # type: ignore[method-assign]
+    write(folder, "stopped")
     time.sleep(FOREVER)
 
 

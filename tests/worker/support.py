@@ -247,6 +247,8 @@ class ThreadedWorker:
     def _run(self) -> None:
         def leave(code: int) -> None:
             self.left_at_once = True
+            # Or it would end the process of the tests as well.
+            self.runner.vitals.stop()
             self.exit_code = code
             raise SystemExit
 

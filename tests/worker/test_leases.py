@@ -199,6 +199,34 @@ def test_a_keeper_never_gives_up_while_the_server_is_down(
     assert not kept.crashed
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        (leases.workers, "renew_lease", "lease not renewed: gone"),
+        (leases.workers, "cut_leases", "lease renewed, but those of others not cut: gone"),
+        (leases.jobs, "rescue_jobs", "lease renewed, but lost workers not looked after: gone"),
+    ],
+)
+def test_the_keeper_says_what_a_lost_connection_has_stopped(
+    keep: Keep,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    module: Any,
+    name: str,
+    said: str,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise psycopg.OperationalError("gone")
+
+    make_running_job(make_worker(lease_seconds=-1))
+    monkeypatch.setattr(module, name, fail)
+    keep()
+    wait_until(lambda: said in caplog.text, message=caplog.text)
+    assert caplog.text.count("lease not renewed") == caplog.text.count(said) * (
+        name == "renew_lease"
+    )
+
+
 def test_the_earliest_lease_of_another_worker_wakes_the_keeper(keep: Keep) -> None:
     """G6: the rescue comes when the lease ends, though the next renewal is 20 minutes away."""
     dead = make_worker(lease_seconds=0.7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
+from django_pgjobs.worker import runner as runner_module
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
-from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_INTERRUPTED
+from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
 from django_pgjobs.worker.watchdog import Watchdog
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
@@ -181,3 +183,21 @@ def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
     assert worker.join() == EXIT_CRASHED
     row = get_job(job.id)
     assert (row.status, row.attempts, row.lost_count) == ("ready", 1, 1)
+
+
+def test_an_end_that_stands_still_is_cut_off(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody keeps what the log needs, say; what runs is given back, as far as that works."""
+    may_log = threading.Event()
+    monkeypatch.setattr(runner_module, "log_stop", lambda *_: may_log.wait(15))
+    monkeypatch.setattr(runner_module, "LAST_SECONDS", 0.1)
+    worker = start_thread(shutdown_timeout=0.1)
+    job = tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    worker.runner.ask_to_stop("test")
+    wait_until(lambda: worker.left_at_once)
+    assert worker.exit_code == EXIT_RESTART
+    row = get_job(job.id)
+    assert (row.status, row.interruptions, row.lost_count) == ("ready", 1, 0)
+    may_log.set()

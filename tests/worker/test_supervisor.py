@@ -10,14 +10,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from django_pgjobs.worker import stillness
 from django_pgjobs.worker import supervisor as supervisor_module
+from django_pgjobs.worker.parent import ALIVE, READY
 from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_DISMISSED, EXIT_RELOAD
 from django_pgjobs.worker.supervisor import (
     EXIT_UNREACHABLE,
     EXIT_USAGE,
+    LOOK_SECONDS,
+    MAX_BACKOFF_SECONDS,
     QUICK_SECONDS,
-    READY,
     READY_LOOK_SECONDS,
+    SILENT_SECONDS,
     Child,
     Supervisor,
 )
@@ -40,6 +44,12 @@ class FakeProcess:
 
     def become_ready(self) -> None:
         self.channel.send(READY)
+
+    def give_sign(self) -> None:
+        self.channel.send(ALIVE)
+
+    def kill(self) -> None:
+        self.received.append(signal.SIGKILL)
 
     def end(self, code: int) -> None:
         self.code = code
@@ -117,7 +127,9 @@ def test_a_place_whose_process_worked_before_is_never_given_up(
         made.look()
     assert not made.children[0].is_done
     assert caplog.text.count(f"child 1 ended with status {code}; started again in") == 3
-    assert made.seconds_to_wait() == pytest.approx(8.0, abs=1.0)
+    pause = made.children[0].start_at - time.monotonic()
+    assert pause == pytest.approx(8.0, abs=1.0)
+    assert made.seconds_to_wait() == LOOK_SECONDS
 
 
 def test_a_place_is_not_given_up_when_only_another_one_has_worked(made: Supervising) -> None:
@@ -173,12 +185,12 @@ def test_hup_does_not_keep_the_supervisor_looking_for_a_place_that_is_left_empty
     first, second = made.begin()
     first.end(EXIT_DISMISSED)
     made.look()
-    assert made.seconds_to_wait() is None
+    assert made.seconds_to_wait() == LOOK_SECONDS
     made.supervisor._handle(signal.SIGHUP)
     assert made.seconds_to_wait() == READY_LOOK_SECONDS
     made.look()
     assert second.received == [signal.SIGHUP]
-    assert made.seconds_to_wait() is None
+    assert made.seconds_to_wait() == LOOK_SECONDS
 
 
 def test_a_process_that_fails_after_a_while_is_started_again_at_once(made: Supervising) -> None:
@@ -199,3 +211,138 @@ def test_when_the_last_place_is_left_empty_the_supervisor_waits_for_nothing_more
     made.look()
     assert made.supervisor._is_done()
     assert made.seconds_to_wait() == 0.0
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock by which silence is measured."""
+    clock = Clock()
+    monkeypatch.setattr(stillness, "time", clock)
+    return clock
+
+
+def look_for(made: Supervising, clock: Clock, seconds: float, *talking: FakeProcess) -> None:
+    """Look once a second for so long; some processes give signs of life."""
+    for _ in range(round(seconds)):
+        clock.now += 1.0
+        for process in talking:
+            process.give_sign()
+        made.look()
+
+
+PATIENCE = 2 * make_options().lease + SILENT_SECONDS
+
+
+def test_a_process_that_gives_no_sign_of_life_any_more_is_killed_and_its_place_filled(
+    made: Supervising, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = made.begin()
+    look_for(made, clock, PATIENCE, second)
+    assert first.received == []
+    look_for(made, clock, 5.0, second)
+    assert (first.received, second.received) == ([signal.SIGKILL], [])
+    assert caplog.text.count("child 1 has given no sign of life for 131 s") == 1
+    first.end(-signal.SIGKILL)
+    made.look()
+    made.children[0].start_at = 0.0
+    made.look()
+    assert len(made.started) == 3
+
+
+def test_a_process_that_is_not_ready_yet_may_be_silent(made: Supervising, clock: Clock) -> None:
+    made.look()
+    look_for(made, clock, 2 * PATIENCE)
+    assert [process.received for process in made.started] == [[], []]
+
+
+def test_a_frozen_process_is_killed_although_it_was_asked_to_be_replaced(
+    made: Supervising, clock: Clock
+) -> None:
+    first, second = made.begin()
+    made.look()
+    made.supervisor._handle(signal.SIGHUP)
+    look_for(made, clock, PATIENCE + 5.0, second)
+    assert first.received == [signal.SIGHUP, signal.SIGKILL]
+
+
+def test_silence_in_which_the_supervisor_was_paused_itself_does_not_count(
+    made: Supervising, clock: Clock
+) -> None:
+    processes = made.begin()
+    made.look()
+    for _ in range(3):
+        clock.now += 3600.0
+        made.look()
+        look_for(made, clock, PATIENCE / 2)
+        look_for(made, clock, 1.0, *processes)
+    assert [process.received for process in processes] == [[], []]
+
+
+def test_a_sign_of_life_does_not_say_that_a_process_is_ready_again(made: Supervising) -> None:
+    """It is on its way out, and the next one has to wait until another takes its place."""
+    first, second = made.begin()
+    made.look()
+    made.supervisor._handle(signal.SIGHUP)
+    made.look()
+    for _ in range(3):
+        first.give_sign()
+        made.look()
+    assert (first.received, second.received) == ([signal.SIGHUP], [])
+
+
+@pytest.mark.parametrize("code", [EXIT_USAGE, EXIT_UNREACHABLE])
+def test_a_place_that_was_given_up_is_tried_again_slowly_when_another_one_works(
+    made: Supervising, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    made.look()
+    first, second = made.started
+    first.end(code)
+    made.look()
+    child = made.children[0]
+    assert child.is_done
+    second.become_ready()
+    made.look()
+    for _ in range(2):
+        assert child.start_at - time.monotonic() == pytest.approx(MAX_BACKOFF_SECONDS, abs=1.0)
+        made.look()
+        started = len(made.started)
+        child.start_at = 0.0
+        made.look()
+        assert len(made.started) == started + 1
+        made.started[-1].end(code)
+        made.look()
+    assert not child.is_done
+
+
+def test_no_place_is_tried_again_after_the_supervisor_was_told_to_stop(made: Supervising) -> None:
+    made.look()
+    first, second = made.started
+    first.end(EXIT_UNREACHABLE)
+    made.look()
+    made.supervisor._handle(signal.SIGTERM)
+    second.become_ready()
+    second.end(0)
+    made.look()
+    made.look()
+    assert made.supervisor._is_done()
+    assert len(made.started) == 2
+
+
+def test_a_place_that_was_asked_to_be_empty_is_not_tried_again(made: Supervising) -> None:
+    made.look()
+    first, second = made.started
+    first.end(EXIT_DISMISSED)
+    made.look()
+    second.become_ready()
+    made.look()
+    assert made.children[0].is_done

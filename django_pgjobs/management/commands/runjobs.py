@@ -33,14 +33,15 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.registry import discover_tasks
 from django_pgjobs.worker.code_changes import watch_files
+from django_pgjobs.worker.exit_status import EXIT_UNREACHABLE
 from django_pgjobs.worker.log import set_up_logging
+from django_pgjobs.worker.parent import Parent
 from django_pgjobs.worker.runner import LAST_SECONDS, Runner
 from django_pgjobs.worker.schema import needed_schema
 from django_pgjobs.worker.shutdown import SignalPipe, held_signals, leave_within
 from django_pgjobs.worker.state import Options
-from django_pgjobs.worker.supervisor import Supervisor, end_with_parent, tell_parent_ready
+from django_pgjobs.worker.supervisor import Supervisor
 
-EXIT_UNREACHABLE = 3
 VALUE_FLAGS = (
     "concurrency",
     "max_jobs",
@@ -57,8 +58,8 @@ and gives the rest back; a second one gives everything back at once. USR1 stops 
 stays; USR2 prints the stacks of all threads; HUP replaces the child processes.
 
 Exit status: 0 done or stopped, 1 crashed, 2 wrong use, 3 no database at the start, or one that
-takes no writes or needs migrate, 75 a job could not be ended (start me again), 76 restart asked
-for by HUP, 130 and 131 ended by a second signal or QUIT.
+takes no writes or needs migrate, 75 a job or a part of the process could not be ended (start me
+again), 76 restart asked for by HUP, 130 and 131 ended by a second signal or QUIT.
 """
 
 
@@ -250,13 +251,14 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
     translation.gettext("job")
     pipe = SignalPipe()
     with pipe.installed():
-        runner = Runner(options, pipe, is_child=is_child)
-        if is_child:
-            end_with_parent(runner.ask_to_stop)
+        parent = Parent() if is_child else None
+        runner = Runner(options, pipe, parent)
+        if parent is not None:
+            parent.end_with(runner.ask_to_stop)
         if reloads:
             watch_files(runner.ask_to_reload)
         try:
-            return runner.run(on_ready=tell_parent_ready if is_child else lambda: None)
+            return runner.run()
         except psycopg.OperationalError as error:
             raise unreachable(options.database, error) from error
 

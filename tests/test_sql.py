@@ -166,14 +166,6 @@ def test_a_statement_is_static(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_update_of_jobs_computes_the_lane(path: Path) -> None:
-    """Or PostgreSQL parses its expression again for every row, see django_pgjobs.sql."""
-    updates = re.findall(r"UPDATE (pgjobs_job\w*) AS job\s+SET\s+(.*)", body(path))
-    assert len(updates) == len(re.findall(r"UPDATE pgjobs_job(?:_live|_finished)?\b", body(path)))
-    assert all(row.startswith("rate_limit_keys = job.rate_limit_keys,") for _, row in updates)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_claim_rises_in_one_way_only(path: Path) -> None:
     """And in none that can overflow, see django_pgjobs.sql."""
     risen = re.findall(r"(.*\bclaim\b.*?)\s*\+\s*1\b", body(path))

@@ -21,7 +21,7 @@ WITH due AS MATERIALIZED (
 -- Section: act
 , promoted AS (
     UPDATE pgjobs_job_live AS job
-    SET rate_limit_keys = job.rate_limit_keys, due_at = NULL
+    SET due_at = NULL
     WHERE job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'
     RETURNING job.id
 )

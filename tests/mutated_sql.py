@@ -73,6 +73,27 @@ STATEMENTS = (
         LANE_TESTS,
     ),
     (
+        "short locks of a migration",
+        "django_pgjobs/operations.py",
+        "limit_waits(cursor, LOCK_SECONDS)",
+        "limit_waits(cursor, 0)",
+        ("tests/test_later_migrations.py",),
+    ),
+    (
+        "rest of an interrupted index",
+        "django_pgjobs/operations.py",
+        "if is_valid is False:",
+        "if is_valid is None:",
+        ("tests/test_later_migrations.py",),
+    ),
+    (
+        "index in its own time",
+        "django_pgjobs/queries/locks.py",
+        '_set_timeouts(cursor, "0", "0", is_local=False)\n    try:',
+        '_set_timeouts(cursor, "50ms", "50ms", is_local=False)\n    try:',
+        ("tests/test_later_migrations.py",),
+    ),
+    (
         "right of a worker on its keyed claims",
         "django_pgjobs/grants.py",
         '"pgjobs_keyed_claim": "SELECT, INSERT, UPDATE"',

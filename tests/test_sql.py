@@ -166,6 +166,13 @@ def test_a_statement_is_static(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_update_of_jobs_names_a_key_that_it_does_not_change(path: Path) -> None:
+    """It would call the function that computes the lane, for every row."""
+    keys = "concurrency_key|rate_limit_keys|lane"
+    assert not re.search(rf"(?<![\w.])({keys}) = job\.\1\b", body(path))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_claim_rises_in_one_way_only(path: Path) -> None:
     """And in none that can overflow, see django_pgjobs.sql."""
     risen = re.findall(r"(.*\bclaim\b.*?)\s*\+\s*1\b", body(path))

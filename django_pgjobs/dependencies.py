@@ -3,7 +3,7 @@
 A waiting job is `ready` with a *hold*, so that no worker claims it, and has a row in
 `pgjobs_dependency` for every predecessor it still waits for. The statement that finishes a
 predecessor removes that row and, with the last one, the hold. A predecessor that finishes
-between the enqueue and its commit is noticed by the commit (migration 0004).
+between the enqueue and its commit is noticed by the commit (migrations/sql/0001/recheck.sql).
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ statement, INSERT ... ON CONFLICT, in one of three kinds (`queries.enqueue`):
 A job that was claimed once is never changed. Where the claim frees the key, an enqueue that
 comes upon a claim waits for its commit, a few milliseconds, and inserts a new job.
 
-The arguments are merged in the database, by a function over `json` (migration 0003), because
-that takes one statement, also for a batch and for enqueue_from, and the values stay what they
-are. A function of the project's own runs here, with the waiting job locked: LOCK, then the
+The arguments are merged in the database, by a function over `json` (migrations/sql/0001/merge.sql),
+because that takes one statement, also for a batch and for enqueue_from, and the values stay what
+they are. A function of the project's own runs here, with the waiting job locked: LOCK, then the
 function, then MERGE with what it returned. What the statement leaves alone (a waiting job that
 has positional arguments, or would grow too large) goes the same way.
 """

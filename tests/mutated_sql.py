@@ -4,6 +4,8 @@ from __future__ import annotations
 
 SEARCH_PATH = ("tests/test_search_path.py", "tests/worker/test_search_path.py")
 ROLES = ("tests/test_grants.py", "tests/worker/test_roles.py")
+LANE = "django_pgjobs/migrations/sql/0001/lane.sql"
+LANE_TESTS = ("tests/worker/test_lane.py",)
 
 # Name, file, what is replaced, by what, and the tests that guard it.
 STATEMENTS = (
@@ -44,10 +46,59 @@ STATEMENTS = (
     ),
     (
         "no compilation in functions",
-        "django_pgjobs/migrations/0009_functions.py",
-        "ALTER FUNCTION pgjobs_recheck_v1() SET jit = off;",
-        "",
+        "django_pgjobs/migrations/sql/0001/recheck.sql",
+        "SET enable_seqscan = off SET jit = off",
+        "SET enable_seqscan = off",
         ("tests/test_raw_sql.py",),
+    ),
+    (
+        "lane of a new job",
+        LANE,
+        "BEFORE INSERT OR UPDATE OF concurrency_key, rate_limit_keys, lane",
+        "BEFORE UPDATE OF concurrency_key, rate_limit_keys, lane",
+        LANE_TESTS,
+    ),
+    (
+        "lane of other keys",
+        LANE,
+        "BEFORE INSERT OR UPDATE OF concurrency_key, rate_limit_keys, lane",
+        "BEFORE INSERT",
+        LANE_TESTS,
+    ),
+    (
+        "lane that somebody wrote",
+        LANE,
+        "\n        OR NEW.lane IS NOT NULL",
+        "",
+        LANE_TESTS,
+    ),
+    (
+        "lane of plain jobs, which calls nothing",
+        LANE,
+        "OR NEW.lane IS NOT NULL",
+        "OR TRUE",
+        LANE_TESTS,
+    ),
+    (
+        "short locks of a migration",
+        "django_pgjobs/operations.py",
+        "limit_waits(cursor, LOCK_SECONDS)",
+        "limit_waits(cursor, 0)",
+        ("tests/test_later_migrations.py",),
+    ),
+    (
+        "rest of an interrupted index",
+        "django_pgjobs/operations.py",
+        "if is_valid is False:",
+        "if is_valid is None:",
+        ("tests/test_later_migrations.py",),
+    ),
+    (
+        "index in its own time",
+        "django_pgjobs/queries/locks.py",
+        '_set_timeouts(cursor, "0", "0", is_local=False)\n    try:',
+        '_set_timeouts(cursor, "50ms", "50ms", is_local=False)\n    try:',
+        ("tests/test_later_migrations.py",),
     ),
     (
         "right of a worker on its keyed claims",

@@ -27,11 +27,11 @@ LAYERS = {
         "compat conf cron exceptions keys moments options payload redaction retries signals"
         " signatures status version"
     ),
-    1: "controls failure_groups fields migrations operations sql subjects",
+    1: "controls failure_groups fields sql subjects",
     2: "queries",
     3: (
-        "__init__ client columns context control dependencies enqueueing grants merging"
-        " rate_limits registry results schedules selecting tasks workflows"
+        "__init__ client columns context control dependencies enqueueing grants merging migrations"
+        " operations rate_limits registry results schedules selecting tasks workflows"
     ),
     4: "bulk explain models permissions worker",
     5: "admin apps backend checks management metrics templatetags testing urls views",

@@ -1,437 +1,289 @@
-"""The tables of jobs and workers.
+"""The schema: jobs, workers, and what decides when a job may start.
 
-`pgjobs_job` is partitioned by status, which Django's schema editor cannot say, so table,
-partitions, indexes and triggers are SQL; the model state beside it is what Django reads.
+`pgjobs_job` is partitioned by status, which Django's schema editor cannot say, so tables, indexes,
+functions and triggers are SQL, in the files of `sql/0001/`, each with its reasons; the model state
+beside it is what Django reads. This migration and its files are never edited: what a later release
+changes is a migration of its own (see docs/upgrading.md).
 """
 
 from __future__ import annotations
 
-import django.db.models.functions.datetime
-from django.db import migrations, models
+from pathlib import Path
 
-import django_pgjobs.fields
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import migrations, models
+from django.db.models.functions import Now
+
+from django_pgjobs.fields import PlainJSONField, TextArrayField
 from django_pgjobs.operations import PostgresSQL
 
-CREATE_JOB_TABLE = """
-CREATE DOMAIN pgjobs_payload AS json
-    CONSTRAINT pgjobs_payload_is_at_most_1_mib CHECK (octet_length(VALUE::text) <= 1048576)
-    CONSTRAINT pgjobs_payload_casts_to_jsonb CHECK (VALUE IS NULL OR VALUE::jsonb IS NOT NULL);
 
-CREATE SEQUENCE pgjobs_job_id_seq AS bigint;
+def read(name: str) -> str:
+    """Return the SQL of a file of this migration."""
+    return (Path(__file__).parent / "sql" / "0001" / f"{name}.sql").read_text(encoding="utf-8")
 
-CREATE TABLE pgjobs_job (
-    id                   bigint           NOT NULL DEFAULT nextval('pgjobs_job_id_seq'),
-    claim                bigint           NOT NULL DEFAULT 0,
-    worker_id            bigint,
-    enqueued_at          timestamptz      NOT NULL DEFAULT statement_timestamp(),
-    run_after            timestamptz,
-    due_at               timestamptz,
-    started_at           timestamptz,
-    last_attempted_at    timestamptz,
-    finished_at          timestamptz,
-    cancel_requested_at  timestamptz,
-    timeout              double precision CONSTRAINT pgjobs_timeout_is_positive_and_finite
-        CHECK (timeout > 0 AND timeout < 'infinity'),
-    attempts             integer          NOT NULL DEFAULT 0,
-    max_attempts         integer CONSTRAINT pgjobs_max_attempts_is_positive CHECK (max_attempts > 0),
-    lost_count           integer          NOT NULL DEFAULT 0,
-    priority             smallint         NOT NULL DEFAULT 0
-        CONSTRAINT pgjobs_priority_is_from_minus_100_to_100 CHECK (priority BETWEEN -100 AND 100),
-    -- Names are compared byte by byte: a language's order costs a claim several microseconds.
-    status               text COLLATE "C" NOT NULL DEFAULT 'ready',
-    queue_name           text COLLATE "C" NOT NULL DEFAULT 'default'
-        CONSTRAINT pgjobs_queue_name_has_1_to_128_bytes
-        CHECK (octet_length(queue_name) BETWEEN 1 AND 128),
-    task_path            text COLLATE "C" NOT NULL
-        CONSTRAINT pgjobs_task_path_has_1_to_512_bytes
-        CHECK (octet_length(task_path) BETWEEN 1 AND 512),
-    backend              text COLLATE "C" NOT NULL DEFAULT 'default'
-        CONSTRAINT pgjobs_backend_has_1_to_128_bytes CHECK (octet_length(backend) BETWEEN 1 AND 128),
-    args                 pgjobs_payload   NOT NULL DEFAULT '[]',
-    kwargs               pgjobs_payload   NOT NULL DEFAULT '{}',
-    correlation_id       text             NOT NULL DEFAULT '',
-    tags                 text[]           NOT NULL DEFAULT '{}',
-    metadata             pgjobs_payload   NOT NULL DEFAULT '{}',
-    errors               jsonb            NOT NULL DEFAULT '[]',
-    result               json,
-    progress             json,
-    worker_ids           text[]           NOT NULL DEFAULT '{}',
-    note                 text             NOT NULL DEFAULT '',
-    PRIMARY KEY (id, status),
-    -- What a reader in Python can hold, in any time zone; and no 'infinity' to wait for.
-    CONSTRAINT pgjobs_times_are_in_the_years_1_to_9999 CHECK (
-        enqueued_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
-        AND run_after BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
-        AND due_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
-    )
-) PARTITION BY LIST (status);
 
-ALTER SEQUENCE pgjobs_job_id_seq OWNED BY pgjobs_job.id;
-
-CREATE TABLE pgjobs_job_live PARTITION OF pgjobs_job
-    FOR VALUES IN ('ready', 'running')
-    WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
-          autovacuum_vacuum_insert_scale_factor = 0.1);
-
-CREATE TABLE pgjobs_job_finished PARTITION OF pgjobs_job
-    FOR VALUES IN ('successful', 'failed', 'cancelled');
-
-CREATE INDEX pgjobs_job_ready ON pgjobs_job_live (backend, queue_name, (-priority), id)
-    WHERE status = 'ready' AND due_at IS NULL;
-CREATE INDEX pgjobs_job_due ON pgjobs_job_live (due_at)
-    WHERE status = 'ready' AND due_at IS NOT NULL;
-CREATE INDEX pgjobs_job_running ON pgjobs_job_live (worker_id, id)
-    WHERE status = 'running';
-CREATE INDEX pgjobs_job_cancelling ON pgjobs_job_live (worker_id)
-    WHERE status = 'running' AND cancel_requested_at IS NOT NULL;
-CREATE INDEX pgjobs_job_by_end ON pgjobs_job_finished (status, finished_at);
+DROP_DOMAINS = """
+DROP DOMAIN pgjobs_payload, pgjobs_time, pgjobs_timeout, pgjobs_claim, pgjobs_count,
+    pgjobs_max_attempts, pgjobs_max_losses, pgjobs_concurrency_limit_of_job, pgjobs_rate_cost,
+    pgjobs_priority, pgjobs_queue_name, pgjobs_task_path, pgjobs_backend, pgjobs_hold,
+    pgjobs_concurrency_key, pgjobs_rate_limit_keys, pgjobs_unique_key, pgjobs_subject,
+    pgjobs_texts, pgjobs_errors;
 """
-
-DROP_JOB_TABLE = """
-DROP TABLE pgjobs_job;
-DROP DOMAIN pgjobs_payload;
+DROP_CONTROLS = """
+DROP TABLE pgjobs_dependency, pgjobs_rate_state, pgjobs_rate_limit, pgjobs_pause,
+    pgjobs_queue_settings, pgjobs_concurrency_limit, pgjobs_keyed_claim;
 """
-
-# Functions name their tables with the schema of the migration and search pg_catalog only, so
-# that a session with temporary tables or operators of its own cannot stand in between.
-CREATE_TRIGGERS = """
-DO $do$
-DECLARE
-    worker text := quote_ident(current_schema()) || '.pgjobs_worker';
-BEGIN
-    EXECUTE format($format$
-        CREATE FUNCTION pgjobs_wake_v1() RETURNS trigger LANGUAGE plpgsql
-        SET search_path = pg_catalog, pg_temp AS $body$
-        BEGIN
-            PERFORM pg_notify('pgjobs', enqueued.queue_name)
-            FROM (SELECT DISTINCT queue_name FROM inserted) AS enqueued
-            WHERE EXISTS (SELECT FROM %1$s WHERE listening);
-            RETURN NULL;
-        END
-        $body$
-    $format$, worker);
-END
-$do$;
-
-CREATE FUNCTION pgjobs_postpone_v1() RETURNS trigger LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $body$
-BEGIN
-    IF NEW.run_after > statement_timestamp() THEN
-        NEW.due_at := NEW.run_after;
-    END IF;
-    RETURN NEW;
-END
-$body$;
-
-CREATE TRIGGER pgjobs_job_wake AFTER INSERT ON pgjobs_job
-    REFERENCING NEW TABLE AS inserted
-    FOR EACH STATEMENT EXECUTE FUNCTION pgjobs_wake_v1();
-
-CREATE TRIGGER pgjobs_job_postpone BEFORE INSERT ON pgjobs_job_live
-    FOR EACH ROW WHEN (NEW.status = 'ready' AND NEW.due_at IS NULL AND NEW.run_after IS NOT NULL)
-    EXECUTE FUNCTION pgjobs_postpone_v1();
+DROP_MERGE = """
+DROP AGGREGATE pgjobs_merged_v1(json, text);
+DROP FUNCTION pgjobs_merge_v1(json, json, text);
 """
-
-DROP_TRIGGERS = """
+DROP_LANE = """
+DROP TRIGGER pgjobs_job_lane ON pgjobs_job_live;
+DROP FUNCTION pgjobs_lane_v1();
+"""
+DROP_POSTPONE = """
 DROP TRIGGER pgjobs_job_postpone ON pgjobs_job_live;
-DROP TRIGGER pgjobs_job_wake ON pgjobs_job;
 DROP FUNCTION pgjobs_postpone_v1();
+"""
+DROP_WAKE = """
+DROP TRIGGER pgjobs_job_live_wake ON pgjobs_job_live;
+DROP TRIGGER pgjobs_job_wake ON pgjobs_job;
 DROP FUNCTION pgjobs_wake_v1();
 """
+DROP_RECHECK = """
+DROP TRIGGER pgjobs_dependency_recheck ON pgjobs_dependency;
+DROP FUNCTION pgjobs_recheck_v1();
+"""
 
+# The state as makemigrations writes it, a field in a line.
+# fmt: off
 
 class Migration(migrations.Migration):
     initial = True
     dependencies = []
     operations = [
-        PostgresSQL(
-            CREATE_JOB_TABLE,
-            DROP_JOB_TABLE,
-            state_operations=[
-                migrations.CreateModel(
-                    name="Job",
-                    fields=[
-                        ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                        (
-                            "claim",
-                            models.BigIntegerField(
-                                default=0,
-                                editable=False,
-                                help_text="Fencing token: rises at every claim and every give-back.",
-                                verbose_name="claim",
-                            ),
-                        ),
-                        (
-                            "worker_id",
-                            models.BigIntegerField(
-                                editable=False,
-                                help_text="The worker that holds the job, or held it last.",
-                                null=True,
-                                verbose_name="worker id",
-                            ),
-                        ),
-                        (
-                            "enqueued_at",
-                            models.DateTimeField(
-                                db_default=django.db.models.functions.datetime.Now(),
-                                editable=False,
-                                verbose_name="enqueued at",
-                            ),
-                        ),
-                        (
-                            "run_after",
-                            models.DateTimeField(
-                                help_text="The earliest start that was asked for.",
-                                null=True,
-                                verbose_name="run after",
-                            ),
-                        ),
-                        (
-                            "due_at",
-                            models.DateTimeField(
-                                editable=False,
-                                help_text="When the job may run next; empty means now.",
-                                null=True,
-                                verbose_name="due at",
-                            ),
-                        ),
-                        (
-                            "started_at",
-                            models.DateTimeField(
-                                editable=False,
-                                help_text="Begin of the first attempt.",
-                                null=True,
-                                verbose_name="started at",
-                            ),
-                        ),
-                        (
-                            "last_attempted_at",
-                            models.DateTimeField(
-                                editable=False,
-                                help_text="Begin of the newest attempt.",
-                                null=True,
-                                verbose_name="last attempted at",
-                            ),
-                        ),
-                        (
-                            "finished_at",
-                            models.DateTimeField(
-                                editable=False, null=True, verbose_name="finished at"
-                            ),
-                        ),
-                        (
-                            "cancel_requested_at",
-                            models.DateTimeField(
-                                editable=False, null=True, verbose_name="cancel requested at"
-                            ),
-                        ),
-                        (
-                            "timeout",
-                            models.FloatField(
-                                help_text="Seconds one attempt may take.",
-                                null=True,
-                                verbose_name="timeout",
-                            ),
-                        ),
-                        (
-                            "attempts",
-                            models.IntegerField(
-                                default=0,
-                                help_text="How often the job was started; counted at claim.",
-                                verbose_name="attempts",
-                            ),
-                        ),
-                        (
-                            "max_attempts",
-                            models.IntegerField(
-                                help_text="Empty: as the task declares.",
-                                null=True,
-                                verbose_name="max attempts",
-                            ),
-                        ),
-                        (
-                            "lost_count",
-                            models.IntegerField(
-                                default=0,
-                                help_text="How many attempts ended with their worker.",
-                                verbose_name="lost count",
-                            ),
-                        ),
-                        (
-                            "priority",
-                            models.SmallIntegerField(
-                                default=0,
-                                help_text="-100 to 100; higher runs first.",
-                                verbose_name="priority",
-                            ),
-                        ),
-                        (
-                            "status",
-                            models.TextField(
-                                choices=[
-                                    ("ready", "Ready"),
-                                    ("running", "Running"),
-                                    ("successful", "Successful"),
-                                    ("failed", "Failed"),
-                                    ("cancelled", "Cancelled"),
-                                ],
-                                default="ready",
-                                verbose_name="status",
-                            ),
-                        ),
-                        ("queue_name", models.TextField(default="default", verbose_name="queue")),
-                        ("task_path", models.TextField(verbose_name="task")),
-                        (
-                            "backend",
-                            models.TextField(
-                                default="default",
-                                help_text="Alias in the setting TASKS.",
-                                verbose_name="backend",
-                            ),
-                        ),
-                        (
-                            "args",
-                            django_pgjobs.fields.PlainJSONField(
-                                default=list, verbose_name="positional arguments"
-                            ),
-                        ),
-                        (
-                            "kwargs",
-                            django_pgjobs.fields.PlainJSONField(
-                                default=dict, verbose_name="keyword arguments"
-                            ),
-                        ),
-                        (
-                            "correlation_id",
-                            models.TextField(blank=True, default="", verbose_name="correlation id"),
-                        ),
-                        (
-                            "tags",
-                            django_pgjobs.fields.TextArrayField(
-                                blank=True, default=list, verbose_name="tags"
-                            ),
-                        ),
-                        (
-                            "metadata",
-                            django_pgjobs.fields.PlainJSONField(
-                                default=dict, verbose_name="metadata"
-                            ),
-                        ),
-                        (
-                            "errors",
-                            models.JSONField(
-                                default=list,
-                                help_text="One entry per failed attempt.",
-                                verbose_name="errors",
-                            ),
-                        ),
-                        (
-                            "result",
-                            django_pgjobs.fields.PlainJSONField(null=True, verbose_name="result"),
-                        ),
-                        (
-                            "progress",
-                            django_pgjobs.fields.PlainJSONField(null=True, verbose_name="progress"),
-                        ),
-                        (
-                            "worker_ids",
-                            django_pgjobs.fields.TextArrayField(
-                                default=list,
-                                help_text="Name of the worker of each attempt.",
-                                verbose_name="workers",
-                            ),
-                        ),
-                        (
-                            "note",
-                            models.TextField(
-                                blank=True,
-                                default="",
-                                help_text="Why the job was last given back.",
-                                verbose_name="note",
-                            ),
-                        ),
-                    ],
-                    options={
-                        "verbose_name": "job",
-                        "verbose_name_plural": "jobs",
-                        "db_table": "pgjobs_job",
-                        "default_permissions": ("view", "delete"),
-                        "required_db_vendor": "postgresql",
-                    },
-                ),
-            ],
-        ),
+        PostgresSQL(read("domains"), DROP_DOMAINS),
+        PostgresSQL(read("jobs"), "DROP TABLE pgjobs_job;", state_operations=[
+            migrations.CreateModel(
+                name="Job",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("claim", models.BigIntegerField(default=0, editable=False, help_text="Fencing token: rises at every claim and every give-back.", verbose_name="claim")),
+                    ("worker_id", models.BigIntegerField(editable=False, help_text="The worker that holds the job, or held it last.", null=True, verbose_name="worker id")),
+                    ("enqueued_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="enqueued at")),
+                    ("run_after", models.DateTimeField(help_text="The earliest start that was asked for.", null=True, verbose_name="run after")),
+                    ("due_at", models.DateTimeField(editable=False, help_text="When the job may run next; empty means now.", null=True, verbose_name="due at")),
+                    ("started_at", models.DateTimeField(editable=False, help_text="Begin of the first attempt.", null=True, verbose_name="started at")),
+                    ("last_attempted_at", models.DateTimeField(editable=False, help_text="Begin of the newest attempt.", null=True, verbose_name="last attempted at")),
+                    ("finished_at", models.DateTimeField(editable=False, null=True, verbose_name="finished at")),
+                    ("cancel_requested_at", models.DateTimeField(editable=False, null=True, verbose_name="cancel requested at")),
+                    ("timeout", models.FloatField(help_text="Seconds one attempt may take.", null=True, verbose_name="timeout")),
+                    ("attempts", models.IntegerField(default=0, help_text="How often the job was started; counted at claim.", verbose_name="attempts")),
+                    ("max_attempts", models.IntegerField(help_text="Empty: as the task declares.", null=True, verbose_name="max attempts")),
+                    ("lost_count", models.IntegerField(default=0, help_text="How many attempts ended with their worker.", verbose_name="lost count")),
+                    ("max_losses", models.IntegerField(help_text="Empty: as the setting MAX_LOSSES says.", null=True, verbose_name="max losses")),
+                    ("interruptions", models.IntegerField(default=0, editable=False, help_text="How many attempts were interrupted by a shutdown.", verbose_name="interruptions")),
+                    ("priority", models.SmallIntegerField(default=0, help_text="-100 to 100; higher runs first.", verbose_name="priority")),
+                    ("status", models.TextField(choices=[("ready", "Ready"), ("running", "Running"), ("successful", "Successful"), ("failed", "Failed"), ("cancelled", "Cancelled")], default="ready", verbose_name="status")),
+                    ("queue_name", models.TextField(default="default", verbose_name="queue")),
+                    ("task_path", models.TextField(verbose_name="task")),
+                    ("backend", models.TextField(default="default", help_text="Alias in the setting TASKS.", verbose_name="backend")),
+                    ("args", PlainJSONField(default=list, verbose_name="positional arguments")),
+                    ("kwargs", PlainJSONField(default=dict, verbose_name="keyword arguments")),
+                    ("correlation_id", models.TextField(blank=True, default="", verbose_name="correlation id")),
+                    ("tags", TextArrayField(blank=True, default=list, verbose_name="tags")),
+                    ("metadata", PlainJSONField(default=dict, verbose_name="metadata")),
+                    ("errors", models.JSONField(default=list, help_text="One entry per failed attempt.", verbose_name="errors")),
+                    ("result", PlainJSONField(null=True, verbose_name="result")),
+                    ("progress", PlainJSONField(null=True, verbose_name="progress")),
+                    ("worker_ids", TextArrayField(default=list, help_text="Name of the worker of each attempt.", verbose_name="workers")),
+                    ("note", models.TextField(blank=True, default="", help_text="Why the job was last given back.", verbose_name="note")),
+                    ("hold", models.TextField(choices=[("dependencies", "Waits for other jobs"), ("predecessor failed", "A job before it failed")], editable=False, help_text="Why a ready job waits without a time; empty: it does not.", null=True, verbose_name="hold")),
+                    ("waits_for", models.IntegerField(default=0, editable=False, help_text="The number of unfinished jobs this one waits for.", verbose_name="waits for")),
+                    ("concurrency_key", models.TextField(help_text="Jobs that share it run at most so many at a time, over all workers.", null=True, verbose_name="concurrency key")),
+                    ("concurrency_limit", models.IntegerField(help_text="Empty: one at a time. A concurrency limit in the table goes first.", null=True, verbose_name="concurrency limit")),
+                    ("skips_waiting", models.BooleanField(default=False, help_text="Does this job pass older ones of its key that wait for a retry?", verbose_name="skips waiting")),
+                    ("rate_limit_keys", models.TextField(help_text='One per line, each "name" or "name:key".', null=True, verbose_name="rate limits")),
+                    ("rate_cost", models.IntegerField(default=1, help_text="What a start takes of each of its rate limits.", verbose_name="rate cost")),
+                    ("unique_key", models.TextField(help_text="At most one unfinished job of the task has it.", null=True, verbose_name="unique key")),
+                    ("unique_until_claimed", models.BooleanField(default=False, help_text="Is the unique key free again as soon as the job is claimed?", verbose_name="unique until claimed")),
+                    ("merged_count", models.IntegerField(default=0, help_text="How many later enqueues this job took in.", verbose_name="merged")),
+                    ("subject", models.TextField(editable=False, help_text='The row that the job is about: "app.model:key".', null=True, verbose_name="subject")),
+                ],
+                options={
+                    "verbose_name": "job",
+                    "verbose_name_plural": "jobs",
+                    "db_table": "pgjobs_job",
+                    "permissions": (("operate_job", "Can retry, cancel, discard and change jobs"), ("enqueue_job", "Can enqueue jobs"), ("reveal_job", "Can see the masked values of jobs")),
+                    "default_permissions": ("view", "delete"),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
+        PostgresSQL(read("controls"), DROP_CONTROLS, state_operations=[
+            migrations.CreateModel(
+                name="ConcurrencyLimit",
+                fields=[
+                    ("pattern", models.TextField(help_text='A concurrency key, or a pattern such as "shop:*". The key itself goes first, then the longest pattern.', primary_key=True, serialize=False, verbose_name="key or pattern")),
+                    ("max_running", models.IntegerField(validators=[MinValueValidator(1)], verbose_name="at most at a time")),
+                    ("weight", models.SmallIntegerField(default=1, help_text="How many jobs each key gets when it is its turn.", validators=[MinValueValidator(1), MaxValueValidator(1000)], verbose_name="weight")),
+                    ("note", models.TextField(blank=True, default="", verbose_name="note")),
+                ],
+                options={
+                    "verbose_name": "concurrency limit",
+                    "verbose_name_plural": "concurrency limits",
+                    "db_table": "pgjobs_concurrency_limit",
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="Dependency",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("predecessor_id", models.BigIntegerField(verbose_name="predecessor id")),
+                    ("job_id", models.BigIntegerField(verbose_name="job id")),
+                    ("after_failure", models.TextField(choices=[("cancel", "Cancel"), ("run", "Run anyway"), ("hold", "Hold until somebody decides")], help_text="What becomes of the job when its predecessor fails or is cancelled.", verbose_name="after a failure")),
+                ],
+                options={
+                    "verbose_name": "dependency",
+                    "verbose_name_plural": "dependencies",
+                    "db_table": "pgjobs_dependency",
+                    "default_permissions": ("view",),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="Pause",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("kind", models.TextField(choices=[("queue", "Queue"), ("task", "Task"), ("key", "Concurrency key")], verbose_name="kind")),
+                    ("name", models.TextField(help_text="A queue, a task's path, or a key or pattern such as \"shop:*\".", verbose_name="name")),
+                    ("reason", models.TextField(blank=True, default="", verbose_name="reason")),
+                    ("paused_by", models.TextField(blank=True, default="", verbose_name="paused by")),
+                    ("paused_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="paused at")),
+                    ("resume_at", models.DateTimeField(blank=True, help_text="Empty: when somebody resumes it.", null=True, verbose_name="resumes at")),
+                ],
+                options={
+                    "verbose_name": "pause",
+                    "verbose_name_plural": "pauses",
+                    "db_table": "pgjobs_pause",
+                    "required_db_vendor": "postgresql",
+                    "unique_together": {("kind", "name")},
+                },
+            ),
+            migrations.CreateModel(
+                name="QueueSettings",
+                fields=[
+                    ("queue_name", models.TextField(primary_key=True, serialize=False, verbose_name="queue")),
+                    ("max_running", models.IntegerField(blank=True, help_text="Over all workers. Empty: no limit.", null=True, validators=[MinValueValidator(1)], verbose_name="at most at a time")),
+                    ("boost", models.SmallIntegerField(default=0, help_text="Added to the priority of every job of the queue when jobs are claimed.", validators=[MinValueValidator(-200), MaxValueValidator(200)], verbose_name="boost")),
+                    ("note", models.TextField(blank=True, default="", verbose_name="note")),
+                ],
+                options={
+                    "verbose_name": "queue settings",
+                    "verbose_name_plural": "queue settings",
+                    "db_table": "pgjobs_queue_settings",
+                    "permissions": (("control_queue", "Can pause queues and change limits"),),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="RateLimit",
+                fields=[
+                    ("name", models.TextField(help_text='"shopify" holds for each key of "shopify:..."; "shopify:17" for that key.', primary_key=True, serialize=False, verbose_name="name")),
+                    ("count", models.IntegerField(validators=[MinValueValidator(1)], verbose_name="count")),
+                    ("period", models.FloatField(help_text="Seconds.", validators=[MinValueValidator(0.001), MaxValueValidator(31622400)], verbose_name="period")),
+                    ("burst", models.IntegerField(blank=True, help_text="How many may come at once. Empty: a twentieth of the count.", null=True, validators=[MinValueValidator(1)], verbose_name="burst")),
+                    ("note", models.TextField(blank=True, default="", verbose_name="note")),
+                ],
+                options={
+                    "verbose_name": "rate limit",
+                    "verbose_name_plural": "rate limits",
+                    "db_table": "pgjobs_rate_limit",
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="RateState",
+                fields=[
+                    ("key", models.TextField(primary_key=True, serialize=False, verbose_name="key")),
+                    ("next_free", models.DateTimeField(verbose_name="all free at")),
+                ],
+                options={
+                    "verbose_name": "state of a rate limit",
+                    "verbose_name_plural": "states of rate limits",
+                    "db_table": "pgjobs_rate_state",
+                    "default_permissions": ("view", "delete"),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
         migrations.CreateModel(
             name="Worker",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                (
-                    "started_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        verbose_name="started at",
-                    ),
-                ),
-                (
-                    "heartbeat_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(),
-                        verbose_name="last heartbeat",
-                    ),
-                ),
+                ("started_at", models.DateTimeField(db_default=Now(), verbose_name="started at")),
+                ("heartbeat_at", models.DateTimeField(db_default=Now(), verbose_name="last heartbeat")),
                 ("lease_expires_at", models.DateTimeField(verbose_name="lease expires at")),
                 ("ended_at", models.DateTimeField(null=True, verbose_name="ended at")),
                 ("pid", models.IntegerField(verbose_name="process id")),
-                (
-                    "slots",
-                    models.IntegerField(help_text="Threads that run jobs.", verbose_name="slots"),
-                ),
-                (
-                    "lost",
-                    models.BooleanField(
-                        default=False,
-                        help_text="The lease ended before the worker said goodbye.",
-                        verbose_name="lost",
-                    ),
-                ),
-                (
-                    "listening",
-                    models.BooleanField(
-                        default=False,
-                        help_text="Idle and to be notified of new jobs; busy workers find them by working.",
-                        verbose_name="listening",
-                    ),
-                ),
+                ("slots", models.IntegerField(help_text="Threads that run jobs.", verbose_name="slots")),
+                ("lost", models.BooleanField(default=False, help_text="The lease ended before the worker said goodbye.", verbose_name="lost")),
+                ("listening", models.BooleanField(default=False, help_text="Idle and to be notified of new jobs; busy workers find them by working.", verbose_name="listening")),
                 ("name", models.TextField(verbose_name="name")),
                 ("host", models.TextField(verbose_name="host")),
                 ("version", models.TextField(verbose_name="version")),
-                (
-                    "queues",
-                    django_pgjobs.fields.TextArrayField(
-                        help_text="Empty: all.", null=True, verbose_name="queues"
-                    ),
-                ),
-                (
-                    "excluded_queues",
-                    django_pgjobs.fields.TextArrayField(
-                        default=list, verbose_name="excluded queues"
-                    ),
-                ),
-                ("backends", django_pgjobs.fields.TextArrayField(verbose_name="backends")),
-                (
-                    "task_paths",
-                    django_pgjobs.fields.TextArrayField(
-                        help_text="The tasks this worker knows.", verbose_name="tasks"
-                    ),
-                ),
+                ("queues", TextArrayField(help_text="Empty: all.", null=True, verbose_name="queues")),
+                ("excluded_queues", TextArrayField(default=list, verbose_name="excluded queues")),
+                ("backends", TextArrayField(verbose_name="backends")),
+                ("task_paths", TextArrayField(help_text="The tasks this worker knows.", verbose_name="tasks")),
+                ("quiet_requested_at", models.DateTimeField(help_text="Since then the worker is to claim nothing more.", null=True, verbose_name="quiet requested at")),
+                ("stop_requested_at", models.DateTimeField(help_text="Since then the worker is to end what it runs, and itself.", null=True, verbose_name="stop requested at")),
+                ("lease_seconds", models.FloatField(help_text="Seconds from a renewal to the end of the lease.", null=True, verbose_name="lease")),
             ],
             options={
                 "verbose_name": "worker",
                 "verbose_name_plural": "workers",
                 "db_table": "pgjobs_worker",
+                "permissions": (("control_worker", "Can quiet and stop workers"),),
                 "default_permissions": ("view", "delete"),
                 "required_db_vendor": "postgresql",
             },
         ),
-        PostgresSQL(CREATE_TRIGGERS, DROP_TRIGGERS),
+        migrations.CreateModel(
+            name="BulkChange",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("created_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="created at")),
+                ("user_id", models.TextField(blank=True, default="", help_text="Primary key of who asked for it.", verbose_name="user id")),
+                ("cancel_requested_at", models.DateTimeField(null=True, verbose_name="cancel requested at")),
+                ("finished_at", models.DateTimeField(null=True, verbose_name="finished at")),
+                ("job_id", models.BigIntegerField(null=True, verbose_name="job id")),
+                ("total", models.IntegerField(help_text="Jobs of the selection; empty: too many to count.", null=True, verbose_name="total")),
+                ("changed", models.IntegerField(default=0, verbose_name="changed")),
+                ("passed_over", models.IntegerField(default=0, help_text="Jobs that had another status by then.", verbose_name="passed over")),
+                ("conflicts", models.IntegerField(default=0, help_text="Jobs whose unique key another one has.", verbose_name="conflicts")),
+                ("conflict_ids", models.JSONField(default=list, verbose_name="jobs in conflict")),
+                ("verb", models.TextField(verbose_name="action")),
+                ("options", models.JSONField(default=dict, verbose_name="options")),
+                ("selection", models.JSONField(default=dict, verbose_name="selection")),
+                ("position", models.JSONField(null=True, verbose_name="position")),
+                ("reason", models.TextField(blank=True, default="", verbose_name="reason")),
+                ("error", models.TextField(blank=True, default="", verbose_name="error")),
+            ],
+            options={
+                "verbose_name": "bulk change",
+                "verbose_name_plural": "bulk changes",
+                "db_table": "pgjobs_bulk_change",
+                "default_permissions": ("view",),
+                "required_db_vendor": "postgresql",
+            },
+        ),
+        PostgresSQL(read("lane"), DROP_LANE),
+        PostgresSQL(read("postpone"), DROP_POSTPONE),
+        PostgresSQL(read("wake"), DROP_WAKE),
+        PostgresSQL(read("merge"), DROP_MERGE),
+        PostgresSQL(read("resolve"), "DROP FUNCTION pgjobs_resolve_v1(bigint[]);"),
+        PostgresSQL(read("recheck"), DROP_RECHECK),
     ]

@@ -1,7 +1,8 @@
 """Statements on jobs that wait for other jobs.
 
 What it means that a predecessor has ended is decided by `pgjobs_resolve_v1` in the database
-(migration 0004), for whoever finishes a job and for whoever commits a dependency too late.
+(migrations/sql/0001/resolve.sql), for whoever finishes a job and for whoever commits a dependency
+too late.
 """
 
 from __future__ import annotations

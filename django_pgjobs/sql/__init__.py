@@ -4,19 +4,14 @@ Static text that runs in psql after its placeholders are filled in, as `load` re
 is ever composed from data. Each file opens with what it does, its parameters, what it returns,
 which rows it locks in which order, and the index it relies on.
 
-Each UPDATE of jobs sets `rate_limit_keys` to what it is, so that the column `lane`, generated of
-it, is computed. Where an UPDATE sets nothing that a generated column depends on, PostgreSQL 16 to
-18 parse the column's expression from the catalogue for every row, only to find that out
-(ExecInitGenerated keeps nothing if nothing is to be computed): a third of a claim's time.
-
 Names are plain in the files and qualified before they are sent (`qualified`). Operators cannot
 be, so both sides have the very types of one of PostgreSQL's own, by casts where needed, or it is
 written `OPERATOR(pg_catalog.||)`. Otherwise an operator that somebody made in a schema of the
 search path, for just these types, would go before.
 
 One row that makes a statement raise would stop it for all. So nothing that is calculated of stored
-values can, whatever a raw INSERT put there before the bounds of the columns (migration 0007), and
-what comes out is within them. The forms, the same everywhere:
+values can, whatever a raw INSERT put there before the bounds of the columns (the domains of
+migration 0001), and what comes out is within them. The forms, the same everywhere:
 
 - the next claim: `mod(GREATEST(job.claim, 0), 9000000000000000000) + 1`, another one each time;
 - a count: `LEAST(GREATEST(job.attempts, 0), 2147483646) + 1`, `GREATEST(job.attempts, 1) - 1`;

@@ -12,5 +12,5 @@ WITH edge AS (
     CROSS JOIN pg_catalog.unnest(%(predecessor_ids)s::bigint[]) AS predecessor (id)
 )
 UPDATE pgjobs_job_live AS job
-SET rate_limit_keys = job.rate_limit_keys, hold = 'dependencies', waits_for = cardinality(%(predecessor_ids)s::bigint[])
+SET hold = 'dependencies', waits_for = cardinality(%(predecessor_ids)s::bigint[])
 WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'ready'

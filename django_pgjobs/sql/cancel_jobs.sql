@@ -26,7 +26,6 @@ leaving AS (
 cancelled AS (
     UPDATE pgjobs_job AS job
     SET
-        rate_limit_keys = job.rate_limit_keys,
         status = CASE WHEN job.status = 'ready' THEN 'cancelled' ELSE job.status END,
         hold = NULL,
         waits_for = GREATEST(job.waits_for - leaving.steps, 0),

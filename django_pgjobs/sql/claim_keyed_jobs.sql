@@ -539,7 +539,6 @@ taken AS (
 -- Section: act
 UPDATE pgjobs_job_live AS job
 SET
-    rate_limit_keys = job.rate_limit_keys,
     status = 'running',
     claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
     attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,

@@ -33,7 +33,6 @@ leaving AS (
 ended AS (
     UPDATE pgjobs_job AS job
     SET
-        rate_limit_keys = job.rate_limit_keys,
         status = 'cancelled',
         hold = NULL,
         waits_for = GREATEST(job.waits_for - leaving.steps, 0),
@@ -47,7 +46,7 @@ ended AS (
 ),
 given_up AS (
     UPDATE pgjobs_job_finished AS job
-    SET rate_limit_keys = job.rate_limit_keys, status = 'cancelled', note = %(note)s::text
+    SET status = 'cancelled', note = %(note)s::text
     WHERE job.id = ANY (ARRAY(SELECT failed.id FROM failed)) AND job.status = 'failed'
     RETURNING job.id
 )

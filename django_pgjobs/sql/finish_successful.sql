@@ -8,7 +8,6 @@
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job AS job
 SET
-    rate_limit_keys = job.rate_limit_keys,
     status = 'successful',
     result = outcome.result::json,
     note = '',

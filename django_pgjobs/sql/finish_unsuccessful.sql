@@ -9,7 +9,6 @@
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job AS job
 SET
-    rate_limit_keys = job.rate_limit_keys,
     status = outcome.status,
     errors = CASE
         WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'

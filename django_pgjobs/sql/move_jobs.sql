@@ -12,7 +12,6 @@ WITH taken AS MATERIALIZED (
 )
 UPDATE pgjobs_job_live AS job
 SET
-    rate_limit_keys = job.rate_limit_keys,
     queue_name = COALESCE(%(queue_name)s::text, job.queue_name),
     priority = COALESCE(%(priority)s::smallint, job.priority)
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'

@@ -5,7 +5,7 @@
 -- Locks: the row, SKIP LOCKED
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job_live AS job
-SET rate_limit_keys = job.rate_limit_keys, note = %(note)s::text
+SET note = %(note)s::text
 WHERE job.status IN ('ready', 'running') AND job.id = (
     SELECT free.id
     FROM pgjobs_job_live AS free

@@ -23,7 +23,6 @@ WITH due AS MATERIALIZED (
 , promoted AS (
     UPDATE pgjobs_job_live AS job
     SET
-        rate_limit_keys = job.rate_limit_keys,
         due_at = NULL,
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     WHERE job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'

@@ -21,7 +21,6 @@ WITH taken AS MATERIALIZED (
 , returned AS (
     UPDATE pgjobs_job AS job
     SET
-        rate_limit_keys = job.rate_limit_keys,
         status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
         finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
         claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,

@@ -54,7 +54,6 @@ relief AS (
 )
 UPDATE pgjobs_job_live AS job
 SET
-    rate_limit_keys = job.rate_limit_keys,
     run_after = relief.run_after,
     due_at = CASE WHEN relief.run_after > statement_timestamp() THEN relief.run_after END,
     waits_for = GREATEST(job.waits_for - relief.steps, 0),

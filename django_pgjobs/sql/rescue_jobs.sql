@@ -110,7 +110,6 @@ judged AS MATERIALIZED (
 rescued AS (
     UPDATE pgjobs_job AS job
     SET
-        rate_limit_keys = job.rate_limit_keys,
         status = CASE
             WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
             WHEN judged.fails THEN 'failed'

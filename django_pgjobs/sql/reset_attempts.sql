@@ -12,7 +12,6 @@ WITH taken AS MATERIALIZED (
 )
 UPDATE pgjobs_job_live AS job
 SET
-    rate_limit_keys = job.rate_limit_keys,
     attempts = 0,
     lost_count = 0,
     interruptions = 0,

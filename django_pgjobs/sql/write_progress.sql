@@ -4,7 +4,7 @@
 -- Locks: the rows, by primary key, SKIP LOCKED
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job_live AS job
-SET rate_limit_keys = job.rate_limit_keys, progress = report.progress::json
+SET progress = report.progress::json
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(progress)s::text, E'\n')
 ) AS report (id, claim, progress)

@@ -43,14 +43,14 @@ def test_code_newer_than_the_schema_ends_with_3_and_names_the_migration(
     start: Start, flags: tuple[str, ...]
 ) -> None:
     with changed(
-        "DELETE FROM django_migrations WHERE app = 'pgjobs' AND name = '0005_admin'",
+        "DELETE FROM django_migrations WHERE app = 'pgjobs' AND name = '0001_initial'",
         back="INSERT INTO django_migrations (app, name, applied)"
-        " VALUES ('pgjobs', '0005_admin', now())",
+        " VALUES ('pgjobs', '0001_initial', now())",
     ):
         worker = start(*flags)
         assert worker.wait() == 3
     said = worker.output()
-    assert "not applied: pgjobs.0005_admin. Run manage.py migrate first." in said
+    assert "not applied: pgjobs.0001_initial. Run manage.py migrate first." in said
     assert "Traceback" not in said
 
 
@@ -77,9 +77,9 @@ def test_a_role_that_may_not_read_migrations_is_told_of_missing_columns(start: S
 def test_migrations_of_the_project_in_place_of_ours_are_not_compared(start: Start) -> None:
     """MIGRATION_MODULES may name others, or none; the columns have to be there."""
     with changed(
-        "DELETE FROM django_migrations WHERE app = 'pgjobs' AND name = '0005_admin'",
+        "DELETE FROM django_migrations WHERE app = 'pgjobs' AND name = '0001_initial'",
         back="INSERT INTO django_migrations (app, name, applied)"
-        " VALUES ('pgjobs', '0005_admin', now())",
+        " VALUES ('pgjobs', '0001_initial', now())",
     ):
         worker = start("--check", settings={"MIGRATION_MODULES": {"pgjobs": None}})
         assert worker.wait() == 0, worker.output()

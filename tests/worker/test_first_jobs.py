@@ -55,8 +55,7 @@ def test_it_claims_what_the_whole_statement_does(
     firsts = claim(own, worker, most, depth=depth)
     with own.cursor() as cursor:
         cursor.execute(
-            "UPDATE public.pgjobs_job_live SET rate_limit_keys = rate_limit_keys, status = 'ready'"
-            " WHERE id = ANY ($1)",
+            "UPDATE public.pgjobs_job_live SET status = 'ready' WHERE id = ANY ($1)",
             [firsts],
         )
     assert len(firsts) == most

@@ -29,7 +29,7 @@ PLANNER_SETTINGS = (
 )
 CLAIM = """
     UPDATE pgjobs_job_live AS job
-    SET rate_limit_keys = job.rate_limit_keys, status = 'running', claim = job.claim + 1,
+    SET status = 'running', claim = job.claim + 1,
         attempts = job.attempts + 1, started_at = statement_timestamp(),
         last_attempted_at = statement_timestamp()
     WHERE job.id = ANY (ARRAY(
@@ -45,8 +45,7 @@ CLAIM = """
 # the planner would take for a nested loop over all pairs of the batch.
 FINISH = """
     UPDATE pgjobs_job AS job
-    SET rate_limit_keys = job.rate_limit_keys, status = 'successful',
-        finished_at = statement_timestamp()
+    SET status = 'successful', finished_at = statement_timestamp()
     FROM unnest(%s::bigint[], %s::bigint[]) AS done (id, claim)
     WHERE job.id = done.id AND job.claim = done.claim AND job.status IN ('ready', 'running')
 """

@@ -1,13 +1,7 @@
-"""Merging the arguments of two enqueues of one unique key, in the statement that enqueues."""
-
-from __future__ import annotations
-
-from django.db import migrations
-
-from django_pgjobs.operations import PostgresSQL
-
-# `json` and its text, not `jsonb`: 1e16, the order of keys and numbers of any length stay.
-CREATE_MERGE = """
+-- Merge the arguments of two enqueues of one unique key, in the statement that enqueues.
+--
+-- `json` and its text, not `jsonb`: 1e16, the order of keys and numbers of any length stay.
+-- *manner*: 'last' (the latter), 'append' or 'union' (lists are joined, with or without twins).
 CREATE FUNCTION pgjobs_merge_v1(former json, latter json, manner text) RETURNS json
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $body$
 BEGIN
@@ -77,14 +71,3 @@ END
 $body$;
 
 CREATE AGGREGATE pgjobs_merged_v1(json, text) (SFUNC = pgjobs_merge_v1, STYPE = json);
-"""
-
-DROP_MERGE = """
-DROP AGGREGATE pgjobs_merged_v1(json, text);
-DROP FUNCTION pgjobs_merge_v1(json, json, text);
-"""
-
-
-class Migration(migrations.Migration):
-    dependencies = [("pgjobs", "0002_control")]
-    operations = [PostgresSQL(CREATE_MERGE, DROP_MERGE)]

@@ -1,0 +1,1 @@
+"""Migrations as later releases may have them, each by one of our operations."""

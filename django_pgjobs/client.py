@@ -1,8 +1,8 @@
 """Enqueueing, and what a program may do to a job afterwards.
 
 Everything runs on Django's own connection to the database of the jobs, inside whatever
-transaction is open there. Nothing here retries, waits for a worker or leaves the transaction
-unusable: what can be refused is refused before the statement is sent.
+transaction is open there. Nothing here waits for a worker or leaves the transaction unusable:
+bad input is refused before the statement is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from django_pgjobs.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
 from django_pgjobs.queries import jobs, notifications
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
-# How long cancel() and its like try again when a worker is just writing the same row.
+# How long cancel(), requeue() and reschedule() retry while a worker writes the same row.
 LOCKED_SECONDS = 2.0
 LONGEST_DELAY = timedelta(days=366_000)
 JOB_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
@@ -44,9 +44,9 @@ def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
 def cancel(job: Any) -> bool:
     """Cancel a job, given the Job, its id or its TaskResult.
 
-    One that waits is cancelled at once; one that runs is asked to end, and is cancelled when
-    it does. Return False if it had finished or does not exist. Takes part in the caller's
-    transaction: a worker hears of it at commit.
+    A waiting job is cancelled at once; a running one is asked to end, and is cancelled when it
+    does. Return False if it had finished or does not exist. Runs in the caller's transaction;
+    the worker is notified at commit.
     """
     job_id = job_id_of(job)
     with connections[job_database()].cursor() as cursor:
@@ -61,8 +61,8 @@ def cancel(job: Any) -> bool:
 def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     """Give a finished job new attempts, given the Job, its id or its TaskResult.
 
-    Its errors stay as history; its result goes. Return False if it is not finished or does
-    not exist; raise DuplicateJob if a live job has its unique key. Takes part in the caller's
+    Its errors are kept, its result is not. Return False if it is not finished or does not
+    exist; raise DuplicateJob if a live job holds its unique key. Runs in the caller's
     transaction.
     """
     job_id = job_id_of(job)
@@ -82,7 +82,7 @@ def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
 def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
     """Move a waiting job to another time, None for now; the job may be an id or TaskResult.
 
-    Return False if it is running or finished, or does not exist. Takes part in the caller's
+    Return False if it is running or finished, or does not exist. Runs in the caller's
     transaction.
     """
     job_id = job_id_of(job)
@@ -107,7 +107,7 @@ def _requeue(
     for row in jobs.requeue_jobs(cursor, [job_id], run_after=run_after, delay=delay):
         if row.twin_id is not None:
             raise DuplicateJob(
-                f"job {job_id} cannot be requeued: job {row.twin_id} has its unique key. Wait "
+                f"job {job_id} cannot be requeued: job {row.twin_id} holds its unique key. Wait "
                 "until that one has finished, or cancel it.",
                 job_id=row.twin_id,
             )
@@ -129,9 +129,9 @@ def _change_when_unlocked(
 ) -> str | None:
     """Return what *change* says of the job, None if its status is none of *statuses*.
 
-    The statements pass over locked rows: to wait for a row that a worker is just moving to
-    the other partition would end in a serialization error, and with it the caller's
-    transaction. So a change that met a lock is tried again.
+    The statements skip locked rows: waiting for a row that a worker is moving to the other
+    partition would end in a serialization error and abort the caller's transaction. So a
+    change that met a lock is retried.
     """
     deadline = time.monotonic() + LOCKED_SECONDS
     while True:
@@ -142,8 +142,8 @@ def _change_when_unlocked(
             return None
         if time.monotonic() > deadline:
             raise JobError(
-                f"job {job_id} is locked by another transaction for more than "
-                f"{LOCKED_SECONDS:g} s. Try again when that transaction has ended."
+                f"job {job_id} is locked by another transaction, after "
+                f"{LOCKED_SECONDS:g} s of retries. Try again when that transaction has ended."
             )
         time.sleep(0.01)
 

@@ -1,7 +1,7 @@
-"""What a running task may ask and say: `current_job()`.
+"""What a running task may read and report: `current_job()`.
 
-The worker owns the object behind it; a task reads it, reports progress through it, and finds
-out whether it should end.
+The worker owns the object behind it; through it a task reads its job, reports progress, and
+finds out whether it should end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CurrentJob:
 
     @property
     def max_attempts(self) -> int:
-        """How many attempts the job has in all."""
+        """How many attempts the job has in all, one more for each that was lost."""
         return self._running.max_attempts
 
     @property
@@ -68,16 +68,16 @@ class CurrentJob:
 
     @property
     def is_cancelled(self) -> bool:
-        """Did somebody cancel the job, or did the worker lose the right to run it?"""
+        """Whether the job was cancelled or the worker is losing its lease."""
         return self._running.cancelling or self._running.losing
 
     @property
     def heartbeat_ok(self) -> bool:
-        """Does the worker still hold its lease, as far as it knows?"""
+        """Whether the worker still holds its lease, as far as it knows."""
         return not self._running.losing
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Say how far the job is; stored about once a second, outside its transaction."""
+        """Report progress; stored about once a second, outside the task's transaction."""
         report = {"done": done, "total": total, "message": scrub(str(message), 500)}
         self._running.progress = json.dumps(report, allow_nan=False)
 

@@ -1,8 +1,8 @@
 """Pausing and resuming what workers claim: a queue, a task, a concurrency key.
 
-A pause is a row, which every claim reads in its own statement: whatever is claimed after the
-transaction of `pause` has committed has seen it. What workers hold by then and have not begun
-they give back when the commit notifies them; what they run goes on.
+A pause is a row, which every claim reads in its own statement, so no claim that begins after
+the commit of `pause` takes a paused job. The commit notifies workers, which give back claimed
+jobs that have not begun; running jobs go on.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def pause(
     by: str = "",
     until: datetime | timedelta | None = None,
 ) -> bool:
-    """Let no worker start jobs of a queue, of a task, or of a concurrency key.
+    """Pause a queue, a task, or a concurrency key: no worker starts its jobs.
 
-    Exactly one is named: *task* is a task or its path, *key* a key or a pattern such as
-    "shop:*". With *until*, an instant or the time from now, it resumes by itself. Pausing what
-    is paused changes the reason and the end. Return whether anything changed. Takes part in
-    the caller's transaction: the pause holds from its commit on.
+    Give exactly one: *task* is a task or its path, *key* a key or a pattern such as "shop:*".
+    With *until*, an instant or a duration from now, the pause ends by itself. Pausing again
+    changes the reason and the end. Return whether anything changed. Runs in the caller's
+    transaction: the pause takes effect at its commit.
     """
     kind, name = _target("pause", queue, task, key)
     _check_text("reason", reason)
@@ -50,10 +50,10 @@ def pause(
 
 
 def resume(*, queue: str | None = None, task: Any = None, key: str | None = None) -> bool:
-    """Let workers start jobs again of what `pause` was called with, the pattern of a key included.
+    """End the pause of a queue, a task, or a concurrency key, named exactly as in `pause`.
 
-    Return False if there was no such pause, or it was over. Takes part in the caller's
-    transaction: idle workers look for jobs when it commits.
+    Return False if there was no such pause, or it had ended. Runs in the caller's transaction:
+    idle workers look for jobs at its commit.
     """
     kind, name = _target("resume", queue, task, key)
     with connections[job_database()].cursor() as cursor:

@@ -17,7 +17,7 @@ from django_pgjobs.status import AfterFailure, PauseKind
 
 
 class Dependency(models.Model):
-    """An unfinished job that another one waits for; the row goes when it has finished."""
+    """An unfinished job that another one waits for; deleted when it has finished."""
 
     id = models.BigAutoField(primary_key=True)
     predecessor_id = models.BigIntegerField(_("predecessor id"))
@@ -40,7 +40,7 @@ class Dependency(models.Model):
 
 
 class ConcurrencyLimit(models.Model):
-    """How many jobs of a concurrency key run at a time; goes before what their tasks declare."""
+    """How many jobs of a concurrency key run at a time; overrides what their tasks declare."""
 
     pattern = models.TextField(
         _("key or pattern"),
@@ -70,7 +70,7 @@ class ConcurrencyLimit(models.Model):
 
 
 class QueueSettings(models.Model):
-    """What holds for a queue on all workers, from the next claim on."""
+    """The limit and boost of a queue, for all workers, from the next claim on."""
 
     queue_name = models.TextField(_("queue"), primary_key=True)
     max_running = models.IntegerField(
@@ -128,8 +128,8 @@ class Pause(models.Model):
 class RateLimit(models.Model):
     """At most *count* in any *period* seconds, over all workers, for each key separately.
 
-    A *burst* of b may come at once and costs b - 1 of what comes evenly: that is the price of
-    never exceeding the count in any window of that length.
+    Up to *burst* tokens may be taken at once. This lowers the steady rate to
+    count - burst + 1 per period, because no window of that length may exceed the count.
     """
 
     name = models.TextField(

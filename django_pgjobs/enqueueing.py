@@ -1,8 +1,7 @@
 """Enqueueing: from a call to one INSERT on Django's own connection.
 
-It runs inside whatever transaction is open there, and what can be refused is refused before
-the statement is sent. A job without keys takes the plainest statement there is; what becomes
-of one with a unique key is in `merging`.
+It runs inside whatever transaction is open there; bad input is refused before the statement
+is sent. A job without keys takes the shortest statement; `merging` has those with unique keys.
 """
 
 from __future__ import annotations
@@ -148,8 +147,8 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
     database = job_database()
     if queryset.db != database:
         raise ValueError(
-            f"enqueue_from() expected a QuerySet on the database {database!r}, where the jobs "
-            f"are, got one on {queryset.db!r}. Use enqueue_many() for rows of another database."
+            f"enqueue_from() expected a QuerySet on {database!r}, the database of the jobs, "
+            f"got one on {queryset.db!r}. Use enqueue_many() for rows of another database."
         )
     selection = select_arguments(task, queryset, arguments)
     if selection is None:
@@ -157,8 +156,8 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
     row = job_columns(task)
     if isinstance(task, Task) and (selection.has_keys or has_start_columns(task)):
         row |= start_columns(task)
-    # A savepoint: what the server refuses, such as a payload that is too long, is not known
-    # before, and must not end the caller's transaction.
+    # A savepoint: only the server can refuse some input, such as a payload that is too long,
+    # and that must not abort the caller's transaction.
     with _explaining_keys(), transaction.atomic(using=database):
         if merging.is_unique(task):
             return merging.insert_selected(task, selection, row)

@@ -1,20 +1,20 @@
 """Every exception of the package.
 
 Exception
-├── JobError                 something about a job; the base of what we raise and record
+├── JobError                 base of what concerns one job
 │   ├── UnknownTask          a row names a task that this process does not have
-│   ├── PayloadError         stored arguments or an outcome that cannot be decoded or kept
-│   ├── WorkerLost           recorded when the worker of an attempt disappeared
+│   ├── PayloadError         stored arguments cannot be decoded, or an outcome not stored
+│   ├── WorkerLost           recorded when an attempt's worker disappeared
 │   ├── ClaimLost            the attempt no longer owns its job
-│   ├── DuplicateJob         a live job has the unique key
-│   ├── RateLimited          the tokens would not be there in time
-│   └── UnknownRateLimit     nobody has made the limit (also a LookupError)
-├── JobSteering              raised by a task to say what becomes of the attempt
+│   ├── DuplicateJob         a live job holds the unique key
+│   ├── RateLimited          the tokens are not available in time
+│   └── UnknownRateLimit     the limit does not exist (also a LookupError)
+├── JobSteering              raised by a task to choose its outcome
 │   ├── Retry
 │   ├── Discard
 │   └── Snooze
 ├── ServerUnreachable        the database cannot be reached
-└── TooSlow                  a page read more than it has the time for
+└── TooSlow                  a page exceeded its statement timeout
 
 BaseException
 └── JobInterrupt             raised *into* a running task; not an Exception, so that
@@ -50,7 +50,7 @@ class ClaimLost(JobError):
 
 
 class DuplicateJob(JobError):
-    """A live job of the task has the unique key: *job_id*, None if it is of the same call."""
+    """A live job of the task holds the unique key: *job_id*, None if it is in the same call."""
 
     def __init__(self, reason: str = "", *, job_id: int | None = None) -> None:
         super().__init__(reason)
@@ -58,7 +58,7 @@ class DuplicateJob(JobError):
 
 
 class RateLimited(JobError):
-    """The tokens come later than the caller would wait: in *retry_after* seconds."""
+    """The tokens are not available in time, but in *retry_after* seconds."""
 
     def __init__(self, reason: str = "", *, retry_after: float = 0.0) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class RateLimited(JobError):
 
 
 class UnknownRateLimit(JobError, LookupError):
-    """No row of the table of rate limits is for the key."""
+    """The key has no row in the table of rate limits."""
 
 
 class ServerUnreachable(Exception):
@@ -74,18 +74,17 @@ class ServerUnreachable(Exception):
 
 
 class TooSlow(Exception):
-    """A page asked the database for more than it has the time for."""
+    """A page exceeded its statement timeout."""
 
 
 class JobSteering(Exception):
-    """Base of the exceptions with which a task says what becomes of its job."""
+    """Base of the exceptions by which a task chooses its outcome."""
 
 
 class Retry(JobSteering):
-    """End the attempt as a failure and try again, *after* seconds or a timedelta from now.
+    """Fail the attempt and retry *after* seconds or a timedelta, by default the task's backoff.
 
-    Without *after* the task's backoff decides. The attempt counts: when it was the last one,
-    the job fails.
+    The attempt counts: after the last one the job fails.
     """
 
     def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
@@ -94,7 +93,7 @@ class Retry(JobSteering):
 
 
 class Discard(JobSteering):
-    """Fail the job now, however many attempts are left; *reason* is recorded."""
+    """Fail the job now, whatever attempts are left; *reason* is recorded."""
 
 
 class Snooze(JobSteering):
@@ -127,7 +126,7 @@ class JobTimeout(JobInterrupt):
 
 
 class JobCancelled(JobInterrupt):
-    """Somebody cancelled the job while it was running."""
+    """The job was cancelled while it was running."""
 
 
 class JobReleased(JobInterrupt):

@@ -1,8 +1,8 @@
-"""Why is a job not running? The claim's own predicates, asked for one job, and the answer in words.
+"""Why is a job not running? The claim's conditions, evaluated for one job and put into words.
 
-What is asked are the conditions of claim_jobs.sql and claim_keyed_jobs.sql, by few statements:
-the page of a job has others to send. No task is imported. The texts are in the active language,
-the times in the current time zone.
+The conditions are those of claim_jobs.sql and claim_keyed_jobs.sql, in few statements, because
+the page of a job has others to send. No task is imported. Texts are in the active language,
+times in the current time zone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REFUSED = ("passed over: ", "cannot be rescued: ")
 
 @dataclass(frozen=True)
 class Reason:
-    """One reason: a code for programs, a text for people, the ids of the jobs it speaks of."""
+    """One reason: a code for programs, a text for people, the ids of the jobs it names."""
 
     code: str
     text: str
@@ -50,10 +50,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job does not run, what blocks it first before the rest.
+    """Why a job is not running, blocking reasons first.
 
-    *is_ready_to_run*: nothing in the tables holds it back, so that a worker which serves its
-    queue and has a free slot claims it when its turn comes.
+    *is_ready_to_run*: no row holds it back, so a worker that serves its queue and has a free
+    slot will claim it.
     """
 
     job_id: int
@@ -66,7 +66,7 @@ class Explanation:
 
 
 def explain(job: Any) -> Explanation:
-    """Say why a job, given the Job, its id or its TaskResult, is not running, or what it does.
+    """Say why a job, given the Job, its id or its TaskResult, is not running.
 
     Nothing is written or locked. Raise LookupError if there is no such job.
     """
@@ -95,11 +95,11 @@ def _finished(job: Facts) -> Reason:
         "exception": job.exception_class,
         "note": job.note,
     }
-    text = _("It has finished %(moment)s: %(status)s.") % values
+    text = _("It finished at %(moment)s: %(status)s.") % values
     if job.status == JobStatus.FAILED and job.exception_class:
         text += " " + _("Attempt %(attempts)s ended with %(exception)s.") % values
     elif job.status == JobStatus.CANCELLED and job.note:
-        text += " " + _("Noted: %(note)s.") % values
+        text += " " + _("Note: %(note)s.") % values
     return Reason("finished", text)
 
 
@@ -136,7 +136,7 @@ def _running(job: Facts) -> Iterator[Reason]:
         )
     if job.cancel_requested_at is not None:
         values["moment"] = moment_in_words(job.cancel_requested_at, job.now)
-        yield Reason("cancel_requested", _("It was asked %(moment)s to end.") % values)
+        yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)
 
 
 def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator[Reason]:
@@ -189,13 +189,13 @@ def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:
         yield Reason("dependencies", text % values, refs)
     else:
         text = _(
-            "It waits for other jobs, but no row says for which. reschedule(job, None) lets it go."
+            "It waits for other jobs, but no row says for which. reschedule(job, None) lets it run."
         )
         yield Reason("dependencies", text)
 
 
 def _due(job: Facts) -> Iterator[Reason]:
-    # One that is due by now is let go by the look that claims it.
+    # A job that is due by now is promoted by the poll that claims it.
     if job.due_at is None or job.due_at <= job.now:
         return
     code = next((code for note, code in NOTES.items() if job.note.startswith(note)), "given_back")
@@ -206,12 +206,12 @@ def _due(job: Facts) -> Iterator[Reason]:
         "retry": _(
             "Attempt %(attempts)s failed with %(exception)s; the next one is due %(moment)s."
         ),
-        "snoozed": _("It put itself off (%(note)s) and is due %(moment)s."),
+        "snoozed": _("The task put it off (%(note)s); it is due %(moment)s."),
         "unknown_task": _(
             "A worker that does not know the task %(task)s gave it back; it is due %(moment)s."
         ),
         "rescued": _("The worker that ran it was lost; the next attempt is due %(moment)s."),
-        "given_back": _("It is due %(moment)s. Noted: %(note)s."),
+        "given_back": _("It is due %(moment)s. Note: %(note)s."),
     }
     values = {
         "moment": moment_in_words(job.due_at, job.now),
@@ -271,7 +271,7 @@ def _key(cursor: Cursor, job: Facts, lane: LaneRow, *, is_first: bool) -> Iterat
     if first is not None and not is_full:
         # While another one runs, that is what the first one waits for as well.
         for reason in _blockers(cursor, first, is_first=True):
-            text += " " + _("Of that one: %(reason)s") % {"reason": reason.text}
+            text += " " + _("That job: %(reason)s") % {"reason": reason.text}
             break
     yield Reason("key_order", text, (lane.next_id or 0,))
 
@@ -330,7 +330,7 @@ def _cost_in_words(job: Facts, lane: LaneRow | None, cost: int) -> tuple[str, tu
 
 
 def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason]:
-    """Yield who would take the job, and what they take before."""
+    """Yield the jobs before this one, and the workers that would take it."""
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
     values: dict[str, Any] = {
         "backend": job.backend,
@@ -349,7 +349,7 @@ def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason
 
 
 def _taker(workers: WorkersRow) -> tuple[str, str]:
-    """Return code and text of what is to be said of the workers."""
+    """Return the code and text of the reason that concerns the workers."""
     if not workers.live:
         return "no_worker", _("No worker runs. Start one: manage.py runjobs.")
     if not workers.of_backend:
@@ -370,7 +370,7 @@ def _taker(workers: WorkersRow) -> tuple[str, str]:
             "The workers that would take it (%(names)s) run %(running)s jobs in %(slots)s slots."
         )
     return "next_look", _(
-        "Nothing holds it back: a worker (%(names)s) takes it at its next look, within "
+        "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "
         "%(seconds)s s."
     )
 

@@ -233,7 +233,7 @@ def _insert(
                 return found
     raise JobError(
         f"the job with the unique key {waiting[0].unique_key!r} of {task.module_path} was replaced "
-        f"{TRIES} times while it was asked for. Try again."
+        f"{TRIES} times during this enqueue. Try again."
     )
 
 

@@ -83,29 +83,29 @@ def _find_contradictions(task: Any) -> Iterator[str]:
     if task.unique_key is None:
         for option, default in (("on_conflict", "return"), ("unique_until", None)):
             if getattr(task, option) != default:
-                yield f"{option}={getattr(task, option)!r} says nothing without a unique_key."
+                yield f"{option}={getattr(task, option)!r} has no effect without a unique_key."
     if changes and task.unique_until == "finished":
         yield (
-            f"on_conflict={task.on_conflict!r} contradicts unique_until='finished': a job that "
-            "runs is never changed."
+            f"on_conflict={task.on_conflict!r} contradicts unique_until='finished': a "
+            "running job is never changed."
         )
     yield from _find_idle_options(task, changes)
 
 
 def _find_idle_options(task: Any, changes: bool) -> Iterator[str]:
     if task.merge is not None and task.on_conflict != "merge":
-        yield "merge says nothing without on_conflict='merge'."
+        yield "merge has no effect without on_conflict='merge'."
     if task.max_wait is not None and not changes:
-        yield "max_wait says nothing without on_conflict='merge' or 'replace'."
+        yield "max_wait has no effect without on_conflict='merge' or 'replace'."
     if changes and task.after:
         yield (
-            f"after contradicts on_conflict={task.on_conflict!r}: a job that waits already gets no "
-            "further ones to wait for."
+            f"after contradicts on_conflict={task.on_conflict!r}: a job that already waits gets "
+            "no further predecessors."
         )
     if task.rate_cost != 1 and not task.rate_limit:
-        yield "rate_cost says nothing without a rate_limit."
+        yield "rate_cost has no effect without a rate_limit."
     if task.ordering != "block" and task.concurrency_key is None:
-        yield f"ordering={task.ordering!r} says nothing without a concurrency_key."
+        yield f"ordering={task.ordering!r} has no effect without a concurrency_key."
 
 
 def argument_names(function: Any, takes_context: bool) -> list[str]:

@@ -1,9 +1,9 @@
 """Rate limits taken while code runs: `acquire("shopify:17")` before each call of an outside API.
 
-Tokens are taken on a connection of this module's own, one per process, whose statements commit
-at once: on Django's a rollback would give them back, and an open transaction would keep
-everybody else waiting. What is taken is a turn, at an instant of the server's clock; waiting
-for it is done here, holding nothing. So turns come in the order in which they were asked for.
+Tokens are taken on a separate connection, one per process, whose statements commit at once: on
+Django's connection a rollback would return them, and an open transaction would block all other
+callers. The server assigns a turn, an instant of its clock, in the order of the calls; the
+caller then waits for it without holding a lock or a connection.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Grant:
-    """Tokens that were taken: seconds waited for the turn, and its instant on the server."""
+    """Tokens that were taken: seconds waited for them, and their instant by the server's clock."""
 
     waited: float
     granted_at: datetime
@@ -62,12 +62,12 @@ class Grant:
 def acquire(
     keys: str | Sequence[str], *, cost: int = 1, timeout: float | timedelta | None = None
 ) -> Grant:
-    """Take *cost* tokens of a rate limit, sleeping until it is this caller's turn.
+    """Take *cost* tokens of a rate limit, sleeping until they are available.
 
     Of several keys it takes *cost* each, at the first instant at which all have enough. Raise
-    RateLimited, at once and with nothing taken, if that is more than *timeout* seconds away or
+    RateLimited at once, with nothing taken, if that is more than *timeout* seconds away or
     beyond the deadline of the running job. Raise UnknownRateLimit for a key without a limit,
-    and ValueError for a cost that no wait can bring.
+    and ValueError for a cost above the burst.
     """
     grant, moment = _take_turn(keys, cost, timeout)
     while (left := moment - time.monotonic()) > 0:
@@ -77,7 +77,7 @@ def acquire(
 
 @async_unsafe
 def try_acquire(keys: str | Sequence[str], *, cost: int = 1) -> bool:
-    """Take *cost* tokens if they are there now; return whether they were."""
+    """Take *cost* tokens if they are available now; return whether they were."""
     try:
         _take_turn(keys, cost, 0.0)
     except RateLimited:
@@ -111,9 +111,9 @@ def _take_turn(
         _run(partial(rate_limits.create_rate_states, keys=answer.missing))
         answer = _ask(wanted, cost, allowed)
     if not answer.taken:
-        said = f"within {allowed:.3g} s" if allowed else "now"
+        names = ", ".join(map(repr, wanted))
         raise RateLimited(
-            f"expected {cost} of {', '.join(map(repr, wanted))} to be free {said}; it is in "
+            f"expected to wait at most {allowed or 0:.3g} s for {names} (cost {cost}), got "
             f"{answer.wait:.3g} s.",
             retry_after=answer.wait,
         )
@@ -129,7 +129,7 @@ def _ask(keys: list[str], cost: int, allowed: float | None) -> rate_limits.Answe
     if answer.unknown:
         names = ", ".join(sorted({repr(key.partition(":")[0]) for key in answer.unknown}))
         raise UnknownRateLimit(
-            f"no rate limit is for {', '.join(map(repr, answer.unknown))}. Make one named {names} "
+            f"there is no rate limit for {', '.join(map(repr, answer.unknown))}. Create {names} "
             "in the admin, by RateLimit.objects.create(name=..., count=..., period=...), or in "
             "PGJOBS['RATE_LIMITS'] and migrate."
         )
@@ -137,7 +137,7 @@ def _ask(keys: list[str], cost: int, allowed: float | None) -> rate_limits.Answe
         raise ValueError(
             f"expected a cost of at most {answer.least_burst}, the burst of "
             f"{', '.join(map(repr, answer.too_small))}, got {cost}. Raise the burst of the "
-            "rate limit, or take less at a time."
+            "rate limit, or take fewer tokens at a time."
         )
     return answer
 
@@ -184,8 +184,8 @@ class Session:
     def run(self, function: Callable[[Cursor], T]) -> T:
         """Return what *function* returns for a cursor; its statement commits by itself.
 
-        A connection that turns out to be broken is opened again once. That may take tokens
-        twice, when the answer was lost and not the question; it never takes too few.
+        A broken connection is opened again once. That may take tokens twice, if only the
+        answer was lost; it never takes too few.
         """
         with connections[self.alias].wrap_database_errors, self._lock:
             may_be_stale = self.connection.is_open
@@ -246,7 +246,7 @@ def _leave_to_parent() -> None:
 atexit.register(close_sessions)
 os.register_at_fork(after_in_child=_leave_to_parent)
 
-# None outside of tests; in tests on Django's connection: is a turn really waited for?
+# None outside of tests; in tests, which use Django's connection: whether to sleep.
 _waits_in_tests: ContextVar[bool | None] = ContextVar("django_pgjobs_waits_in_tests", default=None)
 
 
@@ -268,7 +268,7 @@ def _run(function: Callable[[Cursor], T]) -> T:
 
 
 def create_declared_limits(*, using: str, apps: Any = installed_apps, **kwargs: object) -> None:
-    """Make rows of the limits in PGJOBS["RATE_LIMITS"] that are not there; after each migrate."""
+    """Create the missing rows of PGJOBS["RATE_LIMITS"]; runs after each migrate."""
     declared = get_conf().RATE_LIMITS
     try:
         model = apps.get_model("pgjobs", "RateLimit")

@@ -1,8 +1,7 @@
 """`@task` and what a task declares.
 
-A task is a `django.tasks` Task with our options as further fields. Everything is checked when
-the task is declared, and again by `.using()`, so that a mistake shows at import and not at
-the first job.
+A task is a `django.tasks` Task with our options as further fields. All of them are checked when
+the task is declared, and again by `.using()`: a mistake fails the import, not the first job.
 """
 
 from __future__ import annotations
@@ -30,24 +29,23 @@ Exceptions = tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(AnyTask):
-    """A module-level function that can be enqueued, and how its jobs are to be run.
+    """A module-level function that can be enqueued, and the options of its jobs.
 
-    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *max_losses* is how often the worker
-    of a job may die before the job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: a job is never run
-    again after that); such attempts do not count among *max_attempts*. *timeout* is seconds
-    per attempt.
-    *retry_on* lists the exceptions after which a job is tried again (default: any Exception),
-    *discard_on* those after which it fails at once; *discard_on* wins. *atomic* runs the task
-    and its completion in one transaction. *resets_session=False* promises that the task leaves
-    nothing in the sessions of its connections: no setting, role, lock, temporary table.
-    *correlation_id*, *tags* and *metadata* are stored with the job and are yours.
+    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *max_losses* is the number of worker
+    deaths after which a job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: it is never run again after
+    one); such attempts do not count towards *max_attempts*. *timeout* is seconds per attempt.
+    *retry_on* lists the exceptions that are retried (default: any Exception), *discard_on*
+    those that fail the job at once; *discard_on* wins. *atomic* runs the task and its
+    completion in one transaction. *resets_session=False* promises that the task leaves nothing
+    in its database sessions: no setting, role, lock, temporary table. *correlation_id*, *tags*
+    and *metadata* are stored with the job for the project's own use.
 
     *concurrency_key*: jobs that share it run at most *concurrency_limit* (1) at a time, with 1
-    in the order of their ids; *ordering* says whether one that waits for its retry holds up
-    the later ones ("block") or lets them pass ("skip"). A limit without a key is the task's.
-    *rate_limit* names what a start uses up, *rate_cost* how much of it. *unique_key*: a second
-    enqueue meets the first, and *on_conflict* says what then (`enqueueing`). Keys are
-    templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
+    in the order of their ids; *ordering* says whether one that waits for its retry blocks the
+    later ones ("block") or not ("skip"). A limit without a key applies to the whole task.
+    *rate_limit* names the limits that a start takes *rate_cost* tokens of. *unique_key*: at
+    most one job has it, and *on_conflict* says what a second enqueue does (`merging`). Keys
+    are templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
     """
 
     priority: int = 0
@@ -127,15 +125,15 @@ class Task(AnyTask):
         subject: Any = None,
         max_losses: int | None = None,
     ) -> Task:
-        """Return the task with other options for the jobs that are enqueued through it.
+        """Return a copy of the task with other options for the jobs enqueued through it.
 
-        None leaves an option as it is. *run_after* may be an aware datetime, or a timedelta
-        from the moment of enqueueing by the database's clock. *backoff*, *retry_on*,
-        *discard_on*, *atomic* and *resets_session* are read where the task runs, so they belong
-        to the declaration and cannot be given here. *after* lists jobs (Job, TaskResult or id) that
-        have to finish first; *after_failure* says what becomes of this one when one of them
-        fails or is cancelled: "cancel", "run" or "hold". *subject* is the saved model instance
-        that the jobs are about; the admin shows them on its page.
+        None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from
+        the moment of enqueueing by the database's clock. *backoff*, *retry_on*, *discard_on*,
+        *atomic* and *resets_session* are read where the task runs, so only the declaration has
+        them. *after* lists jobs (Job, TaskResult or id) that have to finish first;
+        *after_failure* says what happens when one of them fails or is cancelled: "cancel",
+        "run" or "hold". *subject* is the saved model instance that the jobs are about; the
+        admin shows them on its page.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return replace(self, **{key: v for key, v in given.items() if v is not None})
@@ -143,15 +141,14 @@ class Task(AnyTask):
     def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
         """Enqueue a job per item, a few thousand per statement; return their ids in order.
 
-        An item is a dict of keyword arguments or a tuple of positional ones. Everything is
-        one atomic block: all of the jobs exist, or none. Raise as `enqueue` does, naming the
-        item.
+        An item is a dict of keyword arguments or a tuple of positional ones. All jobs
+        are inserted, or none. Raise as `enqueue` does, naming the item.
         """
         backend: Any = self.get_backend()
         if hasattr(backend, "enqueue_many"):
             ids: list[str] = backend.enqueue_many(self, arguments)
             return ids
-        # Another backend, such as Django's dummy in tests: one by one does the same.
+        # Another backend, such as Django's dummy in tests.
         return [
             backend.enqueue(self, (), item).id
             if isinstance(item, Mapping)
@@ -203,7 +200,7 @@ def _subject_of(task: Task) -> Subject:
 
 
 def check_options(task: Task) -> None:
-    """Raise InvalidTask, saying what was expected and what came, if an option is wrong."""
+    """Raise InvalidTask, saying what was expected and given, if an option is wrong."""
     for problem in _find_problems(task):
         name = getattr(task.func, "__qualname__", repr(task.func))
         raise InvalidTask(f"@task {name} {problem}")
@@ -294,7 +291,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     does not exist.
     """
     if "run_after" in options:
-        raise TypeError("@task cannot fix run_after for all jobs; use .using(run_after=...).")
+        raise TypeError("@task does not take run_after; use .using(run_after=...).")
     of_jobs = {"func", "run_after", "after", "after_failure", "subject"}
     known = {f.name for f in fields(Task)} - of_jobs
     unknown = sorted(options.keys() - known)

@@ -6,9 +6,8 @@
         client.post("/sign-up/", {...})
         assert run_jobs() == 1
 
-Jobs are claimed by the worker's own statements and run by the worker's own code, in this
-thread, on the test's own connection: so it works inside a TestCase, whose transaction no
-other connection can see into.
+It uses the worker's statements and code, in this thread and on the test's connection, so it
+works inside a TestCase, whose transaction is invisible to other connections.
 """
 
 from __future__ import annotations
@@ -45,11 +44,10 @@ MAX_TRIES = 3
 
 
 def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
-    """Run waiting jobs until none is left, and those they enqueue; return how many attempts ran.
+    """Run waiting jobs, and those they enqueue, until none is left; return the number of attempts.
 
     With *at_once* retries and scheduled jobs do not wait for their time, nor limited ones for
-    tokens. Raise RuntimeError after *limit* attempts, because a job that always enqueues
-    another would never end.
+    tokens. Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end.
     """
     discover_tasks_once()
     with rate_limits_on_test_connection(waits=not at_once):
@@ -58,10 +56,10 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
 
 @contextmanager
 def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
-    """Let `acquire` and its like work on the test's own connection, where its rows are.
+    """Let `acquire` and `try_acquire` work on the test's own connection, where its rows are.
 
-    Turns are given as always; without *waits* nobody sleeps until theirs. For tests that call
-    code which takes rate limits: `run_jobs` does it by itself.
+    Turns are given as usual; without *waits* nobody sleeps. For tests of code that takes
+    tokens outside of a job; `run_jobs` does this by itself.
     """
     with rate_limits.on_django_connection(waits=waits):
         yield

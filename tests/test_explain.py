@@ -55,7 +55,7 @@ def test_a_job_that_is_not_there_is_a_lookup_error() -> None:
 def test_nothing_holds_the_job_back() -> None:
     reason = outlook(make_job())
     assert reason.code == "next_look"
-    assert "(test:1) takes it at its next look, within 5 s" in reason.text
+    assert "(test:1) takes it at its next poll, within 5 s" in reason.text
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_nothing_holds_the_job_back() -> None:
         ({"status": "failed", "attempts": 3, "errors": [{"exception_class": "a.B"}]},
          "Failed. Attempt 3 ended with a.B."),
         ({"status": "failed"}, "Failed."),
-        ({"status": "cancelled", "note": "job 7 failed"}, "Cancelled. Noted: job 7 failed."),
+        ({"status": "cancelled", "note": "job 7 failed"}, "Cancelled. Note: job 7 failed."),
     ],
 )  # fmt: skip
 def test_a_finished_job(columns: dict[str, Any], words: str) -> None:
     reason = only(make_job(finished_at=EARLIER, **columns))
     assert reason.code == "finished"
-    assert reason.text.startswith("It has finished ") and "(60 min ago)" in reason.text
+    assert reason.text.startswith("It finished at ") and "(60 min ago)" in reason.text
     assert reason.text.endswith(words)
 
 
@@ -113,11 +113,11 @@ def test_a_running_job_that_was_asked_to_end(worker: int) -> None:
         ({"due_at": LATER, "note": "retry after Mishap", "attempts": 2,
           "errors": [{"exception_class": "tests.Mishap"}]},
          "retry", "Attempt 2 failed with tests.Mishap; the next one is due"),
-        ({"due_at": LATER, "note": "snoozed: no stock"}, "snoozed", "put itself off (snoozed: no"),
+        ({"due_at": LATER, "note": "snoozed: no stock"}, "snoozed", "put it off (snoozed: no"),
         ({"due_at": LATER, "note": "unknown task"}, "unknown_task", "the task tests.tasks.add"),
         ({"due_at": LATER, "note": "worker lost: its lease ended"}, "rescued", "was lost"),
-        ({"due_at": LATER, "note": "released"}, "given_back", "Noted: released."),
-        ({"due_at": LATER}, "given_back", "Noted: -."),
+        ({"due_at": LATER, "note": "released"}, "given_back", "Note: released."),
+        ({"due_at": LATER}, "given_back", "Note: -."),
     ],
 )  # fmt: skip
 def test_a_job_that_is_due_later(columns: dict[str, Any], code: str, words: str) -> None:
@@ -203,7 +203,7 @@ def test_a_predecessor_that_is_gone() -> None:
 
 
 def test_a_hold_without_a_dependency_says_how_to_end_it() -> None:
-    assert "reschedule(job, None) lets it go" in only(make_job(hold="dependencies")).text
+    assert "reschedule(job, None) lets it run" in only(make_job(hold="dependencies")).text
 
 
 def test_a_job_whose_predecessor_failed() -> None:
@@ -316,7 +316,7 @@ def test_the_words_are_in_the_active_language(monkeypatch: pytest.MonkeyPatch) -
     job_id = make_job(status="cancelled", finished_at=EARLIER)
     with translation.override("de"):
         catalog = translation.trans_real.catalog()  # type: ignore[attr-defined]
-        key = "It has finished %(moment)s: %(status)s."
+        key = "It finished at %(moment)s: %(status)s."
         monkeypatch.setitem(catalog._catalog._catalogs[0], key, "Zu Ende: %(status)s")
         assert only(job_id).text == "Zu Ende: Abgebrochen"
 

@@ -59,7 +59,7 @@ def test_a_job_behind_the_first_of_its_key_learns_what_that_one_waits_for() -> N
     second = make_job(concurrency_key="shop:7", priority=100, queue_name="mail")
     reason = only(second)
     assert (reason.code, reason.refs) == ("key_order", (first,))
-    assert f"job {first} is before this one. Of that one: Attempt 1 failed" in reason.text
+    assert f"job {first} is before this one. That job: Attempt 1 failed" in reason.text
 
 
 def test_a_job_behind_one_that_may_start() -> None:

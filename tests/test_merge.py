@@ -293,10 +293,10 @@ def get_job_text(job_id: int) -> Any:
 REFUSED: dict[str, dict[str, Any]] = {
     "expected merge to be one of": {"on_conflict": "merge", "merge": "first"},
     "expected merge to be one": {"on_conflict": "merge", "merge": "no path.x"},
-    "merge says nothing without on_conflict='merge'": {"on_conflict": "replace", "merge": "last"},
+    "merge has no effect without on_conflict='merge'": {"on_conflict": "replace", "merge": "last"},
     "expected max_wait to be from 0 seconds": {"on_conflict": "merge", "max_wait": 0},
     "to 1000 years, got": {"on_conflict": "merge", "max_wait": 1e300},
-    "max_wait says nothing without": {"max_wait": 5},
+    "max_wait has no effect without": {"max_wait": 5},
     "contradicts unique_until='finished'": {"on_conflict": "merge", "unique_until": "finished"},
     "after contradicts on_conflict='merge'": {"on_conflict": "merge", "after": [1]},
     "expected on_conflict to be one of": {"on_conflict": "ignore"},

@@ -59,7 +59,7 @@ def test_a_timeout_is_a_duration(timeout: float) -> None:
 
 
 def test_the_error_of_a_key_without_a_limit_says_how_to_make_one() -> None:
-    with pytest.raises(LookupError, match=r"no rate limit is for 'x:1'\. Make one named 'x' in"):
+    with pytest.raises(LookupError, match=r"there is no rate limit for 'x:1'\. Create 'x' in"):
         acquire("x:1")
     assert issubclass(UnknownRateLimit, JobError)
     assert not RateState.objects.exists()

@@ -67,7 +67,7 @@ def _seen_reason(reason: Reason, seen: set[int]) -> Reason:
         "behind": _("Other jobs of its queue are before it."),
         "workers_quiet": _("The workers that would take it were asked to claim nothing."),
         "workers_busy": _("The workers that would take it are busy."),
-        "next_look": _("Nothing holds it back: a worker takes it at its next look."),
+        "next_look": _("Nothing holds it back: a worker takes it at its next poll."),
     }
     text = texts.get(reason.code) or _("It waits for something that is not shown to you.")
     return Reason(reason.code, text, tuple(job_id for job_id in reason.refs if job_id in seen))

@@ -141,6 +141,7 @@ def test_queries_do_not_import_models(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules(), ids=relative)
 def test_only_queries_execute_sql(path: Path) -> None:
+    """S2.8."""
     if part(path) == "queries":
         return
     found = [
@@ -280,6 +281,7 @@ def test_the_package_imports_without_settings_or_models() -> None:
 
 @pytest.mark.parametrize("path", modules(), ids=relative)
 def test_a_module_imports_nothing_but_our_dependencies(path: Path) -> None:
+    """S2.5, S5.5."""
     for line, name in imported(path):
         top = name.split(".")[0]
         is_known = top in sys.stdlib_module_names or top in DEPENDENCIES

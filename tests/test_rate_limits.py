@@ -1,4 +1,4 @@
-"""Rate limits taken while code runs: exact, in turn, for one key or several."""
+"""Rate limits taken while code runs: exact, in turn, for one key or several (S4.26)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_burst_is_a_twentieth_of_the_count_by_default() -> None:
     ],
 )
 def test_no_window_holds_more_than_the_count(count: int, period: float, burst: int | None) -> None:
-    """G10: whatever is asked for, and with no microsecond of slack."""
+    """Whatever is asked for, and with no microsecond of slack."""
     limit(count=count, period=period, burst=burst)
     most = min(burst or 1, 5)
     grants = turns(120, lambda: random.randint(1, most))
@@ -239,7 +239,7 @@ def test_of_several_limits_the_longest_wait_counts() -> None:
 
 
 def test_limits_that_are_taken_together_and_alone_are_both_kept() -> None:
-    """G10: a turn that another limit puts off leaves no room for too many."""
+    """A turn that another limit puts off leaves no room for too many."""
     limit("api", count=6, period=2, burst=4)
     limit("other", count=1, period=1)
     grants = []
@@ -273,7 +273,7 @@ def test_an_open_transaction_keeps_nobody_waiting() -> None:
 
 
 def test_a_connection_that_was_lost_is_opened_again() -> None:
-    """G12."""
+    """The worker goes on."""
     limit(count=5, burst=5)
     acquire("api")
     session = rate_limits.get_session().connection

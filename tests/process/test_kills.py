@@ -27,7 +27,7 @@ SHORT_LEASE = ("--lease-seconds", "1")
 
 
 def test_the_job_of_a_killed_worker_runs_on_another_one(start: Start, journal: Journal) -> None:
-    """G1, G4, G6, S1.3, S3.6, S4.24: within its lease and a moment, by itself."""
+    """S1.3, S3.6, S4.24: within its lease and a moment, by itself."""
     victim = start(*SHORT_LEASE)
     job = tasks.pass_gate.enqueue(journal.folder, "job")
     journal.wait_for("start job 1")
@@ -50,7 +50,7 @@ def test_the_job_of_a_killed_worker_runs_on_another_one(start: Start, journal: J
 def test_the_first_worker_after_all_have_died_rescues_their_jobs(
     start: Start, journal: Journal
 ) -> None:
-    """G6, S1.12: nobody else has to be there when the lease runs out."""
+    """S1.12: nobody else has to be there when the lease runs out."""
     victim = start(*SHORT_LEASE)
     job = tasks.pass_gate.enqueue(journal.folder, "job")
     journal.wait_for("start job 1")
@@ -65,7 +65,7 @@ def test_the_first_worker_after_all_have_died_rescues_their_jobs(
 def test_a_job_that_kills_its_worker_stops_and_others_proceed(
     start: Start, journal: Journal
 ) -> None:
-    """G7: at max_losses, or at three times as many if a note was always lost with it."""
+    """S5.14: at max_losses, or at three times as many if a note was always lost with it."""
     journal.open_gate()
     poison = tasks.die.using(max_losses=2, priority=10).enqueue(journal.folder, "poison")
     notes = tasks.note.enqueue_many((journal.folder, str(number)) for number in range(20))
@@ -79,7 +79,7 @@ def test_a_job_that_kills_its_worker_stops_and_others_proceed(
 
 
 def test_with_one_loss_allowed_a_job_runs_at_most_once(start: Start, journal: Journal) -> None:
-    """G4: whether the API, a plain INSERT or only the task's declaration says so."""
+    """S5.16: whether the API, a plain INSERT or only the task's declaration says so."""
     victim = start(*SHORT_LEASE, "-c", "3")
     path = tasks.pass_gate.module_path
     jobs = [
@@ -101,7 +101,7 @@ def test_with_one_loss_allowed_a_job_runs_at_most_once(start: Start, journal: Jo
 def test_a_paused_worker_changes_nothing_after_its_lease_and_goes_on(
     start: Start, journal: Journal
 ) -> None:
-    """G5."""
+    """Fencing."""
     paused = start(*SHORT_LEASE, "--name", "paused")
     job = tasks.pass_gate.enqueue(journal.folder, "job")
     journal.wait_for("start job 1")
@@ -127,7 +127,7 @@ def test_a_paused_worker_changes_nothing_after_its_lease_and_goes_on(
 
 
 def test_the_effects_of_a_killed_atomic_attempt_are_gone(start: Start, journal: Journal) -> None:
-    """G3, S5.9, S5.10."""
+    """S5.9, S5.10."""
     victim = start(*SHORT_LEASE)
     job = tasks.record_at_gate.enqueue(journal.folder, "key")
     journal.wait_for("start key 1")
@@ -141,7 +141,7 @@ def test_the_effects_of_a_killed_atomic_attempt_are_gone(start: Start, journal: 
 def test_the_effects_of_a_paused_atomic_attempt_are_rolled_back(
     start: Start, journal: Journal
 ) -> None:
-    """G3, G5."""
+    """Exactly-once database effects, fencing."""
     paused = start(*SHORT_LEASE)
     job = tasks.record_at_gate.enqueue(journal.folder, "key")
     journal.wait_for("start key 1")
@@ -159,7 +159,7 @@ def test_the_effects_of_a_paused_atomic_attempt_are_rolled_back(
 def test_a_kill_leaves_the_jobs_that_were_claimed_but_not_begun(
     start: Start, journal: Journal
 ) -> None:
-    """G1: jobs in the buffer of a killed worker are not lost either."""
+    """Jobs in the buffer of a killed worker are not lost either."""
     victim = start(*SHORT_LEASE, "-c", "1")
     common.echo.enqueue_many([()] * 50)
     wait_for_count(50, status="successful")

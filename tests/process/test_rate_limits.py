@@ -58,7 +58,7 @@ def read_turns(journal: Journal) -> list[Turn]:
 def test_eight_processes_never_exceed_one_limit_though_one_is_killed(
     start: Start, journal: Journal
 ) -> None:
-    """G10, S4.12, S4.25-S4.27: in no window, and nobody starts before it is his turn."""
+    """S4.12, S4.25-S4.27: in no window, and nobody starts before it is his turn."""
     RateLimit.objects.create(name="api", count=30, period=0.5, burst=3)
     worker = start("--processes", "8", "-c", "1", modules=MODULES)
     rate_tasks.take_for.enqueue_many((journal.folder, "api:1", 4.0) for _ in range(8))

@@ -34,7 +34,7 @@ Start = Callable[..., WorkerProcess]
 def test_running_jobs_finish_and_buffered_ones_go_back_uncounted(
     start: Start, journal: Journal
 ) -> None:
-    """G1, S1.4, S4.12, S4.15."""
+    """S1.4, S4.12, S4.15."""
     worker = start("-c", "2", modules=("tests.process.hoarding",))
     # After short jobs a worker claims more than its slots can take.
     common.echo.enqueue_many([()] * 50)
@@ -117,7 +117,7 @@ def test_a_worker_that_is_told_to_end_while_it_stops_for_hup_waits_for_its_jobs(
 def test_a_second_signal_gives_everything_back_at_once(
     start: Start, journal: Journal, signals: tuple[signal.Signals, ...], code: int
 ) -> None:
-    """G1: even when the job cannot be interrupted."""
+    """S4.15: even when the job cannot be interrupted."""
     worker = start("-c", "2")
     job = tasks.block.enqueue(journal.folder, "blocked")
     other = tasks.pass_gate_async.enqueue(journal.folder, "async")

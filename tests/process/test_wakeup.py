@@ -32,7 +32,7 @@ IDLE = ("--poll-interval", NEVER)
 def test_a_commit_wakes_an_idle_worker_and_nothing_before_it_does(
     start: Start, journal: Journal, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
-    """G2, S5.2, S5.3."""
+    """S5.2, S5.3."""
     start(*IDLE)
     wait_until_listening()
     with transaction.atomic():
@@ -49,7 +49,7 @@ def test_a_commit_wakes_an_idle_worker_and_nothing_before_it_does(
 
 
 def test_a_job_of_a_rolled_back_transaction_never_runs(start: Start, journal: Journal) -> None:
-    """G2."""
+    """Transactional enqueue."""
     start(*IDLE)
     wait_until_listening()
     with transaction.atomic():
@@ -89,6 +89,7 @@ def test_a_job_for_later_wakes_an_idle_worker_when_its_time_comes(start: Start) 
 def test_a_job_that_nobody_announced_is_found_by_polling(
     start: Start, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
+    """S2.6."""
     start("--poll-interval", "0.3")
     wait_until_listening()
     connection = open_connection()
@@ -100,6 +101,7 @@ def test_a_job_that_nobody_announced_is_found_by_polling(
 
 
 def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
+    """S2.33."""
     worker = start(*IDLE)
     wait_until_listening()
     for _ in range(2):
@@ -114,6 +116,7 @@ def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
 
 
 def test_without_listen_jobs_are_found_by_polling(start: Start) -> None:
+    """S2.33."""
     worker = start("--no-listen", "--poll-interval", "0.2")
     assert "listen  off" in worker.output()
     assert backends_of("listener") == []

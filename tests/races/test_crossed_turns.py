@@ -23,7 +23,7 @@ def test_a_turn_that_another_worker_crossed_is_repeated_and_is_no_fault(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """PITFALLS 64: expected, quickly retried, and nothing of the turn is lost."""
+    """Expected, quickly retried, and nothing of the turn is lost."""
     round_trip = OwnConnection.round_trip
     crossed: list[int] = []
 

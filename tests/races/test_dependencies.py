@@ -148,7 +148,6 @@ def test_two_turns_that_finish_crosswise_do_not_deadlock(
 def test_waiting_jobs_are_locked_in_the_order_of_their_ids(
     open_own: OpenOwn, in_thread: InThread, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
-    """DESIGN 8."""
     running = make_running_job()
     waiting = [enqueue_after(running.id) for _ in range(6)]
     finisher, holder = open_own(), open_connection()

@@ -217,7 +217,7 @@ def test_an_attempt_that_is_not_the_last_ends_nobodys_waiting(
 
 
 def test_an_outcome_that_comes_too_late_ends_nobodys_waiting(own: OwnConnection) -> None:
-    """G5."""
+    """Fencing."""
     running = make_running_job()
     job_id = enqueue_after(running.id)
     execute("UPDATE pgjobs_job SET claim = claim + 1 WHERE id = %s", running.id)
@@ -237,7 +237,7 @@ def test_a_cancel_of_a_running_predecessor_counts_when_that_has_ended(own: OwnCo
 def test_an_atomic_task_and_its_successors_change_in_one_transaction(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G3."""
+    """Exactly-once database effects."""
     running = plain_tasks.record_atomic.enqueue("x")
     job_id = enqueue_after(running)
     resolve = dependencies.resolve_dependencies
@@ -260,7 +260,7 @@ def test_an_atomic_task_and_its_successors_change_in_one_transaction(
 def test_a_predecessor_that_fails_with_its_worker_has_its_effect(
     own: OwnConnection, after_failure: str, expected: tuple[Any, ...]
 ) -> None:
-    """G6, G7."""
+    """Recovery in bounded time, bounded crash loops."""
     lost = make_running_job(make_worker(lease_seconds=-1), max_losses=1)
     job_id = enqueue_after(lost.id, after_failure=after_failure)
     with own.cursor() as cursor:

@@ -151,7 +151,7 @@ def test_the_keeper_says_goodbye_at_the_end(keep: Keep) -> None:
 def test_a_worker_that_lost_its_lease_enters_anew_and_gives_up_its_jobs(
     keep: Keep, loss: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G5: under another id, so that nothing of before can be written."""
+    """Under another id, so that nothing of before can be written."""
     kept = keep()
     wait_until(lambda: kept.keeper.is_leader)
     old = kept.state.worker_id
@@ -189,7 +189,7 @@ def test_two_missed_renewals_are_a_danger_that_is_told_once(
 def test_a_keeper_never_gives_up_while_the_server_is_down(
     keep: Keep, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G12."""
+    """The worker goes on."""
     monkeypatch.setattr(leases, "RETRY_SECONDS", 0.01)
     broken = BrokenConnection(own)
     kept = keep(broken)
@@ -200,7 +200,7 @@ def test_a_keeper_never_gives_up_while_the_server_is_down(
 
 
 def test_the_earliest_lease_of_another_worker_wakes_the_keeper(keep: Keep) -> None:
-    """G6: the rescue comes when the lease ends, though the next renewal is 20 minutes away."""
+    """S2.32: the rescue comes when the lease ends, though the next renewal is 20 minutes away."""
     dead = make_worker(lease_seconds=0.7)
     job = make_running_job(dead)
     keep(lease=3600.0)
@@ -209,7 +209,7 @@ def test_the_earliest_lease_of_another_worker_wakes_the_keeper(keep: Keep) -> No
 
 
 def test_a_worker_that_starts_after_everybody_died_rescues_at_once(keep: Keep) -> None:
-    """G6: also when every worker was down."""
+    """Also when every worker was down."""
     jobs = [make_running_job(make_worker(lease_seconds=-1)).id for _ in range(3)]
     keep()
     wait_until(lambda: {get_job(job).status for job in jobs} == {"ready"})

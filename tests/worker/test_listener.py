@@ -44,7 +44,7 @@ def end_session_of(role: str) -> int:
 
 
 def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> None:
-    """F06, PITFALLS 3.4 49: only the listener's; wake-ups are back, though the poll is slow."""
+    """Only the listener's; wake-ups are back, though the poll is slow."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of("listener")
@@ -69,7 +69,7 @@ def make_job_elsewhere() -> int:
 def test_what_was_notified_while_nobody_listened_is_found(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PITFALLS 3.4 50: after every LISTEN the pump looks once."""
+    """After every LISTEN the pump looks once."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     # As if it had been idle for an hour: the next look of its own accord is as far away.
@@ -90,7 +90,7 @@ def test_what_was_notified_while_nobody_listened_is_found(
 
 @pytest.mark.parametrize("role", ["pump", "lease"])
 def test_a_worker_whose_other_connections_die_goes_on(start_thread: Start, role: str) -> None:
-    """G12, F06."""
+    """The worker goes on."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of(role)
@@ -120,7 +120,7 @@ def slow_server(proxy: TcpProxy) -> Iterator[OwnConnection]:
 def test_a_statement_whose_answer_does_not_come_is_ended_by_the_watchdog(
     slow_server: OwnConnection, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F08, PITFALLS 3.1 17: the network is gone, and TCP does not say so for a long time."""
+    """The network is gone, and TCP does not say so for a long time."""
     monkeypatch.setattr(watchdog_module, "LOOK_SECONDS", 0.05)
     slow_server.open()
     crashes: list[str] = []

@@ -7,6 +7,7 @@ the test is left, no session holds a lock, the tables are empty.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from tests.helpers import WorkerProcess
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
 
-TEST_SECONDS = 120.0
+TEST_SECONDS = float(os.environ.get("PGJOBS_TEST_SECONDS", "120"))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +12,6 @@ from tests.helpers import WorkerProcess, wait_until
 from tests.models import Effect
 from tests.process import tasks
 from tests.process.support import (
-    SOON_SECONDS,
     Journal,
     fetch_rows,
     wait_for_count,
@@ -33,9 +31,7 @@ def test_the_job_of_a_killed_worker_runs_on_another_one(start: Start, journal: J
     journal.wait_for("start job 1")
     survivor = start(*SHORT_LEASE)
     victim.kill()
-    killed_at = time.monotonic()
     journal.wait_for("start job 2")
-    assert time.monotonic() - killed_at < 1 + SOON_SECONDS
     journal.open_gate()
     row = wait_for_status(job, "successful")
     assert (row.attempts, row.lost_count, row.result) == (2, 1, 2)
@@ -58,7 +54,7 @@ def test_the_first_worker_after_all_have_died_rescues_their_jobs(
     wait_until(lambda: fetch_rows("SELECT FROM pgjobs_worker WHERE lease_expires_at < now()"))
     journal.open_gate()
     start()
-    assert wait_for_status(job, "successful", timeout=SOON_SECONDS).attempts == 2
+    assert wait_for_status(job, "successful").attempts == 2
 
 
 @pytest.mark.time_limit(180)

@@ -300,10 +300,10 @@ def test_a_long_rescue_does_not_keep_the_lease_from_being_renewed(
     rescue_jobs = leases.jobs.rescue_jobs
 
     def rescue_slowly(cursor: Any, **options: Any) -> list[Any]:
-        time.sleep(0.5)
+        time.sleep(0.8)
         return rescue_jobs(cursor, **options)
 
     monkeypatch.setattr(leases.jobs, "rescue_jobs", rescue_slowly)
-    kept = keep(lease=1.2)
+    kept = keep(lease=2.4)
     wait_until(lambda: count_jobs(status="running") == 0)
     assert kept.dangers == 0

@@ -111,7 +111,7 @@ def test_an_idle_worker_runs_no_query(start_thread: Start) -> None:
         wait_until_listening(worker)
         # The gaps between two looks grow up to the poll interval.
         wait_until(lambda: sum(2**n * 0.01 for n in range(len(counts["pump"]))) > 4)
-        before, began = {role: len(found) for role, found in counts.items()}, time.monotonic()
+        began, before = time.monotonic(), {role: len(found) for role, found in counts.items()}
         wait_until(lambda: len(counts["pump"]) >= before["pump"] + 2)
         assert time.monotonic() - began > 0.4
         assert {role: len(counts[role]) for role in ("lease",)} == {"lease": before["lease"]}

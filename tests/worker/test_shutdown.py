@@ -132,8 +132,7 @@ def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
     job = tasks.wait_at_gate.enqueue()
     gate.wait_entered()
     crash.append(True)
-    for part in worker.runner._roles():
-        part.wake()
+    worker.wake()
     assert worker.join() == EXIT_CRASHED
     row = get_job(job.id)
     assert (row.status, row.attempts, row.lost_count) == ("ready", 1, 1)

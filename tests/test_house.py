@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -346,28 +344,3 @@ def test_a_module_imports_nothing_but_our_dependencies() -> None:
         ),
         "import nothing but the standard library and our dependencies",
     )
-
-
-def test_the_wheel_contains_only_our_files(tmp_path: Path) -> None:
-    if importlib.util.find_spec("hatchling") is None:
-        helpers.skip("hatchling is not installed (pip install hatchling)")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
-        [license_file] = [name for name in archive.namelist() if name.endswith("/LICENSE")]
-        assert b"MIT License" in archive.read(license_file)
-    ours = {
-        relative(path)
-        for path in PACKAGE.rglob("*")
-        if path.is_file() and not re.search(r"/(__pycache__|\..*)/", str(path))
-    }
-    assert shipped == ours
-    assert "django_pgjobs/py.typed" in shipped
-    suffixes = {Path(name).suffix for name in shipped}
-    assert suffixes <= {".py", ".sql", ".typed", ".html", ".css", ".js", ".svg", ".po", ".mo"}

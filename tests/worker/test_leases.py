@@ -126,7 +126,7 @@ def expire(worker_id: int) -> None:
 
 def test_the_lease_is_renewed_every_third_of_it(keep: Keep) -> None:
     """S2.20."""
-    kept = keep(lease=1.0)
+    kept = keep(lease=2.0)
     first = get_worker(kept.state.worker_id)
     wait_until(
         lambda: (
@@ -173,7 +173,7 @@ def test_two_missed_renewals_are_a_danger_that_is_told_once(
     """S2.21: a worker that cannot renew twice in a row interrupts its own jobs, once."""
     monkeypatch.setattr(leases, "RETRY_SECONDS", 0.05)
     broken = BrokenConnection(own)
-    kept = keep(broken, lease=1.5)
+    kept = keep(broken, lease=3.0)
     wait_until(lambda: broken.calls > 3)
     assert kept.dangers == 0
     wait_until(lambda: kept.dangers == 1)

@@ -7,6 +7,7 @@ the test is left, no session holds a lock, the tables are empty.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +20,16 @@ from django.db import connections
 
 from tests import helpers
 from tests.helpers import WorkerProcess
+from tests.progress import install_progress
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
 
-TEST_SECONDS = 120.0
+TEST_SECONDS = float(os.environ.get("PGJOBS_TEST_SECONDS", "120"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Be quiet, and show how far the run is."""
+    install_progress(config)
 
 
 @pytest.fixture(scope="session")

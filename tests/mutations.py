@@ -1,25 +1,19 @@
 """Take out what carries the load, one thing at a time, and see that a test turns red.
 
-    python -m tests.mutations               all of them, about three minutes on two processors
+    python -m tests.mutations               all of them
     python -m tests.mutations token lease   those whose names contain one of the words
     python -m tests.mutations --list
 
-Each mutation is made in a copy of the project, where the tests that guard it are run. A
-mutation that no test notices fails the whole: the mechanism it removes is not tested.
+Each mutation is made in a copy of the project, where the tests that guard it are run until one
+fails (tests/mutating.py). A mutation that no test notices fails the whole: the mechanism it
+removes is not tested.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
 from tests.mutated_inputs import INPUTS
@@ -29,26 +23,17 @@ from tests.mutated_rows import ODD_ROWS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
 from tests.mutated_tenant import TENANT
+from tests.mutating import Mutation, survivors_of
 
-ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("django_pgjobs", "example_project", "tests", "pyproject.toml", "README.md", "docs")
-SECONDS = 240
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """Replace *old* by *new* in *file*; one of *tests* must fail."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
+# The first takes a moment, the others a minute.
+ODD_ROWS_TESTS = (
+    "tests/worker/test_odd_rows.py::test_a_row_that_cannot_be_read_is_not_tried_again",
+    "tests/worker/test_odd_rows.py",
+)
 
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
-    *(Mutation(*row, ("tests/worker/test_odd_rows.py",)) for row in ODD_ROWS),
+    *(Mutation(*row, ODD_ROWS_TESTS) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
     *(Mutation(*entry) for entry in TENANT),
     *(
@@ -324,6 +309,13 @@ def main() -> int:
     )
     parser.add_argument("words", nargs="*", help="run the mutations whose names contain a word")
     parser.add_argument("--list", action="store_true", help="name the mutations and end")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        # Most of the time a mutated test waits for what does not come.
+        default=3 * (os.cpu_count() or 1),
+        help="how many to run at the same time, default: %(default)s",
+    )
     arguments = parser.parse_args()
     chosen = [
         mutation
@@ -334,58 +326,9 @@ def main() -> int:
         for mutation in chosen:
             print(f"{mutation.name:40} {mutation.file}")
         return 0
-    # Each has a copy and a database of its own; half of the time they wait.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        caught = list(pool.map(is_caught, chosen))
-    survivors = [mutation.name for mutation, seen in zip(chosen, caught, strict=True) if not seen]
+    survivors = survivors_of(chosen, at_once=arguments.at_once)
     print(f"{len(chosen) - len(survivors)} caught, {len(survivors)} not caught {survivors or ''}")
     return 1 if survivors else 0
-
-
-def is_caught(mutation: Mutation) -> bool:
-    """Does a test fail with the mutation? Prints which, and how long it took."""
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="pgjobs-mutation-") as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            copy_into(copy, name)
-        path = copy / mutation.file
-        text = path.read_text()
-        if mutation.old not in text:
-            print(f"{mutation.name}: {mutation.file} does not contain {mutation.old!r} any more")
-            return False
-        path.write_text(text.replace(mutation.old, mutation.new))
-        result = run_tests(copy, mutation.tests)
-    seconds = time.monotonic() - started
-    failed = [line for line in result.stdout.splitlines() if line.startswith("FAILED")]
-    verdict = failed[0] if result.returncode == 1 and failed else "NOT CAUGHT"
-    print(f"{mutation.name:40} {seconds:5.1f} s  {verdict}", flush=True)
-    if verdict == "NOT CAUGHT":
-        print(result.stdout[-2000:], result.stderr[-2000:])
-    return verdict != "NOT CAUGHT"
-
-
-def copy_into(copy: Path, name: str) -> None:
-    """Copy a file or folder of the project, without what running it left behind."""
-    source = ROOT / name
-    if source.is_dir():
-        shutil.copytree(
-            source, copy / name, ignore=shutil.ignore_patterns("__pycache__", ".postgres")
-        )
-    elif source.exists():
-        shutil.copy(source, copy / name)
-
-
-def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run some tests of the copy until one fails; its server is the project's."""
-    environment = os.environ | {
-        "PGJOBS_DATA_DIR": os.environ.get("PGJOBS_DATA_DIR", str(ROOT / ".postgres")),
-        "PYTHONPATH": str(copy),
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    return subprocess.run(
-        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS
-    )
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_can_be_looked_at(admin_client: Client, name: str) -> None:
-    """PITFALLS 82, T6: a list must not fall because of one row in it."""
+    """A list must not fall because of one row in it."""
     admit_odd_values()
     make_job()
     job_id = make_job(**ROWS[name])
@@ -101,7 +101,6 @@ def test_every_row_can_be_looked_at(admin_client: Client, name: str) -> None:
 
 
 def test_text_of_a_row_is_shown_escaped(admin_client: Client) -> None:
-    """PITFALLS T3."""
     job_id = make_job(**ROWS["hostile"])
     for text in (
         read(admin_client, "job", "changelist"),
@@ -148,7 +147,7 @@ def test_no_query_of_a_visitor_breaks_the_list(admin_client: Client, query: dict
 
 
 def test_the_list_unpacks_no_payloads_and_counts_no_table(admin_client: Client) -> None:
-    """PITFALLS T5: one page of any table costs the same."""
+    """One page of any table costs the same."""
     make_jobs(70, args=[1], result={"r": 1}, status="successful", finished_at=NOW)
     with CaptureQueriesContext(connection) as queries:
         text = read(admin_client, "job", "changelist")
@@ -187,7 +186,6 @@ def test_nothing_can_be_added_changed_or_deleted(admin_client: Client) -> None:
 
 
 def test_who_may_view_may_view_and_nobody_else(client: Client) -> None:
-    """PITFALLS T4."""
     job_id = make_job()
     user = User.objects.create_user("viewer", password="x", is_staff=True)
     client.force_login(user)
@@ -215,7 +213,6 @@ def test_workers_can_be_looked_at(admin_client: Client) -> None:
 def test_no_page_imports_what_a_row_names(
     admin_client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PITFALLS T1."""
     (tmp_path / "canary_of_admin.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     error = {"exception_class": "canary_of_admin.Boom", "message": "m", "traceback": "t"}

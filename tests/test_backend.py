@@ -69,7 +69,6 @@ def enqueued() -> Any:
 
 
 def test_the_backend_supports_everything_a_database_can() -> None:
-    """1.2."""
     assert issubclass(PgJobsBackend, BaseTaskBackend)
     flags = ("supports_defer", "supports_async_task", "supports_get_result", "supports_priority")
     assert [getattr(PgJobsBackend, flag) for flag in flags] == [True] * 4
@@ -77,7 +76,7 @@ def test_the_backend_supports_everything_a_database_can() -> None:
 
 
 def test_the_backend_takes_the_settings_of_its_alias() -> None:
-    """1.1: options stay as they are, queues default to one, [] is all of them."""
+    """Options stay as they are, queues default to one, [] is all of them."""
     backend = PgJobsBackend(alias="a", params={"QUEUES": ["x", "y"], "OPTIONS": {"k": 1}})
     assert (backend.alias, backend.queues, backend.options) == ("a", {"x", "y", "pgjobs"}, {"k": 1})
     assert PgJobsBackend(alias="a", params={}).queues == {"default", "pgjobs"}
@@ -85,7 +84,6 @@ def test_the_backend_takes_the_settings_of_its_alias() -> None:
 
 
 def test_a_thread_has_its_own_backend_and_nothing_is_lost_with_it() -> None:
-    """1.1."""
     made: list[object] = []
     thread = threading.Thread(target=lambda: made.append(task_backends["default"]))
     thread.start()
@@ -125,7 +123,6 @@ STEPS = [
 
 
 def test_validation_has_the_order_and_the_texts_of_django() -> None:
-    """1.3."""
     backend = PgJobsBackend(alias="default", params={"QUEUES": ["good"]})
     candidate = SimpleNamespace(
         priority=101, run_after=NAIVE, queue_name="q", takes_context=True, backend="default"
@@ -145,7 +142,7 @@ def test_a_naive_time_is_good_where_the_project_has_no_time_zones() -> None:
 
 
 def test_a_timedelta_is_kept_until_the_job_is_enqueued() -> None:
-    """1.4: Django's docs promise it, its code does not."""
+    """Django's docs promise it, its code does not."""
     later = tasks.add.using(run_after=timedelta(minutes=1))
     assert later.run_after == timedelta(minutes=1)
     assert later.using(priority=1).run_after == timedelta(minutes=1)
@@ -195,7 +192,7 @@ call_command("check")
 
 
 def test_tasks_may_be_declared_while_models_are_imported(tmp_path: Path) -> None:
-    """1.1: before the app registry is ready, and without a database."""
+    """Before the app registry is ready, and without a database."""
     (tmp_path / "early").mkdir()
     (tmp_path / "early" / "__init__.py").touch()
     (tmp_path / "early" / "models.py").write_text(EARLY_MODELS)
@@ -217,7 +214,7 @@ def test_tasks_may_be_declared_while_models_are_imported(tmp_path: Path) -> None
 
 @pytest.mark.django_db
 def test_a_plain_task_of_django_reaches_us_through_using() -> None:
-    """1.4: it has none of our options, and keeps its class."""
+    """It has none of our options, and keeps its class."""
     assert type(plain_task) is AnyTask
     with override_settings(TASKS={"default": DUMMY, "ours": OURS}):
         ours = plain_task.using(backend="ours", priority=3, queue_name="q")
@@ -253,6 +250,7 @@ def test_our_task_runs_on_the_dummy_backend_of_a_projects_tests() -> None:
 
 
 def test_our_task_runs_on_the_immediate_backend() -> None:
+    """S1.24."""
     with override_settings(TASKS={"default": IMMEDIATE}):
         assert tasks.add.enqueue(1, 2).return_value == 3
         assert async_to_sync(tasks.add_async.aenqueue)(1, 2).return_value == 3
@@ -262,7 +260,6 @@ def test_our_task_runs_on_the_immediate_backend() -> None:
 
 @pytest.mark.django_db
 def test_aliases_do_not_see_the_jobs_of_each_other() -> None:
-    """1.8."""
     with override_settings(TASKS={"default": OURS, "other": OURS}):
         mine = tasks.add.enqueue(1, 2)
         others = tasks.add.using(backend="other").enqueue(1, 2)
@@ -293,7 +290,7 @@ def test_a_task_declared_for_another_backend_keeps_its_options() -> None:
 def test_the_signal_says_what_was_returned_and_its_sender_is_the_class(
     enqueued: list[Any], mode: str
 ) -> None:
-    """1.7: once, after the row is written, inside the open transaction."""
+    """Once, after the row is written, inside the open transaction."""
     with transaction.atomic():
         if mode == "sync":
             result = tasks.add.enqueue(1, 2)
@@ -344,7 +341,7 @@ def test_enqueue_and_its_twins_have_the_signatures_of_django() -> None:
         assert list(ours.parameters) == list(
             inspect.signature(getattr(BaseTaskBackend, name)).parameters
         )
-    # 1.7: Sentry patches Task.enqueue; a class with one of its own would be missed.
+    # Sentry patches Task.enqueue; a class with one of its own would be missed.
     for name in ("enqueue", "aenqueue", "get_result", "aget_result", "call", "acall"):
         assert name not in vars(Task)
 

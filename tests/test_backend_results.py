@@ -84,7 +84,7 @@ ENQUEUES: dict[str, Callable[[], AnyResult]] = {
 @pytest.mark.parametrize("use_tz", [True, False])
 @pytest.mark.parametrize("name", ENQUEUES)
 def test_get_result_equals_what_enqueue_returned(name: str, use_tz: bool) -> None:
-    """1.5: field by field, to the microsecond, in both settings of time zones."""
+    """Field by field, to the microsecond, in both settings of time zones."""
     with override_settings(USE_TZ=use_tz):
         result = ENQUEUES[name]()
         found = result.task.get_result(result.id)
@@ -154,7 +154,7 @@ def test_a_result_of_none_is_none() -> None:
 
 
 def test_a_failed_job_has_an_error_per_attempt() -> None:
-    """1.5: exceptions by path, tracebacks as Python prints them."""
+    """Exceptions by path, tracebacks as Python prints them."""
     result = tasks.fail.enqueue("ouch")
     run_jobs()
     result.refresh()
@@ -241,7 +241,7 @@ SPELLINGS = ["0{}", " {}", "{} ", "{}\n", "+{}", "{}.0"]
 
 @pytest.mark.parametrize("result_id", STRANGE_IDS, ids=ascii)
 def test_an_unknown_id_of_any_shape_does_not_exist(result_id: Any) -> None:
-    """1.5: not ValidationError or DataError, and the transaction goes on."""
+    """Not ValidationError or DataError, and the transaction goes on."""
     with transaction.atomic():
         with pytest.raises(TaskResultDoesNotExist):
             tasks.add.get_result(result_id)
@@ -272,7 +272,7 @@ def test_the_result_of_another_task_is_a_mismatch() -> None:
 
 
 def test_a_job_whose_queue_left_the_settings_is_still_found() -> None:
-    """1.4: rebuilding a task does not validate it."""
+    """Rebuilding a task does not validate it."""
     result = tasks.add.using(queue_name="old").enqueue(1, 2)
     with override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": ["new"]}}):
         assert tasks.add.using(queue_name="new").get_result(result.id) == result
@@ -304,7 +304,7 @@ def test_results_can_be_taken_apart() -> None:
 
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks can be pickled from Django 6.1 on")
 def test_tasks_and_results_can_be_pickled_and_copied() -> None:
-    """1.5, with our further fields."""
+    """With our further fields."""
     result = finished()
     for again in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
         assert again == result

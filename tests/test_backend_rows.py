@@ -65,7 +65,7 @@ LONG_NUMBER = sql.SQL("('[1' || repeat('0', 5000) || ']')::json")
 def test_values_that_cannot_be_decoded_show_as_empty(
     columns: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    """PITFALLS T6: a row that raw SQL made must not break who looks at it."""
+    """A row that raw SQL made must not break who looks at it."""
     job_id = make_job("tests.tasks.echo", status="successful", **columns)
     result = tasks.echo.get_result(str(job_id))
     assert (result.args, result.kwargs, result.return_value) == expected
@@ -85,7 +85,7 @@ def test_errors_of_any_shape_can_be_read(errors: Any) -> None:
 def test_a_stored_class_path_is_looked_up_and_never_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PITFALLS T1: whoever can write to the table must not be able to run a module."""
+    """Whoever can write to the table must not be able to run a module."""
     canary = tmp_path / "canary_of_errors.py"
     canary.write_text("class Boom(Exception): ...")
     monkeypatch.syspath_prepend(tmp_path)

@@ -152,7 +152,6 @@ def test_a_waiting_job_moves_to_another_time_and_back() -> None:
 
 
 def test_a_timedelta_counts_from_the_clock_of_the_database() -> None:
-    """PITFALLS 38."""
     job_id = make_job()
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
@@ -220,7 +219,6 @@ def test_a_job_may_be_given_as_id_text_model_or_result() -> None:
 def test_a_time_that_cannot_be_is_refused_and_the_transaction_goes_on(
     run_after: Any, said: str
 ) -> None:
-    """Issue 2, "Bad input"."""
     waiting, finished = make_job(), make_finished_job()
     with transaction.atomic():
         for call in (

@@ -37,7 +37,7 @@ def wrong_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.django_db
 @pytest.mark.usefixtures("wrong_clock")
 def test_a_delay_counts_from_the_clock_of_the_server() -> None:
-    """F17: a worker or a web server whose clock is wrong delays nothing and hurries nothing."""
+    """A worker or a web server whose clock is wrong delays nothing and hurries nothing."""
     result = tasks.add.using(run_after=timedelta(seconds=5)).enqueue(1, 2)
     job = Job.objects.get(pk=result.id)
     assert job.run_after == job.due_at == job.enqueued_at + timedelta(seconds=5)

@@ -117,6 +117,7 @@ def test_every_key_is_tried_here() -> None:
 
 @pytest.mark.parametrize("key", GOOD)
 def test_good_values_are_taken(key: str) -> None:
+    """S3.9."""
     assert [value for value in GOOD[key] if find_problems({key: value})] == []
 
 

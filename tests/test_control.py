@@ -27,7 +27,7 @@ def pauses() -> list[tuple[str, str, str, str]]:
 
 
 def test_a_pause_is_a_row_with_its_reason_and_who_made_it() -> None:
-    """S1.15, ADMIN 5.5."""
+    """S1.15."""
     assert pause(queue="mail", reason="PDF bug", by="anna")
     assert pause(task=tasks.add)
     assert pause(task="shop.tasks.old")

@@ -46,6 +46,7 @@ class Holder:
 
 
 def test_a_bare_decorator_declares_a_task_with_defaults() -> None:
+    """S1.16."""
     declared = task(plain)
     assert isinstance(declared, Task)
     assert (declared.name, declared.module_path) == (

@@ -98,7 +98,7 @@ def test_a_declaration_cannot_name_predecessors() -> None:
 
 
 def test_a_predecessor_that_does_not_exist_is_refused_and_the_transaction_goes_on() -> None:
-    """DESIGN 3: what can be refused is refused before anything is written."""
+    """What can be refused is refused before anything is written."""
     job_id = make_job()
     with transaction.atomic():
         Effect.objects.create(key="before")
@@ -154,7 +154,7 @@ def test_a_predecessor_that_has_failed_already_has_its_effect_at_once(
 
 
 def test_a_rolled_back_enqueue_leaves_nothing() -> None:
-    """G2."""
+    """Transactional enqueue."""
     predecessor = make_job()
     with transaction.atomic():
         enqueue_after(predecessor)

@@ -18,7 +18,7 @@ from tests.helpers import ROOT
 from tests.test_house import check_ids
 
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("**/*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+PAGES = sorted([*DOCS.glob("**/*.md"), *ROOT.glob("*.md")])
 PUBLIC_MODULES = (
     "django_pgjobs",
     "django_pgjobs.backend",

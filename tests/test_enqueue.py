@@ -56,7 +56,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_an_enqueue_is_one_insert() -> None:
-    """S1.7, S3.4: to run a job you insert a row; nothing else."""
+    """S1.7, S3.1, S3.4: to run a job you insert a row; nothing else."""
     with CaptureQueriesContext(
         connection,
     ) as queries:
@@ -81,7 +81,7 @@ def test_the_declared_options_are_stored() -> None:
 
 
 def test_options_of_using_are_stored() -> None:
-    """S4.8: a correlation id."""
+    """S4.7, S4.8: a correlation id."""
     changed = declared.using(
         priority=-3,
         queue_name="q",
@@ -127,7 +127,6 @@ NAMES = ["'; DROP TABLE pgjobs_job; --", '"quoted"', "ä" * 64, "%s %(x)s {}", "
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name_is_only_a_name(name: str) -> None:
-    """PITFALLS T8."""
     result = tasks.add.using(queue_name=name, correlation_id=name, tags=[name]).enqueue(name, "b")
     job = get_job(result.id)
     assert (job.queue_name, job.correlation_id, job.tags) == (name, name, [name])
@@ -135,7 +134,7 @@ def test_any_name_is_only_a_name(name: str) -> None:
 
 
 def test_a_timedelta_counts_from_the_clock_of_the_database() -> None:
-    """S1.22; PITFALLS 38: no clock of a client is involved."""
+    """S1.22: no clock of a client is involved."""
     result = tasks.add.using(run_after=timedelta(hours=1, microseconds=7)).enqueue(1, 2)
     job = get_job(result.id)
     assert job.run_after - job.enqueued_at == timedelta(hours=1, microseconds=7)
@@ -168,6 +167,7 @@ def test_without_time_zones_a_naive_time_is_local() -> None:
     [((1,), {"c": 3}), ((1, 2), {"c": 3, "d": 4}), ((1,), {"b": 2, "c": 3})],
 )
 def test_a_call_that_fits_is_stored_as_it_was_made(args: Any, kwargs: Any) -> None:
+    """S3.3."""
     job = get_job(take.enqueue(*args, **kwargs).id)
     assert (job.args, job.kwargs) == (list(args), kwargs)
 
@@ -176,7 +176,7 @@ def test_a_call_that_fits_is_stored_as_it_was_made(args: Any, kwargs: Any) -> No
 def test_a_job_exists_for_others_only_when_its_transaction_has_committed(
     open_connection: Callable[..., psycopg.Connection],
 ) -> None:
-    """G2, S5.3: until then no worker can see it, much less start it."""
+    """S5.3: until then no worker can see it, much less start it."""
     other = open_connection()
     count = "SELECT count(*) FROM pgjobs_job"
     with transaction.atomic():
@@ -190,7 +190,7 @@ def test_a_job_exists_for_others_only_when_its_transaction_has_committed(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_job_rolls_back_with_the_data_it_is_about() -> None:
-    """G2, S5.4: nothing is written to two places."""
+    """S5.4: nothing is written to two places."""
     with suppress(ZeroDivisionError), transaction.atomic():
         Effect.objects.create(key="x")
         tasks.add.enqueue(1, 2)
@@ -245,7 +245,7 @@ def test_an_async_view_enqueues_with_its_data() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_router_decides_on_which_alias_and_so_in_whose_transaction() -> None:
-    """G2 holds on the alias of the jobs; check pgjobs.W001 warns where it is another one."""
+    """Holds on the alias of the jobs; check pgjobs.W001 warns where it is another one."""
     with extra_alias("jobs"), override_settings(DATABASE_ROUTERS=[JobsTo("jobs")]):
         with transaction.atomic("default"):
             elsewhere = tasks.add.enqueue(1, 2)

@@ -125,7 +125,7 @@ def test_a_task_may_need_no_arguments_but_the_context() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_jobs_roll_back_with_the_transaction_of_the_caller() -> None:
-    """G2."""
+    """Transactional enqueue."""
     with transaction.atomic():
         echo.enqueue_from(Effect.objects.all(), key=F("key"))
         transaction.set_rollback(True)

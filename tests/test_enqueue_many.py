@@ -48,6 +48,7 @@ def test_items_are_dicts_of_names_or_tuples_of_positions() -> None:
 
 
 def test_a_batch_is_one_insert() -> None:
+    """S2.4."""
     with CaptureQueriesContext(connection) as queries:
         tasks.echo.enqueue_many((number,) for number in range(enqueueing.ROWS_PER_INSERT))
     kinds = [query["sql"].split()[0] for query in queries]
@@ -99,7 +100,7 @@ def test_an_item_that_is_refused_takes_the_jobs_before_it_along() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("three_per_insert")
 def test_outside_a_transaction_it_is_one_of_its_own() -> None:
-    """G2: others see all of the jobs or none."""
+    """Others see all of the jobs or none."""
     with pytest.raises(ValueError, match="item 5"):
         tasks.echo.enqueue_many([*[(1,)] * 5, ("\0",)])
     assert count_jobs() == 0
@@ -109,7 +110,7 @@ def test_outside_a_transaction_it_is_one_of_its_own() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_jobs_roll_back_with_the_transaction_of_the_caller(open_connection: Any) -> None:
-    """G2."""
+    """Transactional enqueue."""
     other: psycopg.Connection = open_connection()
     with transaction.atomic():
         tasks.echo.enqueue_many([(1,)] * 5)
@@ -159,7 +160,7 @@ def test_nothing_is_read_back_for_a_signal_that_nobody_wants(
 
 
 def test_the_signal_is_sent_for_each_job_with_what_get_result_would_say() -> None:
-    """DJANGO_TASKS 1.7: once per job, the sender is the class."""
+    """Once per job, the sender is the class."""
     sent: list[tuple[type, AnyResult]] = []
 
     def receive(sender: type, task_result: AnyResult, **kwargs: Any) -> None:

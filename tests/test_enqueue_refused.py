@@ -181,7 +181,7 @@ def deep(levels: int) -> list[Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_refused_without_a_statement_and_the_transaction_goes_on(name: str) -> None:
-    """Issue 2, "Bad input"; PITFALLS T6."""
+    """S1.16, S5.8, S5.17."""
     call, error, said = CASES[name]
     Effect.objects.create(key="before")
     with transaction.atomic():
@@ -215,7 +215,7 @@ def test_an_async_enqueue_refuses_the_same(name: str) -> None:
 
 
 def test_a_queue_that_is_not_listed_is_refused_when_named_and_when_enqueued() -> None:
-    """DJANGO_TASKS 1.2: the task may have been made under other settings."""
+    """The task may have been made under other settings."""
     made = add.using(queue_name="mail")
     with override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": ["default"]}}):
         with CaptureQueriesContext(connection) as queries:
@@ -233,6 +233,7 @@ def test_a_queue_that_is_not_listed_is_refused_when_named_and_when_enqueued() ->
 
 
 def test_the_limit_of_a_payload_is_a_setting() -> None:
+    """S4.3."""
     with override_settings(PGJOBS={"MAX_PAYLOAD_BYTES": 10}):
         echo.enqueue("123456")
         with pytest.raises(ValueError, match="at most 10 bytes as JSON, got 11"):

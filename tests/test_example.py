@@ -80,7 +80,7 @@ def deliver(body: bytes, *, header: str | None = None) -> HttpResponse:
 
 
 def test_the_sign_up_page_stores_user_customer_and_job_and_answers(client: Client) -> None:
-    """S5.2, S5.3: one transaction, and the confirmation is immediate."""
+    """S1.17, S5.2, S5.3: one transaction, and the confirmation is immediate."""
     data = {"name": "Grace", "email": "Grace@Example.com"}
     response = client.post("/signup/", data, follow=True)
     assert "take it from here" in response.content.decode()
@@ -120,6 +120,7 @@ def test_an_address_taken_in_the_meantime_is_refused(
 def test_the_welcome_mail_is_sent_and_recorded(
     customer: Customer, run_task: Callable[..., Any]
 ) -> None:
+    """S4.5."""
     run_task(signup.send_welcome_mail, customer_id=customer.pk)
     [message] = mail.outbox
     assert message.to == ["ada@example.com"]
@@ -130,6 +131,8 @@ def test_the_welcome_mail_is_sent_and_recorded(
 def test_a_mail_that_cannot_be_sent_is_not_recorded(
     customer: Customer, run_task: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """S5.12."""
+
     def refuse(*args: object) -> None:
         raise ConnectionRefusedError
 
@@ -148,7 +151,7 @@ def test_a_customer_who_is_gone_gets_no_mail_and_no_retry(run_task: Callable[...
 
 
 def test_the_webhook_stores_the_job_and_nothing_else(order: Order) -> None:
-    """S1.5: the request ends at once; parsing and updating are the job's business."""
+    """S1.5, S5.1: the request ends at once; parsing and updating are the job's business."""
     body = event("payment.captured", order)
     response = deliver(body.encode())
     assert response.status_code == 202

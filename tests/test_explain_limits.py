@@ -54,7 +54,7 @@ def test_a_long_list_of_running_jobs_is_cut(worker: int) -> None:
 
 
 def test_a_job_behind_the_first_of_its_key_learns_what_that_one_waits_for() -> None:
-    """G8: the order of a key is kept, and one that waits for its retry blocks it."""
+    """The order of a key is kept, and one that waits for its retry blocks it."""
     first = make_job(concurrency_key="shop:7", due_at=LATER, note="retry after Mishap", attempts=1)
     second = make_job(concurrency_key="shop:7", priority=100, queue_name="mail")
     reason = only(second)

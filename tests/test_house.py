@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 from tests import helpers
 
@@ -56,8 +52,8 @@ FORBIDDEN_IMPORTS = {"marshal", "pickle", "shelve", "dill", "yaml"}
 FORBIDDEN_CALLS = {"eval", "exec", "print", "breakpoint", "__import__"}
 # Where a module may be loaded by name, and whose name that is.
 LOADS_BY_NAME = {
-    "compat.py": "the name of django.tasks or its backport, a constant",
-    "registry.py": "the setting TASK_MODULES, the tasks.py of installed apps, and our own",
+    "django_pgjobs/compat.py": "the name of django.tasks or its backport, a constant",
+    "django_pgjobs/registry.py": "TASK_MODULES, the tasks.py of installed apps, and our own",
 }
 
 
@@ -123,102 +119,160 @@ def test_every_module_has_a_layer() -> None:
     assert not unknown, f"give {sorted(unknown)} a layer in LAYERS"
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_a_module_imports_its_own_layer_or_lower(path: Path) -> None:
-    own = LAYER_OF[part(path)]
-    for line, name in imported(path):
-        target = imported_part(name)
-        if target is not None:
-            assert LAYER_OF[target] <= own, (
-                f"{relative(path)}:{line}: layer {own} imports {name} of layer {LAYER_OF[target]}"
-            )
+def refuse(offenders: Iterable[str], remedy: str) -> None:
+    """Fail with all that was found, one a line, and what to do about it."""
+    found = list(offenders)
+    assert not found, f"{remedy}:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", modules(PACKAGE / "queries"), ids=relative)
-def test_queries_do_not_import_models(path: Path) -> None:
-    assert "models" not in {imported_part(name) for _, name in imported(path)}
+def test_a_module_imports_its_own_layer_or_lower() -> None:
+    refuse(
+        (
+            f"{relative(path)}:{line}: {part(path)} of layer {LAYER_OF[part(path)]}"
+            f" imports {name} of layer {LAYER_OF[target]}"
+            for path in modules()
+            for line, name in imported(path)
+            if (target := imported_part(name)) and LAYER_OF[target] > LAYER_OF[part(path)]
+        ),
+        "import downwards only",
+    )
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_only_queries_execute_sql(path: Path) -> None:
-    if part(path) == "queries":
-        return
-    found = [
-        f"line {node.lineno}: .{call_name(node)}()"
-        for node in calls(path)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in EXECUTING
-    ]
-    assert not found, f"{relative(path)}: {found}; move it to django_pgjobs/queries"
+def test_queries_do_not_import_models() -> None:
+    refuse(
+        (
+            f"{relative(path)}:{line}"
+            for path in modules(PACKAGE / "queries")
+            for line, name in imported(path)
+            if imported_part(name) == "models"
+        ),
+        "queries may not know the models",
+    )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*modules(), *modules(ROOT / "example_project"), *modules(ROOT / "tests")],
-    ids=relative,
-)
-def test_modules_are_short(path: Path) -> None:
-    if path.parent.name == "migrations":
-        return
-    lines = len(path.read_text().splitlines())
-    assert lines <= LONGEST_MODULE, f"{relative(path)} has {lines} lines: split it"
+def test_only_queries_execute_sql() -> None:
+    """S2.8."""
+    refuse(
+        (
+            f"{relative(path)}:{node.lineno}: .{node.func.attr}()"
+            for path in modules()
+            for node in calls(path)
+            if part(path) != "queries"
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in EXECUTING
+        ),
+        "move it to django_pgjobs/queries",
+    )
 
 
-@pytest.mark.parametrize("path", [*modules(), *modules(ROOT / "example_project")], ids=relative)
-def test_functions_are_short(path: Path) -> None:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= LONGEST_FUNCTION, (
-                f"{relative(path)}:{node.lineno}: {node.name} has {lines} lines: split it"
-            )
+def test_modules_are_short() -> None:
+    lengths = {
+        relative(path): len(path.read_text().splitlines())
+        for folder in (PACKAGE, ROOT / "example_project", ROOT / "tests")
+        for path in modules(folder)
+        if path.parent.name != "migrations"
+    }
+    refuse(
+        (f"{name}: {lines} lines" for name, lines in lengths.items() if lines > LONGEST_MODULE),
+        f"no module has more than {LONGEST_MODULE} lines, split it",
+    )
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_all_is_sorted(path: Path) -> None:
+def test_functions_are_short() -> None:
+    refuse(
+        (
+            f"{relative(path)}:{node.lineno}: {node.name} has {lines} lines"
+            for path in [*modules(), *modules(ROOT / "example_project")]
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
+        ),
+        f"no function has more than {LONGEST_FUNCTION} lines, split it",
+    )
+
+
+def exported(path: Path) -> Iterator[list[str]]:
+    """Yield the value of `__all__`, if the module has one."""
     for node in tree(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         if any(getattr(target, "id", "") == "__all__" for target in targets):
-            names = ast.literal_eval(node.value)
-            assert names == sorted(set(names)), f"{relative(path)}: sort __all__"
+            yield ast.literal_eval(node.value)
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_nothing_is_revived_or_printed(path: Path) -> None:
+def test_all_is_sorted() -> None:
+    refuse(
+        (
+            relative(path)
+            for path in modules()
+            for names in exported(path)
+            if names != sorted(set(names))
+        ),
+        "sort __all__",
+    )
+
+
+def revivals(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of what imports, evaluates or prints where nothing may.
+
+    A stored name is looked up among the declared tasks, never imported.
+    """
     for line, name in imported(path):
-        assert name.split(".")[0] not in FORBIDDEN_IMPORTS, f"{relative(path)}:{line}: {name}"
-        # A stored name is looked up among the declared tasks, never imported.
-        assert not name.endswith("import_string"), f"{relative(path)}:{line}: {name}"
+        if name.split(".")[0] in FORBIDDEN_IMPORTS or name.endswith("import_string"):
+            yield line, name
     for node in calls(path):
-        where = f"{relative(path)}:{node.lineno}"
-        assert not (isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_CALLS), where
-        assert call_name(node) != "import_string", where
-        if call_name(node) == "import_module":
-            assert relative(path).removeprefix("django_pgjobs/") in LOADS_BY_NAME, where
+        name = call_name(node)
+        is_forbidden = isinstance(node.func, ast.Name) and name in FORBIDDEN_CALLS
+        is_unknown = name == "import_module" and relative(path) not in LOADS_BY_NAME
+        if is_forbidden or is_unknown or name == "import_string":
+            yield node.lineno, name
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".sql", ".html")],
-    ids=relative,
-)
-def test_nothing_is_left_to_do(path: Path) -> None:
-    found = re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
-    assert not found, f"{relative(path)}: {found}"
+def test_nothing_is_revived_or_printed() -> None:
+    refuse(
+        (f"{relative(path)}:{line}: {name}" for path in modules() for line, name in revivals(path)),
+        "nothing is unpickled, evaluated, imported by a stored name, or printed",
+    )
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_every_module_says_what_is_here(path: Path) -> None:
-    is_a_folder_of_django = path.name == "__init__.py" and not path.read_text().strip()
-    is_a_migration = path.parent.name == "migrations"
-    assert is_a_folder_of_django or is_a_migration or ast.get_docstring(tree(path))
+def test_nothing_is_left_to_do() -> None:
+    refuse(
+        (
+            f"{relative(path)}: {found[0]}"
+            for path in sorted(PACKAGE.rglob("*"))
+            if path.suffix in (".py", ".sql", ".html")
+            and (found := re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text()))
+        ),
+        "do it now or file it",
+    )
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_public_functions_say_what_they_do(path: Path) -> None:
-    for node in tree(path).body:
-        is_public = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        if is_public and is_explained_here(node) and path.parent.name != "migrations":
-            assert ast.get_docstring(node), f"{relative(path)}:{node.lineno}: {node.name}"
+def test_every_module_says_what_is_here() -> None:
+    refuse(
+        (
+            relative(path)
+            for path in modules()
+            if not ast.get_docstring(tree(path))
+            and path.parent.name != "migrations"
+            # Packages that only Django asks for are empty.
+            and (path.name != "__init__.py" or path.read_text().strip())
+        ),
+        "give the module a docstring",
+    )
+
+
+def test_public_functions_say_what_they_do() -> None:
+    refuse(
+        (
+            f"{relative(path)}:{node.lineno}: {node.name}"
+            for path in modules()
+            for node in tree(path).body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and path.parent.name != "migrations"
+            and is_explained_here(node)
+            and not ast.get_docstring(node)
+        ),
+        "give it a docstring",
+    )
 
 
 def is_explained_here(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
@@ -278,34 +332,15 @@ def test_the_package_imports_without_settings_or_models() -> None:
     assert outcome.returncode == 0, outcome.stderr
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_a_module_imports_nothing_but_our_dependencies(path: Path) -> None:
-    for line, name in imported(path):
-        top = name.split(".")[0]
-        is_known = top in sys.stdlib_module_names or top in DEPENDENCIES
-        assert is_known, f"{relative(path)}:{line}: {name} is no dependency of ours"
-
-
-def test_the_wheel_contains_only_our_files(tmp_path: Path) -> None:
-    if importlib.util.find_spec("hatchling") is None:
-        helpers.skip("hatchling is not installed (pip install hatchling)")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
+def test_a_module_imports_nothing_but_our_dependencies() -> None:
+    """S2.5, S5.5."""
+    known = sys.stdlib_module_names | DEPENDENCIES
+    refuse(
+        (
+            f"{relative(path)}:{line}: {name}"
+            for path in modules()
+            for line, name in imported(path)
+            if name.split(".")[0] not in known
+        ),
+        "import nothing but the standard library and our dependencies",
     )
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
-        [license_file] = [name for name in archive.namelist() if name.endswith("/LICENSE")]
-        assert b"MIT License" in archive.read(license_file)
-    ours = {
-        relative(path)
-        for path in PACKAGE.rglob("*")
-        if path.is_file() and not re.search(r"/(__pycache__|\..*)/", str(path))
-    }
-    assert shipped == ours
-    assert "django_pgjobs/py.typed" in shipped
-    suffixes = {Path(name).suffix for name in shipped}
-    assert suffixes <= {".py", ".sql", ".typed", ".html", ".css", ".js", ".svg", ".po", ".mo"}

@@ -36,7 +36,7 @@ def status_of(*words: object) -> int:
 
 
 def test_explain_says_whether_the_job_can_run_and_why_not(run: Any) -> None:
-    """Issue item 8; S1.2."""
+    """S1.2."""
     make_worker(task_paths=["tests.tasks.add"])
     job_id = make_job(queue_name="mail")
     assert run("explain", job_id).startswith(f"job {job_id}: ready to run\n  Nothing holds it back")

@@ -94,7 +94,6 @@ def test_what_is_no_key_is_refused_where_it_is_declared(key: Any) -> None:
 
 
 def test_a_name_that_is_no_argument_is_refused_where_it_is_declared() -> None:
-    """Issue 3, "Bad input"."""
     said = r"names \['shop'\], which is no argument of the task; expected some of \['value'\]"
     with pytest.raises(InvalidTask, match=said):
         task(concurrency_key="shop:{shop}")(limited.func)

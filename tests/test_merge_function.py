@@ -114,7 +114,7 @@ BAD: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_goes_wrong_in_it_reaches_the_caller_and_changes_nothing(name: str) -> None:
-    """Issue 3, "Bad input": a merge callable that raises."""
+    """A merge callable that raises."""
     function, error, said = BAD[name]
     job = reprice.enqueue(1, 5)
     before = get_job(job.id)

@@ -74,7 +74,7 @@ def test_backwards_with_jobs_in_the_table(empty: str) -> None:
 
 
 def test_the_tables_may_live_in_a_schema_of_their_own(empty: str) -> None:
-    """Triggers name their tables with the schema of the migration: PITFALLS T11."""
+    """Triggers name their tables with the schema of the migration."""
     with connections[empty].cursor() as cursor:
         cursor.execute("CREATE SCHEMA jobs")
     name = connections.settings[empty]["NAME"]

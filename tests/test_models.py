@@ -35,7 +35,7 @@ def test_a_job_says_what_it_is() -> None:
 
 
 def test_the_statuses_are_those_of_the_table() -> None:
-    """STYLE 3.4: the first four are Django's by name."""
+    """The first four are Django's by name."""
     values = ["ready", "running", "successful", "failed", "cancelled"]
     assert JobStatus.values == values
     assert [status.name for status in JobStatus] == [value.upper() for value in values]

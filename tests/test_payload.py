@@ -181,7 +181,7 @@ def test_types_that_json_does_not_have_are_refused(value: object) -> None:
 def test_a_value_that_postgres_cannot_hold_is_refused_with_its_place(
     value: object, place: str, said: str
 ) -> None:
-    """PITFALLS T6, 76: NUL, lone surrogates and NaN, wherever they hide."""
+    """NUL, lone surrogates and NaN, wherever they hide."""
     with pytest.raises(ValueError, match="expected") as caught:
         encode(value)
     assert f" at {place}" in str(caught.value)
@@ -261,7 +261,7 @@ def test_stored_arguments_are_decoded() -> None:
     ],
 )
 def test_stored_arguments_that_cannot_be_used_raise_payload_error(args: str, kwargs: str) -> None:
-    """PITFALLS T6: what raw SQL can store and Python, or a later step, cannot stand."""
+    """What raw SQL can store and Python, or a later step, cannot stand."""
     with pytest.raises(PayloadError):
         decode_arguments(args, kwargs)
 
@@ -285,7 +285,6 @@ def test_a_result_of_none_takes_no_space() -> None:
     ],
 )
 def test_scrubbed_text_can_be_stored(text: str, expected: str) -> None:
-    """PITFALLS T7."""
     assert scrub(text) == expected
     scrub(text).encode()
 

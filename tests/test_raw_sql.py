@@ -209,7 +209,6 @@ BAD = [
 def test_a_row_that_could_not_run_is_refused_by_name(
     column: str, value: Any, error: type[psycopg.Error], said: str
 ) -> None:
-    """Issue 2, "Bad input"; PITFALLS T6."""
     with pytest.raises(DatabaseError) as caught, transaction.atomic():
         insert(**{column: value})
     assert isinstance(caught.value.__cause__, error)
@@ -248,7 +247,7 @@ def heard(listener: psycopg.Connection) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 def test_only_a_worker_that_listens_is_notified(listener: psycopg.Connection) -> None:
-    """DESIGN 9.6: a notification costs everybody a lock at commit."""
+    """A notification costs everybody a lock at commit."""
     execute(INSERT)
     assert heard(listener) == []
     make_worker(listening=False)
@@ -263,7 +262,6 @@ def test_only_a_worker_that_listens_is_notified(listener: psycopg.Connection) ->
 def test_a_statement_notifies_once_per_queue_and_says_only_its_name(
     listener: psycopg.Connection,
 ) -> None:
-    """PITFALLS T10."""
     make_worker(listening=True)
     execute(
         "INSERT INTO pgjobs_job (task_path, queue_name)"
@@ -279,7 +277,7 @@ def test_a_statement_notifies_once_per_queue_and_says_only_its_name(
 def test_nobody_is_notified_before_the_commit_or_of_a_rollback(
     listener: psycopg.Connection,
 ) -> None:
-    """G2."""
+    """Transactional enqueue."""
     make_worker(listening=True)
     with transaction.atomic():
         for _ in range(3):
@@ -298,7 +296,7 @@ def test_nobody_is_notified_before_the_commit_or_of_a_rollback(
 
 @pytest.mark.django_db(transaction=True)
 def test_tables_of_a_session_do_not_stand_in_for_ours(listener: psycopg.Connection) -> None:
-    """PITFALLS T11: temporary tables come first in the search path, but not in our triggers."""
+    """Temporary tables come first in the search path, but not in our triggers."""
     make_worker(listening=True)
     execute("CREATE TEMP TABLE pgjobs_worker (listening bool)")
     execute(
@@ -336,7 +334,6 @@ def test_functions_that_read_tables_compile_nothing() -> None:
 
 
 def test_a_role_that_may_only_insert_can_enqueue_and_nothing_else() -> None:
-    """PITFALLS T12."""
     execute(
         "CREATE ROLE pgjobs_test_enqueuer;"
         "GRANT USAGE ON SCHEMA public TO pgjobs_test_enqueuer;"
@@ -361,7 +358,6 @@ def test_a_role_that_may_only_insert_can_enqueue_and_nothing_else() -> None:
 
 
 def test_ids_go_beyond_what_32_bits_hold() -> None:
-    """PITFALLS 68."""
     execute("SELECT setval('pgjobs_job_id_seq', 2147483647)")
     assert insert().id == 2_147_483_648
 

@@ -85,7 +85,6 @@ def test_a_declared_task_is_found_by_its_path() -> None:
     ],
 )
 def test_everything_else_is_unknown_and_the_error_says_what_to_do(path: str) -> None:
-    """PITFALLS T1."""
     with pytest.raises(UnknownTask) as caught:
         find_task(path)
     assert str(caught.value) == (
@@ -132,7 +131,7 @@ def test_lazy_objects_are_not_woken(strange_module: ModuleType) -> None:
 
 @pytest.mark.django_db
 def test_nothing_that_looks_at_a_row_imports_what_it_names(canary: Path) -> None:
-    """PITFALLS T1: the worker, get_result(), cancel() and requeue()."""
+    """The worker, get_result(), cancel() and requeue()."""
     for path in ("canary.sing", "canary.Missing", "canary"):
         job_id = make_job(path)
         result = tasks.add.get_backend().get_result(str(job_id))
@@ -147,7 +146,6 @@ def test_nothing_that_looks_at_a_row_imports_what_it_names(canary: Path) -> None
 
 @pytest.mark.django_db
 def test_a_path_to_something_else_is_never_called(tmp_path: Path) -> None:
-    """DJANGO_TASKS 1.8."""
     job_id = make_job("subprocess.check_output", args=[["touch", str(tmp_path / "file")]])
     assert subprocess.check_output(["true"]) == b""
     run_jobs()

@@ -51,13 +51,12 @@ def test_jitter_shortens_a_delay_by_at_most_its_part() -> None:
 
 
 def test_jobs_that_failed_together_come_back_apart() -> None:
-    """PITFALLS 86: the default has jitter."""
+    """The default has jitter."""
     assert len({delay(DEFAULT_BACKOFF, 5) for _ in range(100)}) > 90
 
 
 @pytest.mark.parametrize("attempt", [1_000, 10_000, 10**9])
 def test_no_number_of_attempts_overflows(attempt: int) -> None:
-    """PITFALLS 47."""
     assert delay(Exponential(jitter=0), attempt) == 3600
     assert delay(Exponential(base=0), attempt) == 0
     assert delay([1, 2], attempt) == 2
@@ -170,7 +169,6 @@ def test_snooze_takes_seconds_or_a_timedelta() -> None:
 @pytest.mark.parametrize("make", [lambda d: Retry(after=d), Snooze])
 @pytest.mark.parametrize("duration", [-1, float("nan"), float("inf"), timedelta(days=-1)])
 def test_no_steering_into_the_past(make: Callable[[Any], JobSteering], duration: Any) -> None:
-    """PITFALLS 83."""
     with pytest.raises(ValueError, match="expected a duration of 0 seconds or more, got "):
         make(duration)
 

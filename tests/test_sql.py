@@ -242,6 +242,7 @@ def full_scans(text: str) -> list[str]:
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_statement_uses_the_index_it_names(path: Path, full_database: psycopg.Connection) -> None:
+    """S4.9."""
     if not is_preparable(path):
         assert not named_indexes(path)
         return
@@ -314,6 +315,7 @@ def test_running_jobs_of_a_key_are_not_sought_among_all_that_run(
 @pytest.mark.django_db
 @pytest.mark.parametrize("model", ["job", "worker"])
 def test_the_model_has_the_columns_of_the_table(model: str) -> None:
+    """S1.8, S4.7, S5.6."""
     meta = apps.get_model("pgjobs", model)._meta
     assert meta.db_table == f"pgjobs_{model}"
     with connection.cursor() as cursor:

@@ -122,7 +122,7 @@ class TestInsideATestCase(TestCase):
         assert results[1].return_value == 3
 
     async def test_an_async_test_enqueues_and_runs(self) -> None:
-        """PITFALLS 93; `aenqueue` shares the transaction of the test."""
+        """`aenqueue` shares the transaction of the test."""
         results = [await tasks.add.aenqueue(1, 2), await tasks.add_async.aenqueue(3, 4)]
         assert await tasks.add.aget_result(results[0].id) == results[0]
         ids = await tasks.add.aenqueue_many([(5, 6)])

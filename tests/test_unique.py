@@ -150,7 +150,7 @@ def test_the_options_of_the_task_are_stored_as_without_a_key() -> None:
 
 @pytest.mark.parametrize("unique", [push, push_waiting], ids=["finished", "claimed"])
 def test_a_second_enqueue_gives_back_the_first_in_one_statement(unique: Task) -> None:
-    """G13, S5.6: nothing is inserted, nothing is changed."""
+    """S5.6: nothing is inserted, nothing is changed."""
     first = unique.enqueue(1, fields=["a"])
     before = get_job(first.id)
     seen: list[AnyResult] = []

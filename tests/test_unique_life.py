@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("until", ["finished", "claimed"])
 def test_a_requeue_that_meets_a_twin_says_so(until: str) -> None:
-    """PITFALLS 3.2 36: no IntegrityError, and the transaction goes on."""
+    """No IntegrityError, and the transaction goes on."""
     unique = push.using(unique_until=until)
     first = unique.enqueue(1, fields=["a"])
     start_job(first.id)
@@ -77,7 +77,7 @@ def test_a_requeue_keeps_every_column_that_is_not_of_an_attempt() -> None:
 
 
 def test_a_retry_meets_no_twin() -> None:
-    """PITFALLS 3.2 35, 36: a job leaves the index at its claim for good, or not before its end."""
+    """A job leaves the index at its claim for good, or not before its end."""
     first = push_latest.enqueue(1)
     for _ in range(3):
         start_job(first.id)
@@ -112,7 +112,6 @@ def test_values_are_stored_as_they_were_sent() -> None:
 
 
 def test_a_role_needs_no_more_than_the_live_partition() -> None:
-    """PITFALLS T12."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(
             "CREATE ROLE pgjobs_test_unique; GRANT USAGE ON SCHEMA public TO pgjobs_test_unique;"

@@ -206,7 +206,7 @@ def test_a_place_may_be_beyond_all_jobs(
 
 
 def test_the_page_is_small_and_asks_little(client: Client) -> None:
-    """ADMIN 5.10: at most 12 statements and 150 kB, for whoever needs the most."""
+    """At most 12 statements and 150 kB, for whoever needs the most."""
     make_one_of_each()
     make_jobs(70, args=["x" * 150], status="successful", finished_at=NOW)
     user = User.objects.create_user("operator", is_staff=True)

@@ -160,7 +160,7 @@ def scanned(queries: CaptureQueriesContext) -> dict[str, float]:
 def test_no_statement_reads_more_than_its_share(
     admin_client: Client, query: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ADMIN 5.10: nothing reads more than 100,000 rows of millions; here 300 stand for them."""
+    """Nothing reads more than 100,000 rows of millions; here 300 stand for them."""
     for module, name in ((tabs, "MAX_READ"), (tabs, "MAX_COUNTED")):
         monkeypatch.setattr(module, name, 300)
     for name in ("LOOK_THROUGH", "LOOK_THROUGH_RARE"):

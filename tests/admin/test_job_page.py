@@ -89,6 +89,7 @@ def test_the_subject_leads_to_its_own_page(admin_client: Client, client: Client)
 
 
 def test_the_page_says_why_a_job_does_not_run(admin_client: Client) -> None:
+    """S1.2."""
     Pause.objects.create(kind="queue", name="default", reason="PDF bug", paused_by="anna")
     first = make_running_job(concurrency_key="shop:1")
     job_id = make_job(concurrency_key="shop:1")

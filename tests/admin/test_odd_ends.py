@@ -102,7 +102,7 @@ def test_a_position_that_an_older_version_stored_is_gone_on_from() -> None:
 @pytest.mark.parametrize("status", ["failed", "ready"])
 @pytest.mark.parametrize("value", ODD)
 @pytest.mark.parametrize("verb", CHANGES)
-@pytest.mark.parametrize("page_jobs", [1, 1_000])
+@pytest.mark.parametrize("page_jobs", [1, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_a_bulk_change_goes_over_odd_times(
     verb: str, value: str, status: str, page_jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

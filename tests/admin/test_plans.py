@@ -1,4 +1,4 @@
-"""That no page reads much, by the plans of all that it asks: ADMIN 5.10.
+"""That no page reads much, by the plans of all that it asks.
 
 The bounds and the tables are a tenth of the real ones or less, so 10,000 rows stand for 100,000.
 """

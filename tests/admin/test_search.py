@@ -147,7 +147,7 @@ def test_no_text_breaks_the_search(admin_client: Client, text: str) -> None:
     ids=str,
 )
 def test_no_row_breaks_a_search(admin_client: Client, query: dict[str, str]) -> None:
-    """PITFALLS 82: neither what cannot be decoded nor what nobody of ours has written."""
+    """Neither what cannot be decoded nor what nobody of ours has written."""
     admit_odd_values()
     for columns in ROWS.values():
         make_job(**columns)

@@ -119,6 +119,7 @@ def test_a_job_that_waits_as_it_should() -> None:
 
 
 def test_a_worker_that_was_lost() -> None:
+    """S2.32."""
     make_worker()
     make_worker("b:1", lost=True, ended_at=ago(60))
     make_worker("c:1", lease_seconds=-5)

@@ -118,7 +118,7 @@ class Crew:
         # none of whose children has been ready. Later an outage ends nobody.
         was_down = self.world.was_down_since(self.started_at)
         is_outage = code == EXIT_UNREACHABLE and was_down and not self._was_ready()
-        # A job in a statement that waits for somebody's lock cannot be interrupted (G12).
+        # A job in a statement that waits for somebody's lock cannot be interrupted.
         is_given_up = code == EXIT_STUCK and GIVEN_UP in self.worker.output()
         # HUP, before Python has come to our handlers.
         is_early = code == -signal.SIGHUP and not self._was_ready()

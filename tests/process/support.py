@@ -14,8 +14,6 @@ from tests.helpers import WAIT_SECONDS, WorkerProcess, wait_until
 
 # Longer than any test: what happens soon does not happen because of a poll.
 NEVER = "3600"
-# What a test allows for things that take milliseconds when the machine has nothing else to do.
-SOON_SECONDS = 5.0
 
 
 class Journal:

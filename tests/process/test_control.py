@@ -128,16 +128,19 @@ def is_paused_in_a_job(worker: WorkerProcess, journal: Journal) -> bool:
 def test_one_job_of_a_key_runs_at_a_time_in_order_though_a_worker_is_killed(
     start: Start, start_all: Callable[..., list[WorkerProcess]], journal: Journal
 ) -> None:
-    """G8, S1.9, S1.11, S1.13, S2.23: over two task types, two queues and a restart."""
+    """S1.9, S1.11, S1.13, S2.23: over two task types, two queues and a restart."""
     keys = [f"company:{number}" for number in range(20)]
     kinds = [tasks.hold, tasks.hold_by_mail.using(priority=5)]
     for number in range(20):
         for key in keys:
             task = tasks.hold_at_second_try if number == 7 else kinds[number % 2]
-            enqueue(journal, key, 1, 0.005, task)
-    victim, *_ = start_all(3, "-c", "4", "--lease-seconds", "1")
+            enqueue(journal, key, 1, 0.005 if number < 10 else 0.05, task)
+    workers = start_all(3, "-c", "4", "--lease-seconds", "1")
     wait_until(lambda: count_ends(journal) > 100)
-    wait_until(lambda: is_paused_in_a_job(victim, journal))
+    # Whichever has a job: on a busy machine one of them may get no more.
+    victim = wait_until(
+        lambda: next((each for each in workers if is_paused_in_a_job(each, journal)), None)
+    )
     victim.kill()
     tasks.write(journal.folder, line_of("lost", "-", 0, victim.pid))
     start("-c", "4", "--lease-seconds", "1")
@@ -152,7 +155,7 @@ def test_one_job_of_a_key_runs_at_a_time_in_order_though_a_worker_is_killed(
 def test_no_more_jobs_of_a_key_run_than_its_limit_over_all_workers(
     start_all: Callable[..., list[WorkerProcess]], journal: Journal
 ) -> None:
-    """G9, S4.17, S4.21."""
+    """S4.17, S4.21."""
     for key in ("shop:1", "shop:2"):
         enqueue(journal, key, 60, 0.01, tasks.hold.using(concurrency_limit=3))
     start_all(3, "-c", "4")
@@ -234,7 +237,7 @@ def test_a_worker_gives_a_queue_no_more_slots_than_it_says(
 def test_no_more_jobs_are_claimed_in_any_window_than_their_rate_limit_allows(
     start_all: Callable[..., list[WorkerProcess]], journal: Journal, claims: Claims
 ) -> None:
-    """G10, S4.25: counted in the database, over all workers, and none is thrown back."""
+    """S4.25: counted in the database, over all workers, and none is thrown back."""
     RateLimit.objects.create(name="api", count=20, period=0.5)
     RateLimit.objects.create(name="api:2", count=10, period=0.5, burst=5)
     for key in ("1", "2"):

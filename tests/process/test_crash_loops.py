@@ -81,7 +81,7 @@ def test_a_job_that_outgrows_its_process_is_bounded_by_its_losses(
 def test_a_job_that_kills_its_worker_fails_and_the_one_beside_it_does_not(
     start: Start, journal: Journal, tmp_path: Path
 ) -> None:
-    """G7: both are lost max_losses times together; then it turns out which one it was."""
+    """Both are lost max_losses times together; then it turns out which one it was."""
     (tmp_path / "beside").mkdir()
     other = Journal(tmp_path / "beside")
     poison = tasks.die.using(max_losses=2).enqueue(journal.folder, "poison")

@@ -17,7 +17,7 @@ SHORT_LEASE = ("--lease-seconds", "1")
 
 
 def test_a_predecessor_that_dies_for_good_has_its_effect(start: Start, journal: Journal) -> None:
-    """S1.15, G7: found by the rescue, whoever does it."""
+    """S1.15: found by the rescue, whoever does it."""
     victim = start(*SHORT_LEASE)
     once = tasks.pass_gate_once.enqueue(journal.folder, "job")
     journal.wait_for("start job 1")
@@ -35,7 +35,7 @@ def test_a_predecessor_that_dies_for_good_has_its_effect(start: Start, journal: 
 def test_a_predecessor_that_is_rescued_is_waited_for_until_its_second_end(
     start: Start, journal: Journal
 ) -> None:
-    """S1.15, G1."""
+    """S1.15."""
     victim = start(*SHORT_LEASE)
     first = tasks.pass_gate.enqueue(journal.folder, "job")
     journal.wait_for("start job 1")

@@ -23,7 +23,7 @@ OLD = {"TASK_MODULES": ["tests.process.impatient"]}
 def test_jobs_of_a_new_task_wait_visibly_for_a_worker_that_knows_it(
     start: Start, journal: Journal
 ) -> None:
-    """G14, S5.7: logged as an error, offered again and again, and never counted."""
+    """S5.7: logged as an error, offered again and again, and never counted."""
     old = start("--name", "old", pgjobs=OLD)
     jobs = [tasks.note.enqueue(journal.folder, str(number)) for number in range(3)]
     wait_until(lambda: old.output().count("unknown tests.process.tasks.note") >= 6)
@@ -43,7 +43,7 @@ def test_jobs_of_a_new_task_wait_visibly_for_a_worker_that_knows_it(
 
 
 def test_two_releases_share_the_work(start: Start, journal: Journal) -> None:
-    """G14."""
+    """Rolling deploys."""
     workers = [
         start("--name", "old", pgjobs=OLD, wait=False),
         start("--name", "new", modules=("tests.process.impatient",), wait=False),
@@ -61,7 +61,7 @@ def test_two_releases_share_the_work(start: Start, journal: Journal) -> None:
 def test_a_worker_that_does_not_know_a_task_leaves_its_jobs_to_one_that_does(
     start: Start, journal: Journal
 ) -> None:
-    """G14: what it met once waits a second; it takes no other job of that task."""
+    """What it met once waits a second; it takes no other job of that task."""
     times = {"TESTS_UNKNOWN_TASK_MIN": "1", "TESTS_UNKNOWN_TASK_MAX": "300"}
     start("--name", "old", pgjobs=OLD, env=times)
     tasks.note.enqueue_many((journal.folder, str(number)) for number in range(20))
@@ -74,7 +74,7 @@ def test_a_worker_that_does_not_know_a_task_leaves_its_jobs_to_one_that_does(
 
 
 def test_a_project_may_let_jobs_of_unknown_tasks_fail(start: Start) -> None:
-    """G14."""
+    """Rolling deploys."""
     job = make_job("removed.tasks.old")
     start("--drain", pgjobs={"UNKNOWN_TASK": "fail"}).wait()
     row = get_job(job)
@@ -84,7 +84,7 @@ def test_a_project_may_let_jobs_of_unknown_tasks_fail(start: Start) -> None:
 
 
 def test_a_name_in_a_row_is_never_imported(start: Start) -> None:
-    """T1: only what is declared can be called."""
+    """Only what is declared can be called."""
     paths = ["os.system", "tests.tasks.append_line", "antigravity.geohash", "this.c", "tests", "."]
     jobs = [make_job(path, args=["true"]) for path in paths]
     worker = start("--drain")

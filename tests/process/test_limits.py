@@ -44,6 +44,7 @@ def test_drain_of_an_empty_queue_ends(start: Start) -> None:
 
 
 def test_drain_with_processes_runs_everything_once_and_ends(start: Start, journal: Journal) -> None:
+    """S4.4, S4.12."""
     tasks.note.enqueue_many((journal.folder, str(number), 0.01) for number in range(100))
     assert start("--drain", "--processes", "2").wait() == 0
     assert count_jobs(status="successful", attempts=1) == 100

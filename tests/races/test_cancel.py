@@ -54,7 +54,7 @@ def cancel_in_transaction(job_id: int) -> bool:
 def test_a_cancel_that_meets_a_finish_says_that_it_came_too_late(
     own: OwnConnection, in_thread: InThread, call: Callable[[int], bool]
 ) -> None:
-    """PITFALLS 3.5 65: to wait for the row would end in SQLSTATE 40001 (DESIGN 9.1)."""
+    """To wait for the row would end in SQLSTATE 40001."""
     job = make_running_job()
     with open_transaction(own) as end:
         assert finish(own, job) == [job.id]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.outcome import Kind, Outcome
 from tests.factories import get_job, make_running_job, make_worker
-from tests.helpers import wait_until
+from tests.helpers import backend_pid, connect, wait_until
 from tests.models import Effect
 from tests.races.support import (
     DjangoThread,
@@ -148,7 +148,6 @@ def test_two_turns_that_finish_crosswise_do_not_deadlock(
 def test_waiting_jobs_are_locked_in_the_order_of_their_ids(
     open_own: OpenOwn, in_thread: InThread, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
-    """DESIGN 8."""
     running = make_running_job()
     waiting = [enqueue_after(running.id) for _ in range(6)]
     finisher, holder = open_own(), open_connection()
@@ -238,6 +237,16 @@ def test_a_finish_waits_for_a_commit_that_is_under_way_and_sees_what_it_brings(
     assert state(job_id) == FREE
 
 
+def waits_for_a_lock(until: threading.Event, pid: int) -> bool:
+    """Does a session wait for the lock of another one at any time *until* then?"""
+    blocked = False
+    with connect() as observer:
+        while not blocked and not until.is_set():
+            query = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
+            blocked = observer.execute(query, [pid]).fetchone() == (True,)
+    return blocked
+
+
 def test_a_commit_does_not_wait_for_a_turn_that_waits_for_it(
     own: OwnConnection, in_thread: InThread
 ) -> None:
@@ -257,8 +266,10 @@ def test_a_commit_does_not_wait_for_a_turn_that_waits_for_it(
         finisher = in_thread(lambda: write(own, *turn))
         wait_until_role_is_blocked("test")
         waiting += [enqueue_after(second.id)]
-        started_at = time.monotonic()
-    assert time.monotonic() - started_at < 1.0
+        committed = threading.Event()
+        watcher = in_thread(lambda: waits_for_a_lock(committed, backend_pid(cursor.connection)))
+    committed.set()
+    assert not watcher.result()
     assert finisher.result() == {first.id, second.id}
     assert [state(job_id) for job_id in waiting] == [FREE, FREE]
 

@@ -43,7 +43,7 @@ def wait_until_done(*job_ids: int) -> None:
 def test_a_job_does_not_exist_before_the_commit_and_not_after_a_rollback(
     own: OwnConnection,
 ) -> None:
-    """G2, S5.2, S5.4."""
+    """S5.2, S5.4."""
     worker = make_worker()
     with transaction.atomic():
         Effect.objects.create(key="order")
@@ -61,7 +61,7 @@ def test_a_job_does_not_exist_before_the_commit_and_not_after_a_rollback(
 def test_a_worker_runs_a_job_after_the_commit_and_sees_what_was_committed_with_it(
     start_thread: Start,
 ) -> None:
-    """G2, S5.3: the poll would come in an hour."""
+    """S5.3: the poll would come in an hour."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     with counted_round_trips() as counts:
@@ -79,7 +79,7 @@ def test_a_worker_runs_a_job_after_the_commit_and_sees_what_was_committed_with_i
 def test_a_job_whose_transaction_began_before_the_worker_listened_is_met_soon(
     start_thread: Start, open_connection: Open
 ) -> None:
-    """PITFALLS 3.1 15 and 16, a lost wake-up: nobody was to be notified when it was inserted,
+    """A lost wake-up: nobody was to be notified when it was inserted,
     and nobody saw it when the worker looked last.
     """
     enqueuer = open_connection(autocommit=False)
@@ -110,7 +110,7 @@ def test_a_commit_between_the_last_look_and_listening_is_met(
 def test_a_job_that_commits_after_younger_ones_ran_is_not_left_behind(
     start_thread: Start, open_connection: Open
 ) -> None:
-    """PITFALLS 3.4 75: the order of ids is not the order of commits; floors do not hide it."""
+    """The order of ids is not the order of commits; floors do not hide it."""
     enqueuer = open_connection(autocommit=False)
     late = insert(enqueuer)
     start_thread(poll_interval=NEVER, concurrency=1)
@@ -124,7 +124,7 @@ def test_a_job_that_commits_after_younger_ones_ran_is_not_left_behind(
 def test_enqueuers_and_workers_at_full_speed_lose_and_repeat_nothing(
     start_thread: Start, open_connection: Open
 ) -> None:
-    """G1, S2.18: two workers, transactions that end in any order, every other one rolled back."""
+    """S2.18: two workers, transactions that end in any order, every other one rolled back."""
     for _ in range(2):
         start_thread(poll_interval=NEVER, concurrency=2)
     connections = [open_connection(autocommit=False) for _ in range(4)]

@@ -48,7 +48,7 @@ def lost_job(**columns: Any) -> Any:
 
 
 def test_a_finish_that_meets_a_rescue_misses(open_own: OpenOwn, in_thread: InThread) -> None:
-    """G5: the claim has risen when the finish gets the row."""
+    """The claim has risen when the finish gets the row."""
     job = lost_job()
     rescuer, late = open_own(), open_own()
     late.open()
@@ -79,7 +79,7 @@ def test_a_finish_that_meets_a_rescue_which_is_rolled_back_is_written(
 def test_a_finish_that_meets_the_final_rescue_is_told_to_try_again_and_misses(
     open_own: OpenOwn, in_thread: InThread
 ) -> None:
-    """DESIGN 9.1: the row is moved under it, SQLSTATE 40001; sent again, it finds nothing."""
+    """The row is moved under it, SQLSTATE 40001; sent again, it finds nothing."""
     job = lost_job(max_losses=1)
     rescuer, late = open_own(), open_own()
     late.open()
@@ -122,7 +122,7 @@ def test_a_worker_outlives_a_finish_that_meets_the_final_rescue(
     gate: Gate,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """G5, G12: the outcome is sent again, missed, and logged as lost."""
+    """The outcome is sent again, missed, and logged as lost."""
     worker = start_thread()
     job = tasks.wait_at_gate.using(max_losses=1).enqueue([1])
     gate.wait_entered()
@@ -144,7 +144,7 @@ def test_a_worker_outlives_a_finish_that_meets_the_final_rescue(
 def test_an_atomic_task_whose_job_is_rescued_as_it_commits_leaves_nothing(
     open_own: OpenOwn, in_thread: InThread, gate: Gate, max_losses: int, status: str
 ) -> None:
-    """G3."""
+    """Exactly-once database effects."""
     runner, rescuer = open_own(), open_own()
     bench = Bench(runner)
     job = tasks.record_atomic_at_gate.using(max_losses=max_losses).enqueue("x")
@@ -165,7 +165,7 @@ def test_an_atomic_task_whose_job_is_rescued_as_it_commits_leaves_nothing(
 def test_a_claim_whose_lease_ends_before_its_commit_is_rescued_by_the_next_look(
     open_own: OpenOwn,
 ) -> None:
-    """G6: nobody could see the running row at the first look."""
+    """Nobody could see the running row at the first look."""
     job_id, worker = make_job(), make_worker(lease_seconds=60)
     claimer, rescuer = open_own(), open_own()
     with open_transaction(claimer) as end:
@@ -225,7 +225,6 @@ def test_of_two_requeues_at_once_one_does_it(in_thread: InThread) -> None:
 
 
 def test_two_pruners_at_once_pass_over_the_rows_of_each_other(open_own: OpenOwn) -> None:
-    """PITFALLS 3.5 63."""
     for _ in range(5):
         make_job(status="failed", finished_at=OLD)
     first, second = open_own(), open_own()
@@ -237,7 +236,7 @@ def test_two_pruners_at_once_pass_over_the_rows_of_each_other(open_own: OpenOwn)
 
 
 def test_a_requeued_job_is_claimed_after_the_commit_only(own: OwnConnection) -> None:
-    """G2, S1.3."""
+    """S1.3."""
     job_id, worker = make_job(status="failed", finished_at=OLD), make_worker()
     with transaction.atomic():
         assert requeue(job_id)

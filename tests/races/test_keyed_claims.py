@@ -1,4 +1,4 @@
-"""Claims of jobs with keys that meet each other, and changes of rows that are not committed."""
+"""Claims of jobs with keys that meet each other, and changes that are not committed (S4.21)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Claimant(threading.Thread):
 def test_claims_at_the_same_time_keep_the_limit_and_the_order_of_each_key(
     open_own: OpenOwn, threads: int
 ) -> None:
-    """G8, G9: never one more than the limit, nothing lost, nothing given out twice."""
+    """Never one more than the limit, nothing lost, nothing given out twice."""
     history: list[Event] = []
     for number in range(240):
         key, limit = [("one:1", None), ("one:2", None), ("three:1", 3), ("three:2", 3)][number % 4]
@@ -155,7 +155,7 @@ def test_claims_at_the_same_time_keep_the_limit_of_a_queue(open_own: OpenOwn) ->
 def test_a_claim_that_is_not_committed_counts(
     open_own: OpenOwn, limit: str, end: str, left: int
 ) -> None:
-    """G9: who comes in between claims nothing, whatever becomes of the other one."""
+    """Who comes in between claims nothing, whatever becomes of the other one."""
     if limit == "queue":
         QueueSettings.objects.create(queue_name="default", max_running=3)
     for _ in range(5):
@@ -200,7 +200,7 @@ def replace(job_id: int) -> None:
 def test_a_head_that_somebody_is_changing_holds_up_its_key_and_no_other(
     own: OwnConnection, shop: list[int], change: Callable, next_one: int, commits: bool
 ) -> None:
-    """G8: even a claim of a single job finds that of the other key."""
+    """Even a claim of a single job finds that of the other key."""
     worker = make_worker()
     with transaction.atomic():
         change(shop[0])
@@ -214,7 +214,7 @@ def test_a_head_that_somebody_is_changing_holds_up_its_key_and_no_other(
 def test_a_job_that_waits_at_a_lock_does_not_hold_up_those_of_its_key_behind_it(
     own: OwnConnection,
 ) -> None:
-    """G9: with a limit of more than one there is no order to keep."""
+    """With a limit of more than one there is no order to keep."""
     first, second = (make_job(concurrency_key="shop:1", concurrency_limit=2) for _ in range(2))
     worker = make_worker()
     with transaction.atomic():
@@ -225,7 +225,7 @@ def test_a_job_that_waits_at_a_lock_does_not_hold_up_those_of_its_key_behind_it(
 
 
 def test_a_claim_that_waits_sees_what_the_one_before_it_claimed(open_own: OpenOwn) -> None:
-    """G9: its snapshot is younger than the commit that it waited for."""
+    """Its snapshot is younger than the commit that it waited for."""
     first, second = open_own(), open_own()
     keyed_claim(first, make_worker())  # makes the row that is held, if a flush took it
     jobs = [make_job(concurrency_key="shop:1", concurrency_limit=3) for _ in range(5)]

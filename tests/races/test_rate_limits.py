@@ -1,4 +1,4 @@
-"""Two sessions want the tokens of one rate limit at the same instant."""
+"""Two sessions want the tokens of one rate limit at the same instant (S4.27)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def create(own: OwnConnection, *keys: str) -> None:
 def test_the_second_of_two_takes_its_turn_after_the_first(
     open_own: OpenOwn, in_thread: InThread
 ) -> None:
-    """G10: what the first has taken counts, though the second asked before it committed."""
+    """What the first has taken counts, though the second asked before it committed."""
     RateLimit.objects.create(name="api", count=1, period=HOUR)
     first, second = open_own(), open_own()
     create(first, "api")
@@ -100,7 +100,7 @@ def test_a_turn_that_was_rolled_back_is_free_again(open_own: OpenOwn, in_thread:
 
 
 def test_the_first_use_of_a_key_is_exact(open_own: OpenOwn, in_thread: InThread) -> None:
-    """G10: the state that both want to create is there once, and the first has its turn."""
+    """The state that both want to create is there once, and the first has its turn."""
     RateLimit.objects.create(name="api", count=1, period=HOUR)
     first, second = open_own(), open_own()
     second.open()
@@ -170,7 +170,7 @@ def test_several_limits_are_locked_in_the_order_of_their_keys(
 def test_crossing_requests_are_all_granted_and_exact(
     open_own: OpenOwn, in_thread: InThread
 ) -> None:
-    """G10, with the keys in any order and several of them at a time."""
+    """With the keys in any order and several of them at a time."""
     for name, count in (("a", 5), ("b", 7), ("c", 9)):
         RateLimit.objects.create(name=name, count=count, period=2, burst=3)
     create(open_own(), "a", "b", "c")

@@ -100,7 +100,7 @@ def values_of(job_id: str) -> Any:
 def test_the_second_of_two_waits_for_the_first_and_meets_its_job(
     name: str, in_thread: InThread
 ) -> None:
-    """G13: no IntegrityError, no second job, and the transaction of the second goes on."""
+    """No IntegrityError, no second job, and the transaction of the second goes on."""
     unique = KINDS[name]
     with transaction.atomic():
         first = unique.enqueue(1, ["a"])
@@ -216,7 +216,7 @@ def test_two_scopes_that_meet_while_the_job_finishes_are_no_poison(in_thread: In
 
 @pytest.mark.parametrize("how", ["commit", "rollback"])
 def test_a_requeue_that_meets_a_new_twin_waits_and_says_so(how: str, in_thread: InThread) -> None:
-    """PITFALLS 3.2 36: no IntegrityError, and the transaction goes on."""
+    """No IntegrityError, and the transaction goes on."""
     job = meet.enqueue(1, ["a"])
     end_job(job.id, "failed")
 
@@ -314,7 +314,7 @@ def claimer(own: OwnConnection) -> Iterator[list[Any]]:
 def test_no_argument_is_lost_between_mergers_and_a_claimer(
     name: str, in_thread: InThread, claimer: list[Any]
 ) -> None:
-    """S4.6, PITFALLS: each value reaches exactly one attempt, or the job that waits in the end."""
+    """S4.6: each value reaches exactly one attempt, or the job that waits in the end."""
     unique = MERGING[name]
 
     def run(who: int) -> Callable[[], list[int]]:

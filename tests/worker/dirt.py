@@ -1,4 +1,4 @@
-"""Tasks that leave their connection, thread or process dirty (F14), and one that looks."""
+"""Tasks that leave their connection, thread or process dirty, and one that looks."""
 
 from __future__ import annotations
 

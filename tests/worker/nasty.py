@@ -1,4 +1,4 @@
-"""Tasks that end as badly as Python allows (F12), and return what nobody can store (F13)."""
+"""Tasks that end as badly as Python allows, and return what nobody can store."""
 
 from __future__ import annotations
 

@@ -183,9 +183,9 @@ def run_in_one_slot(
 class ThreadedWorker:
     """A whole worker, every role of it, in threads of the test process."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, is_child: bool = False, **options: Any) -> None:
         self.pipe = SignalPipe()
-        self.runner = Runner(make_options(**options), self.pipe)
+        self.runner = Runner(make_options(**options), self.pipe, is_child=is_child)
         self.exit_code: int | None = None
         self.left_at_once = False
         self._is_closed = False
@@ -211,6 +211,11 @@ class ThreadedWorker:
         self._thread.join(JOIN_SECONDS)
         assert not self.is_running, "the worker does not end"
         return self.exit_code
+
+    def wake(self) -> None:
+        """Let every role look now at what it looks at from time to time."""
+        for part in self.runner._roles():
+            part.wake()
 
     def stop(self) -> int | None:
         """Ask the worker to stop, wait for it and return its exit code."""

@@ -55,7 +55,7 @@ def writers(job_id: int | str) -> set[str]:
 
 
 def test_effects_and_completion_are_one_transaction(bench: Bench) -> None:
-    """G3, S5.9, S5.11."""
+    """S5.9, S5.11."""
     job = plain_tasks.record_atomic.enqueue("x")
     outcome = bench.run()
     assert outcome.stored
@@ -101,7 +101,7 @@ def test_an_interrupted_attempt_that_waits_for_a_lock_ends_without_its_process(
 def test_nobody_sees_effects_or_completion_before_the_commit(
     start_thread: Start, gate: Gate
 ) -> None:
-    """G3."""
+    """Exactly-once database effects."""
     start_thread()
     job = tasks.record_atomic_at_gate.enqueue("x")
     gate.wait_entered()
@@ -115,7 +115,7 @@ def test_nobody_sees_effects_or_completion_before_the_commit(
 def test_a_stale_attempt_leaves_nothing(
     start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G3, G5: the job was rescued and runs elsewhere by the time the task returns."""
+    """The job was rescued and runs elsewhere by the time the task returns."""
     worker = start_thread()
     job = tasks.record_atomic_at_gate.enqueue("x")
     gate.wait_entered()
@@ -133,7 +133,7 @@ def test_a_stale_attempt_leaves_nothing(
 
 
 def test_a_failed_attempt_leaves_nothing_but_its_error(bench: Bench) -> None:
-    """G3, S5.10."""
+    """S5.10."""
     job = plain_tasks.record_and_fail.enqueue("x")
     assert bench.run().kind is Kind.RETRY
     assert bench.run().kind is Kind.FAIL
@@ -159,7 +159,7 @@ def test_a_timeout_rolls_back(start_thread: Start) -> None:
 def test_a_serialization_failure_is_tried_again(
     bench: Bench, open_connection: Callable[..., psycopg.Connection], gate: Gate, in_thread
 ) -> None:
-    """DESIGN 8: by the backoff of the task, as any other failure."""
+    """By the backoff of the task, as any other failure."""
     effect = Effect.objects.create(key="contended")
     job = tasks.update_in_snapshot.enqueue(effect.pk)
     found: list[Kind] = []
@@ -177,7 +177,7 @@ def test_a_serialization_failure_is_tried_again(
 
 
 def test_an_enqueue_of_an_atomic_task_commits_with_it(bench: Bench) -> None:
-    """G2."""
+    """Transactional enqueue."""
     tasks.enqueue_atomic_and_fail.enqueue()
     bench.run()
     with connection.cursor() as cursor:

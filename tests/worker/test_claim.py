@@ -22,7 +22,7 @@ MAIL = Lane("default", "mail")
 
 
 def test_higher_priorities_come_first_and_older_jobs_before_newer(own: OwnConnection) -> None:
-    """S3.6, S4.10, S5.15."""
+    """S3.6, S4.10, S4.19, S5.15."""
     normal = make_jobs(2)
     urgent = make_jobs(2, priority=100)
     idle = make_jobs(2, priority=-100)
@@ -51,6 +51,7 @@ def test_any_name_of_a_queue_or_a_task_is_itself(own: OwnConnection, name: str) 
 def test_a_claim_takes_exactly_as_many_as_asked_over_all_lanes(
     own: OwnConnection, max_jobs: int
 ) -> None:
+    """S4.20."""
     lanes = [Lane("default", f"q{number}") for number in range(4)]
     for lane in lanes:
         make_jobs(5, queue_name=lane.queue_name)
@@ -58,6 +59,7 @@ def test_a_claim_takes_exactly_as_many_as_asked_over_all_lanes(
 
 
 def test_the_best_jobs_of_all_lanes_come_first_whatever_their_queue(own: OwnConnection) -> None:
+    """S4.2."""
     slow = make_jobs(3, priority=0)
     urgent = make_jobs(2, queue_name="mail", priority=5)
     rows = claim(own, make_worker(), 3, lanes=[DEFAULT, MAIL])
@@ -106,14 +108,14 @@ def test_the_floor_of_one_lane_does_not_hide_jobs_of_another(own: OwnConnection)
 def test_a_worker_without_a_lease_claims_nothing(
     own: OwnConnection, worker: dict[str, Any] | None
 ) -> None:
-    """G5, S3.5: who may have lost its jobs takes no new ones."""
+    """S3.5: who may have lost its jobs takes no new ones."""
     make_job()
     worker_id = make_worker(**worker) if worker is not None else 987_654
     assert claim(own, worker_id) == []
 
 
 def test_only_jobs_without_a_due_time_are_claimed(own: OwnConnection) -> None:
-    """S1.22: the promoter decides that a time has come, by the server's clock."""
+    """S1.22, S4.18: the promoter decides that a time has come, by the server's clock."""
     make_job(run_after=sql.SQL("now() + interval '1 hour'"))
     make_job(due_at=sql.SQL("now() - interval '1 hour'"))
     past = make_job(run_after=sql.SQL("now() - interval '1 hour'"))
@@ -122,6 +124,7 @@ def test_only_jobs_without_a_due_time_are_claimed(own: OwnConnection) -> None:
 
 @pytest.mark.parametrize("status", ["running", "successful", "failed", "cancelled"])
 def test_jobs_of_other_statuses_are_not_claimed(own: OwnConnection, status: str) -> None:
+    """S2.29."""
     make_job(status=status)
     assert claim(own, make_worker()) == []
 
@@ -129,7 +132,7 @@ def test_jobs_of_other_statuses_are_not_claimed(own: OwnConnection, status: str)
 def test_two_connections_that_claim_at_once_both_get_full_and_disjoint_batches(
     open_own: OpenOwn,
 ) -> None:
-    """S2.18, S5.13: SKIP LOCKED, and the second does not come back short."""
+    """S1.19, S2.4, S2.18, S5.13: SKIP LOCKED, and the second does not come back short."""
     jobs = make_jobs(20)
     first, second = open_own(), open_own()
     first.open().execute("BEGIN")
@@ -144,6 +147,7 @@ def test_two_connections_that_claim_at_once_both_get_full_and_disjoint_batches(
 def test_a_row_that_a_third_transaction_holds_is_passed_over(
     own: OwnConnection, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
+    """S4.20."""
     head, second, third = make_jobs(3)
     holder = open_connection(autocommit=False)
     holder.execute("SELECT id FROM pgjobs_job WHERE id = %s FOR UPDATE", [head])
@@ -163,7 +167,7 @@ def test_a_claim_that_is_rolled_back_leaves_the_jobs_ready(own: OwnConnection) -
 
 
 def test_a_claim_writes_who_runs_the_job_and_counts_the_attempt(own: OwnConnection) -> None:
-    """S3.2, G4: the attempt counts from the claim on, so a crash cannot hide it."""
+    """S3.2: the attempt counts from the claim on, so a crash cannot hide it."""
     job_id, worker = make_job(note="retry after Mishap"), make_worker()
     [row] = claim(own, worker)
     job = get_job(job_id)
@@ -183,7 +187,7 @@ def test_the_next_attempt_keeps_the_begin_of_the_first(own: OwnConnection) -> No
 
 
 def test_a_claim_returns_arguments_as_the_text_that_was_stored(own: OwnConnection) -> None:
-    """PITFALLS rule 5: one row that cannot be decoded does not stop the claim."""
+    """One row that cannot be decoded does not stop the claim."""
     digits = "9" * 5_000
     make_job("x.y", args=sql.SQL('\'[1e16, {"b": 1,  "a": 2}]\''))
     make_job("x.y", args=sql.SQL(f"'[{digits}]'"))
@@ -193,7 +197,6 @@ def test_a_claim_returns_arguments_as_the_text_that_was_stored(own: OwnConnectio
 
 
 def test_a_row_at_the_limits_of_its_columns_does_not_block_the_lane(own: OwnConnection) -> None:
-    """F38, F42."""
     poison = make_job(attempts=2**31 - 1, priority=100)
     job_id = make_job(priority=-100)
     assert ids(claim(own, make_worker())) == [poison, job_id]

@@ -127,7 +127,7 @@ def test_a_row_that_cannot_be_cut_costs_nobody_a_lease(start_thread: Start) -> N
     with connection.cursor() as cursor:
         cursor.execute(REFUSE_TO_CUT)
     try:
-        worker = start_thread(lease=1.0)
+        worker = start_thread(lease=3.0)
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda: get_job(job.id).status == "successful")
         first = get_worker(worker.id).heartbeat_at

@@ -44,6 +44,7 @@ def ids(batch: list[tuple[Attempt, Outcome]]) -> list[int]:
 
 
 def test_a_job_is_held_until_the_server_has_answered(made: Completing) -> None:
+    """S1.10."""
     made.add(1)
     batch = made.completer.take()
     assert (ids(batch), list(made.state.held), made.stored) == ([1], [1], [])
@@ -60,7 +61,7 @@ def test_outcomes_are_taken_in_batches_of_bounded_size_in_order(made: Completing
 
 
 def test_what_was_sent_without_an_answer_is_sent_again_first(made: Completing) -> None:
-    """G12, Sidekiq 4141: the connection may break under it."""
+    """The connection may break under it."""
     made.add(1)
     made.add(2)
     batch = made.completer.take()
@@ -73,7 +74,7 @@ def test_what_was_sent_without_an_answer_is_sent_again_first(made: Completing) -
 def test_an_outcome_that_missed_is_lost_and_said_so(
     made: Completing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G5: zero rows means lost; the worker logs it."""
+    """Zero rows means lost; the worker logs it."""
     made.add(1)
     made.completer.settle(made.completer.take(), set())
     assert (made.state.held, made.stored, made.state.finished_jobs) == ({}, [], 0)
@@ -99,7 +100,7 @@ def test_a_later_attempt_of_the_same_job_stays_held(made: Completing) -> None:
 
 
 def test_what_an_atomic_task_has_written_itself_needs_no_statement(made: Completing) -> None:
-    """G3."""
+    """Exactly-once database effects."""
     made.add(1, stored=True)
     assert made.completer.take() == []
     assert (made.state.held, made.stored, made.state.finished_jobs) == ({}, [1], 1)

@@ -67,7 +67,7 @@ def test_progress_is_stored_while_the_job_runs(start_thread: Start, gate: Gate) 
 
 
 def test_progress_of_a_lost_attempt_changes_nothing(start_thread: Start, gate: Gate) -> None:
-    """G5."""
+    """Fencing."""
     start_thread()
     job = worker_tasks.report_when_told.enqueue()
     gate.wait_entered()

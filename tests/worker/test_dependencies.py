@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from django.db import connection
 from django_pgjobs import cancel, requeue
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import pacing
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import run_in_thread
 from tests import tasks as plain_tasks
@@ -136,15 +136,14 @@ def test_a_job_that_enqueues_its_successor_ends_before_it_starts(
 
 
 def test_the_worker_that_finishes_a_predecessor_looks_for_who_waited(
-    start_thread: Start, gate: Gate
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without LISTEN and long before its next poll."""
+    monkeypatch.setattr(pacing, "FIRST_GAP_SECONDS", NEVER)
     running = tasks.wait_at_gate.enqueue()
-    pace = start_thread(listen=False).runner.pump._pace
+    start_thread(listen=False)
     gate.wait_entered()
     job_id = enqueue_after(running)
-    pace._gap = NEVER
-    wait_until(lambda: pace.look_at > time.monotonic() + 60)
     gate.open()
     wait_until(lambda: get_job(job_id).status == "successful")
 
@@ -217,7 +216,7 @@ def test_an_attempt_that_is_not_the_last_ends_nobodys_waiting(
 
 
 def test_an_outcome_that_comes_too_late_ends_nobodys_waiting(own: OwnConnection) -> None:
-    """G5."""
+    """Fencing."""
     running = make_running_job()
     job_id = enqueue_after(running.id)
     execute("UPDATE pgjobs_job SET claim = claim + 1 WHERE id = %s", running.id)
@@ -237,7 +236,7 @@ def test_a_cancel_of_a_running_predecessor_counts_when_that_has_ended(own: OwnCo
 def test_an_atomic_task_and_its_successors_change_in_one_transaction(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G3."""
+    """Exactly-once database effects."""
     running = plain_tasks.record_atomic.enqueue("x")
     job_id = enqueue_after(running)
     resolve = dependencies.resolve_dependencies
@@ -260,7 +259,7 @@ def test_an_atomic_task_and_its_successors_change_in_one_transaction(
 def test_a_predecessor_that_fails_with_its_worker_has_its_effect(
     own: OwnConnection, after_failure: str, expected: tuple[Any, ...]
 ) -> None:
-    """G6, G7."""
+    """Recovery in bounded time, bounded crash loops."""
     lost = make_running_job(make_worker(lease_seconds=-1), max_losses=1)
     job_id = enqueue_after(lost.id, after_failure=after_failure)
     with own.cursor() as cursor:

@@ -30,7 +30,7 @@ def statuses(*jobs: Any) -> set[str]:
 
 
 def test_far_more_async_jobs_run_at_once_than_there_are_slots(drain: Start) -> None:
-    """DESIGN 7: S4.12."""
+    """S1.20, S4.12."""
     jobs = [worker_tasks.meet.using(timeout=15).enqueue("all", 80) for _ in range(80)]
     drain(concurrency=1, async_concurrency=100)
     assert statuses(*jobs) == {"successful"}
@@ -49,7 +49,7 @@ def test_no_more_async_jobs_run_at_once_than_allowed(start_thread: Start, gate: 
 def test_what_ends_other_loops_ends_one_job_here(
     start_thread: Start, gate: Gate, name: str
 ) -> None:
-    """G12, F12: the job beside it goes on."""
+    """The job beside it goes on."""
     beside = worker_tasks.wait_at_gate_async.enqueue([1])
     start_thread()
     gate.wait_entered()

@@ -38,7 +38,7 @@ def run_between_others(drain: Drain, *jobs: Any) -> None:
 
 
 def test_every_exception_fails_its_job_and_nothing_else(drain: Drain) -> None:
-    """G12, F12, PITFALLS 3.6 80 and 81: sync and async, with one slot."""
+    """S1.15: sync and async, with one slot."""
     jobs = {
         (task.name, name): task.enqueue(name)
         for task in (nasty.end_with, nasty.end_with_async)
@@ -69,7 +69,7 @@ def test_every_exception_fails_its_job_and_nothing_else(drain: Drain) -> None:
 def test_what_is_recorded_of_an_exception(
     bench: Bench, name: str, exception_class: str, message: str
 ) -> None:
-    """F12, T7: scrubbed of what PostgreSQL cannot store."""
+    """Scrubbed of what PostgreSQL cannot store."""
     job = nasty.end_with.enqueue(name)
     bench.run()
     [entry] = get_job(job.id).errors
@@ -77,7 +77,6 @@ def test_what_is_recorded_of_an_exception(
 
 
 def test_a_huge_message_loses_its_middle(drain: Drain) -> None:
-    """good_job 1769."""
     job = nasty.end_with.enqueue("10 MB of message")
     drain()
     [entry] = get_job(job.id).errors
@@ -93,7 +92,7 @@ def test_a_stack_overflow_of_a_task_fails_its_job(drain: Drain) -> None:
 
 
 def test_every_result_that_cannot_be_stored_fails_its_job_and_nothing_else(drain: Drain) -> None:
-    """G12, F13, PITFALLS 3.6 76: and the error says what was wrong."""
+    """And the error says what was wrong."""
     jobs = {
         (task.name, name): task.enqueue(name)
         for task in (nasty.give, nasty.give_async)
@@ -122,7 +121,7 @@ def test_every_result_that_cannot_be_stored_fails_its_job_and_nothing_else(drain
     ],
 )
 def test_every_other_result_comes_back_as_it_was(bench: Bench, value: Any) -> None:
-    """DESIGN 9.1: json and not jsonb."""
+    """Type `json` and not `jsonb`."""
     job = nasty.give_good.enqueue(value)
     bench.run()
     result = nasty.give_good.get_result(job.id)
@@ -161,7 +160,7 @@ def test_one_slot_runs_jobs_by_priority_and_age(drain: Drain, tmp_path: Any) -> 
 
 
 def test_no_job_runs_twice_and_none_is_left_out(drain: Drain, tmp_path: Any) -> None:
-    """G1, S3.5."""
+    """S3.5."""
     path = tmp_path / "ran"
     jobs = [
         tasks.touch_async.enqueue(str(path), str(n))

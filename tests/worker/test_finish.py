@@ -87,7 +87,7 @@ ALL_WRITES = pytest.mark.parametrize(
 def test_a_write_with_another_claim_changes_nothing(
     own: OwnConnection, make_write: Write, claim_offset: int
 ) -> None:
-    """G5, S2.19: the claim is the fencing token of every write."""
+    """S2.8, S2.19: the claim is the fencing token of every write."""
     job = make_running_job(claim=7)
     before = row_of(job.id)
     job.claim += claim_offset
@@ -99,7 +99,7 @@ def test_a_write_with_another_claim_changes_nothing(
 def test_a_write_of_a_job_that_waits_again_changes_nothing(
     own: OwnConnection, make_write: Write
 ) -> None:
-    """G5: not even with the right claim."""
+    """Not even with the right claim."""
     job = get_job(make_job(claim=3))
     before = row_of(job.id)
     assert write(own, make_write(job)) == [[]]
@@ -111,7 +111,7 @@ def test_a_write_of_a_job_that_waits_again_changes_nothing(
 def test_a_write_of_a_finished_job_changes_nothing(
     own: OwnConnection, make_write: Write, first: Write
 ) -> None:
-    """G5: a finish that is sent twice is written once."""
+    """A finish that is sent twice is written once."""
     job = make_running_job()
     assert write(own, first(job)) == [[job.id]]
     before = row_of(job.id)
@@ -123,7 +123,7 @@ def test_a_write_of_a_finished_job_changes_nothing(
 def test_a_write_of_a_job_that_was_given_back_and_claimed_again_changes_nothing(
     own: OwnConnection, make_write: Write
 ) -> None:
-    """G5: the claim rises with the give-back and with the next claim."""
+    """The claim rises with the give-back and with the next claim."""
     job = make_running_job()
     write(own, give_back(job))
     [row] = claim(own, make_worker())
@@ -198,7 +198,7 @@ def test_the_begin_of_the_first_attempt_stays(own: OwnConnection, make_end: Writ
 
 
 def test_a_finished_job_lies_in_the_partition_of_finished_jobs(own: OwnConnection) -> None:
-    """DESIGN 9.1: the hot part stays small."""
+    """S3.7: the hot part stays small."""
     job = make_running_job()
     assert row_of(job.id)[0] == "pgjobs_job_live"
     write(own, success(job))

@@ -42,6 +42,7 @@ def release_unheld(own: OwnConnection, worker_id: int, held_ids: list[int]) -> l
 
 
 def test_a_retry_counts_the_attempt(own: OwnConnection) -> None:
+    """S4.11."""
     job = make_running_job(attempts=2, worker_ids=["a:1", "b:2"])
     stored = give_back(own, job, note="retry after Mishap", error='{"message": "m"}')
     assert (stored.status, stored.attempts, stored.worker_ids) == ("ready", 2, ["a:1", "b:2"])
@@ -64,7 +65,7 @@ def test_a_job_whose_only_attempt_was_released_has_not_started(own: OwnConnectio
 
 
 def test_the_claim_rises_so_that_a_late_write_misses(own: OwnConnection) -> None:
-    """G5."""
+    """Fencing."""
     job = make_running_job(claim=4)
     assert give_back(own, job).claim == 5
 
@@ -104,7 +105,7 @@ def test_a_job_that_somebody_asked_to_cancel_ends_instead(
 
 
 def test_jobs_of_a_claim_that_nobody_heard_of_come_back_uncounted(own: OwnConnection) -> None:
-    """DESIGN 7: the answer to a claim was lost with its connection."""
+    """The answer to a claim was lost with its connection."""
     worker, other = make_worker(), make_worker()
     held, unheld = make_running_job(worker), make_running_job(worker)
     foreign = make_running_job(other)

@@ -181,7 +181,7 @@ def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
         assert get_worker(worker.id).ended_at is not None
         assert (get_job(held.id).status, get_job(running.id).status) == ("running", "ready")
         assert get_job(running.id).attempts == 0
-    start_thread(lease=1.0, shutdown_timeout=0.1)
+    start_thread(lease=3.0, shutdown_timeout=0.1)
     wait_until(lambda: get_job(held.id).status == "successful")
     assert get_job(held.id).lost_count == 1
 

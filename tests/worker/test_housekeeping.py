@@ -70,7 +70,7 @@ def assert_only_probes_were_committed() -> None:
 
 @pytest.mark.parametrize("name", dirt.DIRT)
 def test_the_next_job_notices_nothing(name: str) -> None:
-    """G12, F14: the same before and after, and what was not committed is gone."""
+    """The same before and after, and what was not committed is gone."""
     before, after = probe_around(Slots, dirt.leave, name)
     assert after == before
     assert_only_probes_were_committed()
@@ -80,7 +80,6 @@ def test_the_next_job_notices_nothing(name: str) -> None:
     "name", ["atomic never left after a write", "role", "closed behind Django"]
 )
 def test_the_next_job_notices_nothing_of_a_job_that_failed_either(name: str) -> None:
-    """F14."""
     before, after = probe_around(Slots, dirt.leave_and_fail, name)
     assert after == before
     assert_only_probes_were_committed()
@@ -97,7 +96,7 @@ def test_the_next_job_notices_nothing_of_a_job_that_failed_either(name: str) -> 
     ],
 )
 def test_the_next_async_job_notices_nothing(name: str) -> None:
-    """F14: async jobs share one connection, which is cleaned when none of them runs."""
+    """Async jobs share one connection, which is cleaned when none of them runs."""
     before, after = probe_around(AsyncSlots, dirt.leave_async, name)
     assert after == before
     assert_only_probes_were_committed()
@@ -105,7 +104,6 @@ def test_the_next_async_job_notices_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["atomic never left after a write", "role"])
 def test_in_a_whole_worker_the_next_job_notices_nothing(drain: Start, name: str) -> None:
-    """F14."""
     before = dirt.probe.enqueue()
     dirt.leave.enqueue(name)
     after = dirt.probe.enqueue()
@@ -180,7 +178,7 @@ def test_a_clean_connection_is_kept_for_the_next_job(drain: Start) -> None:
 def test_a_connection_that_the_server_ended_between_two_jobs_is_replaced(
     start_thread: Start,
 ) -> None:
-    """PITFALLS 3.4 59: stale connections after an idle time; the job does not fail."""
+    """Stale connections after an idle time; the job does not fail."""
     start_thread(concurrency=1)
     first = dirt.backend_pid.enqueue()
     wait_until(lambda: get_job(first.id).status == "successful")
@@ -193,7 +191,6 @@ def test_a_connection_that_the_server_ended_between_two_jobs_is_replaced(
 
 
 def test_the_connections_of_the_slots_are_closed_at_the_end(start_thread: Start) -> None:
-    """PITFALLS 3.4 61."""
     worker = start_thread(concurrency=3)
     jobs = [tasks.record.enqueue(f"{number}") for number in range(20)]
     jobs.append(tasks.add_async.enqueue(1, 2))

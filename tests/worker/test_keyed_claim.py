@@ -124,6 +124,7 @@ def test_a_saturated_key_does_not_hold_up_the_others(own: OwnConnection, worker:
 
 
 def test_lanes_take_turns(own: OwnConnection, worker: int) -> None:
+    """S5.14."""
     big = make_keyed(100, "big", 50)
     small = make_keyed(100, "small", 50)
     rows = ids(keyed_claim(own, worker, 10))

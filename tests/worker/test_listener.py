@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,6 +10,7 @@ import pytest
 from django.db import connections
 
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import pacing
 from django_pgjobs.worker import watchdog as watchdog_module
 from django_pgjobs.worker.watchdog import Watchdog
 from tests import tasks
@@ -44,12 +44,11 @@ def end_session_of(role: str) -> int:
 
 
 def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> None:
-    """F06, PITFALLS 3.4 49: only the listener's; wake-ups are back, though the poll is slow."""
+    """Only the listener's; wake-ups are back, though the poll is slow."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of("listener")
     wait_until(lambda: session_of("listener") not in (None, old))
-    wait_until(lambda: worker.runner.pump.can_listen)
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")
@@ -69,12 +68,11 @@ def make_job_elsewhere() -> int:
 def test_what_was_notified_while_nobody_listened_is_found(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PITFALLS 3.4 50: after every LISTEN the pump looks once."""
+    """After every LISTEN the pump looks once."""
+    # As if it had been idle for an hour: the next look of its own accord is as far away.
+    monkeypatch.setattr(pacing, "FIRST_GAP_SECONDS", NEVER)
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
-    # As if it had been idle for an hour: the next look of its own accord is as far away.
-    worker.runner.pump._pace._gap = NEVER
-    worker.runner.pump._pace.look_at = time.monotonic() + NEVER
     open_connection = OwnConnection.open
     jobs: list[int] = []
 
@@ -90,12 +88,11 @@ def test_what_was_notified_while_nobody_listened_is_found(
 
 @pytest.mark.parametrize("role", ["pump", "lease"])
 def test_a_worker_whose_other_connections_die_goes_on(start_thread: Start, role: str) -> None:
-    """G12, F06."""
+    """The worker goes on."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of(role)
-    worker.runner.pump.wake()
-    worker.runner.leases.wake()
+    worker.wake()
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).status == "successful")
     wait_until(lambda: session_of(role) not in (None, old))
@@ -120,7 +117,7 @@ def slow_server(proxy: TcpProxy) -> Iterator[OwnConnection]:
 def test_a_statement_whose_answer_does_not_come_is_ended_by_the_watchdog(
     slow_server: OwnConnection, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F08, PITFALLS 3.1 17: the network is gone, and TCP does not say so for a long time."""
+    """The network is gone, and TCP does not say so for a long time."""
     monkeypatch.setattr(watchdog_module, "LOOK_SECONDS", 0.05)
     slow_server.open()
     crashes: list[str] = []

@@ -37,7 +37,7 @@ def lose_lease(worker: ThreadedWorker, *, rescued_by_another: bool = True) -> in
 def test_running_jobs_are_interrupted_and_what_they_came_to_is_lost(
     start_thread: Start, task: Any
 ) -> None:
-    """S2.21, G5: another worker has rescued them."""
+    """S2.21: another worker has rescued them."""
     worker = start_thread(concurrency=1)
     job = task.using(max_losses=1).enqueue()
     wait_until(lambda: worker.runner.state.held)
@@ -61,7 +61,7 @@ def test_running_jobs_that_nobody_rescued_yet_are_run_again(start_thread: Start,
 
 
 def test_the_worker_goes_on_under_its_new_id(start_thread: Start) -> None:
-    """G12: it claims again, is woken again, and ends in good order."""
+    """It claims again, is woken again, and ends in good order."""
     worker = start_thread()
     wait_until(lambda: get_worker(worker.id).listening)
     lose_lease(worker)
@@ -75,7 +75,7 @@ def test_the_worker_goes_on_under_its_new_id(start_thread: Start) -> None:
 def test_a_job_that_ends_after_the_loss_runs_again_and_only_the_second_run_counts(
     start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G5: its worker is the one that claims it again."""
+    """Its worker is the one that claims it again."""
     worker = start_thread(concurrency=1)
     job = tasks.wait_at_gate_stubbornly.enqueue([1])
     gate.wait_entered()

@@ -363,7 +363,7 @@ class Drive:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_what_is_claimed_is_what_the_model_lets_start(own: OwnConnection, seed: int) -> None:
-    """G8, G9, G10, S1.9-S1.15: four histories, each other than the last."""
+    """S1.9-S1.15: four histories, each other than the last."""
     drive = Drive(own, seed)
     try:
         for _ in range(STEPS):

@@ -28,7 +28,7 @@ def promote(connection: OwnConnection, max_jobs: int = 100) -> tuple[int, float 
 
 
 def test_a_job_whose_time_has_come_can_be_claimed(own: OwnConnection) -> None:
-    """S1.22, S2.26."""
+    """S1.22, S2.26, S2.32."""
     job_id = make_job(due_at=PAST)
     assert claim(own, make_worker()) == []
     assert promote(own) == (1, None)

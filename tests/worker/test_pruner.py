@@ -101,7 +101,7 @@ def test_rows_of_workers_that_ended_long_ago_go(start: Prune) -> None:
 def test_a_pruner_outlives_an_outage(
     start: Prune, own: OwnConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G12."""
+    """The worker goes on."""
     broken: list[bool] = []
     open_connection = OwnConnection.open
 

@@ -39,7 +39,7 @@ def wait_until_done(*job_ids: int | str) -> None:
 def test_an_idle_worker_says_that_it_listens_and_a_notification_wakes_it(
     start_thread: Start,
 ) -> None:
-    """DESIGN 9.6: the poll would come in an hour."""
+    """The poll would come in an hour."""
     worker = start_thread(poll_interval=NEVER)
     for _ in range(3):
         wait_until_listening(worker)
@@ -67,7 +67,7 @@ def test_a_plain_insert_wakes_an_idle_worker(start_thread: Start) -> None:
 def test_a_busy_worker_takes_back_that_it_listens_and_is_not_notified(
     start_thread: Start, gate: Gate, open_connection: Callable[..., psycopg.Connection]
 ) -> None:
-    """DESIGN 9.6: busy workers do not listen, they poll by working."""
+    """Busy workers do not listen, they poll by working."""
     worker = start_thread(concurrency=1)
     wait_until_listening(worker)
     gate_tasks.wait_at_gate.enqueue()
@@ -105,13 +105,13 @@ def test_without_listening_the_poll_finds_the_job(start_thread: Start) -> None:
 
 
 def test_an_idle_worker_runs_no_query(start_thread: Start) -> None:
-    """DESIGN 7: nothing but LISTEN, a slow poll and the lease."""
+    """Nothing but LISTEN, a slow poll and the lease."""
     with counted_round_trips() as counts:
         worker = start_thread(poll_interval=0.5)
         wait_until_listening(worker)
         # The gaps between two looks grow up to the poll interval.
         wait_until(lambda: sum(2**n * 0.01 for n in range(len(counts["pump"]))) > 4)
-        before, began = {role: len(found) for role, found in counts.items()}, time.monotonic()
+        began, before = time.monotonic(), {role: len(found) for role, found in counts.items()}
         wait_until(lambda: len(counts["pump"]) >= before["pump"] + 2)
         assert time.monotonic() - began > 0.4
         assert {role: len(counts[role]) for role in ("lease",)} == {"lease": before["lease"]}
@@ -139,7 +139,7 @@ def test_a_retry_runs_when_it_is_due_and_not_at_the_next_poll(start_thread: Star
 
 
 def test_claimed_jobs_that_no_slot_begins_go_back(start_thread: Start, gate: Gate) -> None:
-    """S4.15, DESIGN 7: short jobs are claimed ahead, and are not hoarded behind a long one."""
+    """S4.15: short jobs are claimed ahead, and are not hoarded behind a long one."""
     quick = make_jobs(40, "tests.tasks.add")
     gate_tasks.wait_at_gate.enqueue()
     behind = make_jobs(40, "tests.tasks.add")
@@ -157,7 +157,7 @@ def test_claimed_jobs_that_no_slot_begins_go_back(start_thread: Start, gate: Gat
 def test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again(
     start_proxied: Start, proxy: TcpProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """F10: the worker never heard of the jobs; their attempts do not count."""
+    """The worker never heard of the jobs; their attempts do not count."""
     lost = proxy.cut_on(CLAIM, when="after")
     jobs = make_jobs(3)
     start_proxied()
@@ -179,7 +179,7 @@ def test_a_claim_that_never_arrived_is_made_again(start_proxied: Start, proxy: T
 def test_an_outcome_whose_connection_breaks_is_written_once(
     start_proxied: Start, proxy: TcpProxy, when: Any
 ) -> None:
-    """F10, PITFALLS 3.1 2: the job does not stay running, and does not run again."""
+    """The job does not stay running, and does not run again."""
     lost = proxy.cut_on(FINISH, when=when)
     job = tasks.record.enqueue("once")
     worker = start_proxied()
@@ -193,7 +193,7 @@ def test_an_outcome_whose_connection_breaks_is_written_once(
 def test_jobs_that_end_during_an_outage_are_finished_after_it(
     start_proxied: Start, proxy: TcpProxy, gate: Gate
 ) -> None:
-    """G12."""
+    """The worker goes on."""
     job = gate_tasks.wait_at_gate.enqueue([1])
     start_proxied()
     gate.wait_entered()
@@ -237,7 +237,7 @@ def refuse(transactional_db: None) -> Iterator[Callable[..., None]]:
 def test_an_outcome_that_the_server_refuses_fails_alone(
     drain: Start, refuse: Callable[..., None]
 ) -> None:
-    """F13, PITFALLS rule 5: the others of its batch are written as they are."""
+    """The others of its batch are written as they are."""
     jobs = make_jobs(20)
     refuse(jobs[7], "successful")
     drain(concurrency=1)
@@ -251,7 +251,7 @@ def test_an_outcome_that_the_server_refuses_fails_alone(
 def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_worker(
     drain: Start, refuse: Callable[..., None]
 ) -> None:
-    """G12: the job is left to rescue, everything else goes on."""
+    """The job is left to rescue, everything else goes on."""
     jobs = make_jobs(20)
     refuse(jobs[7], "successful", "failed")
     drain(concurrency=1)

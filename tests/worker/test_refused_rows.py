@@ -254,7 +254,7 @@ def test_a_lost_job_that_cannot_be_rescued_does_not_keep_the_others_lost(
 ) -> None:
     rows = [make_running_job(make_worker(lease_seconds=-1)) for _ in range(20)]
     refuse(f"OLD.id = {rows[3].id} AND NEW.status <> 'running'")
-    start_thread(lease=1.0)
+    start_thread(lease=3.0)
     wait_until(lambda: count_jobs(status="successful") == 19)
     assert get_job(rows[3].id).note.startswith("cannot be rescued: refused")
     said = [record for record in caplog.records if "cannot be rescued" in record.getMessage()]

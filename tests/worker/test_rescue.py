@@ -62,7 +62,7 @@ def delays_by_losses() -> dict[int, list[Any]]:
 def test_the_jobs_of_a_worker_that_is_gone_come_back_at_once(
     own: OwnConnection, make_holder: Callable[[], int]
 ) -> None:
-    """G6, S1.12, S2.20, S3.6, S4.24."""
+    """S1.12, S2.20, S3.6, S4.24."""
     job = make_running_job(make_holder(), attempts=1, max_attempts=3)
     [rescued] = rescue(own)
     assert (rescued.id, rescued.status, rescued.attempts) == (job.id, "ready", 1)
@@ -72,7 +72,7 @@ def test_the_jobs_of_a_worker_that_is_gone_come_back_at_once(
 
 
 def test_a_live_worker_keeps_its_jobs_however_long_they_run(own: OwnConnection) -> None:
-    """River 1288: rescue goes by the lease, never by age."""
+    """S2.7: rescue goes by the lease, never by age."""
     job = make_running_job(
         started_at=sql.SQL("now() - interval '30 days'"),
         last_attempted_at=sql.SQL("now() - interval '30 days'"),
@@ -90,7 +90,7 @@ def test_jobs_that_do_not_run_are_left_alone(own: OwnConnection) -> None:
 
 
 def test_the_loss_is_recorded_as_an_error_of_the_attempt(own: OwnConnection) -> None:
-    """S2.29 (8) and (10): a missing heartbeat is kept like a failure."""
+    """S1.2, S2.29 (8) and (10): a missing heartbeat is kept like a failure."""
     job = make_running_job(lost_worker(), attempts=2, worker_ids=["a:1", "b:2"])
     rescue(own)
     [entry] = get_job(job.id).errors
@@ -103,7 +103,7 @@ def test_the_loss_is_recorded_as_an_error_of_the_attempt(own: OwnConnection) -> 
 def test_a_job_that_was_lost_as_often_as_it_may_be_fails(
     own: OwnConnection, max_losses: int
 ) -> None:
-    """G7, G4: a job that kills its worker does so max_losses times and no more."""
+    """S4.24: a job that kills its worker does so max_losses times and no more."""
     lost_count = max_losses - 1
     job = make_running_job(lost_worker(), lost_count=lost_count, max_losses=max_losses)
     [rescued] = rescue(own)
@@ -120,7 +120,7 @@ def test_a_job_that_was_lost_as_often_as_it_may_be_fails(
 def test_a_job_without_a_limit_of_its_own_has_the_default(
     own: OwnConnection, lost_count: int, status: str
 ) -> None:
-    """G7."""
+    """Bounded crash loops."""
     job = make_running_job(lost_worker(), lost_count=lost_count, max_losses=None)
     rescue(own)
     assert get_job(job.id).status == status
@@ -151,7 +151,7 @@ def test_later_losses_wait_longer_and_not_all_equally_long(own: OwnConnection) -
 def test_the_last_loss_together_with_others_puts_the_jobs_off_apart_from_each_other(
     own: OwnConnection, max_losses: int | None
 ) -> None:
-    """G7: a job that kills its worker does not fail those beside it."""
+    """A job that kills its worker does not fail those beside it."""
     gone, lost_count = lost_worker(), (max_losses or 3) - 1
     for _ in range(3):
         make_running_job(gone, lost_count=lost_count, max_losses=max_losses)
@@ -182,7 +182,7 @@ def test_jobs_of_different_workers_and_of_none_are_not_lost_together(own: OwnCon
 
 
 def test_at_most_once_holds_for_jobs_that_were_lost_together(own: OwnConnection) -> None:
-    """G4: another attempt is no way to find out which one it was."""
+    """Another attempt is no way to find out which one it was."""
     gone = lost_worker()
     once = [make_running_job(gone, max_losses=1).id for _ in range(2)]
     more = make_running_job(gone)
@@ -206,7 +206,7 @@ def test_at_most_once_holds_for_jobs_that_were_lost_together(own: OwnConnection)
 def test_a_job_that_is_always_lost_with_others_fails_at_three_times_as_many_losses(
     own: OwnConnection, lost_count: int, max_losses: int | None, status: str
 ) -> None:
-    """G7: there is a bound for it, too."""
+    """There is a bound for it, too."""
     gone = lost_worker()
     job = make_running_job(gone, lost_count=lost_count, max_losses=max_losses)
     beside = make_running_job(gone)
@@ -235,7 +235,7 @@ def test_a_job_that_somebody_asked_to_cancel_ends(own: OwnConnection) -> None:
 
 
 def test_late_writes_of_the_lost_worker_miss(own: OwnConnection) -> None:
-    """G5."""
+    """Fencing."""
     job = make_running_job(lost_worker())
     rescue(own)
     late = [jobs.Success(job.id, job.claim, "[1]", 0.0, 0.0)]
@@ -270,6 +270,7 @@ def test_a_page_of_live_jobs_does_not_hide_lost_ones(own: OwnConnection) -> None
 
 
 def test_two_rescuers_at_once_share_the_jobs(open_own: Callable[[], OwnConnection]) -> None:
+    """S2.34."""
     gone = lost_worker()
     running = [make_running_job(gone).id for _ in range(6)]
     first, second = open_own(), open_own()
@@ -283,7 +284,7 @@ def test_two_rescuers_at_once_share_the_jobs(open_own: Callable[[], OwnConnectio
 
 
 def test_an_expired_lease_is_never_renewed(own: OwnConnection) -> None:
-    """G5: what is lost stays lost."""
+    """What is lost stays lost."""
     gone, live = lost_worker(), make_worker(lease_seconds=10)
     before = get_worker(live).lease_expires_at
     with own.cursor() as cursor:

@@ -132,9 +132,9 @@ def test_a_life_of_jobs_under_roles_with_their_rights(
     with as_role("worker"):
         worker = start_thread(listen=True, retention=1000.0)
         wait_until(lambda: not Job.objects.unfinished().exists())
+        worker.wake()
+        wait_until(lambda: not Job.objects.filter(pk=old).exists())
         assert worker.stop() == 0
-        worker.runner.pruner.stop_requested = False
-        worker.runner.pruner._prune()
     done = [*many, *(job.id for job in (*jobs, after))]
     assert {get_job(job_id).status for job_id in done} == {"successful"}
     assert get_job(follower.id).status == "cancelled"

@@ -23,7 +23,7 @@ Start = Callable[..., ThreadedWorker]
 
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_drained_job_costs_well_under_one_statement(drain: Start, concurrency: int) -> None:
-    """DESIGN 7: claims and finishes travel in batches, several in a round trip."""
+    """Claims and finishes travel in batches, several in a round trip."""
     make_jobs(2_000)
     with counted_round_trips() as counts:
         drain(concurrency=concurrency)
@@ -79,7 +79,6 @@ def serializable() -> Iterator[None]:
 
 
 def test_everything_works_under_serializable_isolation(serializable: None, drain: Start) -> None:
-    """DESIGN 8, good_job 989, PITFALLS 3.4 57."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW transaction_isolation")
         assert cursor.fetchone() == ("serializable",)

@@ -36,7 +36,7 @@ UNDECODABLE = {
 
 @pytest.mark.parametrize("name", UNDECODABLE)
 def test_a_row_that_cannot_be_called_fails_alone(drain: Start, name: str) -> None:
-    """G12, F38, T6, PITFALLS rule 5: its neighbours of the same claim run."""
+    """Its neighbours of the same claim run."""
     before = tasks.add.enqueue(1, 2)
     bad = make_job(max_attempts=1, **UNDECODABLE[name])
     after = tasks.add.enqueue(3, 4)
@@ -70,7 +70,7 @@ def test_undecodable_arguments_are_not_tried_again(bench: Bench, name: str) -> N
 def test_a_job_of_an_unknown_task_waits_visibly_and_counts_no_attempt(
     drain: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G14, S5.7, F15: an error in the log, a note on the row, and others run."""
+    """S5.7: an error in the log, a note on the row, and others run."""
     unknown = make_job("shop.tasks.not_deployed_yet")
     known = tasks.add.enqueue(1, 2)
     drain()
@@ -106,7 +106,7 @@ late_function.__qualname__ = late_function.__name__ = "late"
 def test_a_worker_that_knows_the_task_runs_the_job(
     bench: Bench, drain: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G14: it was claimed by one that does not, first."""
+    """It was claimed by one that does not, first."""
     job_id = make_job("tests.worker.test_rows.late", args=[])
     assert bench.run().kind is Kind.UNKNOWN
     monkeypatch.setattr(sys.modules[__name__], "late", task(late_function))
@@ -117,7 +117,7 @@ def test_a_worker_that_knows_the_task_runs_the_job(
 
 
 def test_unknown_tasks_fail_where_the_project_wants_that(drain: Start) -> None:
-    """G14: UNKNOWN_TASK = 'fail'."""
+    """UNKNOWN_TASK = 'fail'."""
     unknown = make_job("shop.tasks.removed")
     drain(unknown_fails=True)
     row = get_job(unknown)
@@ -139,13 +139,13 @@ def test_unknown_tasks_fail_where_the_project_wants_that(drain: Start) -> None:
     ],
 )
 def test_a_path_that_is_no_declared_task_is_unknown(bench: Bench, path: str) -> None:
-    """T1: a row's text is looked up among declared tasks and never imported or called."""
+    """A row's text is looked up among declared tasks and never imported or called."""
     make_job(path)
     assert bench.run().kind is Kind.UNKNOWN
 
 
 def test_a_claim_beyond_the_last_attempt_fails_and_does_not_run(bench: Bench) -> None:
-    """G7, G4: whatever brought the row there, at most max_attempts runs."""
+    """Whatever brought the row there, at most max_attempts runs."""
     job_id = make_job("tests.worker.tasks.never_called", max_attempts=2, attempts=2)
     assert bench.run().kind is Kind.FAIL
     row = get_job(job_id)

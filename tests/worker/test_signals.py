@@ -85,6 +85,7 @@ def test_both_signals_are_sent_by_the_class_of_the_backend(
 
 
 def test_task_finished_is_sent_when_the_outcome_is_stored(drain: Start, heard: Heard) -> None:
+    """S2.1."""
     tasks.add.enqueue(1, 2)
     tasks.fail_once.enqueue()
     tasks.record_atomic.enqueue("x")
@@ -123,7 +124,7 @@ def test_attempts_that_are_tried_again_start_each_and_finish_once(
 def test_a_receiver_that_raises_changes_nothing(
     drain: Start, heard: Heard, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G12, F45, T18: it is logged."""
+    """It is logged."""
     heard.raises = error
     good, bad = tasks.add.enqueue(1, 2), tasks.fail_once.enqueue()
     drain()

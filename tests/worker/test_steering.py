@@ -77,7 +77,7 @@ def test_at_the_last_attempt_a_retry_is_a_failure(bench: Bench, name: str) -> No
 
 
 def test_discard_fails_the_job_now(bench: Bench) -> None:
-    """S4.23: a NonRetryableError."""
+    """S4.23, S5.8: a NonRetryableError."""
     job = steering.end_by.enqueue("Discard")
     assert bench.run().kind is Kind.FAIL
     row = get_job(job.id)
@@ -133,7 +133,7 @@ def outcome_of(bench: Bench, task: Any, name: str) -> Outcome:
 def test_the_task_says_which_exceptions_are_worth_another_attempt(
     bench: Bench, task: Any, name: str, kind: Kind
 ) -> None:
-    """S1.21, S4.23: retry_on, discard_on; discard_on wins, Retry and Discard always count."""
+    """S1.21, S4.23, S5.8: retry_on, discard_on; discard_on wins, Retry and Discard always count."""
     assert outcome_of(bench, task, name).kind is kind
 
 
@@ -170,7 +170,7 @@ def test_a_callable_that_returns_none_ends_the_job(bench: Bench) -> None:
 def test_a_callable_that_raises_or_answers_nonsense_gives_way_to_the_default(
     bench: Bench, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """G12."""
+    """The worker goes on."""
     steering.fail_asking.enqueue(message)
     outcome = bench.run()
     assert outcome.kind is Kind.RETRY

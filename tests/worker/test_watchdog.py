@@ -104,7 +104,7 @@ def test_a_job_that_ends_although_it_was_cancelled_is_what_it_came_to(
 def test_an_attempt_that_does_not_end_is_reported_and_the_process_given_up(
     start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """DESIGN 7: the child is replaced; its other jobs go back first, uncounted."""
+    """The child is replaced; its other jobs go back first, uncounted."""
     worker = start_thread(timeout_grace=0.1, concurrency=2, shutdown_timeout=30.0)
     other = plain_tasks.sleep_for.enqueue(60)
     stuck = tasks.ignore_interrupts.using(timeout=0.1).enqueue()
@@ -118,7 +118,7 @@ def test_an_attempt_that_does_not_end_is_reported_and_the_process_given_up(
 
 
 def test_the_late_end_of_a_stuck_attempt_changes_nothing(start_thread: Start, gate: Gate) -> None:
-    """G5."""
+    """Fencing."""
     worker = start_thread(timeout_grace=0.1)
     stuck = tasks.ignore_interrupts.using(timeout=0.1).enqueue()
     gate.wait_entered()

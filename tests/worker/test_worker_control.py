@@ -143,8 +143,7 @@ def test_a_quiet_worker_that_loses_its_lease_stays_quiet(start_thread: Start) ->
 def test_a_child_tells_its_supervisor_that_it_is_not_to_be_replaced(
     start_thread: Start,
 ) -> None:
-    worker = start_thread(lease=NEVER)
-    worker.runner._dismissed_code = EXIT_DISMISSED
+    worker = start_thread(lease=NEVER, is_child=True)
     wait_until_listening(worker)
     ask(worker.id, STOP)
     assert worker.join() == EXIT_DISMISSED

@@ -116,7 +116,7 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
 def _rate_facts(model_admin: PageAdmin, rate: RateLimit, keys: list[RateKeyRow]) -> dict[str, Any]:
     return {
         "row": rate,
-        "burst": rate.burst or max(1, rate.count // 20),
+        "burst": rate.burst_in_force,
         "url": model_admin.url("pgjobs_ratelimit_change", quote(rate.name)),
         "jobs": keys[0].jobs_of_limit if keys else 0,
         "keys": [

@@ -12,12 +12,10 @@ WHERE
     job.id = ANY (ARRAY(
         SELECT free.id
         FROM pgjobs_job_live AS free
-        WHERE
-            free.id = ANY (%(ids)s::bigint[])
-            AND free.status IN ('ready', 'running') AND free.status <> 'ready'
+        WHERE free.id = ANY (%(ids)s::bigint[]) AND {free.runs}
         ORDER BY free.id
         FOR UPDATE SKIP LOCKED
     ))
-    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+    AND {job.runs}
     AND job.id = report.id AND job.claim = report.claim
 RETURNING job.id

@@ -35,12 +35,30 @@ PATIENCE = 100
 FORGET_SECONDS = 3600.0
 
 
+class Told:
+    """Jobs that were told of: each is for the log once, however often it is met again."""
+
+    def __init__(self) -> None:
+        # When each was met, the one that was met last at the end.
+        self._met_at: dict[int, float] = {}
+
+    def is_new(self, job_id: int) -> bool:
+        """Note that a job was met; return whether that is news."""
+        now = time.monotonic()
+        last = self._met_at.pop(job_id, -math.inf)
+        if len(self._met_at) >= MOST_KNOWN:
+            del self._met_at[next(iter(self._met_at))]
+        self._met_at[job_id] = now
+        return last + FORGET_SECONDS < now
+
+
 class Refusals:
     """What a worker knows of such jobs; the shared part is in its state."""
 
     def __init__(self, state: WorkerState, connection: OwnConnection) -> None:
         self._state = state
         self._connection = connection
+        self._told = Told()
         self._paths: dict[int, str] = {}
         self._waits: dict[int, float] = {}
 
@@ -54,8 +72,7 @@ class Refusals:
     def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""
         now, reason = time.monotonic(), str(error).strip()
-        told_until = self._state.passed_over.get(job_id, -math.inf) + FORGET_SECONDS
-        level = logging.DEBUG if told_until > now else logging.ERROR
+        level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         jobs_now = {
             known: until
             for known, until in self._state.passed_over.items()

@@ -140,7 +140,7 @@ def rescue(rows: Rows) -> None:
 def release_unheld(rows: Rows) -> None:
     worker_id = make_worker()
     rows.make(status="running", worker_id=worker_id, claim=1, attempts=1)
-    ask(jobs.send_release_unheld, worker_id=worker_id, held_ids=[])
+    ask(jobs.send_release_unheld, worker_id=worker_id, held_ids=[], max_jobs=10)
     rows.expect("ready", "running", "cancelled")
 
 

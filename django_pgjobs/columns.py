@@ -10,13 +10,14 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.keys import render_key
 from django_pgjobs.payload import encode_value
+from django_pgjobs.queries.enqueue import JobColumns, Line, StartColumns
 from django_pgjobs.signatures import check_signature, named_arguments
 from django_pgjobs.tasks import Task
 
 Item = Mapping[str, Any] | tuple[Any, ...]
 
 
-def job_columns(task: AnyTask) -> dict[str, Any]:
+def job_columns(task: AnyTask) -> JobColumns:
     """Return the columns that the task's options determine."""
     run_after, delay = instant_or_delay(task.run_after)
     ours = task if isinstance(task, Task) else None
@@ -41,17 +42,20 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
 
 
-def has_start_columns(task: AnyTask) -> bool:
-    """Have jobs of the task columns that plain ones leave empty, apart from keys?"""
-    return isinstance(task, Task) and (task.subject is not None or task.max_losses is not None)
-
-
 def has_start_keys(task: AnyTask) -> bool:
     """Do keys say when a job of the task may start?"""
     return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
 
 
-def start_columns(task: Task) -> dict[str, Any]:
+def start_columns(task: AnyTask) -> StartColumns | None:
+    """Return what `all_start_columns` does, None if plain jobs are what the task has."""
+    if not isinstance(task, Task):
+        return None
+    has_others = task.subject is not None or task.max_losses is not None
+    return all_start_columns(task) if has_others or has_start_keys(task) else None
+
+
+def all_start_columns(task: Task) -> StartColumns:
     """Return the columns that plain jobs leave empty and that are the same for all of a task."""
     return {
         "subject": task.subject,
@@ -75,17 +79,16 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
     return concurrency_key, "\n".join(sorted(filter(None, limits))) or None
 
 
-def key_columns(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the columns that plain jobs leave empty, None if the task's jobs do.
-
-    Raise TypeError or ValueError for a key that comes to nothing usable.
-    """
-    if not isinstance(task, Task) or not (has_start_keys(task) or has_start_columns(task)):
-        return None
-    arguments = named_arguments(task, args, kwargs) if has_start_keys(task) else {}
-    concurrency_key, rate_limit_keys = start_keys(task, arguments)
-    keys = {"concurrency_key": concurrency_key, "rate_limit_keys": rate_limit_keys}
-    return start_columns(task) | keys
+def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
+    """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
+    encoded = encode_arguments(task, args, kwargs)
+    if not isinstance(task, Task) or not (has_start_keys(task) or task.unique_key is not None):
+        return Line(*encoded)
+    arguments = named_arguments(task, args, kwargs)
+    unique_key = None
+    if task.unique_key is not None:
+        unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
+    return Line(*encoded, *start_keys(task, arguments), unique_key)
 
 
 def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:

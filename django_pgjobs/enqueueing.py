@@ -8,7 +8,7 @@ of one with a unique key is in `merging`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
@@ -19,15 +19,7 @@ from django.db.models import QuerySet
 
 from django_pgjobs import merging
 from django_pgjobs.client import job_database
-from django_pgjobs.columns import (
-    Item,
-    encode_arguments,
-    has_start_columns,
-    job_columns,
-    key_columns,
-    split_item,
-    start_columns,
-)
+from django_pgjobs.columns import Item, job_columns, make_line, split_item, start_columns
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.enqueue import Known
@@ -54,25 +46,20 @@ def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
     if merging.is_unique(task):
         return _insert_unique(task, args, kwargs)
     row = job_columns(task)
-    row["args"], row["kwargs"] = encode_arguments(task, args, kwargs)
-    keys = key_columns(task, args, kwargs)
+    line = make_line(task, args, kwargs)
     with connections[job_database()].cursor() as cursor:
-        if keys is None:
-            job_id, enqueued_at, run_after = enqueue.insert_job(cursor, row)
-        else:
-            job_id, enqueued_at, run_after = enqueue.insert_keyed_job(cursor, row | keys)
-    stored = as_stored(args, row["args"]), as_stored(kwargs, row["kwargs"])
-    return Inserted(job_id, enqueued_at, run_after, *stored)
+        inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
+    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
 def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
     args, kwargs = merging.call_to_store(task, args, kwargs)
-    line = merging.make_line(task, args, kwargs)
+    line = make_line(task, args, kwargs)
     [known] = merging.insert_lines(task, [line], detailed=True)
     if not known.is_new or known.job is None:
         return known
-    stored = as_stored(args, line.args), as_stored(kwargs, line.kwargs)
-    return Inserted(known.id, known.job.enqueued_at, known.job.run_after, *stored)
+    inserted = known.id, known.job.enqueued_at, known.job.run_after
+    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
 def as_stored(value: Any, text: str) -> Any:
@@ -94,17 +81,12 @@ def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[i
     Errors name the item, counted from *first_index*.
     """
     row = job_columns(task)
-    encoded = []
+    lines = []
     for index, item in enumerate(items, first_index):
         with _naming(index):
-            encoded.append(encode_arguments(task, *split_item(item)))
-    row["args"] = "\n".join([args for args, _ in encoded])
-    row["kwargs"] = "\n".join([kwargs for _, kwargs in encoded])
-    keys = _keys_of_items(task, items, first_index)
+            lines.append(make_line(task, *split_item(item)))
     with connections[job_database()].cursor() as cursor:
-        if keys is None:
-            return enqueue.insert_jobs(cursor, row)
-        return enqueue.insert_keyed_jobs(cursor, row | keys)
+        return enqueue.insert_jobs(cursor, row, lines, start_columns(task))
 
 
 def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
@@ -113,7 +95,7 @@ def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> li
     for index, item in enumerate(items, first_index):
         with _naming(index):
             args, kwargs = merging.call_to_store(task, *split_item(item))
-            lines.append(merging.make_line(task, args, kwargs))
+            lines.append(make_line(task, args, kwargs))
     return merging.insert_lines(task, lines, detailed=False)
 
 
@@ -126,22 +108,7 @@ def _naming(index: int) -> Iterator[None]:
         raise type(error)(f"item {index} of enqueue_many(): {error}") from error
 
 
-def _keys_of_items(task: AnyTask, items: list[Item], first_index: int) -> dict[str, Any] | None:
-    """Return `key_columns` of all items, with a list for what differs from one to the next."""
-    columns = []
-    for index, item in enumerate(items, first_index):
-        with _naming(index):
-            keys = key_columns(task, *split_item(item))
-        if keys is None:
-            return None
-        columns.append(keys)
-    lists = {
-        name: [row[name] for row in columns] for name in ("concurrency_key", "rate_limit_keys")
-    }
-    return columns[0] | lists
-
-
-def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]) -> int:
+def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]) -> int:
     """Insert a job per row of *queryset*; return the number of new jobs."""
     check_signature(task, (), arguments)
     merging.refuse_function(task)
@@ -155,15 +122,13 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
     if selection is None:
         return 0
     row = job_columns(task)
-    if isinstance(task, Task) and (selection.has_keys or has_start_columns(task)):
-        row |= start_columns(task)
     # A savepoint: what the server refuses, such as a payload that is too long, is not known
     # before, and must not end the caller's transaction.
     with _explaining_keys(), transaction.atomic(using=database):
         if merging.is_unique(task):
-            return merging.insert_selected(task, selection, row)
+            return merging.insert_selected(task, selection)
         with connections[database].cursor() as cursor:
-            return enqueue.insert_jobs_from(cursor, selection, row)
+            return enqueue.insert_jobs_from(cursor, selection, row, start_columns(task))
 
 
 @contextmanager

@@ -10,14 +10,14 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.keys import render_key
 from django_pgjobs.payload import encode_value
-from django_pgjobs.queries.enqueue import JobColumns, Line, StartColumns
+from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
 from django_pgjobs.signatures import check_signature, named_arguments
 from django_pgjobs.tasks import Task
 
 Item = Mapping[str, Any] | tuple[Any, ...]
 
 
-def job_columns(task: AnyTask) -> JobColumns:
+def job_columns(task: AnyTask) -> TaskColumns:
     """Return the columns that the task's options determine."""
     run_after, delay = instant_or_delay(task.run_after)
     ours = task if isinstance(task, Task) else None

@@ -36,7 +36,16 @@ from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.payload import decode_arguments
 from django_pgjobs.queries import enqueue
-from django_pgjobs.queries.enqueue import LOCK, MEET, MERGE, Known, Line, Selection, UniqueColumns
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.enqueue import (
+    LOCK,
+    MEET,
+    MERGE,
+    CompiledSelect,
+    Known,
+    Line,
+    UniqueColumns,
+)
 from django_pgjobs.registry import find_function
 from django_pgjobs.signatures import arguments_by_name
 from django_pgjobs.tasks import Task
@@ -128,7 +137,7 @@ def insert_lines(task: Task, lines: Sequence[Line], *, detailed: bool) -> list[K
     return found.of(lines)
 
 
-def insert_selected(task: Task, selection: Selection) -> int:
+def insert_selected(task: Task, selection: CompiledSelect) -> int:
     """Insert a job per selected row whose unique key no live job has; return how many."""
     row = _unique_columns(task)
     row["max_bytes"] = SERVER_PAYLOAD_BYTES
@@ -255,7 +264,7 @@ def _kwargs_of(task: Task, known: Known) -> str:
         raise JobError(f"nothing can be merged into job {known.id}: {error}") from error
 
 
-def _merged(cursor: Any, task: Task, job_id: int, former: str, line: Line) -> Line:
+def _merged(cursor: Cursor, task: Task, job_id: int, former: str, line: Line) -> Line:
     """Return *line* with its arguments merged into the *former* ones of the job."""
     function = own_function(task)
     if function is None:

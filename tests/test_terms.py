@@ -13,6 +13,8 @@ from psycopg import sql
 
 from django_pgjobs.admin.tabs import TABS
 from django_pgjobs.models import Job, Pause, RateLimit
+from django_pgjobs.queries.jobs import JobRow
+from django_pgjobs.queries.worker_pages import WorkerRow
 from django_pgjobs.sql.terms import TERMS, USE, written_out
 from tests.factories import make_jobs
 from tests.helpers import ROOT
@@ -45,7 +47,7 @@ def test_what_has_a_term_is_nowhere_written_out(term: str) -> None:
 
 def test_a_term_is_one_that_exists_and_every_one_is_used() -> None:
     statements = [path.read_text() for path in FILES if path.suffix == ".sql"]
-    texts = [*statements, *TERMS.values()]
+    texts = [*statements, *(text.replace("{it}", "it") for text in TERMS.values())]
     used = {found["term"] for text in texts for found in USE.finditer(text)}
     assert used == set(TERMS)
 
@@ -57,6 +59,25 @@ def test_a_term_is_told_of_the_row_or_column_before_it() -> None:
     assert "LIKE replace(" in written_out("({job.concurrency_key.limit})")
     with pytest.raises(KeyError, match="lives"):
         written_out("{worker.lives}")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        ("SELECT {job.as_job_row} FROM pgjobs_job AS job", JobRow),
+        ("SELECT {worker.as_worker_row} FROM pgjobs_worker AS worker", WorkerRow),
+    ],
+)
+def test_the_columns_of_a_row_are_in_the_order_of_its_type(query: str, row: type[Any]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(written_out(query))
+        names = [column.name for column in cursor.description]
+    # What is computed has no name of its own.
+    told = [name for name in names if name in row._fields]
+    assert len(names) == len(row._fields)
+    assert told == [name for name in row._fields if name in told]
+    assert len(told) >= 10
 
 
 @pytest.mark.django_db

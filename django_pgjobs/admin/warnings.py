@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
-from django_pgjobs.queries.overview import Facts, LiveRow, Service
+from django_pgjobs.queries.overview import Installation, LiveRow, Service
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
@@ -31,7 +31,7 @@ class Notice(NamedTuple):
     page: str = ""
 
 
-def list_warnings(facts: Facts, queues: list[LiveRow]) -> list[Notice]:
+def list_warnings(facts: Installation, queues: list[LiveRow]) -> list[Notice]:
     """Return what is wrong now, the worst first."""
     paused = {queue.name for queue in facts.queues if queue.is_paused}
     return [
@@ -101,7 +101,7 @@ def _others(queues: int) -> Iterator[Notice]:
         yield Notice(text % {"queues": formats.number_format(queues)})
 
 
-def _long_waits(facts: Facts, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
+def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
     """Yield the longest wait of a queue that workers take jobs of."""
     since = [
         (row.waiting_since, row.second)
@@ -118,7 +118,7 @@ def _long_waits(facts: Facts, queues: list[LiveRow], paused: set[str]) -> Iterat
         yield Notice(text % values, "pgjobs_queuesettings_changelist")
 
 
-def _lost_workers(facts: Facts) -> Iterator[Notice]:
+def _lost_workers(facts: Installation) -> Iterator[Notice]:
     if facts.lost_workers:
         text = ngettext(
             "%(workers)s worker was lost in the last hour: it said no goodbye. What it ran is run "
@@ -147,7 +147,7 @@ def _paused_queues(queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
     yield from _others(len(waiting) - MAX_NAMED)
 
 
-def _server(facts: Facts) -> Iterator[Notice]:
+def _server(facts: Installation) -> Iterator[Notice]:
     old = facts.old_transaction
     if old is not None:
         text = _(
@@ -172,7 +172,7 @@ def _server(facts: Facts) -> Iterator[Notice]:
         yield Notice(text % values, "pgjobs_job_system")
 
 
-def _versions(facts: Facts) -> Iterator[Notice]:
+def _versions(facts: Installation) -> Iterator[Notice]:
     if len(facts.versions) > 1:
         text = _("Live workers are of different versions: %(versions)s.")
         yield Notice(

@@ -25,7 +25,7 @@ MAX_NAMED = 20
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerOrder:
     """What to do, and with which worker; *worker_id* None means with all."""
 
     verb: str
@@ -62,15 +62,15 @@ class Order:
         return list(self.workers().order_by("-pk").values_list("name", flat=True)[:MAX_NAMED])
 
 
-def parse_order(text: str) -> Order | None:
+def parse_order(text: str) -> WorkerOrder | None:
     """Return the order that a form sent, None if it is none."""
     found = ORDER.fullmatch(text)
     if found is None:
         return None
-    return Order(found[1], None if found[2] == ALL else int(found[2]))
+    return WorkerOrder(found[1], None if found[2] == ALL else int(found[2]))
 
 
-def carry_out(order: Order, *, user: Any, site: Any) -> int:
+def carry_out(order: WorkerOrder, *, user: Any, site: Any) -> int:
     """Do it, tell the workers when it commits, and write it down; return how many it met."""
     with transaction.atomic(using=job_database()):
         # Those that are met are named before they are changed, or gone.

@@ -32,7 +32,7 @@ COMMON_COLUMNS = (
 KEY_COLUMNS = ("subject", "concurrency_limit", "skips_waiting", "rate_cost", "max_losses")
 
 
-class JobColumns(TypedDict):
+class TaskColumns(TypedDict):
     """The columns of a job that every task has options for.
 
     The job runs at *run_after* or *delay* seconds after it is enqueued; both None: at once.
@@ -66,7 +66,7 @@ class StartColumns(TypedDict):
     max_losses: int | None
 
 
-class UniqueColumns(JobColumns, StartColumns):
+class UniqueColumns(TaskColumns, StartColumns):
     """The columns of jobs with a unique key, and what becomes of the live job that has it.
 
     *merge* names how the database merges its arguments with the new ones; with *replaces* they
@@ -92,7 +92,7 @@ class Line(NamedTuple):
 
 
 def insert_job(
-    cursor: Cursor, row: JobColumns, line: Line, start: StartColumns | None
+    cursor: Cursor, row: TaskColumns, line: Line, start: StartColumns | None
 ) -> tuple[int, datetime, datetime | None]:
     """Insert one job; return its id, `enqueued_at` and `run_after`.
 
@@ -111,7 +111,7 @@ def insert_job(
 
 
 def insert_jobs(
-    cursor: Cursor, row: JobColumns, lines: Sequence[Line], start: StartColumns | None
+    cursor: Cursor, row: TaskColumns, lines: Sequence[Line], start: StartColumns | None
 ) -> list[int]:
     """Insert a job of one task per line; return their ids in the order given.
 
@@ -210,7 +210,7 @@ def _known(entry: list[Any], met: set[int]) -> Known:
     return Known(job_id, unique_key, job_id not in met, JobRow(**row), backend)
 
 
-class Selection(NamedTuple):
+class CompiledSelect(NamedTuple):
     """A SELECT that Django's compiler made of a QuerySet, with its parameters.
 
     Its columns are the JSON of the kwargs and, with *has_keys*, the concurrency key, the rate
@@ -236,7 +236,7 @@ KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 
 
 def insert_jobs_from(
-    cursor: Cursor, selection: Selection, row: JobColumns, start: StartColumns | None
+    cursor: Cursor, selection: CompiledSelect, row: TaskColumns, start: StartColumns | None
 ) -> int:
     """Insert a job for every row of *selection*; return the number of jobs.
 
@@ -268,7 +268,7 @@ def insert_jobs_from(
 
 
 def insert_unique_jobs_from(
-    cursor: Cursor, how: str, selection: Selection, row: UniqueColumns, *, max_listed: int
+    cursor: Cursor, how: str, selection: CompiledSelect, row: UniqueColumns, *, max_listed: int
 ) -> Unique:
     """Insert a job for every row of *selection* by the statement *how*."""
     params: dict[str, object] = {**row, "max_listed": max_listed, "detailed": False}

@@ -57,13 +57,7 @@ WHERE
     -- Section: waits
     job.id = ANY (%(ids)s::bigint[])
     -- Else: waits
-    job.id = ANY (ARRAY(
-        SELECT free.id
-        FROM pgjobs_job_live AS free
-        WHERE free.id = ANY (%(ids)s::bigint[]) AND {free.runs}
-        ORDER BY free.id
-        FOR UPDATE SKIP LOCKED
-    ))
+    {job.is_free}
     -- End: waits
     AND {job.runs}
     AND job.id = outcome.id AND job.claim = outcome.claim

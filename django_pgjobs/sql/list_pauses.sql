@@ -1,10 +1,10 @@
 -- List what is paused now, except queues.
 -- Parameters: max_pauses integer
--- Returns: id, kind, name, reason, paused_by, paused_at, resume_at
+-- Returns: kind, name, reason, paused_by, paused_at, resume_at
 -- Locks: none
 -- Index: none
 SELECT
-    pause.id, pause.kind, pause.name, pause.reason, pause.paused_by, pause.paused_at,
+    pause.kind, pause.name, pause.reason, pause.paused_by, pause.paused_at,
     {pause.resume_at.or_never}
 FROM pgjobs_pause AS pause
 WHERE pause.kind <> 'queue' AND {pause.holds}

@@ -23,6 +23,21 @@ TERMS = {
         "{it}.status = 'ready' AND {it}.hold IS NULL"
         " AND ({it}.due_at IS NULL OR {it}.due_at IS DISTINCT FROM {it}.run_after)"
     ),
+    # It is one of the given *ids*, runs, and nobody else has it locked; now this statement has.
+    "is_free": (
+        "{it}.id = ANY (ARRAY("
+        "SELECT free.id FROM pgjobs_job_live AS free"
+        " WHERE free.id = ANY (%(ids)s::bigint[]) AND {free.runs}"
+        " ORDER BY free.id FOR UPDATE SKIP LOCKED))"
+    ),
+    # All of it that `queries.jobs.JobRow` holds, in that order.
+    "as_job_row": (
+        "{it}.id, {it}.status, {it}.task_path, {it}.queue_name, {it}.priority, {it}.run_after,"
+        " {it}.enqueued_at, {it}.started_at, {it}.last_attempted_at, {it}.finished_at,"
+        " {it}.max_attempts, {it}.timeout, {it}.correlation_id, {it}.tags, {it}.args::text,"
+        " {it}.kwargs::text, {it}.metadata::text, {it}.errors::text, {it}.result::text,"
+        " {it}.worker_ids"
+    ),
     # Since when it could have run.
     "waiting_since": (
         "LEAST(GREATEST({it}.enqueued_at, {it}.run_after, {it}.last_attempted_at),"
@@ -30,10 +45,22 @@ TERMS = {
     ),
     # Of a worker: it has not said goodbye, and its lease has not run out.
     "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",
+    # All of it that `queries.worker_pages.WorkerRow` holds, in that order.
+    "as_worker_row": (
+        "{it}.id, {it}.name, {it}.host, {it}.pid, {it}.version, {it}.queues, {it}.excluded_queues,"
+        " {it}.slots, {it}.listening, {it}.lost, {it}.ended_at IS NOT NULL,"
+        " {it}.quiet_requested_at IS NOT NULL, {it}.stop_requested_at IS NOT NULL,"
+        " {{it}.started_at.seconds_ago}, {{it}.heartbeat_at.seconds_ago},"
+        " {{it}.ended_at.seconds_ago},"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', {it}.heartbeat_at),"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp())"
+    ),
     # Of a pause: it is in force now.
     "holds": "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
     # Of an instant: the nearest one that Python has. JSON has no infinity either.
     "in_calendar": "LEAST(GREATEST({it}, '0001-01-02'), '9999-12-30')",
+    # Of an instant: how long ago it was; infinity is a length, too.
+    "seconds_ago": "date_part('epoch', statement_timestamp()) - date_part('epoch', {it})",
     # Of an instant that something ends at: NULL for one that Python does not have, the end is
     # never.
     "or_never": "CASE WHEN {it} < '9999-12-30' THEN {it} END",
@@ -64,7 +91,7 @@ TERMS = {
         " LIMIT 1"
     ),
 }
-USE = re.compile(r"\{(?P<it>\w+(?:\.\w+)?)\.(?P<term>\w+)\}")
+USE = re.compile(r"\{(?P<it>[\w.()]+)\.(?P<term>\w+)\}")
 
 
 def written_out(text: str) -> str:

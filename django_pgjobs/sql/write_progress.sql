@@ -9,13 +9,7 @@ FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(progress)s::text, E'\n')
 ) AS report (id, claim, progress)
 WHERE
-    job.id = ANY (ARRAY(
-        SELECT free.id
-        FROM pgjobs_job_live AS free
-        WHERE free.id = ANY (%(ids)s::bigint[]) AND {free.runs}
-        ORDER BY free.id
-        FOR UPDATE SKIP LOCKED
-    ))
+    {job.is_free}
     AND {job.runs}
     AND job.id = report.id AND job.claim = report.claim
 RETURNING job.id

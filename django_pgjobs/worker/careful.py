@@ -36,12 +36,10 @@ def in_pages(
     """Yield what *act* returns, page by page, until one is not full.
 
     *act* is given how many rows to take at most and the ids of those to pass over: those *known*
-    before, and what is refused on the way. *find* returns the row that it would take first; that
-    is the one that is refused if a page of one is. With *patience* the pages end after so many
-    refused rows.
+    before, and what is refused on the way. *find* returns the row that it would take first: the
+    one that is refused if a page of one is. With *patience* the pages end after so many of them.
     """
-    passed_over = list(known)
-    page, crossed = size, 0
+    passed_over, page, crossed = list(known), size, 0
     while True:
         try:
             rows = act(page, passed_over)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import textwrap
 from datetime import UTC, datetime
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.moments import logged_duration
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -30,7 +30,7 @@ CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2
 def log_start(attempt: Attempt, worker: str) -> None:
     """Log that an attempt begins."""
     if logger.isEnabledFor(logging.INFO):
-        fields = _fields(attempt, worker) | {"waited": seconds(attempt.row.waited)}
+        fields = _fields(attempt, worker) | {"waited": logged_duration(attempt.row.waited)}
         _log(logging.INFO, "start", attempt, fields)
 
 
@@ -39,9 +39,9 @@ def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
     level = LEVELS.get(outcome.kind, logging.INFO)
     if not logger.isEnabledFor(level):
         return
-    fields = _fields(attempt, worker) | {"ran": seconds(outcome.duration)}
+    fields = _fields(attempt, worker) | {"ran": logged_duration(outcome.duration)}
     if outcome.delay is not None:
-        fields["again_in"] = seconds(outcome.delay)
+        fields["again_in"] = logged_duration(outcome.delay)
     if outcome.exception is not None:
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
@@ -77,18 +77,6 @@ def _one_line(error: BaseException) -> str:
     except BaseException:  # its __str__ is the project's code
         text = type(error).__qualname__
     return text[:200]
-
-
-def seconds(duration: float) -> str:
-    """Return a duration as people read it: 42ms, 3.75s, 12min, 2h10min."""
-    if not math.isfinite(duration):
-        return str(duration)
-    if duration < 1:
-        return f"{duration * 1000:.0f}ms"
-    if duration < 90:
-        return f"{duration:.2f}s"
-    minutes = int(duration // 60)
-    return f"{minutes}min" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}min"
 
 
 class TextFormatter(logging.Formatter):

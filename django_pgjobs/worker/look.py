@@ -157,8 +157,7 @@ class Look:
 
         def claim(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             part = replace(plan, wanted=min(size, plan.wanted - len(turn.claimed)))
-            taker = self._taker(turn, passed_over)
-            sends = [*hold, lambda cursor: _send_claim(cursor, part, taker)]
+            sends = [*hold, partial(_send_claim, plan=part, taker=self._taker(turn, passed_over))]
             rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
             turn.claimed += rows
             return rows

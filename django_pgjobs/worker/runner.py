@@ -16,11 +16,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import django_pgjobs
 from django_pgjobs import rate_limits
 from django_pgjobs.exceptions import JobReleased
+from django_pgjobs.moments import logged_duration
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.queries.cursor import name_schema
@@ -35,7 +35,7 @@ from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.listener import Listener
-from django_pgjobs.worker.log import log_outcome, log_start, seconds
+from django_pgjobs.worker.log import log_outcome, log_start
 from django_pgjobs.worker.look import Look, detailed_paths
 from django_pgjobs.worker.outcome import Outcome, left_running
 from django_pgjobs.worker.pruner import Pruner
@@ -194,7 +194,7 @@ class Runner:
 
     def _register(self, connection: OwnConnection) -> None:
         options = self._options
-        row: dict[str, Any] = {
+        row: workers.Registration = {
             "name": self.state.name,
             "host": self._host,
             "pid": os.getpid(),
@@ -352,7 +352,7 @@ class Runner:
         logger.info(
             "stop    %d jobs finished. %s. Bye.",
             self.state.finished_jobs,
-            seconds(time.monotonic() - self._started_at),
+            logged_duration(time.monotonic() - self._started_at),
         )
         if not all(ended):
             # A thread that cannot be ended would keep the interpreter from exiting cleanly.
@@ -364,7 +364,7 @@ class Runner:
         waiting = ""
         if running:
             oldest = min(running, key=lambda attempt: attempt.started_at)
-            ran = seconds(time.monotonic() - oldest.started_at)
+            ran = logged_duration(time.monotonic() - oldest.started_at)
             waiting = (
                 f" waiting for {len(running)} (longest {oldest.row.task_path} #{oldest.id}, "
                 f"{ran}); deadline {timeout:g}s"

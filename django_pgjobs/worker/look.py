@@ -24,10 +24,9 @@ from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.claimer import Claimer, Plan
 from django_pgjobs.worker.pacing import Pace
-from django_pgjobs.worker.refusals import PATIENCE, Refusals
+from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn
 
@@ -129,14 +128,7 @@ class Look:
             [rows] = self._connection.round_trip([send])
             return [row[0] for row in rows]
 
-        for _ in in_pages(
-            promote,
-            size=PROMOTE_BATCH,
-            find=find,
-            on_refused=self._refusals.note,
-            known=self._refusals.passed_over(),
-            patience=PATIENCE,
-        ):
+        for _ in self._refusals.in_pages(promote, size=PROMOTE_BATCH, find=find, paths={}):
             pass
 
     def _claim_apart(self, turn: Turn, plan: Plan, error: psycopg.Error) -> None:
@@ -157,7 +149,8 @@ class Look:
 
         def claim(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             part = replace(plan, wanted=min(size, plan.wanted - len(turn.claimed)))
-            sends = [*hold, partial(_send_claim, plan=part, taker=self._taker(turn, passed_over))]
+            taker = self._taker(turn, passed_over)
+            sends = [*hold, lambda cursor: _send_claim(cursor, part, taker)]
             rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
             turn.claimed += rows
             return rows
@@ -168,14 +161,7 @@ class Look:
             paths.update(self._connection.round_trip(claims.in_vain(sends))[-2])
             return list(paths)
 
-        for _ in in_pages(
-            claim,
-            size=plan.wanted,
-            find=find,
-            on_refused=lambda job_id, error: self._refusals.note(job_id, error, paths[job_id]),
-            known=self._refusals.passed_over(),
-            patience=PATIENCE,
-        ):
+        for _ in self._refusals.in_pages(claim, size=plan.wanted, find=find, paths=paths):
             if len(turn.claimed) >= plan.wanted:
                 break
         turn.repeats = bool(turn.claimed)

@@ -11,12 +11,15 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import psycopg
 
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
@@ -33,6 +36,8 @@ MOST_KNOWN = 10_000
 PATIENCE = 100
 # A job that was refused is told of again if it is refused after so long a time.
 FORGET_SECONDS = 3600.0
+
+T = TypeVar("T")
 
 
 class Told:
@@ -68,6 +73,27 @@ class Refusals:
             return []
         now = time.monotonic()
         return [job_id for job_id, until in self._state.passed_over.items() if until > now]
+
+    def in_pages(
+        self,
+        act: Callable[[int, list[int]], Sequence[T]],
+        *,
+        size: int,
+        find: Callable[[list[int]], Sequence[int]],
+        paths: Mapping[int, str],
+    ) -> Iterator[Sequence[T]]:
+        """Yield pages as `careful.in_pages` does, around the jobs to leave alone, and note more.
+
+        *paths* are the tasks of jobs, as far as *find* has entered those that it returned.
+        """
+        return in_pages(
+            act,
+            size=size,
+            find=find,
+            on_refused=lambda job_id, error: self.note(job_id, error, paths.get(job_id, "")),
+            known=self.passed_over(),
+            patience=PATIENCE,
+        )
 
     def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""

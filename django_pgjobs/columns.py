@@ -81,14 +81,16 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
 
 def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
     """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
-    encoded = encode_arguments(task, args, kwargs)
-    if not isinstance(task, Task) or not (has_start_keys(task) or task.unique_key is not None):
-        return Line(*encoded)
+    line = _encoded(task, args, kwargs)
+    if not isinstance(task, Task) or not (
+        task.unique_key is not None or task.concurrency_key or task.rate_limit
+    ):
+        return line
     arguments = named_arguments(task, args, kwargs)
     unique_key = None
     if task.unique_key is not None:
         unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
-    return Line(*encoded, *start_keys(task, arguments), unique_key)
+    return Line(line.args, line.kwargs, *start_keys(task, arguments), unique_key)
 
 
 def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -102,11 +104,11 @@ def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
     )
 
 
-def encode_arguments(task: AnyTask, args: Any, kwargs: Any) -> tuple[str, str]:
-    """Return both columns; raise TypeError or ValueError if the task could not be called so."""
+def _encoded(task: AnyTask, args: Any, kwargs: Any) -> Line:
+    """Return both texts; raise TypeError or ValueError if the task could not be called so."""
     check_signature(task, args, kwargs)
     limit = get_conf().MAX_PAYLOAD_BYTES
-    return (
+    return Line(
         encode_value(list(args), name="args", max_bytes=limit) if args else "[]",
         encode_value(dict(kwargs), name="kwargs", max_bytes=limit) if kwargs else "{}",
     )

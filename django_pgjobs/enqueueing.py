@@ -8,9 +8,10 @@ of one with a unique key is in `merging`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from django_pgjobs.client import job_database
 from django_pgjobs.columns import Item, job_columns, make_line, split_item, start_columns
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.queries import enqueue
-from django_pgjobs.queries.enqueue import Known
+from django_pgjobs.queries.enqueue import Known, Line
 from django_pgjobs.selecting import select_arguments
 from django_pgjobs.signatures import check_signature
 from django_pgjobs.tasks import Task
@@ -81,31 +82,31 @@ def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[i
     Errors name the item, counted from *first_index*.
     """
     row = job_columns(task)
-    lines = []
-    for index, item in enumerate(items, first_index):
-        with _naming(index):
-            lines.append(make_line(task, *split_item(item)))
+    lines = _lines(items, first_index, partial(make_line, task))
     with connections[job_database()].cursor() as cursor:
         return enqueue.insert_jobs(cursor, row, lines, start_columns(task))
 
 
 def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
     """Insert a job per item whose unique key no live job has; return the job of each item."""
+
+    def make(args: Any, kwargs: Mapping[str, Any]) -> Line:
+        return make_line(task, *merging.call_to_store(task, args, kwargs))
+
+    return merging.insert_lines(task, _lines(items, first_index, make), detailed=False)
+
+
+def _lines(
+    items: list[Item], first_index: int, make: Callable[[Any, Mapping[str, Any]], Line]
+) -> list[Line]:
+    """Return the line of each item; a TypeError or ValueError names the item it is about."""
     lines = []
     for index, item in enumerate(items, first_index):
-        with _naming(index):
-            args, kwargs = merging.call_to_store(task, *split_item(item))
-            lines.append(make_line(task, args, kwargs))
-    return merging.insert_lines(task, lines, detailed=False)
-
-
-@contextmanager
-def _naming(index: int) -> Iterator[None]:
-    """Let a TypeError or ValueError inside the block name the item of enqueue_many()."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"item {index} of enqueue_many(): {error}") from error
+        try:
+            lines.append(make(*split_item(item)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"item {index} of enqueue_many(): {error}") from error
+    return lines
 
 
 def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]) -> int:

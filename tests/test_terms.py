@@ -12,11 +12,11 @@ from django.db import connection
 from psycopg import sql
 
 from django_pgjobs.admin.tabs import TABS
-from django_pgjobs.models import Job, Pause, RateLimit
+from django_pgjobs.models import Job, Pause, RateLimit, Worker
 from django_pgjobs.queries.jobs import JobRow
 from django_pgjobs.queries.worker_pages import WorkerRow
 from django_pgjobs.sql.terms import TERMS, USE, written_out
-from tests.factories import make_jobs
+from tests.factories import make_jobs, make_worker
 from tests.helpers import ROOT
 
 PACKAGE = ROOT / "django_pgjobs"
@@ -109,6 +109,19 @@ def test_a_pause_holds_for_the_pages_as_it_does_for_the_claim() -> None:
     assert set(Pause.objects.filter(Pause.that_holds()).values_list("name", flat=True)) == set(
         holding
     )
+
+
+@pytest.mark.django_db
+def test_a_worker_is_live_for_the_pages_as_it_is_for_the_rescue() -> None:
+    alive = make_worker("alive")
+    make_worker("expired", lease_seconds=-1)
+    make_worker("left", ended_at=sql.SQL("statement_timestamp()"))
+    assert rows_of("SELECT worker.id FROM pgjobs_worker AS worker WHERE {worker.is_live}") == [
+        alive
+    ]
+    assert list(Worker.objects.filter(Worker.that_is_live()).values_list("id", flat=True)) == [
+        alive
+    ]
 
 
 @pytest.mark.django_db

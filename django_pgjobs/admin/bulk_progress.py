@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
@@ -217,7 +216,7 @@ def _nobody_takes(job: Job) -> bool:
     if job.status != "ready":
         return False
     workers = Worker.objects.using(job_database()).filter(
-        ended_at=None, lease_expires_at__gt=Now(), quiet_requested_at=None
+        Worker.that_is_live(), quiet_requested_at=None
     )
     rows = workers.values_list("queues", "excluded_queues", "backends")[:MAX_WORKERS]
     return not any(

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
 from django.db import connections
-from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -142,7 +141,7 @@ class ServingWorker(NamedTuple):
 
 def _serving(model_admin: PageAdmin, name: str) -> list[ServingWorker]:
     """Return the live workers that serve a queue."""
-    live = Worker.objects.filter(ended_at__isnull=True, lease_expires_at__gt=Now())
+    live = Worker.objects.filter(Worker.that_is_live())
     fields = ("name", "queues", "excluded_queues", "slots")
     return [
         ServingWorker(worker.name, worker.slots, model_admin.url("pgjobs_worker_change", worker.pk))

@@ -48,9 +48,7 @@ class WorkerOrder:
             rows = rows.filter(pk=self.worker_id)
         if self.verb == "forget":
             return rows.filter(ended_at__isnull=False, lost=True)
-        live = rows.filter(
-            ended_at__isnull=True, lease_expires_at__gt=Now(), stop_requested_at__isnull=True
-        )
+        live = rows.filter(Worker.that_is_live(), stop_requested_at__isnull=True)
         if self.verb == "quiet":
             return live.filter(quiet_requested_at__isnull=True)
         if self.verb == "resume":

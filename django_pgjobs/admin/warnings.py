@@ -45,18 +45,9 @@ def list_warnings(facts: Installation, queues: list[LiveRow]) -> list[Notice]:
     ]
 
 
-def serves(service: Service, backend: str, queue: str) -> bool:
-    """Do workers like this take jobs of the queue? The same is asked in explain_workers.sql."""
-    return (
-        backend in service.backends
-        and (service.queues is None or queue in service.queues)
-        and queue not in service.excluded_queues
-    )
-
-
 def is_served(services: list[Service], row: LiveRow) -> bool:
     """Does any live worker take jobs of this queue?"""
-    return any(serves(service, row.first or "", row.second or "") for service in services)
+    return any(service.takes(row.first or "", row.second or "") for service in services)
 
 
 def wrong_settings() -> list[CheckMessage]:

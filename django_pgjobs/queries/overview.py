@@ -97,6 +97,11 @@ class Service(NamedTuple):
     queues: list[str] | None
     excluded_queues: list[str]
 
+    def takes(self, backend: str, queue_name: str) -> bool:
+        """Do they take jobs of the queue? The same is asked in explain_workers.sql."""
+        is_named = self.queues is None or queue_name in self.queues
+        return is_named and queue_name not in self.excluded_queues and backend in self.backends
+
 
 class Transaction(NamedTuple):
     """A transaction that keeps dead rows from being removed."""

@@ -128,7 +128,7 @@ class PgJobsBackend(BaseTaskBackend):
         return ids
 
     def enqueue_from(
-        self, task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]
+        self, task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]
     ) -> int:
         """See `Task.enqueue_from`."""
         self._check(task)

@@ -22,6 +22,7 @@ from django.utils import timezone
 from django_pgjobs.exceptions import DuplicateJob, JobError, seconds_or_none
 from django_pgjobs.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
 from django_pgjobs.queries import jobs, notifications
+from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
 # How long cancel(), requeue() and reschedule() retry while a worker writes the same row.
@@ -100,7 +101,7 @@ def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
 
 
 def _requeue(
-    cursor: Any, job_id: int, run_after: datetime | None, delay: float | None
+    cursor: Cursor, job_id: int, run_after: datetime | None, delay: float | None
 ) -> dict[int, str]:
     """Return id -> queue if the job has new attempts now."""
     requeued: dict[int, str] = {}
@@ -122,7 +123,7 @@ areschedule = sync_to_async(reschedule, thread_sensitive=True)
 
 
 def _change_when_unlocked(
-    cursor: Any,
+    cursor: Cursor,
     job_id: int,
     statuses: Collection[str],
     change: Callable[[], dict[int, str]],

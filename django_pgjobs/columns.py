@@ -10,13 +10,14 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.keys import render_key
 from django_pgjobs.payload import encode_value
+from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
 from django_pgjobs.signatures import check_signature, named_arguments
 from django_pgjobs.tasks import Task
 
 Item = Mapping[str, Any] | tuple[Any, ...]
 
 
-def job_columns(task: AnyTask) -> dict[str, Any]:
+def job_columns(task: AnyTask) -> TaskColumns:
     """Return the columns that the task's options determine."""
     run_after, delay = instant_or_delay(task.run_after)
     ours = task if isinstance(task, Task) else None
@@ -41,17 +42,20 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
 
 
-def has_start_columns(task: AnyTask) -> bool:
-    """Have jobs of the task columns that plain ones leave empty, apart from keys?"""
-    return isinstance(task, Task) and (task.subject is not None or task.max_losses is not None)
-
-
 def has_start_keys(task: AnyTask) -> bool:
     """Do keys say when a job of the task may start?"""
     return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
 
 
-def start_columns(task: Task) -> dict[str, Any]:
+def start_columns(task: AnyTask) -> StartColumns | None:
+    """Return what `all_start_columns` does, None if plain jobs are what the task has."""
+    if not isinstance(task, Task):
+        return None
+    has_others = task.subject is not None or task.max_losses is not None
+    return all_start_columns(task) if has_others or has_start_keys(task) else None
+
+
+def all_start_columns(task: Task) -> StartColumns:
     """Return the columns that plain jobs leave empty and that are the same for all of a task."""
     return {
         "subject": task.subject,
@@ -75,17 +79,18 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
     return concurrency_key, "\n".join(sorted(filter(None, limits))) or None
 
 
-def key_columns(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the columns that plain jobs leave empty, None if the task's jobs do.
-
-    Raise TypeError or ValueError for a key that comes to nothing usable.
-    """
-    if not isinstance(task, Task) or not (has_start_keys(task) or has_start_columns(task)):
-        return None
-    arguments = named_arguments(task, args, kwargs) if has_start_keys(task) else {}
-    concurrency_key, rate_limit_keys = start_keys(task, arguments)
-    keys = {"concurrency_key": concurrency_key, "rate_limit_keys": rate_limit_keys}
-    return start_columns(task) | keys
+def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
+    """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
+    line = _encoded(task, args, kwargs)
+    if not isinstance(task, Task) or not (
+        task.unique_key is not None or task.concurrency_key or task.rate_limit
+    ):
+        return line
+    arguments = named_arguments(task, args, kwargs)
+    unique_key = None
+    if task.unique_key is not None:
+        unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
+    return Line(line.args, line.kwargs, *start_keys(task, arguments), unique_key)
 
 
 def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -99,11 +104,11 @@ def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
     )
 
 
-def encode_arguments(task: AnyTask, args: Any, kwargs: Any) -> tuple[str, str]:
-    """Return both columns; raise TypeError or ValueError if the task could not be called so."""
+def _encoded(task: AnyTask, args: Any, kwargs: Any) -> Line:
+    """Return both texts; raise TypeError or ValueError if the task could not be called so."""
     check_signature(task, args, kwargs)
     limit = get_conf().MAX_PAYLOAD_BYTES
-    return (
+    return Line(
         encode_value(list(args), name="args", max_bytes=limit) if args else "[]",
         encode_value(dict(kwargs), name="kwargs", max_bytes=limit) if kwargs else "{}",
     )

@@ -124,6 +124,11 @@ class Pause(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
+    @staticmethod
+    def that_holds() -> models.Q:
+        """Return the condition of a pause that is in force now, as `{pause.holds}` has it."""
+        return models.Q(resume_at=None) | models.Q(resume_at__gt=Now())
+
 
 class RateLimit(models.Model):
     """At most *count* in any *period* seconds, over all workers, for each key separately.
@@ -160,6 +165,11 @@ class RateLimit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.count} in {self.period:g} s"
+
+    @property
+    def burst_in_force(self) -> int:
+        """How many may come at once, as `{rate_limit.burst_in_force}` has it."""
+        return max(1, self.count // 20) if self.burst is None else self.burst
 
     def clean(self) -> None:
         """Refuse what the table's constraints refuse, in words."""

@@ -7,9 +7,10 @@ is sent. A job without keys takes the shortest statement; `merging` has those wi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,18 +19,10 @@ from django.db.models import QuerySet
 
 from django_pgjobs import merging
 from django_pgjobs.client import job_database
-from django_pgjobs.columns import (
-    Item,
-    encode_arguments,
-    has_start_columns,
-    job_columns,
-    key_columns,
-    split_item,
-    start_columns,
-)
+from django_pgjobs.columns import Item, job_columns, make_line, split_item, start_columns
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.queries import enqueue
-from django_pgjobs.queries.enqueue import Known
+from django_pgjobs.queries.enqueue import Known, Line
 from django_pgjobs.selecting import select_arguments
 from django_pgjobs.signatures import check_signature
 from django_pgjobs.tasks import Task
@@ -53,25 +46,20 @@ def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
     if merging.is_unique(task):
         return _insert_unique(task, args, kwargs)
     row = job_columns(task)
-    row["args"], row["kwargs"] = encode_arguments(task, args, kwargs)
-    keys = key_columns(task, args, kwargs)
+    line = make_line(task, args, kwargs)
     with connections[job_database()].cursor() as cursor:
-        if keys is None:
-            job_id, enqueued_at, run_after = enqueue.insert_job(cursor, row)
-        else:
-            job_id, enqueued_at, run_after = enqueue.insert_keyed_job(cursor, row | keys)
-    stored = as_stored(args, row["args"]), as_stored(kwargs, row["kwargs"])
-    return Inserted(job_id, enqueued_at, run_after, *stored)
+        inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
+    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
 def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
     args, kwargs = merging.call_to_store(task, args, kwargs)
-    line = merging.make_line(task, args, kwargs)
+    line = make_line(task, args, kwargs)
     [known] = merging.insert_lines(task, [line], detailed=True)
     if not known.is_new or known.job is None:
         return known
-    stored = as_stored(args, line.args), as_stored(kwargs, line.kwargs)
-    return Inserted(known.id, known.job.enqueued_at, known.job.run_after, *stored)
+    inserted = known.id, known.job.enqueued_at, known.job.run_after
+    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
 def as_stored(value: Any, text: str) -> Any:
@@ -93,54 +81,34 @@ def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[i
     Errors name the item, counted from *first_index*.
     """
     row = job_columns(task)
-    encoded = []
-    for index, item in enumerate(items, first_index):
-        with _naming(index):
-            encoded.append(encode_arguments(task, *split_item(item)))
-    row["args"] = "\n".join([args for args, _ in encoded])
-    row["kwargs"] = "\n".join([kwargs for _, kwargs in encoded])
-    keys = _keys_of_items(task, items, first_index)
+    lines = _lines(items, first_index, partial(make_line, task))
     with connections[job_database()].cursor() as cursor:
-        if keys is None:
-            return enqueue.insert_jobs(cursor, row)
-        return enqueue.insert_keyed_jobs(cursor, row | keys)
+        return enqueue.insert_jobs(cursor, row, lines, start_columns(task))
 
 
 def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
     """Insert a job per item whose unique key no live job has; return the job of each item."""
+
+    def make(args: Any, kwargs: Mapping[str, Any]) -> Line:
+        return make_line(task, *merging.call_to_store(task, args, kwargs))
+
+    return merging.insert_lines(task, _lines(items, first_index, make), detailed=False)
+
+
+def _lines(
+    items: list[Item], first_index: int, make: Callable[[Any, Mapping[str, Any]], Line]
+) -> list[Line]:
+    """Return the line of each item; a TypeError or ValueError names the item it is about."""
     lines = []
     for index, item in enumerate(items, first_index):
-        with _naming(index):
-            args, kwargs = merging.call_to_store(task, *split_item(item))
-            lines.append(merging.make_line(task, args, kwargs))
-    return merging.insert_lines(task, lines, detailed=False)
+        try:
+            lines.append(make(*split_item(item)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"item {index} of enqueue_many(): {error}") from error
+    return lines
 
 
-@contextmanager
-def _naming(index: int) -> Iterator[None]:
-    """Let a TypeError or ValueError inside the block name the item of enqueue_many()."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"item {index} of enqueue_many(): {error}") from error
-
-
-def _keys_of_items(task: AnyTask, items: list[Item], first_index: int) -> dict[str, Any] | None:
-    """Return `key_columns` of all items, with a list for what differs from one to the next."""
-    columns = []
-    for index, item in enumerate(items, first_index):
-        with _naming(index):
-            keys = key_columns(task, *split_item(item))
-        if keys is None:
-            return None
-        columns.append(keys)
-    lists = {
-        name: [row[name] for row in columns] for name in ("concurrency_key", "rate_limit_keys")
-    }
-    return columns[0] | lists
-
-
-def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any]) -> int:
+def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]) -> int:
     """Insert a job per row of *queryset*; return the number of new jobs."""
     check_signature(task, (), arguments)
     merging.refuse_function(task)
@@ -154,15 +122,13 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: dict[str, Any
     if selection is None:
         return 0
     row = job_columns(task)
-    if isinstance(task, Task) and (selection.has_keys or has_start_columns(task)):
-        row |= start_columns(task)
     # A savepoint: only the server can refuse some input, such as a payload that is too long,
     # and that must not abort the caller's transaction.
     with _explaining_keys(), transaction.atomic(using=database):
         if merging.is_unique(task):
-            return merging.insert_selected(task, selection, row)
+            return merging.insert_selected(task, selection)
         with connections[database].cursor() as cursor:
-            return enqueue.insert_jobs_from(cursor, selection, row)
+            return enqueue.insert_jobs_from(cursor, selection, row, start_columns(task))
 
 
 @contextmanager

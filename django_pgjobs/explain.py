@@ -19,8 +19,9 @@ from django_pgjobs.client import job_database, job_id_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.moments import duration_in_words, moment_in_words
 from django_pgjobs.queries import explain as queries
+from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.explain import Facts, LaneRow, PauseRow, RateRow, WorkersRow
+from django_pgjobs.queries.explain import Facts, LaneRow, RateRow, WorkersRow
 from django_pgjobs.status import FINISHED, Hold, JobStatus, PauseKind
 
 MAX_NAMED = 10  # jobs and workers
@@ -332,7 +333,7 @@ def _cost_in_words(job: Facts, lane: LaneRow | None, cost: int) -> tuple[str, tu
 def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason]:
     """Yield the jobs before this one, and the workers that would take it."""
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "backend": job.backend,
         "queue": job.queue_name,
         "task": job.task_path,

@@ -25,37 +25,35 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, NoReturn, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 from django.db import connections, transaction
 
 from django_pgjobs.client import job_database
-from django_pgjobs.columns import encode_arguments, job_columns, start_columns, start_keys
+from django_pgjobs.columns import all_start_columns, job_columns, make_line
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.exceptions import DuplicateJob, JobError
-from django_pgjobs.keys import render_key
 from django_pgjobs.payload import decode_arguments
 from django_pgjobs.queries import enqueue
-from django_pgjobs.queries.enqueue import LOCK, MEET, MERGE, Known, Selection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.enqueue import (
+    LOCK,
+    MEET,
+    MERGE,
+    CompiledSelect,
+    Known,
+    Line,
+    UniqueColumns,
+)
 from django_pgjobs.registry import find_function
-from django_pgjobs.signatures import arguments_by_name, named_arguments
+from django_pgjobs.signatures import arguments_by_name
 from django_pgjobs.tasks import Task
 
 # How often an enqueue asks again for a job that it met but could not see.
 TRIES = 20
 
 Merge = Callable[[dict[str, Any], dict[str, Any]], Any]
-
-
-class Line(NamedTuple):
-    """One job that is to be inserted; *args* and *kwargs* are JSON text."""
-
-    args: str
-    kwargs: str
-    concurrency_key: str | None
-    rate_limit_keys: str | None
-    unique_key: str | None
 
 
 def is_unique(task: AnyTask) -> TypeGuard[Task]:
@@ -78,16 +76,6 @@ def call_to_store(
     if not args or not merges_by_name(task):
         return args, kwargs
     return (), arguments_by_name(task, args, kwargs)
-
-
-def make_line(task: Task, args: Any, kwargs: Mapping[str, Any]) -> Line:
-    """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
-    encoded = encode_arguments(task, args, kwargs)
-    arguments = named_arguments(task, args, kwargs)
-    unique_key = None
-    if task.unique_key is not None:
-        unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
-    return Line(*encoded, *start_keys(task, arguments), unique_key)
 
 
 class Found:
@@ -149,14 +137,14 @@ def insert_lines(task: Task, lines: Sequence[Line], *, detailed: bool) -> list[K
     return found.of(lines)
 
 
-def insert_selected(task: Task, selection: Selection, row: Mapping[str, Any]) -> int:
+def insert_selected(task: Task, selection: CompiledSelect) -> int:
     """Insert a job per selected row whose unique key no live job has; return how many."""
-    params = {**row, **start_columns(task), **_unique_columns(task)}
-    params["max_bytes"] = SERVER_PAYLOAD_BYTES
+    row = _unique_columns(task)
+    row["max_bytes"] = SERVER_PAYLOAD_BYTES
     how = statement_for(task)
     with connections[job_database()].cursor() as cursor:
         outcome = enqueue.insert_unique_jobs_from(
-            cursor, how, selection, params, max_listed=int(task.on_conflict == "raise")
+            cursor, how, selection, row, max_listed=int(task.on_conflict == "raise")
         )
     if task.on_conflict == "raise" and outcome.inserted < outcome.lines:
         met = [known for known in outcome.listed if not known.is_new]
@@ -202,12 +190,16 @@ def statement_for(task: Task) -> str:
     return LOCK if task.on_conflict == "return" and task.unique_until == "claimed" else MEET
 
 
-def _unique_columns(task: Task) -> dict[str, Any]:
+def _unique_columns(task: Task) -> UniqueColumns:
     wait = task.max_wait
     changes = task.on_conflict in ("replace", "merge")
+    merge = (task.merge or "union") if merges_by_name(task) else "last"
     return {
+        **job_columns(task),
+        **all_start_columns(task),
         "unique_until_claimed": (task.unique_until or ("claimed" if changes else "")) == "claimed",
-        "merge": (task.merge or "union") if merges_by_name(task) else "last",
+        # A function of the project's is called here, and what it returned is the last.
+        "merge": merge if isinstance(merge, str) else "last",
         "replaces": task.on_conflict == "replace",
         "max_wait": wait.total_seconds() if isinstance(wait, timedelta) else wait,
         "max_bytes": get_conf().MAX_PAYLOAD_BYTES,
@@ -218,15 +210,13 @@ def _insert(
     task: Task, how: str, lines: Sequence[Line], *, detailed: bool, merge: str | None = None
 ) -> Found:
     """Send the statement for the lines, again for jobs that it met but could not see."""
-    row = job_columns(task) | start_columns(task) | _unique_columns(task)
-    row["merge"] = merge or (row["merge"] if isinstance(row["merge"], str) else "last")
+    row = _unique_columns(task)
+    row["merge"] = merge or row["merge"]
     found = Found()
     waiting = lines
     with connections[job_database()].cursor() as cursor:
         for _ in range(TRIES):
-            outcome = enqueue.insert_unique_jobs(
-                cursor, how, row | _lists(waiting), detailed=detailed
-            )
+            outcome = enqueue.insert_unique_jobs(cursor, how, row, waiting, detailed=detailed)
             found.add(outcome.listed)
             waiting = found.missing(lines)
             if how != MEET or not waiting:
@@ -235,16 +225,6 @@ def _insert(
         f"the job with the unique key {waiting[0].unique_key!r} of {task.module_path} was replaced "
         f"{TRIES} times during this enqueue. Try again."
     )
-
-
-def _lists(lines: Sequence[Line]) -> dict[str, Any]:
-    return {
-        "args": "\n".join([line.args for line in lines]),
-        "kwargs": "\n".join([line.kwargs for line in lines]),
-        "concurrency_keys": [line.concurrency_key for line in lines],
-        "rate_limit_keys": [line.rate_limit_keys for line in lines],
-        "unique_keys": [line.unique_key for line in lines],
-    }
 
 
 def _merge_here(task: Task, lines: Sequence[Line]) -> Found:
@@ -284,7 +264,7 @@ def _kwargs_of(task: Task, known: Known) -> str:
         raise JobError(f"nothing can be merged into job {known.id}: {error}") from error
 
 
-def _merged(cursor: Any, task: Task, job_id: int, former: str, line: Line) -> Line:
+def _merged(cursor: Cursor, task: Task, job_id: int, former: str, line: Line) -> Line:
     """Return *line* with its arguments merged into the *former* ones of the job."""
     function = own_function(task)
     if function is None:

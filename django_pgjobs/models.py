@@ -296,6 +296,11 @@ class Worker(models.Model):
     def __str__(self) -> str:
         return f"{self.name} #{self.pk}"
 
+    @staticmethod
+    def that_is_live() -> models.Q:
+        """Return the condition of a live worker, as `{worker.is_live}` has it."""
+        return models.Q(ended_at=None, lease_expires_at__gt=Now())
+
 
 class BulkChange(models.Model):
     """One action of a person on all jobs of a selection, done in pages of jobs.

@@ -1,13 +1,19 @@
-"""Instants and lengths of time in words, in the active language and the current time zone."""
+"""Instants and lengths of time as people read them: in a sentence, on a page, in the log.
+
+Sentences and pages are in the active language and the current time zone; the log is in neither,
+and without spaces in a value.
+"""
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
-from django.utils import timezone
+from django.utils import formats, timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
-UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+DAY, HOUR, MINUTE = 86_400, 3_600, 60
 
 
 def moment_in_words(instant: datetime | None, now: datetime) -> str:
@@ -23,8 +29,47 @@ def moment_in_words(instant: datetime | None, now: datetime) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """Return so many seconds in the largest unit of which there are at least two."""
-    for size, unit in UNITS:
+    """Return a length of time in the largest unit of which there are two, for a sentence."""
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit}"
     return f"{seconds:.3g} s"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a length of time in at most two units, for a page: 42 ms, 3.8 s, 4 min 10 s, 2 d 3 h.
+
+    There is none to or from a time that is infinite, which JSON brings as a text.
+    """
+    if seconds is None or not math.isfinite(float(seconds)):
+        return "–"
+    if seconds < 0:
+        seconds = 0.0
+    if seconds < 1:
+        return pgettext("length of time", "%s ms") % formats.number_format(round(seconds * 1000))
+    if seconds < MINUTE:
+        return pgettext("length of time", "%s s") % formats.number_format(round(seconds, 1))
+    if seconds >= DAY:
+        return _two_units(seconds, DAY, HOUR, pgettext("length of time", "%(large)s d %(small)s h"))
+    if seconds >= HOUR:
+        text = pgettext("length of time", "%(large)s h %(small)s min")
+        return _two_units(seconds, HOUR, MINUTE, text)
+    text = pgettext("length of time", "%(large)s min %(small)s s")
+    return _two_units(seconds, MINUTE, 1, text)
+
+
+def _two_units(seconds: float, size: int, smaller: int, text: str) -> str:
+    large, rest = divmod(int(seconds), size)
+    return text % {"large": formats.number_format(large), "small": rest // smaller}
+
+
+def logged_duration(seconds: float) -> str:
+    """Return a length of time for a line of the log: 42ms, 3.75s, 12min, 2h10min."""
+    if not math.isfinite(seconds):
+        return str(seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 90:
+        return f"{seconds:.2f}s"
+    minutes = int(seconds // MINUTE)
+    return f"{minutes}min" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}min"

@@ -21,7 +21,7 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.keys import DIGEST_DIGITS, Key, key_part, parse_template
 from django_pgjobs.payload import encode_value
-from django_pgjobs.queries.enqueue import Selection
+from django_pgjobs.queries.enqueue import CompiledSelect
 from django_pgjobs.redaction import is_secret
 from django_pgjobs.signatures import default_arguments
 from django_pgjobs.tasks import Task
@@ -57,7 +57,7 @@ class TextArray(Func):
 
 def select_arguments(
     task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]
-) -> Selection | None:
+) -> CompiledSelect | None:
     """Return what computes the arguments, and the keys if the task has any, of a job per row.
 
     Return None if there are certainly no rows; raise TypeError or ValueError for a constant
@@ -67,7 +67,7 @@ def select_arguments(
         name: value if isinstance(value, BaseExpression | F) else _constant(name, value)
         for name, value in arguments.items()
     }
-    columns: dict[str, Any] = {"pgjobs_kwargs": JSONObject(**expressions)}
+    columns: dict[str, BaseExpression] = {"pgjobs_kwargs": JSONObject(**expressions)}
     has_keys = isinstance(task, Task) and (has_start_keys(task) or task.unique_key is not None)
     if isinstance(task, Task) and has_keys:
         columns |= _key_expressions(task, queryset, arguments)
@@ -76,7 +76,7 @@ def select_arguments(
         sql, params = query.get_compiler(using=queryset.db).as_sql()
     except EmptyResultSet:
         return None
-    return Selection(sql, params, has_keys)
+    return CompiledSelect(sql, params, has_keys)
 
 
 def _constant(name: str, value: Any) -> BaseExpression:
@@ -92,8 +92,8 @@ def _constant(name: str, value: Any) -> BaseExpression:
 
 def _key_expressions(
     task: Task, queryset: QuerySet[Any], arguments: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the expressions of the three columns on keys, in the order of `Selection`."""
+) -> dict[str, BaseExpression]:
+    """Return the expressions of the three columns on keys, in the order of `CompiledSelect`."""
     given = default_arguments(task) | dict(arguments)
 
     def key_of(option: str, key: Key | None) -> BaseExpression:

@@ -99,7 +99,7 @@ def _without_jit(cursor: Cursor) -> Iterator[None]:
 
 @contextmanager
 def _registered(cursor: Cursor) -> Iterator[int]:
-    row = {
+    row: workers.Registration = {
         "name": "run_jobs",
         "host": "test",
         "pid": os.getpid(),
@@ -110,6 +110,7 @@ def _registered(cursor: Cursor) -> Iterator[int]:
         "backends": list(task_backends.settings),
         "task_paths": [],
         "lease": LEASE_SECONDS,
+        "quiet": False,
     }
     worker_id = workers.register_worker(cursor, row)
     try:

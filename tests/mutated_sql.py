@@ -24,6 +24,20 @@ STATEMENTS = (
         SEARCH_PATH,
     ),
     (
+        "pause that is over",
+        "django_pgjobs/sql/terms.py",
+        "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
+        "({it}.resume_at IS NULL OR TRUE)",
+        ("tests/test_terms.py",),
+    ),
+    (
+        "limit of the key itself before one of a pattern",
+        "django_pgjobs/sql/terms.py",
+        "ORDER BY maximum.pattern = {it} DESC, length",
+        "ORDER BY length",
+        ("tests/admin/test_limits.py",),
+    ),
+    (
         "operator of a claim",
         "django_pgjobs/sql/claim_jobs.sql",
         "END OPERATOR(pg_catalog.||) %(worker_name)s",

@@ -95,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "lease that is lost for good",
         f"{SQL}renew_lease.sql",
-        "AND worker.lease_expires_at > statement_timestamp()\n    RETURNING",
-        "RETURNING",
+        "AND {worker.is_live}\n    RETURNING",
+        "AND worker.ended_at IS NULL\n    RETURNING",
         ("tests/worker/test_rescue.py",),
     ),
     Mutation(

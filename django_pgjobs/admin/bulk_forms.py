@@ -11,6 +11,8 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.admin.export import ExportOptions
+from django_pgjobs.bulk.actions import Options
 from django_pgjobs.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
 
 MAX_QUEUE_BYTES = 128
@@ -38,7 +40,7 @@ class BulkForm(forms.Form):
         help_text=_("For those who read the history."),
     )
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Return what was chosen, for `django_pgjobs.bulk.actions`."""
         return {}
 
@@ -107,7 +109,7 @@ class LengthForm(BulkForm):
         at: datetime = self.cleaned_data["at"]
         return (timezone.make_aware(at) if timezone.is_naive(at) else at).isoformat()
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         when = self.cleaned_data["when"]
         if when == "at":
             return {"at": self.moment()}
@@ -149,7 +151,7 @@ class RetryForm(LengthForm):
     )
     field_order = ["when", "amount", "unit", "at", "reset_attempts", "reason"]
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         chosen = super().options()
         return chosen | {"reset_attempts": True} if self.cleaned_data["reset_attempts"] else chosen
 
@@ -193,7 +195,7 @@ class MoveForm(BulkForm):
             raise ValidationError(_("Give a queue, a priority, or both."))
         return cleaned
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {
             "queue_name": self.cleaned_data["queue_name"] or None,
             "priority": self.cleaned_data["priority"],
@@ -221,7 +223,8 @@ class ExportForm(BulkForm):
         if not may_reveal:
             del self.fields["reveal"]
 
-    def options(self) -> dict[str, Any]:
+    def export_options(self) -> ExportOptions:
+        """Return what was chosen, for `stream_jobs`."""
         return {
             "file_format": self.cleaned_data["file_format"],
             "reveal": self.cleaned_data.get("reveal", False),

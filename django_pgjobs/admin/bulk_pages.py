@@ -8,7 +8,7 @@ another way (is retried, is moved): so before jobs end or are deleted, they are 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -38,6 +38,7 @@ from django_pgjobs.bulk import (
 from django_pgjobs.bulk.changes import first_tasks
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
+from django_pgjobs.bulk.selection import StoredSelection
 from django_pgjobs.bulk.walk import allowed_to
 from django_pgjobs.models import BulkChange
 from django_pgjobs.permissions import Verb, may
@@ -142,6 +143,22 @@ def _ask(
     return job_admin.render_page(request, "bulk_confirm.html", context)
 
 
+class Token(TypedDict):
+    """What a page of confirmation was about, signed into its form.
+
+    *total*, *more* and *dependants* are the numbers of its preview; *typed* is what was to be
+    typed.
+    """
+
+    action: str
+    user: str
+    selection: StoredSelection
+    total: int | None
+    more: int | None
+    dependants: int | None
+    typed: str
+
+
 def _token(
     request: HttpRequest, action: Action, selection: Selection, seen: Preview, typed: str
 ) -> str:
@@ -166,9 +183,7 @@ def _to_type(action: Action, selection: Selection, total: int | None) -> str:
     return str(selection.lookups.get("queue_name") or action.label)
 
 
-def _what_came(
-    request: HttpRequest, action: Action, selection: Selection, token: dict[str, Any]
-) -> str:
+def _what_came(request: HttpRequest, action: Action, selection: Selection, token: Token) -> str:
     """Return what to say if the change is about more than its page showed, "" if it is not.
 
     What the page could not count was confirmed without a number.
@@ -205,10 +220,9 @@ def _confirm(
     if came:
         messages.warning(request, came)
         return _ask(job_admin, request, action, selection)
-    options = form.options()
-    if action.name == "export":
+    if isinstance(form, ExportForm):
         return _export(job_admin, request, seen, form)
-    total = token["total"]
+    options, total = form.options(), token["total"]
     if total is not None and options.get("reset_attempts"):
         total = None if token["more"] is None else total + token["more"]
     if total == 0:
@@ -260,9 +274,9 @@ def _record(
 
 
 def _export(
-    job_admin: PageAdmin, request: HttpRequest, selection: Selection, form: BulkForm
+    job_admin: PageAdmin, request: HttpRequest, selection: Selection, form: ExportForm
 ) -> HttpResponseBase:
-    options = form.options()
+    options = form.export_options()
     record(
         request.user,
         "export",
@@ -282,7 +296,7 @@ def _form(request: HttpRequest, action: Action) -> BulkForm:
     return form_class(data)
 
 
-def _sign(value: dict[str, Any]) -> str:
+def _sign(value: Token | StoredSelection) -> str:
     return signing.dumps(value, salt=SALT, compress=True)
 
 

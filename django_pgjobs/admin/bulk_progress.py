@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
@@ -22,6 +21,7 @@ from django_pgjobs.bulk.changes import find_user
 from django_pgjobs.client import job_database
 from django_pgjobs.models import BulkChange, Job, Worker
 from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
+from django_pgjobs.queries.overview import Service
 from django_pgjobs.status import FINISHED
 
 # Changes that the list shows.
@@ -217,12 +217,7 @@ def _nobody_takes(job: Job) -> bool:
     if job.status != "ready":
         return False
     workers = Worker.objects.using(job_database()).filter(
-        ended_at=None, lease_expires_at__gt=Now(), quiet_requested_at=None
+        Worker.that_is_live(), quiet_requested_at=None
     )
-    rows = workers.values_list("queues", "excluded_queues", "backends")[:MAX_WORKERS]
-    return not any(
-        (queues is None or job.queue_name in queues)
-        and job.queue_name not in excluded
-        and job.backend in backends
-        for queues, excluded, backends in rows
-    )
+    rows = workers.values_list(*Service._fields)[:MAX_WORKERS]
+    return not any(Service._make(row).takes(job.backend, job.queue_name) for row in rows)

@@ -32,7 +32,7 @@ from django_pgjobs.admin.list_links import (
     Rows,
 )
 from django_pgjobs.admin.paging import Order, Place
-from django_pgjobs.admin.search import Part, Reach, parse_search
+from django_pgjobs.admin.search import Condition, Reach, parse_search
 from django_pgjobs.admin.suggestions import list_names
 from django_pgjobs.admin.tabs import (
     TABS,
@@ -101,7 +101,7 @@ class JobChangeList(ListLinks, ChangeList):
         self.tab = find_tab(request.GET.get(TAB))
         self.problems: list[Any] = []
         self.notices: list[Any] = []
-        self.parts: list[Part] = []
+        self.parts: list[Condition] = []
         self.has_foreign_filters = False
         self.is_older = BEFORE not in request.GET
         self.order = Order(by_end=self.tab.is_finished)
@@ -176,16 +176,16 @@ class JobChangeList(ListLinks, ChangeList):
             )
         return narrow(self.user, Verb.REVEAL, jobs)
 
-    def _read_plain(self, others: Mapping[str, Any]) -> list[Part]:
+    def _read_plain(self, others: Mapping[str, Any]) -> list[Condition]:
         """Return what Django's own filter by status asked for; no other field is one."""
         parts = []
         for name, values in others.items():
             if name not in ("status", "status__exact"):
                 raise IncorrectLookupParameters(name)
-            parts += [Part({"status": value}) for value in values]
+            parts += [Condition({"status": value}) for value in values]
         return parts
 
-    def _read_search(self, request: HttpRequest) -> list[Part]:
+    def _read_search(self, request: HttpRequest) -> list[Condition]:
         search = parse_search(self.query, may_reveal=may(request.user, Verb.REVEAL))
         self.problems += search.problems
         return search.parts
@@ -303,7 +303,7 @@ class JobChangeList(ListLinks, ChangeList):
             or not all(map(self._is_bound, self.parts))
         )
 
-    def _is_bound(self, part: Part) -> bool:
+    def _is_bound(self, part: Condition) -> bool:
         """Is it a condition on what the jobs are ordered by?"""
         return self.order.by_end and part.lookups.keys() <= {"finished_at__gte", "finished_at__lte"}
 

@@ -53,7 +53,7 @@ RANGES = {
 }
 
 
-class Part(NamedTuple):
+class Rectangle(NamedTuple):
     """A rectangle of a bar."""
 
     status: str
@@ -65,7 +65,7 @@ class Bar(NamedTuple):
     """One bucket: where it is drawn, what it says, and its numbers for the table."""
 
     x: str
-    parts: list[Part]
+    parts: list[Rectangle]
     title: str
     time: str
     counts: list[int]
@@ -131,7 +131,7 @@ def _bar(place: int, stack: Sequence[int], top: int, time: str) -> Bar:
         if jobs:
             height = max(HEIGHT * jobs / top, LEAST_HEIGHT)
             y -= height
-            parts.append(Part(status.value, coordinate(max(y, 0.0)), coordinate(height)))
+            parts.append(Rectangle(status.value, coordinate(max(y, 0.0)), coordinate(height)))
     title = f"{time}: {_in_words(stack)}"
     return Bar(str(place * PLACE_WIDTH), parts, title, time, list(stack), sum(stack))
 

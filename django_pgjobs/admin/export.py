@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db.models.functions import Cast
 from django.http import StreamingHttpResponse
@@ -35,9 +35,14 @@ SECRET = ("args", "kwargs", "metadata", "progress", "result", "errors")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def stream_jobs(
-    user: Any, selection: Selection, options: Mapping[str, Any]
-) -> StreamingHttpResponse:
+class ExportOptions(TypedDict):
+    """What a person chose: "jsonl" or "csv", and whether secrets are in it."""
+
+    file_format: str
+    reveal: bool
+
+
+def stream_jobs(user: Any, selection: Selection, options: ExportOptions) -> StreamingHttpResponse:
     """Return the file of the selected jobs that *user* may see, of 100,000 at most.
 
     Secrets are masked unless the options say *reveal*, which needs the permission for it.

@@ -16,6 +16,7 @@ from django_pgjobs.admin.bulk_pages import bulk_address
 from django_pgjobs.admin.chart import Spark, build_spark
 from django_pgjobs.admin.live import KEPT_SECONDS, kept
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.search import in_quotes
 from django_pgjobs.admin.traceback_html import last_project_frame
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.client import job_database
@@ -95,7 +96,7 @@ def quoted(text: str) -> str:
     """Return a value as the search takes it."""
     if re.fullmatch(r"[\w.:-]+", text):
         return text
-    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+    return in_quotes(text)
 
 
 def lookups_of(row: FailureRow) -> dict[str, Any]:

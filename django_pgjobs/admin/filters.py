@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rangefilter.filters import DateTimeRangeFilter, NumericRangeFilter
 
-from django_pgjobs.admin.search import Part
+from django_pgjobs.admin.search import Condition
 from django_pgjobs.bulk import conditions
 
 LAST_MOMENT = time(23, 59, 59, 999_999)
@@ -59,7 +59,7 @@ class JobFilter:
         values = self.form.cleaned_data
         return {name: value for name, value in values.items() if value not in (None, "")}
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Condition]:
         """Return what the jobs have to be like; nothing if nothing was filled in."""
         raise NotImplementedError
 
@@ -115,8 +115,8 @@ class TextFilter(JobFilter, admin.ListFilter):
         """Offer *names* to choose from."""
         self.suggestions = list(names)
 
-    def parts(self) -> list[Part]:
-        return [Part({self.lookup: text}) for text in self.given.values()]
+    def parts(self) -> list[Condition]:
+        return [Condition({self.lookup: text}) for text in self.given.values()]
 
 
 class QueueFilter(TextFilter):
@@ -173,10 +173,10 @@ class RangeFilter(JobFilter):
     def _get_form_fields(self) -> dict[str, forms.Field]:
         raise NotImplementedError
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Condition]:
         ends = {self.lookup_kwarg_gte: "gte", self.lookup_kwarg_lte: "lte"}
         lookups = {f"{self.name}__{ends[name]}": value for name, value in self.given.items()}
-        return [Part(lookups)] if lookups else []
+        return [Condition(lookups)] if lookups else []
 
 
 class MomentWidget(forms.SplitDateTimeWidget):

@@ -43,7 +43,7 @@ class WhenForm(forms.Form):
     )
 
 
-class Order(NamedTuple):
+class JobOrder(NamedTuple):
     """What a person asks for, of a job."""
 
     user: Any
@@ -63,7 +63,7 @@ class Action:
     done: Any
     verb: Verb
     suits: Callable[[Job], bool]
-    apply: Callable[[Job, Order], bool]
+    apply: Callable[[Job, JobOrder], bool]
     asks: str = ""
 
 
@@ -81,10 +81,10 @@ class Button(NamedTuple):
     dependants: int | None = 0
 
 
-def _with_bulk(name: str) -> Callable[[Job, Order], bool]:
+def _with_bulk(name: str) -> Callable[[Job, JobOrder], bool]:
     """Return what does to one job what the action *name* does to many."""
 
-    def apply(job: Job, order: Order) -> bool:
+    def apply(job: Job, order: JobOrder) -> bool:
         database = client.job_database()
         note = f"discarded by {order.user.get_username()}" + (
             f": {order.reason}" if order.reason else ""
@@ -225,7 +225,7 @@ def do(model_admin: PageAdmin, request: HttpRequest, object_id: str, name: str) 
     # Only where the form shows the field: a time does not slip in with another action.
     at = form.cleaned_data["at"] if action.asks == "time" else None
     was_done = _carry_out(
-        model_admin, request, action, job, Order(request.user, at, form.cleaned_data["reason"])
+        model_admin, request, action, job, JobOrder(request.user, at, form.cleaned_data["reason"])
     )
     if was_done and action.name == "delete":
         address = model_admin.url("pgjobs_job_changelist")
@@ -233,7 +233,7 @@ def do(model_admin: PageAdmin, request: HttpRequest, object_id: str, name: str) 
 
 
 def _carry_out(
-    model_admin: PageAdmin, request: HttpRequest, action: Action, job: Job, order: Order
+    model_admin: PageAdmin, request: HttpRequest, action: Action, job: Job, order: JobOrder
 ) -> bool:
     """Do it, write it down, and say what came of it."""
     try:

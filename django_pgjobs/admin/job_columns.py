@@ -14,9 +14,10 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_pgjobs.admin.drawing import duration, moment, status_badge
+from django_pgjobs.admin.drawing import moment, status_badge
 from django_pgjobs.admin.previews import arguments_line, start_of
 from django_pgjobs.models import Job
+from django_pgjobs.moments import duration
 from django_pgjobs.status import FINISHED, JobStatus
 
 # One huge payload must not enter the list: these are cut off in the database instead.

@@ -196,20 +196,27 @@ def _values(model_admin: PageAdmin, job: Job, *, reveal: bool) -> Iterable[Shown
             yield Shown(title, name, html)
 
 
-def _progress(progress: Any) -> dict[str, Any] | None:
+class Progress(NamedTuple):
+    """What a job has said of how far it is; what it did not say is None."""
+
+    done: float | None
+    total: float | None
+    percent: int | None
+    message: str
+
+
+def _progress(progress: Any) -> Progress | None:
     """Return what a <progress> shows, None if the job has said nothing that can be shown."""
     if not isinstance(progress, dict):
         return None
     done, total = _number(progress.get("done")), _number(progress.get("total"))
     message = progress.get("message")
-    return {
-        "done": done,
-        "total": total,
-        "percent": round(min(max(done / total, 0), 1) * 100)
-        if total and done is not None
-        else None,
-        "message": printable(message)[:500] if isinstance(message, str) else "",
-    }
+    return Progress(
+        done,
+        total,
+        percent=round(min(max(done / total, 0), 1) * 100) if total and done is not None else None,
+        message=printable(message)[:500] if isinstance(message, str) else "",
+    )
 
 
 def _number(value: Any) -> float | None:

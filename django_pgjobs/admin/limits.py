@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
@@ -83,7 +83,7 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         keys = limit_pages.list_concurrency_keys(cursor)
     context = {
         "title": _("Limits"),
-        "rates": [_rate_facts(model_admin, rate, keys_of.get(rate.name, [])) for rate in rates],
+        "rates": [_shown_rate(model_admin, rate, keys_of.get(rate.name, [])) for rate in rates],
         "orphans": keys_of.get(None, []) if len(rates) < limit_pages.MAX_LIMITS else [],
         "limits": [
             {
@@ -113,23 +113,43 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     return model_admin.render_page(request, "limits.html", context)
 
 
-def _rate_facts(model_admin: PageAdmin, rate: RateLimit, keys: list[RateKeyRow]) -> dict[str, Any]:
-    return {
-        "row": rate,
-        "burst": rate.burst or max(1, rate.count // 20),
-        "url": model_admin.url("pgjobs_ratelimit_change", quote(rate.name)),
-        "jobs": keys[0].jobs_of_limit if keys else 0,
-        "keys": [
-            {
-                "row": key,
-                "tokens": max(0, int(key.tokens or 0)),
-                "is_empty": (key.tokens or 0) < 1,
-                "is_used": key.full_in > 0,
-            }
+class ShownKey(NamedTuple):
+    """A key of a rate limit: whole tokens that it has left, and whether any are missing."""
+
+    row: RateKeyRow
+    tokens: int
+    is_empty: bool
+    is_used: bool
+
+
+class ShownRate(NamedTuple):
+    """A rate limit with the keys that are shown; *jobs* wait with keys of it."""
+
+    row: RateLimit
+    burst: int
+    url: str
+    jobs: int
+    keys: list[ShownKey]
+    more_keys: int
+
+
+def _shown_rate(model_admin: PageAdmin, rate: RateLimit, keys: list[RateKeyRow]) -> ShownRate:
+    return ShownRate(
+        row=rate,
+        burst=rate.burst_in_force,
+        url=model_admin.url("pgjobs_ratelimit_change", quote(rate.name)),
+        jobs=keys[0].jobs_of_limit if keys else 0,
+        keys=[
+            ShownKey(
+                row=key,
+                tokens=max(0, int(key.tokens or 0)),
+                is_empty=(key.tokens or 0) < 1,
+                is_used=key.full_in > 0,
+            )
             for key in keys
         ],
-        "more_keys": max(0, keys[0].keys - len(keys)) if keys else 0,
-    }
+        more_keys=max(0, keys[0].keys - len(keys)) if keys else 0,
+    )
 
 
 def _limit_url(model_admin: PageAdmin, key: str, pattern: str | None) -> str:

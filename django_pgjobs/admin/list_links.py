@@ -24,6 +24,14 @@ class Rows(NamedTuple):
     edge: Place | None
 
 
+class PageSize(NamedTuple):
+    """A number of jobs that a page may show, and the address of such a page."""
+
+    size: int
+    url: str
+    is_current: bool
+
+
 class ListLinks:
     """Base of the list, for its templates; the list reads what is named here."""
 
@@ -93,14 +101,10 @@ class ListLinks:
         return bool(self.older_url or self.newer_url)
 
     @property
-    def page_sizes(self) -> list[dict[str, Any]]:
+    def page_sizes(self) -> list[PageSize]:
         """The sizes of a page, as links."""
         return [
-            {
-                "size": size,
-                "url": self.get_query_string({PAGE_SIZE: size}),
-                "is_current": size == self.page_size,
-            }
+            PageSize(size, self.get_query_string({PAGE_SIZE: size}), size == self.page_size)
             for size in PAGE_SIZES
         ]
 

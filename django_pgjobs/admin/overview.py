@@ -30,12 +30,13 @@ from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from django_pgjobs.queries.overview import (
-    Facts,
     FinishedRow,
+    Installation,
     LiveRow,
+    QueueFact,
     count_finished_jobs,
     count_live_jobs,
-    get_facts,
+    get_installation,
 )
 from django_pgjobs.status import JobStatus
 
@@ -64,7 +65,7 @@ class Numbers(NamedTuple):
     live: list[LiveRow]
     finished: list[FinishedRow]
     failures: list[FailureRow]
-    facts: Facts
+    facts: Installation
 
 
 class QueueLine(NamedTuple):
@@ -160,7 +161,7 @@ def read_numbers(chosen: Range) -> Numbers:
             list_failures(
                 cursor, seconds=DAY_SECONDS, max_jobs=MAX_FAILED_JOBS, max_groups=MAX_GROUPS
             ),
-            get_facts(
+            get_installation(
                 cursor,
                 max_rows=MAX_FACTS,
                 max_workers=MAX_WORKERS,
@@ -218,7 +219,9 @@ def tiles(live: list[LiveRow], finished: list[FinishedRow]) -> list[Tile]:
     ]
 
 
-def queue_lines(live: list[LiveRow], finished: list[FinishedRow], facts: Facts) -> list[QueueLine]:
+def queue_lines(
+    live: list[LiveRow], finished: list[FinishedRow], facts: Installation
+) -> list[QueueLine]:
     """Return the queues that have jobs, had some in the last hour, have settings or a pause."""
     known = {queue.name: queue for queue in facts.queues}
     ended: dict[str, dict[str, int]] = {}
@@ -239,7 +242,11 @@ def queue_lines(live: list[LiveRow], finished: list[FinishedRow], facts: Facts) 
 
 
 def _queue_line(
-    name: str, rows: list[LiveRow], ended: dict[str, int], known: Any, facts: Facts
+    name: str,
+    rows: list[LiveRow],
+    ended: dict[str, int],
+    known: QueueFact | None,
+    facts: Installation,
 ) -> QueueLine:
     """Return the line of a queue; *rows* are those of its backends."""
     finished = sum(ended.values())

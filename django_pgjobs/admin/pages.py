@@ -50,15 +50,23 @@ NAVIGATION = (
 )
 
 
-def navigation(request: HttpRequest, site_name: str) -> list[dict[str, Any]]:
-    """Return the pages that the person may see: key, label and url of each."""
+class Link(NamedTuple):
+    """A page that the person may see."""
+
+    key: str
+    label: Any
+    url: str
+
+
+def navigation(request: HttpRequest, site_name: str) -> list[Link]:
+    """Return the pages that the person may see."""
     sees_all = not is_narrowed(request.user)
     return [
-        {
-            "key": entry.key,
-            "label": entry.label,
-            "url": reverse(f"admin:{entry.url_name}", args=entry.args, current_app=site_name),
-        }
+        Link(
+            key=entry.key,
+            label=entry.label,
+            url=reverse(f"admin:{entry.url_name}", args=entry.args, current_app=site_name),
+        )
         for entry in NAVIGATION
         if may(request.user, entry.verb) and (sees_all or not entry.is_of_all)
     ]

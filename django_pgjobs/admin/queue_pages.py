@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
 from django.db import connections
-from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -33,8 +33,8 @@ def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         rows = queue_pages.list_queues(cursor)
         pauses = queue_pages.list_pauses(cursor)
     may_control = may(request.user, Verb.CONTROL_QUEUES)
-    queues = [_facts(model_admin, row) for row in rows]
-    unserved = [queue for queue in queues if queue["is_unserved"]]
+    queues = [_shown(model_admin, row) for row in rows]
+    unserved = [queue for queue in queues if queue.is_unserved]
     context = {
         "title": _("Queues"),
         "queues": queues,
@@ -65,7 +65,7 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
         "title": _("Queue %(name)s") % {"name": name},
         "steps": [{"label": _("Queues"), "url": list_url}],
         "name": name,
-        "queue": _facts(model_admin, row) if row is not None else None,
+        "queue": _shown(model_admin, row) if row is not None else None,
         "running": [
             {
                 "row": job,
@@ -92,40 +92,59 @@ def queue_url(model_admin: PageAdmin, name: str) -> str:
     return f"{model_admin.url('pgjobs_queue')}?{urlencode({'name': name})}"
 
 
-def _facts(model_admin: PageAdmin, row: QueueRow) -> dict[str, Any]:
-    """Return what a template says of a queue: its row, addresses, how full it is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownQueue:
+    """What a template says of a queue: its row, addresses, how full it is.
+
+    No live worker takes the jobs of one that *is_unserved*; *ready_cap* is what its ready jobs
+    are counted up to.
+    """
+
+    row: QueueRow
+    url: str
+    settings_url: str
+    is_full: bool
+    is_unserved: bool
+    ready_cap: int
+
+
+def _shown(model_admin: PageAdmin, row: QueueRow) -> ShownQueue:
     if row.boost is None:
         settings_url = model_admin.url("pgjobs_queuesettings_add")
         settings_url += "?" + urlencode({"queue_name": row.name})
     else:
         settings_url = model_admin.url("pgjobs_queuesettings_change", quote(row.name))
-    return {
-        "row": row,
-        "url": queue_url(model_admin, row.name),
-        "settings_url": settings_url,
-        "is_full": row.max_running is not None and row.running >= row.max_running,
-        "is_unserved": not row.workers and row.ready > 0,
-        "ready_cap": row.ready - 1 if row.ready_is_cut else row.ready,
-    }
+    return ShownQueue(
+        row=row,
+        url=queue_url(model_admin, row.name),
+        settings_url=settings_url,
+        is_full=row.max_running is not None and row.running >= row.max_running,
+        is_unserved=not row.workers and row.ready > 0,
+        ready_cap=row.ready - 1 if row.ready_is_cut else row.ready,
+    )
 
 
 def _pause_form(name: str, row: QueueRow | None) -> PauseForm:
-    initial: dict[str, Any] = {"kind": PauseKind.QUEUE.value, "name": name}
+    initial: dict[str, object] = {"kind": PauseKind.QUEUE.value, "name": name}
     if row is not None and row.paused_at is not None:
         initial |= {"reason": row.reason, "until": row.resume_at}
     return PauseForm(initial=initial).hide_target()
 
 
-def _serving(model_admin: PageAdmin, name: str) -> list[dict[str, Any]]:
+class ServingWorker(NamedTuple):
+    """A live worker that serves the queue of a page."""
+
+    name: str
+    slots: int
+    url: str
+
+
+def _serving(model_admin: PageAdmin, name: str) -> list[ServingWorker]:
     """Return the live workers that serve a queue."""
-    live = Worker.objects.filter(ended_at__isnull=True, lease_expires_at__gt=Now())
+    live = Worker.objects.filter(Worker.that_is_live())
     fields = ("name", "queues", "excluded_queues", "slots")
     return [
-        {
-            "name": worker.name,
-            "slots": worker.slots,
-            "url": model_admin.url("pgjobs_worker_change", worker.pk),
-        }
+        ServingWorker(worker.name, worker.slots, model_admin.url("pgjobs_worker_change", worker.pk))
         for worker in live.only(*fields).order_by("pk")[:MAX_WORKERS]
         if name not in worker.excluded_queues and name in (worker.queues or [name])
     ]

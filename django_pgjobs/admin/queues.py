@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
-from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
@@ -159,8 +157,7 @@ def find_pause(kind: str, name: str) -> Pause | None:
     """Return the pause in force, None if there is none."""
     if not can_be_paused(kind, name):
         return None
-    in_force = Q(resume_at=None) | Q(resume_at__gt=Now())
-    rows = Pause.objects.using(job_database()).filter(in_force, kind=kind, name=name)
+    rows = Pause.objects.using(job_database()).filter(Pause.that_holds(), kind=kind, name=name)
     return rows.first()
 
 

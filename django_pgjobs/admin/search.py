@@ -39,7 +39,7 @@ class Reach(IntEnum):
     SLOW = 2
 
 
-class Part(NamedTuple):
+class Condition(NamedTuple):
     """One condition of the list: lookups (`bulk.lookups`), and what they cost."""
 
     lookups: Mapping[str, Any]
@@ -53,8 +53,13 @@ class WrongTerm(ValueError):
 class Search(NamedTuple):
     """What a search asks for, and what is wrong with it, in words."""
 
-    parts: list[Part]
+    parts: list[Condition]
     problems: list[str]
+
+
+def in_quotes(text: str) -> str:
+    """Return a value as `parse_search` reads it, whatever is in it."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def parse_search(text: str, *, may_reveal: bool) -> Search:
@@ -75,7 +80,7 @@ def parse_search(text: str, *, may_reveal: bool) -> Search:
         except WrongTerm as error:
             found.problems.append(str(error))
     if numbers:
-        found.parts.append(Part({"id__in": numbers}, Reach.INDEXED))
+        found.parts.append(Condition({"id__in": numbers}, Reach.INDEXED))
     return found
 
 
@@ -97,13 +102,13 @@ def _terms(text: str, problems: list[str]) -> list[tuple[str, str]]:
     return terms[:MAX_TERMS]
 
 
-def _part(name: str, value: str, may_reveal: bool) -> Part:
+def _part(name: str, value: str, may_reveal: bool) -> Condition:
     if len(value) > MAX_VALUE or "\0" in value:
         raise WrongTerm(_("Search for at most %d characters of text.") % MAX_VALUE)
     if not value:
         raise WrongTerm(_("A value is missing after “%s:”.") % name if name else _("“” is empty."))
     if not name:
-        return Part({"task_path__icontains": value})
+        return Condition({"task_path__icontains": value})
     if name == "args" or name.startswith("args."):
         return _argument(name, value, may_reveal)
     if name not in TERMS:
@@ -123,28 +128,28 @@ def _job_id(digits: str) -> int:
     return int(digits)
 
 
-def _id(value: str) -> Part:
+def _id(value: str) -> Condition:
     number = NUMBER.fullmatch(value)
     if not number:
         raise WrongTerm(_("Expected a job's number after “id:”, got “%s”.") % value)
-    return Part({"id__in": [_job_id(number[1])]}, Reach.INDEXED)
+    return Condition({"id__in": [_job_id(number[1])]}, Reach.INDEXED)
 
 
-def _task(value: str) -> Part:
+def _task(value: str) -> Condition:
     """The path of a task, or its end."""
-    return Part({"any_of": [{"task_path": value}, {"task_path__endswith": f".{value}"}]})
+    return Condition({"any_of": [{"task_path": value}, {"task_path__endswith": f".{value}"}]})
 
 
-def _status(value: str) -> Part:
+def _status(value: str) -> Condition:
     if value not in JobStatus.values:
         raise WrongTerm(
             _("Expected one of %(known)s after “status:”, got “%(value)s”.")
             % {"known": ", ".join(JobStatus.values), "value": value}
         )
-    return Part({"status": value})
+    return Condition({"status": value})
 
 
-def _argument(name: str, value: str, may_reveal: bool) -> Part:
+def _argument(name: str, value: str, may_reveal: bool) -> Condition:
     """`args.customer.id:17`, or `args.0:17` for the first positional argument."""
     path = STEP.findall(name.partition(".")[2])
     if not path:
@@ -153,17 +158,17 @@ def _argument(name: str, value: str, may_reveal: bool) -> Part:
         )
     if not may_reveal and any(is_secret(step) for step in path):
         raise WrongTerm(_("“%s” is masked for you, so it cannot be searched for.") % name)
-    return Part({"argument": {"path": path, "value": value}}, Reach.SLOW)
+    return Condition({"argument": {"path": path, "value": value}}, Reach.SLOW)
 
 
-TERMS: dict[str, Callable[[str], Part]] = {
+TERMS: dict[str, Callable[[str], Condition]] = {
     "task": _task,
-    "queue": lambda value: Part({"queue_name": value}),
+    "queue": lambda value: Condition({"queue_name": value}),
     "status": _status,
-    "tag": lambda value: Part({"tag": value}),
-    "error": lambda value: Part({"error": value}, Reach.SLOW),
-    "worker": lambda value: Part({"worker": value}),
-    "key": lambda value: Part({"key": value}),
-    "subject": lambda value: Part({"subject": value}, Reach.INDEXED),
+    "tag": lambda value: Condition({"tag": value}),
+    "error": lambda value: Condition({"error": value}, Reach.SLOW),
+    "worker": lambda value: Condition({"worker": value}),
+    "key": lambda value: Condition({"key": value}),
+    "subject": lambda value: Condition({"subject": value}, Reach.INDEXED),
     "id": _id,
 }

@@ -12,7 +12,7 @@ from django.utils.translation import override
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.system_facts import (
     OLD_TRANSACTION_SECONDS,
-    Facts,
+    SystemFacts,
     gather,
     is_dirty,
     retention_of,
@@ -66,7 +66,7 @@ def _purpose(table: RelationRow) -> str:
     }.get(table.name, "")
 
 
-def _diagnostics(facts: Facts) -> Iterator[str]:
+def _diagnostics(facts: SystemFacts) -> Iterator[str]:
     """Yield the lines to paste into a report: in English, and without names of hosts or rows."""
     server = facts.server
     yield ", ".join(f"{name} {version}" for name, version in facts.versions)

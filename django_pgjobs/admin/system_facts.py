@@ -38,7 +38,7 @@ PRUNING_LAG_SECONDS = 86_400.0
 
 
 @dataclasses.dataclass
-class Facts:
+class SystemFacts:
     """Everything that the page shows."""
 
     server: ServerRow
@@ -55,7 +55,7 @@ class Facts:
     warnings: list[str]
 
 
-def gather() -> Facts:
+def gather() -> SystemFacts:
     """Ask the server and the process for all that the page shows."""
     alias = job_database()
     with connections[alias].cursor() as cursor:
@@ -66,7 +66,7 @@ def gather() -> Facts:
         transactions = system.list_transactions(cursor)
     applied, missing = _migrations(alias)
     now = server.now if timezone.is_aware(server.now) else timezone.make_aware(server.now)
-    facts = Facts(
+    facts = SystemFacts(
         server=server,
         # The server answered somewhere between the question and its arrival here.
         skew=(now - (asked_at + (answered_at - asked_at) / 2)).total_seconds(),
@@ -89,7 +89,7 @@ def gather() -> Facts:
     return facts
 
 
-def warnings_of(facts: Facts) -> list[str]:
+def warnings_of(facts: SystemFacts) -> list[str]:
     """Return what is wrong, in the active language."""
     return [
         *_warnings_of_transactions(facts),
@@ -139,7 +139,7 @@ def _versions(server: ServerRow) -> list[tuple[str, str]]:
     ]
 
 
-def _warnings_of_transactions(facts: Facts) -> list[str]:
+def _warnings_of_transactions(facts: SystemFacts) -> list[str]:
     text = _(
         "A transaction has been open for %(minutes)d minutes (process %(pid)d, %(application)s, "
         "%(state)s). As long as it is, nothing that was deleted can be cleaned up, and every "
@@ -159,7 +159,7 @@ def _warnings_of_transactions(facts: Facts) -> list[str]:
     ]
 
 
-def _warnings_of_server(facts: Facts) -> list[str]:
+def _warnings_of_server(facts: SystemFacts) -> list[str]:
     server, found = facts.server, []
     if server.prepared:
         found.append(
@@ -189,7 +189,7 @@ def _warnings_of_server(facts: Facts) -> list[str]:
     return found
 
 
-def _warnings_of_tables(facts: Facts) -> list[str]:
+def _warnings_of_tables(facts: SystemFacts) -> list[str]:
     found = [
         _("%(table)s has more dead rows than autovacuum should leave: %(dead)d.")
         % {"table": table.name, "dead": table.dead}

@@ -24,7 +24,7 @@ LIBRARY = re.compile(
 )
 
 
-class Part(NamedTuple):
+class Piece(NamedTuple):
     """A frame, or text between frames, whose *file* is empty."""
 
     file: str
@@ -56,20 +56,20 @@ def last_project_frame(text: str) -> str:
     return found
 
 
-def _split(text: str) -> Iterator[Part]:
+def _split(text: str) -> Iterator[Piece]:
     """Yield the frames of a traceback and what stands between them, in order."""
     file, indent, lines = "", 0, list[str]()
     for line in text.splitlines():
         found = FRAME.match(line)
         if found or (file and not _is_body(line, indent)):
             if lines:
-                yield Part(file, "\n".join(lines))
+                yield Piece(file, "\n".join(lines))
             file, indent = (found["file"], len(found["indent"])) if found else ("", 0)
             lines = [line]
         else:
             lines.append(line)
     if lines:
-        yield Part(file, "\n".join(lines))
+        yield Piece(file, "\n".join(lines))
 
 
 def _is_body(line: str, indent: int) -> bool:
@@ -79,13 +79,13 @@ def _is_body(line: str, indent: int) -> bool:
     return deep or line.lstrip(" |").startswith("[Previous line repeated")
 
 
-def _kind_of(part: Part) -> str:
+def _kind_of(part: Piece) -> str:
     if not part.file:
         return "text"
     return "library" if LIBRARY.search(part.file) else "project"
 
 
-def _draw_run(kind: str, parts: list[Part]) -> SafeString:
+def _draw_run(kind: str, parts: list[Piece]) -> SafeString:
     text = "\n".join(part.text for part in parts)
     if kind != "library":
         return format_html('<pre class="pgjobs-frame-{}">{}</pre>', kind, text)

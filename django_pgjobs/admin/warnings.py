@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
-from django_pgjobs.queries.overview import Facts, LiveRow, Service
+from django_pgjobs.queries.overview import Installation, LiveRow, Service
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
@@ -31,7 +31,7 @@ class Notice(NamedTuple):
     page: str = ""
 
 
-def list_warnings(facts: Facts, queues: list[LiveRow]) -> list[Notice]:
+def list_warnings(facts: Installation, queues: list[LiveRow]) -> list[Notice]:
     """Return what is wrong now, the worst first."""
     paused = {queue.name for queue in facts.queues if queue.is_paused}
     return [
@@ -45,18 +45,9 @@ def list_warnings(facts: Facts, queues: list[LiveRow]) -> list[Notice]:
     ]
 
 
-def serves(service: Service, backend: str, queue: str) -> bool:
-    """Do workers like this take jobs of the queue? The same is asked in explain_workers.sql."""
-    return (
-        backend in service.backends
-        and (service.queues is None or queue in service.queues)
-        and queue not in service.excluded_queues
-    )
-
-
 def is_served(services: list[Service], row: LiveRow) -> bool:
     """Does any live worker take jobs of this queue?"""
-    return any(serves(service, row.first or "", row.second or "") for service in services)
+    return any(service.takes(row.first or "", row.second or "") for service in services)
 
 
 def wrong_settings() -> list[CheckMessage]:
@@ -101,7 +92,7 @@ def _others(queues: int) -> Iterator[Notice]:
         yield Notice(text % {"queues": formats.number_format(queues)})
 
 
-def _long_waits(facts: Facts, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
+def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
     """Yield the longest wait of a queue that workers take jobs of."""
     since = [
         (row.waiting_since, row.second)
@@ -118,7 +109,7 @@ def _long_waits(facts: Facts, queues: list[LiveRow], paused: set[str]) -> Iterat
         yield Notice(text % values, "pgjobs_queuesettings_changelist")
 
 
-def _lost_workers(facts: Facts) -> Iterator[Notice]:
+def _lost_workers(facts: Installation) -> Iterator[Notice]:
     if facts.lost_workers:
         text = ngettext(
             "%(workers)s worker was lost in the last hour: it said no goodbye. What it ran is run "
@@ -147,7 +138,7 @@ def _paused_queues(queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
     yield from _others(len(waiting) - MAX_NAMED)
 
 
-def _server(facts: Facts) -> Iterator[Notice]:
+def _server(facts: Installation) -> Iterator[Notice]:
     old = facts.old_transaction
     if old is not None:
         text = _(
@@ -172,7 +163,7 @@ def _server(facts: Facts) -> Iterator[Notice]:
         yield Notice(text % values, "pgjobs_job_system")
 
 
-def _versions(facts: Facts) -> Iterator[Notice]:
+def _versions(facts: Installation) -> Iterator[Notice]:
     if len(facts.versions) > 1:
         text = _("Live workers are of different versions: %(versions)s.")
         yield Notice(

@@ -25,7 +25,7 @@ MAX_NAMED = 20
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerOrder:
     """What to do, and with which worker; *worker_id* None means with all."""
 
     verb: str
@@ -48,9 +48,7 @@ class Order:
             rows = rows.filter(pk=self.worker_id)
         if self.verb == "forget":
             return rows.filter(ended_at__isnull=False, lost=True)
-        live = rows.filter(
-            ended_at__isnull=True, lease_expires_at__gt=Now(), stop_requested_at__isnull=True
-        )
+        live = rows.filter(Worker.that_is_live(), stop_requested_at__isnull=True)
         if self.verb == "quiet":
             return live.filter(quiet_requested_at__isnull=True)
         if self.verb == "resume":
@@ -62,15 +60,15 @@ class Order:
         return list(self.workers().order_by("-pk").values_list("name", flat=True)[:MAX_NAMED])
 
 
-def parse_order(text: str) -> Order | None:
+def parse_order(text: str) -> WorkerOrder | None:
     """Return the order that a form sent, None if it is none."""
     found = ORDER.fullmatch(text)
     if found is None:
         return None
-    return Order(found[1], None if found[2] == ALL else int(found[2]))
+    return WorkerOrder(found[1], None if found[2] == ALL else int(found[2]))
 
 
-def carry_out(order: Order, *, user: Any, site: Any) -> int:
+def carry_out(order: WorkerOrder, *, user: Any, site: Any) -> int:
     """Do it, tell the workers when it commits, and write it down; return how many it met."""
     with transaction.atomic(using=job_database()):
         # Those that are met are named before they are changed, or gone.

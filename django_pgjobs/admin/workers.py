@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.contrib.admin.utils import unquote
@@ -14,7 +15,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgjobs.admin.control_admin import back, refuse_unless_posted, say, step
 from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
-from django_pgjobs.admin.worker_orders import ALL, Order, carry_out, parse_order
+from django_pgjobs.admin.worker_orders import ALL, WorkerOrder, carry_out, parse_order
 from django_pgjobs.client import job_database
 from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries import worker_pages
@@ -27,6 +28,30 @@ MAX_JOBS_OF_ONE = 50
 MAX_TASKS = 200
 # A renewal takes a moment: only a heartbeat that is later than this is late.
 GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownWorker:
+    """What a template says of a worker; *state* and *heartbeat* are keys of the tables below.
+
+    It holds *held* jobs, so many of them ahead of its slots. *jobs* are those that are listed,
+    each with its address.
+    """
+
+    row: WorkerRow
+    url: str
+    state: str
+    state_icon: str
+    state_label: Any
+    heartbeat: str
+    heartbeat_icon: str
+    heartbeat_label: Any
+    is_live: bool
+    held: int
+    held_ahead: int
+    jobs: list[tuple[HeldRow, str]]
+    more_jobs: int
+
 
 # State -> icon and word.
 STATES = {
@@ -78,8 +103,8 @@ class WorkerAdmin(ListPageAdmin):
             live = [row.id for row in rows if not row.has_ended]
             each = max(1, min(MAX_JOBS, MAX_JOBS_IN_ALL // max(1, len(live))))
             running = worker_pages.list_running(cursor, live, max_jobs=each)
-        workers = [self._facts(row, running.get(row.id, [])) for row in rows]
-        states = [worker["state"] for worker in workers]
+        workers = [self._shown(row, running.get(row.id, [])) for row in rows]
+        states = [worker.state for worker in workers]
         context = {
             "title": _("Workers"),
             "workers": workers,
@@ -118,7 +143,7 @@ class WorkerAdmin(ListPageAdmin):
             "title": _("Worker %(name)s") % {"name": worker},
             "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
             "worker": worker,
-            "facts": self._facts(row, found.get(worker.pk, [])) if row is not None else None,
+            "facts": self._shown(row, found.get(worker.pk, [])) if row is not None else None,
             "tasks": sorted(worker.task_paths)[:MAX_TASKS],
             "more_tasks": max(0, len(worker.task_paths) - MAX_TASKS),
             "history_url": self.url("pgjobs_worker_history", worker.pk),
@@ -147,7 +172,7 @@ class WorkerAdmin(ListPageAdmin):
             say(request, _("No worker is in a state for that any more."), is_good=False)
         return back(request, list_url)
 
-    def _draw_confirmation(self, request: HttpRequest, order: Order) -> HttpResponse:
+    def _draw_confirmation(self, request: HttpRequest, order: WorkerOrder) -> HttpResponse:
         names = order.names()
         context = {
             "title": _("Are you sure?"),
@@ -168,25 +193,24 @@ class WorkerAdmin(ListPageAdmin):
             "here": request.get_full_path(),
         }
 
-    def _facts(self, row: WorkerRow, running: list[HeldRow]) -> dict[str, Any]:
-        """Return what a template says of a worker."""
+    def _shown(self, row: WorkerRow, running: list[HeldRow]) -> ShownWorker:
         state, heartbeat = state_of(row), heartbeat_of(row)
         held = running[0].held if running else 0
-        return {
-            "row": row,
-            "url": self.url("pgjobs_worker_change", row.id),
-            "state": state,
-            "state_icon": STATES[state][0],
-            "state_label": STATES[state][1],
-            "heartbeat": heartbeat,
-            "heartbeat_icon": HEARTBEATS[heartbeat][0],
-            "heartbeat_label": HEARTBEATS[heartbeat][1],
-            "is_live": state in ("running", "quiet", "stopping"),
-            "held": held,
-            "held_ahead": max(0, held - row.slots),
-            "jobs": [(job, self.url("pgjobs_job_change", job.id)) for job in running],
-            "more_jobs": max(0, held - len(running)),
-        }
+        return ShownWorker(
+            row=row,
+            url=self.url("pgjobs_worker_change", row.id),
+            state=state,
+            state_icon=STATES[state][0],
+            state_label=STATES[state][1],
+            heartbeat=heartbeat,
+            heartbeat_icon=HEARTBEATS[heartbeat][0],
+            heartbeat_label=HEARTBEATS[heartbeat][1],
+            is_live=state in ("running", "quiet", "stopping"),
+            held=held,
+            held_ahead=max(0, held - row.slots),
+            jobs=[(job, self.url("pgjobs_job_change", job.id)) for job in running],
+            more_jobs=max(0, held - len(running)),
+        )
 
 
 def state_of(row: WorkerRow) -> str:

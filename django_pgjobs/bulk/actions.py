@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -15,9 +15,28 @@ from django_pgjobs.queries import bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 
-# What a person chose on the page of confirmation, as JSON: "delay", "spread" (seconds), "at" (ISO
-# text), "reset_attempts", "queue_name", "priority", "note".
-Options = Mapping[str, Any]
+
+class Options(TypedDict, total=False):
+    """What a person chose on the page of confirmation, as it is stored in JSON.
+
+    *delay* and *spread* are seconds, *at* is ISO text; what is None or absent was not chosen.
+    """
+
+    delay: float | None
+    spread: float | None
+    at: str | None
+    reset_attempts: bool
+    queue_name: str | None
+    priority: int | None
+    note: str
+
+
+class When(TypedDict):
+    """When jobs are to run: at *run_after*, or within *spread* seconds behind a *delay*."""
+
+    run_after: datetime | None
+    delay: float | None
+    spread: float
 
 
 @dataclass
@@ -50,7 +69,7 @@ class Action:
     apply: Callable[[Cursor, list[int], Options], Effect]
 
 
-def _when(options: Options) -> dict[str, Any]:
+def _when(options: Options) -> When:
     """Return when the jobs are to run, as the statements take it."""
     at = options.get("at")
     spread = options.get("spread")

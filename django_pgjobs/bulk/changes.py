@@ -7,7 +7,6 @@ the change must still be allowed to make it at every page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
@@ -16,7 +15,7 @@ from django.db import DatabaseError, connections, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from django_pgjobs.bulk.actions import ACTIONS, Action, Effect
+from django_pgjobs.bulk.actions import ACTIONS, Action, Effect, Options
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk, allowed_to
 from django_pgjobs.client import job_database
@@ -42,7 +41,7 @@ class Page(NamedTuple):
 def create_change(
     action: Action,
     selection: Selection,
-    options: Mapping[str, Any],
+    options: Options,
     *,
     user: Any,
     reason: str = "",

@@ -8,7 +8,6 @@ is before it.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
@@ -59,11 +58,10 @@ def report_progress(change_id: int) -> dict[str, int]:
     """Let the job say how far the change is; return the same."""
     names = ("changed", "passed_over", "conflicts")
     changes = BulkChange.objects.using(job_database()).filter(pk=change_id)
-    row: dict[str, Any] = changes.values(*names, "total").first() or dict.fromkeys(names, 0)
-    counts = {name: row[name] for name in names}
+    *numbers, total = changes.values_list(*names, "total").first() or (0, 0, 0, None)
     with suppress(LookupError):
-        current_job().progress(sum(counts.values()), row.get("total"))
-    return counts
+        current_job().progress(sum(numbers), total)
+    return dict(zip(names, numbers, strict=True))
 
 
 def enqueue_change(change: BulkChange) -> None:

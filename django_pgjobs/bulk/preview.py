@@ -46,7 +46,8 @@ EXACT_SECONDS = 1.0
 ENDING = ("cancel", "discard")
 MAX_GROUPS = 10
 MAX_SAMPLES = 5
-MORE = {"reset_attempts": True}
+NONE: Options = {}
+MORE: Options = {"reset_attempts": True}
 
 
 class Row(NamedTuple):
@@ -133,7 +134,7 @@ def _count_exactly(
     numbers: list[int] = []
     try:
         with time_budget(job_database(), EXACT_SECONDS):
-            for options in ({}, MORE) if action.suits(MORE) != action.suits({}) else ({},):
+            for options in (NONE, MORE) if action.suits(MORE) != action.suits(NONE) else (NONE,):
                 numbers.append(_walk_of(action, selection, narrow, options).total())
     except TooSlow:
         return (numbers[0], None) if numbers else (None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db import connections
 from django.db.models import Q
@@ -14,6 +14,14 @@ from django_pgjobs.bulk.lookups import InvalidLookup, conditions
 from django_pgjobs.client import job_database
 from django_pgjobs.queries.bulk import pin_jobs
 from django_pgjobs.status import JobStatus
+
+
+class StoredSelection(TypedDict):
+    """A selection as JSON: *until* is ISO text."""
+
+    lookups: dict[str, Any]
+    until: str | None
+    max_id: int | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Selection:
             raise InvalidLookup(f"expected the id of a job, got {max_id!r:.80}.")
         return cls(value["lookups"], instant, max_id)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StoredSelection:
         """Return the selection as a JSON value."""
         return {
             "lookups": _plain(self.lookups),

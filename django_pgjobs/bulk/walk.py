@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from django.db.models import DateTimeField, F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast
@@ -32,7 +32,18 @@ WINDOW_ROWS = 20_000
 ORDER = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
 
 Narrow = Callable[[QuerySet[Job]], QuerySet[Job]]
-Position = dict[str, Any]
+
+
+class Position(TypedDict, total=False):
+    """Where a walk has got to, as it is stored in JSON.
+
+    *leg* is always there. *at* is the value of the last row in the order of the leg, absent at its
+    begin; *id* tells rows apart that share it, None: all of them were looked at.
+    """
+
+    leg: Required[int]
+    at: Any
+    id: int | None
 
 
 def allowed_to(user: Any, verb: Verb, selection: Selection) -> Narrow:

@@ -1,10 +1,22 @@
-"""Statements that change what may be claimed: pauses."""
+"""What may not be claimed: pauses, and the statements that change them."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
+
+
+class PauseRow(NamedTuple):
+    """A pause that holds now, of a queue, a task or a key; *resume_at* None: it does not end."""
+
+    kind: str
+    name: str
+    reason: str
+    paused_by: str
+    paused_at: datetime
+    resume_at: datetime | None
 
 
 def pause_jobs(

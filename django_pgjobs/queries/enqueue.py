@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from django_pgjobs.queries.cursor import Cursor, fetch, process_statement, process_text
 from django_pgjobs.queries.jobs import JobRow
@@ -32,28 +32,105 @@ COMMON_COLUMNS = (
 KEY_COLUMNS = ("subject", "concurrency_limit", "skips_waiting", "rate_cost", "max_losses")
 
 
-def insert_job(cursor: Cursor, row: Mapping[str, Any]) -> tuple[int, datetime, datetime | None]:
-    """Insert one job; return its id, `enqueued_at` and `run_after`."""
-    [(job_id, enqueued_at, run_after)] = fetch(cursor, "enqueue_job", row)
-    return job_id, enqueued_at, run_after
+class TaskColumns(TypedDict):
+    """The columns of a job that every task has options for.
+
+    The job runs at *run_after* or *delay* seconds after it is enqueued; both None: at once.
+    *metadata* is JSON text, *timeout* in seconds.
+    """
+
+    task_path: str
+    queue_name: str
+    backend: str
+    priority: int
+    run_after: datetime | None
+    delay: float | None
+    max_attempts: int
+    timeout: float | None
+    correlation_id: str
+    tags: list[str]
+    metadata: str
 
 
-def insert_jobs(cursor: Cursor, row: Mapping[str, Any]) -> list[int]:
-    """Insert many jobs of one task; return their ids in the order given."""
-    return [job_id for (job_id,) in fetch(cursor, "enqueue_jobs", row)]
+class StartColumns(TypedDict):
+    """The columns that plain jobs leave empty and that are the same for all jobs of a task.
+
+    *subject* is a reference to a row of the project; *concurrency_limit* holds where no row says
+    another; with *skips_waiting* a key keeps no order; *rate_cost* is in tokens of each limit.
+    """
+
+    subject: str | None
+    concurrency_limit: int | None
+    skips_waiting: bool
+    rate_cost: int
+    max_losses: int | None
 
 
-def insert_keyed_job(
-    cursor: Cursor, row: Mapping[str, Any]
+class UniqueColumns(TaskColumns, StartColumns):
+    """The columns of jobs with a unique key, and what becomes of the live job that has it.
+
+    *merge* names how the database merges its arguments with the new ones; with *replaces* they
+    and its options are replaced. It is moved by *max_wait* seconds after it was enqueued at
+    most, and grows to *max_bytes* of arguments.
+    """
+
+    unique_until_claimed: bool
+    merge: str
+    replaces: bool
+    max_wait: float | None
+    max_bytes: int
+
+
+class Line(NamedTuple):
+    """What differs from one job of a task to the next; *args* and *kwargs* are JSON text."""
+
+    args: str
+    kwargs: str
+    concurrency_key: str | None = None
+    rate_limit_keys: str | None = None
+    unique_key: str | None = None
+
+
+def insert_job(
+    cursor: Cursor, row: TaskColumns, line: Line, start: StartColumns | None
 ) -> tuple[int, datetime, datetime | None]:
-    """Insert one job that has keys; return its id, `enqueued_at` and `run_after`."""
-    [(job_id, enqueued_at, run_after)] = fetch(cursor, "enqueue_keyed_job", row)
+    """Insert one job; return its id, `enqueued_at` and `run_after`.
+
+    *start* is None if its line has no keys either.
+    """
+    params = {**row, "args": line.args, "kwargs": line.kwargs}
+    if start is None:
+        [inserted] = fetch(cursor, "enqueue_job", params)
+    else:
+        params |= start
+        params["concurrency_key"] = line.concurrency_key
+        params["rate_limit_keys"] = line.rate_limit_keys
+        [inserted] = fetch(cursor, "enqueue_keyed_job", params)
+    job_id, enqueued_at, run_after = inserted
     return job_id, enqueued_at, run_after
 
 
-def insert_keyed_jobs(cursor: Cursor, row: Mapping[str, Any]) -> list[int]:
-    """Insert many jobs that have keys; return their ids in the order given."""
-    return [job_id for (job_id,) in fetch(cursor, "enqueue_keyed_jobs", row)]
+def insert_jobs(
+    cursor: Cursor, row: TaskColumns, lines: Sequence[Line], start: StartColumns | None
+) -> list[int]:
+    """Insert a job of one task per line; return their ids in the order given.
+
+    *start* is None if the lines have no keys either.
+    """
+    params = {**row, **_texts(lines)}
+    if start is None:
+        return [job_id for (job_id,) in fetch(cursor, "enqueue_jobs", params)]
+    params |= start
+    params["concurrency_key"] = [line.concurrency_key for line in lines]
+    params["rate_limit_keys"] = [line.rate_limit_keys for line in lines]
+    return [job_id for (job_id,) in fetch(cursor, "enqueue_keyed_jobs", params)]
+
+
+def _texts(lines: Sequence[Line]) -> dict[str, object]:
+    return {
+        "args": "\n".join([line.args for line in lines]),
+        "kwargs": "\n".join([line.kwargs for line in lines]),
+    }
 
 
 class Known(NamedTuple):
@@ -81,10 +158,23 @@ class Unique(NamedTuple):
 
 
 def insert_unique_jobs(
-    cursor: Cursor, how: str, row: Mapping[str, Any], *, detailed: bool = False
+    cursor: Cursor,
+    how: str,
+    row: UniqueColumns,
+    lines: Sequence[Line],
+    *,
+    detailed: bool = False,
 ) -> Unique:
     """Insert jobs with unique keys by the statement *how*: MEET, LOCK or MERGE; list them all."""
-    params = {**row, "max_listed": len(row["unique_keys"]), "detailed": detailed}
+    params = {
+        **row,
+        **_texts(lines),
+        "concurrency_keys": [line.concurrency_key for line in lines],
+        "rate_limit_keys": [line.rate_limit_keys for line in lines],
+        "unique_keys": [line.unique_key for line in lines],
+        "max_listed": len(lines),
+        "detailed": detailed,
+    }
     return _unique(fetch(cursor, how, params))
 
 
@@ -120,7 +210,7 @@ def _known(entry: list[Any], met: set[int]) -> Known:
     return Known(job_id, unique_key, job_id not in met, JobRow(**row), backend)
 
 
-class Selection(NamedTuple):
+class CompiledSelect(NamedTuple):
     """A SELECT that Django's compiler made of a QuerySet, with its parameters.
 
     Its columns are the JSON of the kwargs and, with *has_keys*, the concurrency key, the rate
@@ -145,14 +235,17 @@ CHOSEN = (
 KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 
 
-def insert_jobs_from(cursor: Cursor, selection: Selection, row: Mapping[str, Any]) -> int:
+def insert_jobs_from(
+    cursor: Cursor, selection: CompiledSelect, row: TaskColumns, start: StartColumns | None
+) -> int:
     """Insert a job for every row of *selection*; return the number of jobs.
 
-    *row* has KEY_COLUMNS if the jobs have keys, a subject or a limit of losses.
+    *start* is None if they have no keys, no subject and no limit of losses.
     """
-    columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if "subject" in row else ())]
+    given: dict[str, object] = {**row, **(start or {})}
+    columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if start else ())]
     names, values, source = "", "", "source (kwargs)"
-    if "subject" in row:
+    if start:
         names = ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses"
         values = ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer"
     # The only composed part is what Django's compiler made.
@@ -170,15 +263,15 @@ def insert_jobs_from(cursor: Cursor, selection: Selection, row: Mapping[str, Any
         " source.kwargs"
     )
     query = f"{head} FROM ({selection.sql}) AS {source}"
-    cursor.execute(query, [*(row[column] for column in columns), *selection.params])
+    cursor.execute(query, [*(given[column] for column in columns), *selection.params])
     return cursor.rowcount
 
 
 def insert_unique_jobs_from(
-    cursor: Cursor, how: str, selection: Selection, row: Mapping[str, Any], *, max_listed: int
+    cursor: Cursor, how: str, selection: CompiledSelect, row: UniqueColumns, *, max_listed: int
 ) -> Unique:
     """Insert a job for every row of *selection* by the statement *how*."""
-    params = {**row, "max_listed": max_listed, "detailed": False}
+    params: dict[str, object] = {**row, "max_listed": max_listed, "detailed": False}
     names = iter(range(len(selection.params)))
 
     def name(found: re.Match[str]) -> str:

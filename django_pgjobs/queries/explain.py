@@ -6,21 +6,11 @@ import json
 from datetime import datetime
 from typing import NamedTuple
 
+from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor, fetch
 
 
-class PauseRow(NamedTuple):
-    """A pause that holds now."""
-
-    kind: str
-    name: str
-    reason: str
-    paused_by: str
-    paused_at: datetime
-    resume_at: datetime | None
-
-
-class QueueRow(NamedTuple):
+class LimitedQueue(NamedTuple):
     """A queue that is limited over all workers."""
 
     max_running: int
@@ -57,7 +47,7 @@ class Facts(NamedTuple):
     lease_ends: datetime | None
     now: datetime
     pauses: list[PauseRow]
-    queue: QueueRow | None
+    queue: LimitedQueue | None
 
 
 def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> Facts | None:
@@ -70,7 +60,7 @@ def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> Facts | None:
         PauseRow._make([*names, _moment(paused_at), _moment(resume_at)])
         for *names, paused_at, resume_at in json.loads(pauses or "[]")
     ]
-    fullness = QueueRow._make(json.loads(queue)) if queue else None
+    fullness = LimitedQueue._make(json.loads(queue)) if queue else None
     return Facts._make([*columns, held, fullness])
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.sql.terms import written_out
 
 
 class TabCounts(NamedTuple):
@@ -37,7 +38,7 @@ class TabCounts(NamedTuple):
 # {jobs} is what a person may see, {cap} and {max_read} are numbers. An order makes it the index
 # that is read up to the limit, and not the table; a limit that the planner cannot see lets it
 # walk the index instead of sorting all that matches.
-_COUNT_TABS = """
+_COUNT_TABS = written_out("""
 SELECT
     (SELECT count(*) FROM (
         SELECT FROM {jobs} WHERE job.status = 'cancelled' ORDER BY job.finished_at LIMIT {cap}
@@ -67,15 +68,13 @@ CROSS JOIN (
     SELECT
         count(*) AS jobs,
         count(*) FILTER (WHERE one.hold IS NOT NULL AND one.status = 'ready') AS blocked,
-        count(*) FILTER (
-            WHERE one.hold IS NULL AND one.due_at IS NULL AND one.status = 'ready'
-        ) AS ready
+        count(*) FILTER (WHERE {one.is_ready}) AS ready
     FROM (
         SELECT job.hold, job.due_at, job.status FROM {jobs}
         WHERE job.status IN ('ready', 'running') LIMIT {max_read}
     ) AS one
 ) AS live
-"""
+""")
 # The columns that the statement above needs of *jobs*, in this order.
 TAB_COLUMNS = ("status", "due_at", "hold", "attempts", "worker_id", "finished_at")
 

@@ -159,7 +159,7 @@ def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
 
 
 def send_release_unheld(
-    cursor: Cursor, *, worker_id: int, held_ids: list[int], max_jobs: int = 1_000, acts: bool = True
+    cursor: Cursor, *, worker_id: int, held_ids: list[int], max_jobs: int, acts: bool = True
 ) -> None:
     """Send the return of jobs claimed for the worker that are not in *held_ids*.
 

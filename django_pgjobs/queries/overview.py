@@ -97,6 +97,11 @@ class Service(NamedTuple):
     queues: list[str] | None
     excluded_queues: list[str]
 
+    def takes(self, backend: str, queue_name: str) -> bool:
+        """Do they take jobs of the queue? The same is asked in explain_workers.sql."""
+        is_named = self.queues is None or queue_name in self.queues
+        return is_named and queue_name not in self.excluded_queues and backend in self.backends
+
 
 class Transaction(NamedTuple):
     """A transaction that keeps dead rows from being removed."""
@@ -107,7 +112,7 @@ class Transaction(NamedTuple):
     seconds: float
 
 
-class Facts(NamedTuple):
+class Installation(NamedTuple):
     """What the Overview shows beside the jobs."""
 
     now: datetime
@@ -124,13 +129,15 @@ class Facts(NamedTuple):
     dead_rows: int
 
 
-def get_facts(cursor: Cursor, *, max_rows: int, max_workers: int, old_seconds: float) -> Facts:
+def get_installation(
+    cursor: Cursor, *, max_rows: int, max_workers: int, old_seconds: float
+) -> Installation:
     """Return queues, workers, and what is the matter with the server."""
     params = {"max_rows": max_rows, "max_workers": max_workers, "old_seconds": old_seconds}
     [row] = fetch(cursor, "overview_facts", params)
     now, queues, workers, live, slots, unended, lost, versions, services, old, alive, dead = row
     transaction = _decoded(old)
-    return Facts(
+    return Installation(
         now,
         [QueueFact(**queue) for queue in _decoded(queues)],
         [WorkerFact(**worker) for worker in _decoded(workers)],

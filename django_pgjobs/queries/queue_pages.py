@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor, fetch
 
 MAX_QUEUES = 100
@@ -49,18 +50,6 @@ def list_queues(cursor: Cursor) -> list[QueueRow]:
         "max_running": MAX_RUNNING,
     }
     return [QueueRow._make(row) for row in fetch(cursor, "list_queues", params)]
-
-
-class PauseRow(NamedTuple):
-    """A pause of a task or of a key that holds now."""
-
-    id: int
-    kind: str
-    name: str
-    reason: str
-    paused_by: str
-    paused_at: datetime
-    resume_at: datetime | None
 
 
 def list_pauses(cursor: Cursor) -> list[PauseRow]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
@@ -17,9 +16,29 @@ class Renewal(NamedTuple):
     is_stopping: bool
 
 
-def register_worker(cursor: Cursor, row: Mapping[str, Any]) -> int:
+class Registration(TypedDict):
+    """What a worker enters of itself.
+
+    *queues* None: all; *lease* in seconds; *quiet*: it was asked to claim nothing, in a row
+    whose lease was lost.
+    """
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    slots: int
+    queues: list[str] | None
+    excluded_queues: list[str]
+    backends: list[str]
+    task_paths: list[str]
+    lease: float
+    quiet: bool
+
+
+def register_worker(cursor: Cursor, row: Registration) -> int:
     """Enter a worker and start its lease; return its id."""
-    [(worker_id,)] = fetch(cursor, "register_worker", {"quiet": False, **row})
+    [(worker_id,)] = fetch(cursor, "register_worker", row)
     return int(worker_id)
 
 

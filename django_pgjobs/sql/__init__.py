@@ -2,7 +2,8 @@
 
 Static text that runs in psql after its placeholders are filled in, as `load` returns it; nothing
 is ever composed from data. Each file opens with what it does, its parameters, what it returns,
-which rows it locks in which order, and the index it relies on.
+which rows it locks in which order, and the index it relies on. What several say of a row is told
+once, in `terms.py`, and stands in the files as `{job.is_ready}`.
 
 Names are plain in the files and qualified before they are sent (`qualified`). Operators cannot
 be, so both sides have the very types of one of PostgreSQL's own, by casts where needed, or it is
@@ -28,6 +29,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
+
+from django_pgjobs.sql.terms import written_out
 
 # All of them, read at import: once an upgrade has replaced the files, a worker that still runs
 # would find the statements of another release, or none.
@@ -55,7 +58,8 @@ def load(name: str, *left_out: str) -> str:
     `-- End: <name>`; a name may mark several, and parts may lie in others. Those that are *left
     out* cost nothing; what follows `-- Else: <name>` stands in their place.
     """
-    lines = [line.strip() for line in _without(TEXTS[name], left_out).splitlines()]
+    text = written_out(_without(TEXTS[name], left_out))
+    lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 

@@ -24,9 +24,7 @@ WITH excluded AS MATERIALIZED (
     SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
         SELECT pause.name
         FROM pgjobs_pause AS pause
-        WHERE
-            pause.kind = 'task'
-            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+        WHERE pause.kind = 'task' AND {pause.holds}
     ) AS task_paths
 ),
 lane AS (
@@ -37,15 +35,11 @@ lane AS (
     ) AS lane (backend, queue_name, floor_urgency, floor_id)
     WHERE EXISTS (
         SELECT FROM pgjobs_worker AS worker
-        WHERE
-            worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL
-            AND worker.lease_expires_at > statement_timestamp()
+        WHERE worker.id = %(worker_id)s::bigint AND {worker.is_live}
     )
     AND NOT EXISTS (
         SELECT FROM pgjobs_pause AS pause
-        WHERE
-            pause.kind = 'queue' AND pause.name = lane.queue_name
-            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+        WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
     )
     AND NOT EXISTS (
         SELECT FROM pgjobs_queue_settings AS queue
@@ -61,8 +55,7 @@ share AS (
             SELECT -job.priority AS urgency, job.id
             FROM pgjobs_job_live AS job
             WHERE
-                job.status = 'ready' AND job.due_at IS NULL
-                AND job.hold IS NULL AND job.lane IS NULL
+                {job.is_ready} AND job.lane IS NULL
                 AND job.backend = lane.backend AND job.queue_name = lane.queue_name
                 AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
                 AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
@@ -84,8 +77,7 @@ taken AS MATERIALIZED (
         SELECT job.id
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL
-            AND job.hold IS NULL AND job.lane IS NULL
+            {job.is_ready} AND job.lane IS NULL
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])

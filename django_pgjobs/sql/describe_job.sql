@@ -73,16 +73,5 @@ SELECT
     ),
     bound.pattern, bound.max_running,
     (SELECT worker.name FROM pgjobs_worker AS worker WHERE worker.id = %(worker_id)s::bigint)
-FROM (SELECT) AS one
-LEFT JOIN LATERAL (
-    SELECT row_limit.pattern, row_limit.max_running
-    FROM pgjobs_concurrency_limit AS row_limit
-    WHERE
-        row_limit.pattern = %(concurrency_key)s::text
-        OR POSITION('*' IN row_limit.pattern) > 0
-        AND %(concurrency_key)s::text LIKE replace(replace(replace(replace(
-            row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
-    ORDER BY
-        row_limit.pattern = %(concurrency_key)s::text DESC, length(row_limit.pattern) DESC
-    LIMIT 1
-) AS bound ON TRUE
+FROM (SELECT %(concurrency_key)s::text AS concurrency_key) AS given
+LEFT JOIN LATERAL ({given.concurrency_key.limit}) AS bound ON TRUE

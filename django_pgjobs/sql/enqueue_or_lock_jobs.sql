@@ -81,15 +81,7 @@ SELECT
             json_build_array(
                 known.id, known.unique_key,
                 CASE WHEN %(detailed)s::boolean THEN json_build_array(
-                    (known.job).id, (known.job).status, (known.job).task_path,
-                    (known.job).queue_name, (known.job).priority, (known.job).run_after,
-                    (known.job).enqueued_at, (known.job).started_at,
-                    (known.job).last_attempted_at, (known.job).finished_at,
-                    (known.job).max_attempts, (known.job).timeout,
-                    (known.job).correlation_id, (known.job).tags, (known.job).args::text,
-                    (known.job).kwargs::text, (known.job).metadata::text,
-                    (known.job).errors::text, (known.job).result::text,
-                    (known.job).worker_ids, (known.job).backend
+                    {(known.job).as_job_row}, (known.job).backend
                 ) END
             )
             ORDER BY known.id

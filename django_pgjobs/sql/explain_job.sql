@@ -22,22 +22,19 @@ SELECT
         SELECT json_agg(
             json_build_array(
                 pause.kind, pause.name, pause.reason, pause.paused_by,
-                -- For ever is no instant in Python.
-                LEAST(GREATEST(pause.paused_at, '0001-01-02'), '9999-12-30'),
-                CASE WHEN pause.resume_at < '9999-12-30' THEN pause.resume_at END
+                {pause.paused_at.in_calendar}, {pause.resume_at.or_never}
             )
             ORDER BY array_position(ARRAY['queue', 'task', 'key'], pause.kind), pause.name
         )
         FROM pgjobs_pause AS pause
         WHERE
-            (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+            {pause.holds}
             AND (
                 (pause.kind = 'queue' AND pause.name = job.queue_name)
                 OR (pause.kind = 'task' AND pause.name = job.task_path)
                 OR (
                     pause.kind = 'key'
-                    AND job.concurrency_key LIKE replace(replace(replace(replace(
-                        pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
+                    AND job.concurrency_key LIKE {pause.name.as_pattern}
                 )
             )
     )::text,

@@ -11,9 +11,7 @@ SELECT
     count(*) FILTER (WHERE before.task_path NOT IN (
         SELECT pause.name
         FROM pgjobs_pause AS pause
-        WHERE
-            pause.kind = 'task'
-            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+        WHERE pause.kind = 'task' AND {pause.holds}
     )),
     count(*) > %(max_jobs)s::integer
 FROM pgjobs_job_live AS job
@@ -22,8 +20,7 @@ CROSS JOIN LATERAL (
         SELECT plain.task_path
         FROM pgjobs_job_live AS plain
         WHERE
-            plain.status = 'ready' AND plain.due_at IS NULL AND plain.hold IS NULL
-            AND plain.lane IS NULL
+            {plain.is_ready} AND plain.lane IS NULL
             AND plain.backend = job.backend AND plain.queue_name = job.queue_name
             -- Those of the same priority take turns with a job that has keys.
             AND (-plain.priority, plain.id)
@@ -36,8 +33,7 @@ CROSS JOIN LATERAL (
         SELECT earlier.task_path
         FROM pgjobs_job_live AS earlier
         WHERE
-            earlier.status = 'ready' AND earlier.due_at IS NULL AND earlier.hold IS NULL
-            AND earlier.lane IS NOT NULL
+            {earlier.is_ready} AND earlier.lane IS NOT NULL
             AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
             AND -earlier.priority = -job.priority
             AND earlier.lane >= job.lane AND (earlier.lane, earlier.id) < (job.lane, job.id)

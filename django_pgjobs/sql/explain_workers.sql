@@ -33,7 +33,7 @@ FROM (
             (worker.queues IS NULL OR %(queue_name)s::text = ANY (worker.queues))
             AND %(queue_name)s::text <> ALL (worker.excluded_queues) AS by_queue
     ) AS served
-    WHERE worker.ended_at IS NULL AND worker.lease_expires_at > statement_timestamp()
+    WHERE {worker.is_live}
 ) AS live
 CROSS JOIN LATERAL (
     SELECT count(*) AS jobs

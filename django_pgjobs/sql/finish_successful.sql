@@ -23,21 +23,11 @@ FROM unnest(
     %(ages)s::double precision[], %(durations)s::double precision[]
 ) AS outcome (id, claim, result, age, duration)
 WHERE
-    -- Not "status = 'running'": that would let the planner walk the index of running jobs,
-    -- which is full of dead entries, instead of the primary key.
     -- Section: waits
     job.id = ANY (%(ids)s::bigint[])
     -- Else: waits
-    job.id = ANY (ARRAY(
-        SELECT free.id
-        FROM pgjobs_job_live AS free
-        WHERE
-            free.id = ANY (%(ids)s::bigint[])
-            AND free.status IN ('ready', 'running') AND free.status <> 'ready'
-        ORDER BY free.id
-        FOR UPDATE SKIP LOCKED
-    ))
+    {job.is_free}
     -- End: waits
-    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+    AND {job.runs}
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

@@ -5,10 +5,6 @@
 --     args, kwargs, metadata, errors, result; then worker_ids
 -- Locks: none
 -- Index: pgjobs_job_live_pkey
-SELECT
-    job.id, job.status, job.task_path, job.queue_name, job.priority, job.run_after,
-    job.enqueued_at, job.started_at, job.last_attempted_at, job.finished_at, job.max_attempts,
-    job.timeout, job.correlation_id, job.tags, job.args::text, job.kwargs::text,
-    job.metadata::text, job.errors::text, job.result::text, job.worker_ids
+SELECT {job.as_job_row}
 FROM pgjobs_job AS job
 WHERE job.id = %(id)s::bigint AND job.backend = %(backend)s::text

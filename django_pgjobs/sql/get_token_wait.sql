@@ -9,12 +9,9 @@ SELECT min(GREATEST(
 FROM pgjobs_rate_state AS state
 CROSS JOIN LATERAL (
     SELECT
-        ceil(1000000::double precision * rate_limit.period / (
-            rate_limit.count - COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) + 1
-        )::double precision)::numeric / 1000000::numeric AS seconds_per_token
-    FROM pgjobs_rate_limit AS rate_limit
-    WHERE rate_limit.name IN (state.key, split_part(state.key, ':', 1))
-    ORDER BY rate_limit.name = state.key DESC
-    LIMIT 1
+        ceil(
+            1000000::double precision * rate.period / (rate.count - rate.burst + 1)::double precision
+        )::numeric / 1000000::numeric AS seconds_per_token
+    FROM ({state.key.rate_limit}) AS rate
 ) AS rule
 WHERE state.next_free > statement_timestamp() AND state.next_free < 'infinity'

@@ -14,8 +14,7 @@ WITH waiting AS (
         SELECT job.lane
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NOT NULL
+            {job.is_ready} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name
         LIMIT (SELECT %(max_jobs)s::integer)
     ) AS bounded
@@ -49,22 +48,11 @@ SELECT
         SELECT FROM pgjobs_pause AS pause
         WHERE
             pause.kind = 'key'
-            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
-            AND seen.key LIKE replace(replace(replace(replace(
-                pause.name, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
+            AND {pause.holds}
+            AND seen.key LIKE {pause.name.as_pattern}
     )
 FROM seen
-LEFT JOIN LATERAL (
-    SELECT row_limit.max_running, row_limit.pattern
-    FROM pgjobs_concurrency_limit AS row_limit
-    WHERE
-        row_limit.pattern = seen.key
-        OR POSITION('*' IN row_limit.pattern) > 0
-        AND seen.key LIKE replace(replace(replace(replace(
-            row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
-    ORDER BY row_limit.pattern = seen.key DESC, length(row_limit.pattern) DESC
-    LIMIT 1
-) AS found ON TRUE
+LEFT JOIN LATERAL ({seen.key.limit}) AS found ON TRUE
 LEFT JOIN LATERAL (
     SELECT own.jobs
     FROM (
@@ -72,8 +60,7 @@ LEFT JOIN LATERAL (
             SELECT job.concurrency_limit AS jobs
             FROM pgjobs_job_live AS job
             WHERE
-                job.status = 'ready' AND job.concurrency_key = seen.key AND job.hold IS NULL
-                AND (job.due_at IS NULL OR job.due_at IS DISTINCT FROM job.run_after)
+                {job.is_in_line} AND job.concurrency_key = seen.key
             ORDER BY job.concurrency_key, job.id
             LIMIT 1
         )

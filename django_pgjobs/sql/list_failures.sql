@@ -45,10 +45,7 @@ FROM (
             SELECT
                 job.task_path, last.error_class, last.text,
                 LEAST(
-                    floor((
-                        date_part('epoch', statement_timestamp())
-                        - date_part('epoch', job.finished_at)
-                    ) / 21600::double precision), 28
+                    floor(({job.finished_at.seconds_ago}) / 21600::double precision), 28
                 )::integer AS number,
                 count(*) AS jobs,
                 count(*) FILTER (

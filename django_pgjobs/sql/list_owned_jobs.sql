@@ -7,6 +7,4 @@ SELECT job.id
 FROM pgjobs_job_live AS job
 JOIN unnest(%(ids)s::bigint[], %(claims)s::bigint[]) AS attempt (id, claim)
     ON attempt.id = job.id AND attempt.claim = job.claim
-WHERE
-    job.id = ANY (%(ids)s::bigint[])
-    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+WHERE job.id = ANY (%(ids)s::bigint[]) AND {job.runs}

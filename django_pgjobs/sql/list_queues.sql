@@ -19,8 +19,7 @@ WITH RECURSIVE plain AS (
         SELECT job.backend, job.queue_name, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NULL
+            {job.is_ready} AND job.lane IS NULL
         ORDER BY job.backend, job.queue_name
         LIMIT 1
     )
@@ -31,8 +30,7 @@ WITH RECURSIVE plain AS (
         SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NULL
+            {job.is_ready} AND job.lane IS NULL
             AND (job.backend, job.queue_name) > (plain.backend, plain.queue_name)
         ORDER BY job.backend, job.queue_name
         LIMIT 1
@@ -44,8 +42,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NOT NULL
+            {job.is_ready} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name
         LIMIT 1
     )
@@ -56,8 +53,7 @@ keyed AS (
         SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NOT NULL
+            {job.is_ready} AND job.lane IS NOT NULL
             AND (job.backend, job.queue_name) > (keyed.backend, keyed.queue_name)
         ORDER BY job.backend, job.queue_name
         LIMIT 1
@@ -79,15 +75,13 @@ counted AS (
             SELECT job.id
             FROM pgjobs_job_live AS job
             WHERE
-                job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                AND job.lane IS NULL
+                {job.is_ready} AND job.lane IS NULL
                 AND job.backend = plain.backend AND job.queue_name = plain.queue_name
                 AND -job.priority = (
                     SELECT -last.priority
                     FROM pgjobs_job_live AS last
                     WHERE
-                        last.status = 'ready' AND last.due_at IS NULL AND last.hold IS NULL
-                        AND last.lane IS NULL
+                        {last.is_ready} AND last.lane IS NULL
                         AND last.backend = plain.backend AND last.queue_name = plain.queue_name
                     ORDER BY -last.priority DESC
                     LIMIT 1
@@ -102,8 +96,7 @@ counted AS (
             SELECT job.id
             FROM pgjobs_job_live AS job
             WHERE
-                job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                AND job.lane IS NULL
+                {job.is_ready} AND job.lane IS NULL
                 AND job.backend >= plain.backend AND job.backend <= plain.backend
                 AND job.queue_name >= plain.queue_name AND job.queue_name <= plain.queue_name
             ORDER BY job.backend, job.queue_name
@@ -119,8 +112,7 @@ counted AS (
             SELECT job.id
             FROM pgjobs_job_live AS job
             WHERE
-                job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                AND job.lane IS NOT NULL
+                {job.is_ready} AND job.lane IS NOT NULL
                 AND job.backend >= keyed.backend AND job.backend <= keyed.backend
                 AND job.queue_name >= keyed.queue_name AND job.queue_name <= keyed.queue_name
             ORDER BY job.backend, job.queue_name
@@ -135,9 +127,7 @@ ready AS (
     FROM counted
     CROSS JOIN bound
     LEFT JOIN LATERAL (
-        SELECT LEAST(
-            GREATEST(job.enqueued_at, job.run_after, job.last_attempted_at), statement_timestamp()
-        ) AS since
+        SELECT {job.waiting_since} AS since
         FROM pgjobs_job_live AS job
         WHERE job.id = counted.first_id
         LIMIT 1
@@ -171,17 +161,14 @@ running AS (
 paused AS (
     SELECT
         pause.name, pause.paused_at, pause.reason, pause.paused_by,
-        -- For ever is no instant in Python.
-        CASE WHEN pause.resume_at < '9999-12-30' THEN pause.resume_at END AS resume_at
+        {pause.resume_at.or_never} AS resume_at
     FROM pgjobs_pause AS pause
-    WHERE
-        pause.kind = 'queue'
-        AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+    WHERE pause.kind = 'queue' AND {pause.holds}
 ),
 worker AS (
     SELECT live.queues, live.excluded_queues, live.slots
     FROM pgjobs_worker AS live
-    WHERE live.ended_at IS NULL AND live.lease_expires_at > statement_timestamp()
+    WHERE {live.is_live}
 ),
 seen AS (
     SELECT ready.queue_name FROM ready

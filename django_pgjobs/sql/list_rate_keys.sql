@@ -18,8 +18,7 @@ WITH lane AS MATERIALIZED (
         SELECT job.lane
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NOT NULL
+            {job.is_ready} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name
         LIMIT (SELECT %(max_jobs)s::integer)
     ) AS bounded
@@ -28,7 +27,7 @@ WITH lane AS MATERIALIZED (
 rule AS MATERIALIZED (
     SELECT
         rate_limit.name, rate_limit.count, rate_limit.period,
-        COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst
+        {rate_limit.burst_in_force} AS burst
     FROM pgjobs_rate_limit AS rate_limit
     ORDER BY rate_limit.name
     LIMIT %(max_limits)s::integer

@@ -12,8 +12,7 @@ WITH RECURSIVE plain AS (
         SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NULL
+            {job.is_ready} AND job.lane IS NULL
         ORDER BY job.backend, job.queue_name
         LIMIT 1
     )
@@ -24,8 +23,7 @@ WITH RECURSIVE plain AS (
         SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NULL
+            {job.is_ready} AND job.lane IS NULL
             AND (job.backend, job.queue_name) > (plain.backend, plain.queue_name)
         ORDER BY job.backend, job.queue_name
         LIMIT 1
@@ -36,8 +34,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NOT NULL
+            {job.is_ready} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name, -job.priority
         LIMIT 1
     )
@@ -48,8 +45,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NOT NULL
+            {job.is_ready} AND job.lane IS NOT NULL
             AND (job.backend, job.queue_name, -job.priority)
             > (keyed.backend, keyed.queue_name, keyed.urgency)
         ORDER BY job.backend, job.queue_name, -job.priority
@@ -62,8 +58,7 @@ SELECT
         SELECT -job.priority
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-            AND job.lane IS NULL
+            {job.is_ready} AND job.lane IS NULL
             AND job.backend = lane.backend AND job.queue_name = lane.queue_name
         ORDER BY -job.priority DESC
         LIMIT 1
@@ -73,9 +68,7 @@ SELECT
     NOT EXISTS (SELECT FROM pgjobs_concurrency_limit AS maximum WHERE maximum.weight > 1)
     AND NOT EXISTS (
         SELECT FROM pgjobs_pause AS pause
-        WHERE
-            pause.kind = 'task'
-            AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+        WHERE pause.kind = 'task' AND {pause.holds}
     )
 FROM (
     SELECT plain.backend, plain.queue_name, NULL::integer AS urgency FROM plain
@@ -85,7 +78,5 @@ FROM (
 LEFT JOIN pgjobs_queue_settings AS queue ON queue.queue_name = lane.queue_name
 WHERE NOT EXISTS (
     SELECT FROM pgjobs_pause AS pause
-    WHERE
-        pause.kind = 'queue' AND pause.name = lane.queue_name
-        AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+    WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
 )

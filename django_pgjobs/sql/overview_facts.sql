@@ -21,9 +21,7 @@ SELECT
             FULL JOIN (
                 SELECT pause.name, pause.reason, pause.paused_by
                 FROM pgjobs_pause AS pause
-                WHERE
-                    pause.kind = 'queue'
-                    AND (pause.resume_at IS NULL OR pause.resume_at > statement_timestamp())
+                WHERE pause.kind = 'queue' AND {pause.holds}
             ) AS paused ON paused.name = settings.queue_name
             ORDER BY paused.name IS NULL, name
             LIMIT %(max_rows)s::integer
@@ -34,11 +32,8 @@ SELECT
         FROM (
             SELECT
                 worker.id, worker.name, worker.version, worker.slots,
-                -- JSON has no infinity.
-                EXTRACT(
-                    EPOCH FROM statement_timestamp()
-                    - LEAST(GREATEST(worker.heartbeat_at, '0001-01-02'), '9999-12-30')
-                ) AS silent_seconds,
+                EXTRACT(EPOCH FROM statement_timestamp() - {worker.heartbeat_at.in_calendar})
+                AS silent_seconds,
                 worker.quiet_requested_at IS NOT NULL AS is_quiet,
                 worker.stop_requested_at IS NOT NULL AS is_stopping,
                 (
@@ -47,7 +42,7 @@ SELECT
                     WHERE job.status = 'running' AND job.worker_id = worker.id
                 ) AS running
             FROM pgjobs_worker AS worker
-            WHERE worker.ended_at IS NULL AND worker.lease_expires_at > statement_timestamp()
+            WHERE {worker.is_live}
             ORDER BY worker.id DESC
             LIMIT %(max_workers)s::integer
         ) AS shown
@@ -58,7 +53,7 @@ SELECT
         FROM (
             SELECT DISTINCT worker.backends, worker.queues, worker.excluded_queues
             FROM pgjobs_worker AS worker
-            WHERE worker.ended_at IS NULL AND worker.lease_expires_at > statement_timestamp()
+            WHERE {worker.is_live}
             LIMIT %(max_rows)s::integer
         ) AS service
     ), '[]'),
@@ -95,8 +90,7 @@ FROM (
     FROM (
         SELECT
             registered.slots, registered.ended_at, registered.lost, registered.version,
-            registered.ended_at IS NULL
-            AND registered.lease_expires_at > statement_timestamp() AS is_live
+            {registered.is_live} AS is_live
         FROM pgjobs_worker AS registered
     ) AS worker
 ) AS workers

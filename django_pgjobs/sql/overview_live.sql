@@ -58,13 +58,7 @@ FROM (
                         ELSE 4
                     END,
                     job.backend, job.queue_name, job.concurrency_key, job.rate_limit_keys,
-                    CASE
-                        WHEN job.hold IS NULL AND job.due_at IS NULL
-                            THEN LEAST(
-                                GREATEST(job.enqueued_at, job.run_after, job.last_attempted_at),
-                                statement_timestamp()
-                            )
-                    END
+                    CASE WHEN {job.is_ready} THEN {job.waiting_since} END
                 FROM pgjobs_job_live AS job
                 WHERE job.status = 'ready'
                 ORDER BY job.id DESC
@@ -74,13 +68,7 @@ FROM (
             (
                 SELECT
                     0, job.backend, job.queue_name, job.concurrency_key, job.rate_limit_keys,
-                    CASE
-                        WHEN job.hold IS NULL AND job.due_at IS NULL
-                            THEN LEAST(
-                                GREATEST(job.enqueued_at, job.run_after, job.last_attempted_at),
-                                statement_timestamp()
-                            )
-                    END
+                    CASE WHEN {job.is_ready} THEN {job.waiting_since} END
                 FROM pgjobs_job_live AS job
                 WHERE job.status = 'ready'
                 ORDER BY job.id

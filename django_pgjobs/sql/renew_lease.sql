@@ -11,9 +11,7 @@ WITH renewed AS (
         heartbeat_at = statement_timestamp(),
         lease_expires_at
             = statement_timestamp() + make_interval(secs => %(lease)s::double precision)
-    WHERE
-        worker.id = %(id)s::bigint AND worker.ended_at IS NULL
-        AND worker.lease_expires_at > statement_timestamp()
+    WHERE worker.id = %(id)s::bigint AND {worker.is_live}
     RETURNING worker.id, worker.quiet_requested_at, worker.stop_requested_at
 ),
 other AS (

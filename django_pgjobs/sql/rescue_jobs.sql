@@ -44,9 +44,7 @@ gone AS (
     FROM holder
     WHERE NOT EXISTS (
         SELECT FROM pgjobs_worker AS worker
-        WHERE
-            worker.id = holder.worker_id AND worker.ended_at IS NULL
-            AND worker.lease_expires_at > statement_timestamp()
+        WHERE worker.id = holder.worker_id AND {worker.is_live}
     )
 ),
 taken AS MATERIALIZED (
@@ -155,7 +153,7 @@ rescued AS (
     FROM judged
     WHERE
         job.id = ANY (ARRAY(SELECT taken.id FROM taken))
-        AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+        AND {job.runs}
         AND job.id = judged.id
     RETURNING
         job.id, job.task_path, job.queue_name, job.status, job.attempts, judged.worker_id

@@ -5,4 +5,4 @@
 -- Index: none
 DELETE FROM pgjobs_pause AS pause
 WHERE pause.kind = %(kind)s::text AND pause.name = %(name)s::text
-RETURNING pause.resume_at IS NULL OR pause.resume_at > statement_timestamp()
+RETURNING {pause.holds}

@@ -30,21 +30,21 @@ FROM (
 CROSS JOIN (
     SELECT
         (
-            SELECT LEAST(GREATEST(job.finished_at, '0001-01-02'), '9999-12-30')
+            SELECT {job.finished_at.in_calendar}
             FROM pgjobs_job_finished AS job
             WHERE job.status = 'successful' AND job.finished_at IS NOT NULL
             ORDER BY job.finished_at
             LIMIT 1
         ) AS successful_at,
         (
-            SELECT LEAST(GREATEST(job.finished_at, '0001-01-02'), '9999-12-30')
+            SELECT {job.finished_at.in_calendar}
             FROM pgjobs_job_finished AS job
             WHERE job.status = 'failed' AND job.finished_at IS NOT NULL
             ORDER BY job.finished_at
             LIMIT 1
         ) AS failed_at,
         (
-            SELECT LEAST(GREATEST(job.finished_at, '0001-01-02'), '9999-12-30')
+            SELECT {job.finished_at.in_calendar}
             FROM pgjobs_job_finished AS job
             WHERE job.status = 'cancelled' AND job.finished_at IS NOT NULL
             ORDER BY job.finished_at

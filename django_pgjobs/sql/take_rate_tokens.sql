@@ -16,15 +16,7 @@ WITH rule AS MATERIALIZED (
             1000000::numeric * rate.period::numeric / (rate.count - rate.burst + 1)::numeric
         ) / 1000000::numeric AS spacing
     FROM pg_catalog.unnest(%(keys)s::text[]) AS wanted (key)
-    LEFT JOIN LATERAL (
-        SELECT
-            rate_limit.count, rate_limit.period,
-            COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst
-        FROM pgjobs_rate_limit AS rate_limit
-        WHERE rate_limit.name IN (wanted.key, split_part(wanted.key, ':', 1))
-        ORDER BY rate_limit.name = wanted.key DESC
-        LIMIT 1
-    ) AS rate ON TRUE
+    LEFT JOIN LATERAL ({wanted.key.rate_limit}) AS rate ON TRUE
 ),
 locked AS MATERIALIZED (
     SELECT state.key, state.next_free

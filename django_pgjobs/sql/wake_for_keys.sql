@@ -11,8 +11,7 @@ FROM (
         SELECT job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
-            job.status = 'ready' AND job.concurrency_key = freed.key AND job.hold IS NULL
-            AND (job.due_at IS NULL OR job.due_at IS DISTINCT FROM job.run_after)
+            {job.is_in_line} AND job.concurrency_key = freed.key
         ORDER BY job.id
         LIMIT 1
     ) AS oldest

@@ -9,15 +9,7 @@ FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(progress)s::text, E'\n')
 ) AS report (id, claim, progress)
 WHERE
-    job.id = ANY (ARRAY(
-        SELECT free.id
-        FROM pgjobs_job_live AS free
-        WHERE
-            free.id = ANY (%(ids)s::bigint[])
-            AND free.status IN ('ready', 'running') AND free.status <> 'ready'
-        ORDER BY free.id
-        FOR UPDATE SKIP LOCKED
-    ))
-    AND job.status IN ('ready', 'running') AND job.status <> 'ready'
+    {job.is_free}
+    AND {job.runs}
     AND job.id = report.id AND job.claim = report.claim
 RETURNING job.id

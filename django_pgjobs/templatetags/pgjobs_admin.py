@@ -11,9 +11,10 @@ from django.template import Context
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.drawing import capped, duration, moment, status_badge
+from django_pgjobs.admin.drawing import capped, moment, status_badge
 from django_pgjobs.admin.overview import overview
 from django_pgjobs.admin.pages import navigation
+from django_pgjobs.moments import duration
 
 register = template.Library()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from django import template
-from django.utils import formats, timezone
-from django.utils.html import format_html
+from django.utils import formats
 from django.utils.safestring import SafeString
 
-from django_pgjobs.admin.drawing import duration
+from django_pgjobs.admin.drawing import time_element
+from django_pgjobs.moments import duration
 
 register = template.Library()
 
@@ -36,13 +36,7 @@ def age(instant: datetime | None, now: datetime) -> str | SafeString:
     """Draw how long ago an instant was, by the database's clock; the exact time is its title."""
     if instant is None:
         return "–"
-    exact = formats.date_format(timezone.localtime(instant), "DATETIME_FORMAT")
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        instant.isoformat(),
-        exact,
-        duration((now - instant).total_seconds()),
-    )
+    return time_element(instant, duration((now - instant).total_seconds()))
 
 
 @register.filter

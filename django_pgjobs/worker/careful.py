@@ -30,16 +30,16 @@ def in_pages(
     size: int,
     find: Callable[[list[int]], Sequence[int]],
     on_refused: Refused[int],
+    known: Sequence[int] = (),
     patience: int | None = None,
 ) -> Iterator[Sequence[T]]:
     """Yield what *act* returns, page by page, until one is not full.
 
-    *act* is given how many rows to take at most and the ids of those to pass over. *find* returns
-    the row that it would take first; that is the one that is refused if a page of one is. With
-    *patience* the pages end after so many refused rows.
+    *act* is given how many rows to take at most and the ids of those to pass over: those *known*
+    before, and what is refused on the way. *find* returns the row that it would take first: the
+    one that is refused if a page of one is. With *patience* the pages end after so many of them.
     """
-    passed_over: list[int] = []
-    page, crossed = size, 0
+    passed_over, page, crossed = list(known), size, 0
     while True:
         try:
             rows = act(page, passed_over)
@@ -51,7 +51,7 @@ def in_pages(
             if page > 1 or 0 < crossed < MAX_CROSSED:
                 page = max(1, page // STEP)
                 continue
-            if patience is not None and len(passed_over) >= patience:
+            if patience is not None and len(passed_over) - len(known) >= patience:
                 return
             found = [row_id for row_id in find(passed_over) if row_id not in passed_over]
             if not found:

@@ -33,6 +33,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.log import log_rescue
+from django_pgjobs.worker.refusals import Told
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -68,8 +69,8 @@ class LeaseKeeper(Role):
         self._on_stop = on_stop
         self._renewed_at = time.monotonic()
         self._is_endangered = False
-        # Jobs that the server refused to rescue, each of which is logged once.
-        self._refused: set[int] = set()
+        # Jobs that the server refused to rescue.
+        self._told = Told()
         self.is_leader = False
 
     def run(self) -> None:
@@ -210,9 +211,8 @@ class LeaseKeeper(Role):
         return not is_over()
 
     def _note_refused(self, connection: OwnConnection, job_id: int, reason: str) -> None:
-        if job_id in self._refused:
+        if not self._told.is_new(job_id):
             return
-        self._refused.add(job_id)
         logger.error("job=%s cannot be rescued, it is passed over: %s", job_id, reason)
         try:
             with connection.cursor() as cursor:

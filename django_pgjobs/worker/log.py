@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import textwrap
 import time
 from collections.abc import Collection
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.moments import logged_duration
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.attempt import Attempt
@@ -34,7 +34,7 @@ CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2
 def log_start(attempt: Attempt, worker: str) -> None:
     """Log that an attempt begins."""
     if logger.isEnabledFor(logging.INFO):
-        fields = _fields(attempt, worker) | {"waited": seconds(attempt.row.waited)}
+        fields = _fields(attempt, worker) | {"waited": logged_duration(attempt.row.waited)}
         _log(logging.INFO, "start", attempt.id, attempt.row.task_path, fields)
 
 
@@ -43,9 +43,9 @@ def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
     level = LEVELS.get(outcome.kind, logging.INFO)
     if not logger.isEnabledFor(level):
         return
-    fields = _fields(attempt, worker) | {"ran": seconds(outcome.duration)}
+    fields = _fields(attempt, worker) | {"ran": logged_duration(outcome.duration)}
     if outcome.delay is not None:
-        fields["again_in"] = seconds(outcome.delay)
+        fields["again_in"] = logged_duration(outcome.delay)
     if outcome.exception is not None:
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
@@ -68,7 +68,7 @@ def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
     waiting = " nothing runs"
     if running:
         oldest = min(running, key=lambda attempt: attempt.started_at)
-        ran = seconds(time.monotonic() - oldest.started_at)
+        ran = logged_duration(time.monotonic() - oldest.started_at)
         waiting = (
             f" waiting for {len(running)} (longest {oldest.row.task_path} #{oldest.id}, "
             f"{ran}); deadline {timeout:g}s"
@@ -104,18 +104,6 @@ def _one_line(error: BaseException) -> str:
     except BaseException:  # its __str__ is the project's code
         text = type(error).__qualname__
     return text[:200]
-
-
-def seconds(duration: float) -> str:
-    """Return a duration as people read it: 42ms, 3.75s, 12min, 2h10min."""
-    if not math.isfinite(duration):
-        return str(duration)
-    if duration < 1:
-        return f"{duration * 1000:.0f}ms"
-    if duration < 90:
-        return f"{duration:.2f}s"
-    minutes = int(duration // 60)
-    return f"{minutes}min" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}min"
 
 
 class TextFormatter(logging.Formatter):

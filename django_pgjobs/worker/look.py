@@ -24,10 +24,9 @@ from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.claimer import Claimer, Plan
 from django_pgjobs.worker.pacing import Pace
-from django_pgjobs.worker.refusals import PATIENCE, Refusals
+from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn
 
@@ -96,7 +95,7 @@ class Look:
             )
 
     def _plan_claim(self, turn: Turn, plan: Plan) -> None:
-        taker = self._taker(turn)
+        taker = self._taker(turn, self._refusals.passed_over())
         turn.leaves_unknown = bool(taker.unknown_paths or taker.passed_over)
         if plan.takes_tokens and time.monotonic() < self._tokens_at:
             plan = replace(plan, takes_tokens=False)
@@ -118,26 +117,18 @@ class Look:
     # If the server refuses it
 
     def _promote_apart(self, turn: Turn) -> None:
-        def send(cursor: Cursor, max_jobs: int, acts: bool) -> None:
-            passed_over = self._refusals.passed_over()
-            jobs.send_promotion(cursor, max_jobs=max_jobs, passed_over=passed_over, acts=acts)
-
-        def promote(size: int, _: list[int]) -> Sequence[int]:
-            [rows] = self._connection.round_trip([partial(send, max_jobs=size, acts=True)])
+        def promote(size: int, passed_over: list[int]) -> Sequence[int]:
+            send = partial(jobs.send_promotion, max_jobs=size, passed_over=passed_over)
+            [rows] = self._connection.round_trip([send])
             self._note_promotion(turn, rows)
             return range(rows[0][0])
 
-        def find(_: list[int]) -> list[int]:
-            [rows] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
+        def find(passed_over: list[int]) -> list[int]:
+            send = partial(jobs.send_promotion, max_jobs=1, passed_over=passed_over, acts=False)
+            [rows] = self._connection.round_trip([send])
             return [row[0] for row in rows]
 
-        for _ in in_pages(
-            promote,
-            size=PROMOTE_BATCH,
-            find=find,
-            on_refused=self._refusals.note,
-            patience=PATIENCE,
-        ):
+        for _ in self._refusals.in_pages(promote, size=PROMOTE_BATCH, find=find, paths={}):
             pass
 
     def _claim_apart(self, turn: Turn, plan: Plan, error: psycopg.Error) -> None:
@@ -156,27 +147,21 @@ class Look:
         hold = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}
 
-        def claim(size: int, _: list[int]) -> Sequence[claims.ClaimedRow]:
+        def claim(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             part = replace(plan, wanted=min(size, plan.wanted - len(turn.claimed)))
-            taker = self._taker(turn)
+            taker = self._taker(turn, passed_over)
             sends = [*hold, lambda cursor: _send_claim(cursor, part, taker)]
             rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
             turn.claimed += rows
             return rows
 
-        def find(_: list[int]) -> Sequence[int]:
-            one, taker = replace(plan, wanted=1), self._taker(turn)
+        def find(passed_over: list[int]) -> Sequence[int]:
+            one, taker = replace(plan, wanted=1), self._taker(turn, passed_over)
             sends = [*hold, lambda cursor: _send_claim(cursor, one, taker, acts=False)]
             paths.update(self._connection.round_trip(claims.in_vain(sends))[-2])
             return list(paths)
 
-        for _ in in_pages(
-            claim,
-            size=plan.wanted,
-            find=find,
-            on_refused=lambda job_id, error: self._refusals.note(job_id, error, paths[job_id]),
-            patience=PATIENCE,
-        ):
+        for _ in self._refusals.in_pages(claim, size=plan.wanted, find=find, paths=paths):
             if len(turn.claimed) >= plan.wanted:
                 break
         turn.repeats = bool(turn.claimed)
@@ -199,7 +184,7 @@ class Look:
                 lambda rows: self._freed.difference_update(lanes),
             )
 
-    def _taker(self, turn: Turn) -> claims.Taker:
+    def _taker(self, turn: Turn, passed_over: list[int]) -> claims.Taker:
         now = time.monotonic()
         return claims.Taker(
             worker_id=turn.worker_id,
@@ -207,7 +192,7 @@ class Look:
             unknown_paths=[
                 path for path, until in self._state.unknown_paths.items() if until > now
             ],
-            passed_over=self._refusals.passed_over(),
+            passed_over=passed_over,
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
         )

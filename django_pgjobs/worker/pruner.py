@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import psycopg
 
@@ -20,6 +19,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.careful import STEP, in_pages
+from django_pgjobs.worker.refusals import Told
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -54,8 +54,8 @@ class Pruner(Role):
         self._connection = connection
         self._is_leader = is_leader
         self._states_due = 0.0
-        # Jobs that the server refused to delete, each of which is logged once.
-        self._refused: set[int] = set()
+        # Jobs that the server refused to delete.
+        self._told = Told()
         self._retentions = {
             JobStatus.SUCCESSFUL: options.retention,
             JobStatus.CANCELLED: options.retention,
@@ -99,16 +99,22 @@ class Pruner(Role):
             workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
 
     def _prune_jobs(self, status: JobStatus, retention: float) -> None:
-        given: dict[str, Any] = {"status": status.value, "retention": retention}
-
         def prune(size: int, passed_over: list[int]) -> range:
             with self._connection.cursor() as cursor:
-                count = jobs.prune_jobs(cursor, **given, max_jobs=size, passed_over=passed_over)
+                count = jobs.prune_jobs(
+                    cursor,
+                    status=status.value,
+                    retention=retention,
+                    max_jobs=size,
+                    passed_over=passed_over,
+                )
             return range(count)
 
         def find(passed_over: list[int]) -> list[int]:
             with self._connection.cursor() as cursor:
-                return jobs.find_old_job(cursor, **given, passed_over=passed_over)
+                return jobs.find_old_job(
+                    cursor, status=status.value, retention=retention, passed_over=passed_over
+                )
 
         for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
             if deleted:
@@ -119,8 +125,7 @@ class Pruner(Role):
                 self.wait(PAGE_PAUSE_SECONDS)
 
     def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
-        level = logging.DEBUG if job_id in self._refused else logging.ERROR
-        self._refused.add(job_id)
+        level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
 
     def _sweep_dependencies(self) -> None:

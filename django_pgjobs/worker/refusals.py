@@ -11,12 +11,15 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import psycopg
 
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
@@ -34,6 +37,25 @@ PATIENCE = 100
 # A job that was refused is told of again if it is refused after so long a time.
 FORGET_SECONDS = 3600.0
 
+T = TypeVar("T")
+
+
+class Told:
+    """Jobs that were told of: each is for the log once, however often it is met again."""
+
+    def __init__(self) -> None:
+        # When each was met, the one that was met last at the end.
+        self._met_at: dict[int, float] = {}
+
+    def is_new(self, job_id: int) -> bool:
+        """Note that a job was met; return whether that is news."""
+        now = time.monotonic()
+        last = self._met_at.pop(job_id, -math.inf)
+        if len(self._met_at) >= MOST_KNOWN:
+            del self._met_at[next(iter(self._met_at))]
+        self._met_at[job_id] = now
+        return last + FORGET_SECONDS < now
+
 
 class Refusals:
     """What a worker knows of such jobs; the shared part is in its state."""
@@ -41,6 +63,7 @@ class Refusals:
     def __init__(self, state: WorkerState, connection: OwnConnection) -> None:
         self._state = state
         self._connection = connection
+        self._told = Told()
         self._paths: dict[int, str] = {}
         self._waits: dict[int, float] = {}
 
@@ -51,11 +74,31 @@ class Refusals:
         now = time.monotonic()
         return [job_id for job_id, until in self._state.passed_over.items() if until > now]
 
+    def in_pages(
+        self,
+        act: Callable[[int, list[int]], Sequence[T]],
+        *,
+        size: int,
+        find: Callable[[list[int]], Sequence[int]],
+        paths: Mapping[int, str],
+    ) -> Iterator[Sequence[T]]:
+        """Yield pages as `careful.in_pages` does, around the jobs to leave alone, and note more.
+
+        *paths* are the tasks of jobs, as far as *find* has entered those that it returned.
+        """
+        return in_pages(
+            act,
+            size=size,
+            find=find,
+            on_refused=lambda job_id, error: self.note(job_id, error, paths.get(job_id, "")),
+            known=self.passed_over(),
+            patience=PATIENCE,
+        )
+
     def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""
         now, reason = time.monotonic(), str(error).strip()
-        told_until = self._state.passed_over.get(job_id, -math.inf) + FORGET_SECONDS
-        level = logging.DEBUG if told_until > now else logging.ERROR
+        level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         jobs_now = {
             known: until
             for known, until in self._state.passed_over.items()

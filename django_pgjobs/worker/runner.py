@@ -14,11 +14,11 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
 
 import django_pgjobs
 from django_pgjobs import rate_limits
 from django_pgjobs.exceptions import JobReleased
+from django_pgjobs.moments import logged_duration
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.queries.cursor import name_schema
@@ -44,7 +44,7 @@ from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.limits import ProcessLimits
 from django_pgjobs.worker.listener import Listener
-from django_pgjobs.worker.log import log_outcome, log_start, log_stop, seconds
+from django_pgjobs.worker.log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.look import Look, detailed_paths
 from django_pgjobs.worker.outcome import Outcome, left_running
 from django_pgjobs.worker.parent import Parent
@@ -216,7 +216,7 @@ class Runner:
 
     def _register(self, connection: OwnConnection) -> None:
         options = self._options
-        row: dict[str, Any] = {
+        row: workers.Registration = {
             "name": self.state.name,
             "host": self._host,
             "pid": os.getpid(),
@@ -363,7 +363,7 @@ class Runner:
         logger.info(
             "stop    %d jobs finished. %s. Bye.",
             self.state.finished_jobs,
-            seconds(self._limits.lived()),
+            logged_duration(self._limits.lived()),
         )
         if not all(ended):
             # A thread that cannot be ended would keep the interpreter from exiting cleanly.

@@ -19,13 +19,11 @@ from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
 from tests.admin.tenants import (
     NUMBER,
-    ONLY_OWN,
     Rows,
-    make_person,
 )
 from tests.factories import get_job, make_job, make_running_job
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("two_tenants")]
 
 
 def own_to_operate(user: Any, permission: str, jobs: Any) -> Any:
@@ -33,28 +31,9 @@ def own_to_operate(user: Any, permission: str, jobs: Any) -> Any:
     return True if jobs is None or "view" in permission else jobs.filter(queue_name="own")
 
 
-@pytest.fixture(autouse=True)
-def _hook(settings: Any) -> None:
-    settings.PGJOBS = {"ADMIN_PERMISSION": ONLY_OWN}
-
-
-@pytest.fixture
-def person() -> User:
-    """Somebody with every permission of this package, narrowed by the project."""
-    return make_person()
-
-
-@pytest.fixture
-def client(person: User) -> Client:
-    """The browser of that person."""
-    browser = Client()
-    browser.force_login(person)
-    return browser
-
-
-def test_of_bulk_changes_one_sees_one_s_own(client: Client, person: User) -> None:
+def test_of_bulk_changes_one_sees_one_s_own(person_client: Client, person: User) -> None:
     rows = Rows(person)
-    text = client.get(reverse("admin:pgjobs_job_bulk")).content.decode()
+    text = person_client.get(reverse("admin:pgjobs_job_bulk")).content.decode()
     assert reverse("admin:pgjobs_job_bulk_progress", args=[rows.own_change]) in text
     assert reverse("admin:pgjobs_job_bulk_progress", args=[rows.change]) not in text
 
@@ -68,48 +47,48 @@ def test_of_bulk_changes_one_sees_one_s_own(client: Client, person: User) -> Non
     ],
 )
 def test_why_a_job_waits_is_said_without_the_jobs_of_others(
-    client: Client, person: User, settings: Any, name: str, reason: str
+    person_client: Client, person: User, settings: Any, name: str, reason: str
 ) -> None:
     rows = Rows(person)
     address = reverse("admin:pgjobs_job_change", args=[rows.own[name]])
-    text = client.get(address).content.decode()
+    text = person_client.get(address).content.decode()
     assert reason in text
     assert str(NUMBER)[:6] not in text
     settings.PGJOBS = {}
-    text = client.get(address).content.decode()
+    text = person_client.get(address).content.decode()
     assert reason not in text
     assert str(NUMBER)[:6] in text
 
 
-def test_jobs_are_not_moved_to_where_one_may_not_act(client: Client, person: User) -> None:
+def test_jobs_are_not_moved_to_where_one_may_not_act(person_client: Client, person: User) -> None:
     job_id = make_job(queue_name="own")
     where = bulk_address("move", Selection.ids([job_id]))
-    form = {"preview": token_of(client, where), "queue_name": "zebra-queue"}
-    client.post(where, form)
+    form = {"preview": token_of(person_client, where), "queue_name": "zebra-queue"}
+    person_client.post(where, form)
     assert get_job(job_id).queue_name == "own"
     change = BulkChange.objects.get()
     assert change.finished_at is not None
     assert "antelope may not act on the jobs where they would be" in change.error
-    client.post(where, {"preview": token_of(client, where), "priority": "7"})
+    person_client.post(where, {"preview": token_of(person_client, where), "priority": "7"})
     assert get_job(job_id).priority == 7
 
 
-def test_a_copy_is_not_enqueued_where_one_may_not_act(client: Client) -> None:
+def test_a_copy_is_not_enqueued_where_one_may_not_act(person_client: Client) -> None:
     job_id = make_job(queue_name="own")
     where = reverse("admin:pgjobs_job_copy", args=[job_id])
     form = {"args": "[1, 2]", "kwargs": "{}", "priority": "0"}
-    response = client.post(where, form | {"queue_name": "zebra-queue"})
+    response = person_client.post(where, form | {"queue_name": "zebra-queue"})
     assert "You may not enqueue this job there." in response.content.decode()
     assert Job.objects.count() == 1
-    client.post(where, form | {"queue_name": "own"})
+    person_client.post(where, form | {"queue_name": "own"})
     assert Job.objects.count() == 2
 
 
 def test_a_unique_key_that_another_tenant_holds_is_all_that_one_is_told(
-    client: Client, person: User
+    person_client: Client, person: User
 ) -> None:
     rows = Rows(person)
-    response = client.post(
+    response = person_client.post(
         reverse("admin:pgjobs_job_do", args=[rows.own["twin"], "retry"]), follow=True
     )
     text = response.content.decode()
@@ -117,39 +96,39 @@ def test_a_unique_key_that_another_tenant_holds_is_all_that_one_is_told(
     assert str(NUMBER)[:6] not in text
 
 
-def test_a_page_of_the_whole_installation_says_why_it_is_closed(client: Client) -> None:
+def test_a_page_of_the_whole_installation_says_why_it_is_closed(person_client: Client) -> None:
     for name in ("worker_changelist", "queuesettings_changelist", "job_system", "pause_add"):
-        response = client.get(reverse(f"admin:pgjobs_{name}"))
+        response = person_client.get(reverse(f"admin:pgjobs_{name}"))
         assert response.status_code == 403
         assert "You see some of the jobs" in response.content.decode()
 
 
-def test_links_lead_only_where_one_may_go(client: Client) -> None:
+def test_links_lead_only_where_one_may_go(person_client: Client) -> None:
     job_id = make_running_job(queue_name="own", rate_limit_keys="api").id
     for address in (
         reverse("admin:pgjobs_job_change", args=[job_id]),
         reverse("admin:pgjobs_job_changelist"),
         reverse("admin:index"),
     ):
-        text = client.get(address).content.decode()
+        text = person_client.get(address).content.decode()
         for model in ("worker", "queuesettings", "ratelimit", "pause"):
             assert f"/pgjobs/{model}/" not in text, address
 
 
 def test_who_acts_on_some_jobs_ends_no_change_of_others(
-    client: Client, person: User, settings: Any
+    person_client: Client, person: User, settings: Any
 ) -> None:
     settings.PGJOBS = {"ADMIN_PERMISSION": f"{__name__}.own_to_operate"}
     rows = Rows(person)
     other = reverse("admin:pgjobs_job_bulk_progress", args=[rows.change])
-    text = client.get(other).content.decode()
+    text = person_client.get(other).content.decode()
     assert "zebra-why" in text
     assert 'name="cancel"' not in text
     for what in ("cancel", "continue"):
-        assert client.post(other, {what: "1"}).status_code == 403
+        assert person_client.post(other, {what: "1"}).status_code == 403
     assert BulkChange.objects.get(pk=rows.change).finished_at is None
     own = reverse("admin:pgjobs_job_bulk_progress", args=[rows.own_change])
-    assert client.post(own, {"cancel": "1"}).status_code == 302
+    assert person_client.post(own, {"cancel": "1"}).status_code == 302
     assert BulkChange.objects.get(pk=rows.own_change).finished_at is not None
 
 

@@ -7,8 +7,6 @@ as the same question about something that is not there (a quagga).
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
@@ -24,11 +22,9 @@ from tests.admin.bulk_support import token_of
 from tests.admin.tenants import (
     MATRIX,
     NUMBER,
-    ONLY_OWN,
     Rows,
     ask,
     forms,
-    make_person,
     nothing_in,
     plain,
     shown,
@@ -36,26 +32,7 @@ from tests.admin.tenants import (
 )
 from tests.admin.test_view_only import NAMES
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _hook(settings: Any) -> None:
-    settings.PGJOBS = {"ADMIN_PERMISSION": ONLY_OWN}
-
-
-@pytest.fixture
-def person() -> User:
-    """Somebody with every permission of this package, narrowed by the project."""
-    return make_person()
-
-
-@pytest.fixture
-def client(person: User) -> Client:
-    """The browser of that person."""
-    browser = Client()
-    browser.force_login(person)
-    return browser
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("two_tenants")]
 
 
 def test_every_address_is_in_the_matrix() -> None:
@@ -64,7 +41,9 @@ def test_every_address_is_in_the_matrix() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MATRIX))
-def test_no_page_says_anything_of_another_tenant(client: Client, person: User, name: str) -> None:
+def test_no_page_says_anything_of_another_tenant(
+    person_client: Client, person: User, name: str
+) -> None:
     rows = Rows(person)
     around = (
         []
@@ -72,29 +51,29 @@ def test_no_page_says_anything_of_another_tenant(client: Client, person: User, n
         else [reverse("admin:index"), reverse("admin:app_list", args=["pgjobs"])]
     )
     for address in MATRIX[name](rows, True) + around:
-        text = ask(client, address)
+        text = ask(person_client, address)
         assert "zebra" not in text, address
         assert str(NUMBER)[:6] not in text, address
 
 
 @pytest.mark.parametrize("name", sorted(MATRIX))
 def test_what_another_tenant_has_looks_like_what_is_not_there(
-    client: Client, person: User, name: str
+    person_client: Client, person: User, name: str
 ) -> None:
     """Also its absence would tell: 403 for a job of others, 404 for none."""
     rows = Rows(person)
     for address in MATRIX[name](rows, False):
         if "selection=" in address:
-            assert "zebra" not in ask(client, address)
+            assert "zebra" not in ask(person_client, address)
             continue
-        told = ask(client, address)
-        assert nothing_in(told) == ask(client, nothing_in(address)), address
+        told = ask(person_client, address)
+        assert nothing_in(told) == ask(person_client, nothing_in(address)), address
 
 
 # A change of one's own may be ended and continued, and a bulk change lets a worker do it.
 @pytest.mark.parametrize("name", sorted(set(MATRIX) - {"pgjobs_job_bulk"}))
 def test_no_form_changes_anything_of_another_tenant(
-    client: Client, person: User, name: str
+    person_client: Client, person: User, name: str
 ) -> None:
     rows = Rows(person)
     before = state()
@@ -104,7 +83,7 @@ def test_no_form_changes_anything_of_another_tenant(
     ) else MATRIX[name](rows, False)  # fmt: skip
     for address in pages:
         for form in forms(rows, name):
-            response = client.post(address, form)
+            response = person_client.post(address, form)
             assert response.status_code < 500, address
             assert state() == before, (address, form)
     assert not LogEntry.objects.filter(user=person).exists()
@@ -112,13 +91,13 @@ def test_no_form_changes_anything_of_another_tenant(
 
 @pytest.mark.parametrize("verb", sorted(set(ACTIONS) - {"export", "move"}))
 def test_a_bulk_change_of_everything_leaves_the_other_tenant_alone(
-    client: Client, person: User, verb: str
+    person_client: Client, person: User, verb: str
 ) -> None:
     Rows(person)
     before = state()
     where = bulk_address(verb, Selection({}))
-    form = {"preview": token_of(client, where), "when": "now", "amount": "1", "unit": "60"}
-    response = client.post(where, form | ({"when": "in"} if verb == "postpone" else {}))
+    form = {"preview": token_of(person_client, where), "when": "now", "amount": "1", "unit": "60"}
+    response = person_client.post(where, form | ({"when": "in"} if verb == "postpone" else {}))
     assert response.status_code == 302
     assert BulkChange.objects.filter(user_id=str(person.pk), verb=verb).exists()
     after = state()
@@ -128,10 +107,10 @@ def test_a_bulk_change_of_everything_leaves_the_other_tenant_alone(
             assert after[table] == before[table], table
 
 
-def test_an_export_of_everything_holds_what_one_sees(client: Client, person: User) -> None:
+def test_an_export_of_everything_holds_what_one_sees(person_client: Client, person: User) -> None:
     rows = Rows(person)
     where = bulk_address("export", Selection({}))
-    form = {"preview": token_of(client, where), "file_format": "jsonl"}
-    text = shown(client.post(where, form))
+    form = {"preview": token_of(person_client, where), "file_format": "jsonl"}
+    text = shown(person_client.post(where, form))
     assert text.count('"status"') == len(rows.own)
     assert "zebra" not in text

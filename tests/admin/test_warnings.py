@@ -15,7 +15,7 @@ from django_pgjobs.admin import overview, warnings
 from django_pgjobs.admin.chart import RANGES
 from django_pgjobs.admin.overview import describe, read_numbers
 from django_pgjobs.models import Pause
-from django_pgjobs.queries.overview import Facts, get_facts
+from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.django_db
 def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not count what other tests left dead in the tables."""
 
-    def without_dead_rows(cursor: Any, **bounds: Any) -> Facts:
-        return get_facts(cursor, **bounds)._replace(dead_rows=0)
+    def without_dead_rows(cursor: Any, **bounds: Any) -> Installation:
+        return get_installation(cursor, **bounds)._replace(dead_rows=0)
 
-    monkeypatch.setattr(overview, "get_facts", without_dead_rows)
+    monkeypatch.setattr(overview, "get_installation", without_dead_rows)
 
 
 def ago(seconds: float) -> sql.Composable:
@@ -43,10 +43,10 @@ def texts() -> list[str]:
     return [notice.text for notice in found["warnings"]]
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> Installation:
     """Return what the server says now, with some of it changed."""
     with connection.cursor() as cursor:
-        found = get_facts(cursor, max_rows=10, max_workers=10, old_seconds=1e9)
+        found = get_installation(cursor, max_rows=10, max_workers=10, old_seconds=1e9)
     return found._replace(**changes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -280,8 +281,8 @@ def test_a_lost_claim_that_ends_as_a_cancel_has_its_effect(own: OwnConnection) -
     unheld = make_running_job()
     job_id = enqueue_after(unheld.id)
     assert cancel(unheld.id)
-    send = jobs.send_release_unheld
-    [rows] = own.round_trip([lambda cursor: send(cursor, worker_id=unheld.worker_id, held_ids=[])])
+    given = {"worker_id": unheld.worker_id, "held_ids": [], "max_jobs": 9}
+    [rows] = own.round_trip([partial(jobs.send_release_unheld, **given)])
     assert rows == [(unheld.id,)]
     assert (get_job(unheld.id).status, state(job_id)) == ("cancelled", CANCELLED)
 

@@ -35,9 +35,8 @@ def give_back(own: OwnConnection, job: Any, **changes: Any) -> Any:
 
 def release_unheld(own: OwnConnection, worker_id: int, held_ids: list[int]) -> list[int]:
     """Return the ids of the released jobs."""
-    [rows] = own.round_trip(
-        [partial(jobs.send_release_unheld, worker_id=worker_id, held_ids=held_ids)]
-    )
+    given = {"worker_id": worker_id, "held_ids": held_ids, "max_jobs": 9}
+    [rows] = own.round_trip([partial(jobs.send_release_unheld, **given)])
     return sorted(row[0] for row in rows)
 
 

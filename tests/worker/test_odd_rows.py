@@ -16,10 +16,11 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
+from django_pgjobs.moments import logged_duration
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
 from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
-from django_pgjobs.worker.log import log_outcome, log_start, seconds
+from django_pgjobs.worker.log import log_outcome, log_start
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
@@ -140,7 +141,7 @@ def rescue(rows: Rows) -> None:
 def release_unheld(rows: Rows) -> None:
     worker_id = make_worker()
     rows.make(status="running", worker_id=worker_id, claim=1, attempts=1)
-    ask(jobs.send_release_unheld, worker_id=worker_id, held_ids=[])
+    ask(jobs.send_release_unheld, worker_id=worker_id, held_ids=[], max_jobs=10)
     rows.expect("ready", "running", "cancelled")
 
 
@@ -295,7 +296,7 @@ def test_a_row_that_cannot_be_read_is_not_tried_again(value: str) -> None:
 
 def test_a_row_that_waited_for_ever_is_logged() -> None:
     """`-infinity` in enqueued_at, from before it was refused."""
-    assert seconds(float("inf")) == "inf"
+    assert logged_duration(float("inf")) == "inf"
 
 
 # What pages and the worker's looks read; the parameters are of every one of them.

@@ -169,6 +169,18 @@ def test_what_a_worker_knows_of_refused_jobs_is_bounded(
     assert known.passed_over() == [*range(11, 15), *range(16, 31), 15]
 
 
+def test_a_job_is_told_of_once_and_again_after_a_long_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refusals, "MOST_KNOWN", 3)
+    told = refusals.Told()
+    assert [told.is_new(job_id) for job_id in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
+    # One more than are known: the one that was not met for longest is forgotten.
+    assert [told.is_new(job_id) for job_id in (4, 3, 2, 1)] == [True, False, False, True]
+    monkeypatch.setattr(refusals, "FORGET_SECONDS", -1.0)
+    assert told.is_new(2)
+
+
 def test_jobs_with_keys_that_cannot_be_claimed_stop_no_other(
     start_thread: Start, refuse: Refuse
 ) -> None:

@@ -1,0 +1,103 @@
+r"""What statements say of a row again and again, each told once.
+
+A file of SQL says `{pause.holds}` of the row it calls *pause*, or `{job.concurrency_key.limit}` of
+a column; `load` puts the text below in its place, where `{it}` is that row or column. There are
+no conditions, loops or arguments: a term is a column that the table does not have.
+
+They are not views or functions of the database: a fix would need a migration, and workers of two
+releases share the database during a deployment.
+"""
+
+from __future__ import annotations
+
+import re
+
+TERMS = {
+    # Of a job. It may run now; the indexes of ready jobs are partial on just this.
+    "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
+    # It runs. Not "status = 'running'", where it is found by its id: that would let the planner
+    # walk the index of running jobs, which is full of dead entries, instead of the primary key.
+    "runs": "{it}.status IN ('ready', 'running') AND {it}.status <> 'ready'",
+    # It has its place in the order of its key, which a retry keeps; one for later has none yet.
+    "is_in_line": (
+        "{it}.status = 'ready' AND {it}.hold IS NULL"
+        " AND ({it}.due_at IS NULL OR {it}.due_at IS DISTINCT FROM {it}.run_after)"
+    ),
+    # It is one of the given *ids*, runs, and nobody else has it locked; now this statement has.
+    "is_free": (
+        "{it}.id = ANY (ARRAY("
+        "SELECT free.id FROM pgjobs_job_live AS free"
+        " WHERE free.id = ANY (%(ids)s::bigint[]) AND {free.runs}"
+        " ORDER BY free.id FOR UPDATE SKIP LOCKED))"
+    ),
+    # All of it that `queries.jobs.JobRow` holds, in that order.
+    "as_job_row": (
+        "{it}.id, {it}.status, {it}.task_path, {it}.queue_name, {it}.priority, {it}.run_after,"
+        " {it}.enqueued_at, {it}.started_at, {it}.last_attempted_at, {it}.finished_at,"
+        " {it}.max_attempts, {it}.timeout, {it}.correlation_id, {it}.tags, {it}.args::text,"
+        " {it}.kwargs::text, {it}.metadata::text, {it}.errors::text, {it}.result::text,"
+        " {it}.worker_ids"
+    ),
+    # Since when it could have run.
+    "waiting_since": (
+        "LEAST(GREATEST({it}.enqueued_at, {it}.run_after, {it}.last_attempted_at),"
+        " statement_timestamp())"
+    ),
+    # Of a worker: it has not said goodbye, and its lease has not run out.
+    "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",
+    # All of it that `queries.worker_pages.WorkerRow` holds, in that order.
+    "as_worker_row": (
+        "{it}.id, {it}.name, {it}.host, {it}.pid, {it}.version, {it}.queues, {it}.excluded_queues,"
+        " {it}.slots, {it}.listening, {it}.lost, {it}.ended_at IS NOT NULL,"
+        " {it}.quiet_requested_at IS NOT NULL, {it}.stop_requested_at IS NOT NULL,"
+        " {{it}.started_at.seconds_ago}, {{it}.heartbeat_at.seconds_ago},"
+        " {{it}.ended_at.seconds_ago},"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', {it}.heartbeat_at),"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp())"
+    ),
+    # Of a pause: it is in force now.
+    "holds": "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
+    # Of an instant: the nearest one that Python has. JSON has no infinity either.
+    "in_calendar": "LEAST(GREATEST({it}, '0001-01-02'), '9999-12-30')",
+    # Of an instant: how long ago it was; infinity is a length, too.
+    "seconds_ago": "date_part('epoch', statement_timestamp()) - date_part('epoch', {it})",
+    # Of an instant that something ends at: NULL for one that Python does not have, the end is
+    # never.
+    "or_never": "CASE WHEN {it} < '9999-12-30' THEN {it} END",
+    # Of a key or pattern such as "shop:*": the same in the notation of LIKE.
+    "as_pattern": (
+        r"replace(replace(replace(replace({it}, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'),"
+        " '*', '%%')"
+    ),
+    # Of a concurrency key: SELECT the row that limits it. That of the key itself goes first, then
+    # the longest pattern.
+    "limit": (
+        "SELECT maximum.max_running, maximum.pattern"
+        " FROM pgjobs_concurrency_limit AS maximum"
+        " WHERE maximum.pattern = {it}"
+        " OR POSITION('*' IN maximum.pattern) > 0 AND {it} LIKE {maximum.pattern.as_pattern}"
+        " ORDER BY maximum.pattern = {it} DESC, length(maximum.pattern) DESC"
+        " LIMIT 1"
+    ),
+    # Of the row of a rate limit: how many may come at once.
+    "burst_in_force": "COALESCE({it}.burst, GREATEST(1, {it}.count / 20))",
+    # Of the key of a rate limit: SELECT the limit. That of the key itself goes first.
+    "rate_limit": (
+        "SELECT rate_limit.name, rate_limit.count, rate_limit.period,"
+        " {rate_limit.burst_in_force} AS burst"
+        " FROM pgjobs_rate_limit AS rate_limit"
+        " WHERE rate_limit.name IN ({it}, split_part({it}, ':', 1))"
+        " ORDER BY rate_limit.name = {it} DESC"
+        " LIMIT 1"
+    ),
+}
+USE = re.compile(r"\{(?P<it>[\w.()]+)\.(?P<term>\w+)\}")
+
+
+def written_out(text: str) -> str:
+    """Return a statement with its terms in full; raise KeyError for one that is none."""
+
+    def told(found: re.Match[str]) -> str:
+        return written_out(TERMS[found["term"]].replace("{it}", found["it"]))
+
+    return USE.sub(told, text)

@@ -1,0 +1,31 @@
+"""Fixtures of the pages of an installation with two tenants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.admin.tenants import ONLY_OWN, make_person
+
+
+@pytest.fixture
+def two_tenants(settings: Any) -> None:
+    """The project lets people see and do what is of the queue "own"."""
+    settings.PGJOBS = {"ADMIN_PERMISSION": ONLY_OWN}
+
+
+@pytest.fixture
+def person(two_tenants: None) -> User:
+    """Somebody with every permission of this package, narrowed by the project."""
+    return make_person()
+
+
+@pytest.fixture
+def person_client(person: User) -> Client:
+    """The browser of that person."""
+    browser = Client()
+    browser.force_login(person)
+    return browser

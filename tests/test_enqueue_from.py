@@ -154,7 +154,9 @@ def test_what_the_server_refuses_leaves_the_transaction_usable(
 
 def test_rows_of_another_database_are_refused_with_the_remedy() -> None:
     with extra_alias("other"):
-        with pytest.raises(ValueError, match=r"on the database 'default'.*'other'.*enqueue_many"):
+        with pytest.raises(
+            ValueError, match=r"on 'default', the database of the jobs.*'other'.*enqueue_many"
+        ):
             echo.enqueue_from(Effect.objects.using("other"), key=F("key"))
 
 

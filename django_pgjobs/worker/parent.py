@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
-from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.shutdown import write_at_once
-
-logger = get_logger("django_pgjobs.worker")
 
 READY = b"r"
 ALIVE = b"."
@@ -19,12 +16,12 @@ ALIVE = b"."
 class Parent:
     """The supervisor, as a child sees it.
 
-    The socket is standard input, but it is kept under a number of its own as well, because a task
-    may close or replace that.
+    The socket, *channel*, is standard input, but it is kept under a number of its own as well,
+    because a task may close or replace that.
     """
 
-    def __init__(self) -> None:
-        self._channel = os.dup(sys.stdin.fileno())
+    def __init__(self, channel: int) -> None:
+        self._channel = os.dup(channel)
 
     def tell_ready(self) -> None:
         """Say that this child takes jobs."""
@@ -38,11 +35,10 @@ class Parent:
         """Call *stop* when the supervisor's end closes."""
 
         def wait() -> None:
-            try:
+            # A reset: the supervisor died before it read what this child had said.
+            with suppress(ConnectionResetError):
                 while os.read(self._channel, 1024):
                     pass
-            except OSError:
-                logger.warning("the pipe to the supervisor broke")
             stop("the supervisor is gone")
 
         threading.Thread(target=wait, name="pgjobs-parent", daemon=True).start()

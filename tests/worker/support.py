@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from django_pgjobs.worker.completer import resolution, statements
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.outcome import Outcome
+from django_pgjobs.worker.parent import Parent
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.runner import Runner
 from django_pgjobs.worker.shutdown import SignalPipe
@@ -185,7 +187,10 @@ class ThreadedWorker:
 
     def __init__(self, *, is_child: bool = False, **options: Any) -> None:
         self.pipe = SignalPipe()
-        self.runner = Runner(make_options(**options), self.pipe, is_child=is_child)
+        self._supervisor, end = socket.socketpair()
+        with end:
+            parent = Parent(end.fileno()) if is_child else None
+        self.runner = Runner(make_options(**options), self.pipe, parent)
         self.exit_code: int | None = None
         self.left_at_once = False
         self._is_closed = False
@@ -240,6 +245,7 @@ class ThreadedWorker:
             connection.close()  # a role that crashed has not done so
         for end in (self.pipe._reader, self.pipe._writer):
             os.close(end)
+        self._supervisor.close()
 
     def _end_threads(self) -> None:
         """End what os._exit would have ended."""

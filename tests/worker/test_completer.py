@@ -207,7 +207,7 @@ def test_a_job_that_is_left_to_the_rescue_is_logged_with_the_time_it_ran(
     made: Completing,
 ) -> None:
     farewell = Farewell(made.state, made.completer)
-    ended = interrupted(AT_SHUTDOWN)
+    ended = interrupted(make_attempt_of(1), AT_SHUTDOWN)
     ended.duration = 4.2
     assert farewell.judge(ended) is ended
     farewell.loses_jobs = True

@@ -6,29 +6,26 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import pytest
 
-from django_pgjobs.worker import parent as parent_module
 from django_pgjobs.worker.parent import ALIVE, READY, Parent
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, socket.socket]]:
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     """The supervisor's end of a socket, and the one that is standard input."""
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(parent_module, "sys", SimpleNamespace(stdin=theirs))
     with ours, theirs:
         yield ours, theirs
 
 
 @pytest.fixture
-def make_parent() -> Iterator[Callable[[], Parent]]:
+def make_parent(ends: tuple[socket.socket, socket.socket]) -> Iterator[Callable[[], Parent]]:
     made: list[Parent] = []
 
     def make() -> Parent:
-        made.append(Parent())
+        made.append(Parent(ends[1].fileno()))
         return made[-1]
 
     yield make
@@ -79,3 +76,17 @@ def test_the_end_of_the_supervisor_is_noticed(
     ours.close()
     assert stopped.wait(15)
     assert reasons == ["the supervisor is gone"]
+
+
+def test_a_supervisor_that_dies_before_it_reads_is_gone_as_well(
+    ends: Ends, make_parent: Callable[[], Parent], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel resets a socket that is closed with something unread."""
+    ours, _ = ends
+    parent = make_parent()
+    stopped = threading.Event()
+    parent.tell_ready()
+    ours.close()
+    parent.end_with(lambda reason: stopped.set())
+    assert stopped.wait(15)
+    assert not caplog.records

@@ -251,7 +251,7 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
     translation.gettext("job")
     pipe = SignalPipe()
     with pipe.installed():
-        parent = Parent() if is_child else None
+        parent = Parent(sys.stdin.fileno()) if is_child else None
         runner = Runner(options, pipe, parent)
         if parent is not None:
             parent.end_with(runner.ask_to_stop)

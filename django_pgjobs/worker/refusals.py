@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 
 import psycopg
@@ -36,11 +37,14 @@ FORGET_SECONDS = 3600.0
 
 
 class Refusals:
-    """What a worker knows of such jobs; the shared part is in its state."""
+    """What a worker knows of such jobs; the shared part is in its state.
 
-    def __init__(self, state: WorkerState, connection: OwnConnection) -> None:
+    The pump meets them when it claims, the upkeep when it promotes.
+    """
+
+    def __init__(self, state: WorkerState) -> None:
         self._state = state
-        self._connection = connection
+        self._lock = threading.Lock()
         self._paths: dict[int, str] = {}
         self._waits: dict[int, float] = {}
 
@@ -51,8 +55,20 @@ class Refusals:
         now = time.monotonic()
         return [job_id for job_id, until in self._state.passed_over.items() if until > now]
 
-    def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
+    def note(
+        self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str = ""
+    ) -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""
+        with self._lock:
+            self._note(job_id, error, task_path)
+        note = f"passed over: {str(error).strip()}"[:1000]
+        try:
+            connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
+        except psycopg.Error as refusal:
+            if not trouble_of(refusal).is_of_rows:
+                raise
+
+    def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:
         now, reason = time.monotonic(), str(error).strip()
         told_until = self._state.passed_over.get(job_id, -math.inf) + FORGET_SECONDS
         level = logging.DEBUG if told_until > now else logging.ERROR
@@ -70,12 +86,6 @@ class Refusals:
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
         self._state.passed_over = jobs_now | {job_id: now + wait}
         self._note_path(job_id, task_path, now, level)
-        note = f"passed over: {reason}"[:1000]
-        try:
-            self._connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
-        except psycopg.Error as refusal:
-            if not trouble_of(refusal).is_of_rows:
-                raise
 
     def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
         known = self._state.passed_over

@@ -11,9 +11,7 @@ become slow are made so rarely that they take a tenth of the time at most.
 when it may find something: after a walk that did, when a job with a key ended, and with every
 scan from the heads. In each group of lanes (a queue, a priority) it goes on behind the lane that
 was served last, so that all take turns. Walks take a fifth of the time at most; in between, the
-lanes whose jobs ended here are looked at and no others. An idle worker does not repeat a walk
-that found nothing while nothing changes (`settled`), and a busy one takes only the
-first jobs of each where that is enough (`spread`).
+lanes whose jobs ended here are looked at and no others.
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 
@@ -25,13 +23,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django_pgjobs.queries.claims import (
     HEAD,
     ClaimedRow,
-    Depth,
     Floor,
     Group,
     Lane,
@@ -40,8 +37,6 @@ from django_pgjobs.queries.claims import (
 )
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
-from django_pgjobs.worker.settled import SettledKeys
-from django_pgjobs.worker.spread import Spread, may_have_more
 from django_pgjobs.worker.state import WorkerState
 
 PREFETCH_SECONDS = 0.05
@@ -65,19 +60,13 @@ class Plan:
     caps: dict[str, int]
     is_keyed: bool
     holds: bool
-    takes_tokens: bool
-    depth: Depth
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
 
     @property
     def walks(self) -> bool:
         """Is it to look at all lanes with keys?"""
-        return _is_walk(self.segments)
-
-    def falls_short(self, rows: Collection[ClaimedRow]) -> bool:
-        """May the lanes have more for the rest of the batch than these rows?"""
-        return may_have_more(rows, self.wanted, self.depth)
+        return bool(self.segments) and not self.segments[0].is_single
 
 
 class Claimer:
@@ -94,7 +83,6 @@ class Claimer:
         self._cursors: dict[Group, str] = {}
         self._boosts: dict[str, int] = {}
         self._limited: set[str] = set()
-        self._has_rate_limits = True
         # Minus the lowest priority of each lane, for the claims that begin there.
         self._lowest: dict[Lane, int] = {}
         # Did the last claim that read lanes without keys find any?
@@ -102,11 +90,6 @@ class Claimer:
         self._lift_due = time.monotonic() + (state.options.ageing or 0.0)
         self._walk_is_due = False
         self._walk_allowed_at = 0.0
-        # What the walk that this one follows took.
-        self._short_seconds = 0.0
-        self.settled = SettledKeys()
-        self._spread = Spread()
-        self._gives_heads = False
         # Lanes of which a job ended here.
         self._freed: set[Segment] = set()
         self._scan_due = 0.0
@@ -168,7 +151,6 @@ class Claimer:
             self._freed.add(Segment.single(group, lane))
             self._groups.add(group)
             self._walk_is_due = True
-            self.settled.end()
 
     def note_lanes(self, found: Iterable[Ready]) -> None:
         """Take over where a scan found jobs."""
@@ -180,18 +162,10 @@ class Claimer:
             for ready in served
             if ready.urgency is not None
         }
-        self.settled.note_groups(self._groups)
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
         self._boosts = {ready.queue_name: ready.boost for ready in served if ready.boost}
         self._limited = {ready.queue_name for ready in served if ready.is_limited}
-        self._note_rate_limits(any(ready.has_rate_limits for ready in served))
-        self._gives_heads = all(ready.gives_heads for ready in served)
         self._walk_is_due = self._walk_is_due or bool(self._groups)
-
-    def _note_rate_limits(self, exist: bool) -> None:
-        if exist and not self._has_rate_limits:
-            self.settled.end()  # the walk has left out the jobs that have some
-        self._has_rate_limits = exist
 
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""
@@ -243,11 +217,6 @@ class Claimer:
         lifts: bool = False,
     ) -> Plan:
         caps = self._caps()
-        has_more = floors or caps or self._limited or self._has_rate_limits or from_heads or lifts
-        depth = Depth.SHARE
-        if _is_walk(segments) and not has_more:
-            gives_heads = self._gives_heads and not self._leaves_unknown()
-            depth = self._spread.depth(segments, wanted, gives_heads=gives_heads)
         return Plan(
             wanted=wanted,
             from_heads=from_heads,
@@ -257,8 +226,6 @@ class Claimer:
             caps=caps,
             is_keyed=bool(segments or self._boosts or self._limited or caps),
             holds=bool(segments or self._limited),
-            takes_tokens=self._has_rate_limits,
-            depth=depth,
             lifts=lifts,
         )
 
@@ -299,17 +266,10 @@ class Claimer:
             lowers = is_full and plan.from_heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
         keyed = [row for row in rows if row.lane is not None]
-        if plan.walks and held:
-            self._spread.note_walk(keyed, plan.wanted)
-        if held and plan.falls_short(rows):
-            self._short_seconds = seconds
-            return  # the next claim, which follows at once, looks at all there is
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
             if plan.walks:
                 self._note_walked(keyed, is_full, seconds)
-                is_vain = plan.depth is Depth.SHARE and not (keyed or is_full)
-                self._note_for_settling(plan, is_vain=is_vain)
         is_exhausted = bool(plan.floors) or (held and not keyed)
         if is_exhausted and not is_full and not plan.from_heads:
             self.request_head_scan()
@@ -318,27 +278,18 @@ class Claimer:
         self._walk_is_due = bool(rows)
         self._freed.clear()
         if not is_full:
-            seconds += self._short_seconds
             self._walk_allowed_at = time.monotonic() + WALK_PAUSE_FACTOR * seconds
-        self._short_seconds = 0.0
         served: dict[Group, set[str]] = {}
         for group, lane in _lanes_of(rows):
             served.setdefault(group, set()).add(lane)
         for group, lanes in served.items():
             self._cursors[group] = _last_served(self._cursors.get(group, ""), lanes)
 
-    def _note_for_settling(self, plan: Plan, *, is_vain: bool) -> None:
-        """Settle the keys if it was they that held all jobs back, and not places in a queue."""
-        if is_vain and not plan.caps and not self._limited:
-            self.settled.note_vain_walk(self._groups)
-        else:
-            self.settled.end()
-
     def _segments(self, *, from_heads: bool) -> list[Segment]:
         def rank(group: Group) -> tuple[int, Group]:
             return group.urgency - self._boosts.get(group.queue_name, 0), group
 
-        if self.settled or not (from_heads or self._walk_is_due):
+        if not (from_heads or self._walk_is_due):
             return []
         if not from_heads and time.monotonic() < self._walk_allowed_at:
             return sorted(self._freed, key=lambda segment: (rank(segment.group), segment))
@@ -350,12 +301,6 @@ class Claimer:
             else:
                 segments.append(Segment(group))
         return segments
-
-    def _leaves_unknown(self) -> bool:
-        now = time.monotonic()
-        state = self._state
-        left = [*state.unknown_paths.values(), *state.passed_over.values()]
-        return any(until > now for until in left)
 
     def _caps(self) -> dict[str, int]:
         slots = self._state.options.queue_slots
@@ -380,10 +325,6 @@ def _lanes_of(rows: Iterable[ClaimedRow]) -> list[tuple[Group, str]]:
         for backend, queue_name, priority, lane in lanes
         if lane is not None
     ]
-
-
-def _is_walk(segments: Sequence[Segment]) -> bool:
-    return bool(segments) and not segments[0].is_single
 
 
 def _last_served(cursor: str, lanes: set[str]) -> str:

@@ -26,6 +26,7 @@ from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.claimer import Claimer, Plan
+from django_pgjobs.worker.completer import Send
 from django_pgjobs.worker.pacing import Pace
 from django_pgjobs.worker.refusals import PATIENCE, Refusals
 from django_pgjobs.worker.state import WorkerState
@@ -66,16 +67,12 @@ class Look:
         # Keys that became free and that no idle worker has been told of yet.
         self._freed: set[str] = set()
 
-    def plan(self, turn: Turn, wanted: int, *, from_heads: bool, is_notified: bool = False) -> None:
+    def plan(self, turn: Turn, wanted: int, *, from_heads: bool) -> None:
         """Let a look for *wanted* jobs travel with the turn; `turn.scans` is decided before.
 
-        A scan reads from the heads; a look may do so without the rest of a scan. A worker that
-        *is notified* of changes may leave out what found nothing the last time.
+        A scan reads from the heads; a look may do so without the rest of a scan.
         """
         turn.looks = True
-        if turn.scans and is_notified and self._claimer.has_groups:
-            # Before the claim: it tells of no write that the claim does not see.
-            turn.add(claims.send_change_count, lambda rows: self._note_changes(turn, rows))
         if turn.scans:
             passed_over = self._refusals.passed_over()
             turn.begin(lambda error: self._promote_apart(turn)).add(
@@ -97,10 +94,6 @@ class Look:
 
     def _plan_claim(self, turn: Turn, plan: Plan) -> None:
         taker = self._taker(turn)
-        turn.leaves_unknown = bool(taker.unknown_paths or taker.passed_over)
-        if plan.takes_tokens and time.monotonic() < self._tokens_at:
-            plan = replace(plan, takes_tokens=False)
-            turn.leaves_unknown = True
         part = turn.begin(lambda error: self._claim_apart(turn, plan, error))
         if plan.holds:
             turn.walks, waits = True, self.waits
@@ -148,12 +141,11 @@ class Look:
         """
         turn.walks = turn.holds = False
         if trouble_of(error) is Trouble.LOCKED:
+            turn.repeats = plan.is_keyed and time.monotonic() >= self._tokens_at
             self._tokens_at = self._waits_at = time.monotonic() + LOCKED_SECONDS
             self.waits = False
-            turn.repeats = plan.takes_tokens
             return
-        plan = replace(plan, depth=claims.Depth.SHARE)
-        hold = [claims.send_hold] if plan.holds else []
+        hold: list[Send] = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}
 
         def claim(size: int, _: list[int]) -> Sequence[claims.ClaimedRow]:
@@ -210,6 +202,7 @@ class Look:
             passed_over=self._refusals.passed_over(),
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
+            takes_tokens=now >= self._tokens_at,
         )
 
     def set_next(self, turn: Turn, now: float) -> None:
@@ -224,7 +217,7 @@ class Look:
             self.pace.look_again()
         elif turn.looks:
             self.pace.found_nothing(now)
-        if turn.promoted or turn.changed or turn.falls_short or turn.repeats:
+        if turn.promoted or turn.repeats:
             self.pace.look_again()
         if turn.next_due is not None:
             self.pace.look_by(now + turn.next_due + 0.001)
@@ -232,7 +225,6 @@ class Look:
             self.pace.look_by(now + turn.token_wait + 0.001)
         if turn.walks:
             self._note_turn_to_claim(turn, now)
-        self._settle(turn)
         self._look_for_returned(turn, now)
 
     def _look_for_returned(self, turn: Turn, now: float) -> None:
@@ -251,20 +243,6 @@ class Look:
             self.pace.look_by(now + random.uniform(0.5, 1) * self._hold_pause)
             self._hold_pause = min(2 * self._hold_pause, HOLD_SECONDS[1])
 
-    def _settle(self, turn: Turn) -> None:
-        """Leave out the next walks, unless what holds jobs back may end without a write."""
-        waits = turn.token_wait is not None or turn.leaves_unknown or turn.promoted
-        if turn.scans and (turn.changes is None or waits or self._state.options.drain):
-            self._claimer.settled.end()
-        elif turn.changes is not None:
-            self._claimer.settled.begin(turn.changes)
-
-    def _note_changes(self, turn: Turn, rows: Rows) -> None:
-        [(turn.changes,)] = rows
-        turn.changed = self._claimer.settled.note_changes(turn.changes)
-        if turn.changed:
-            self._claimer.request_head_scan()  # so that the next walk can settle them again
-
     def _note_promotion(self, turn: Turn, rows: Rows) -> None:
         [(promoted, turn.next_due)] = rows
         turn.promoted += promoted
@@ -282,7 +260,6 @@ class Look:
 
     def _note_claimed(self, turn: Turn, plan: Plan, rows: Rows) -> None:
         turn.claimed = claims.claimed_rows(rows)
-        turn.falls_short = turn.holds and plan.falls_short(turn.claimed)
         self._claimer.note_claimed(turn.claimed, plan, held=turn.holds, seconds=turn.seconds)
 
 
@@ -298,8 +275,6 @@ def _send_claim(cursor: Cursor, plan: Plan, taker: claims.Taker, *, acts: bool =
         caps=plan.caps,
         max_jobs=plan.wanted,
         taker=taker,
-        takes_tokens=plan.takes_tokens,
-        depth=plan.depth,
         acts=acts,
     )
 

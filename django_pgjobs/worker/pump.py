@@ -228,12 +228,7 @@ class Pump(Role):
         turn.scans = is_due and not self._claims_first
         if turn.scans and now < self._reconcile_until:
             plan_return(turn, self._connection, self._state)
-        self._look.plan(
-            turn,
-            wanted,
-            from_heads=is_due and not self._heads_are_read,
-            is_notified=self.can_listen and self._is_listening,
-        )
+        self._look.plan(turn, wanted, from_heads=is_due and not self._heads_are_read)
 
     def _plan_writes(self, turn: Turn) -> None:
         """Let outcomes travel with the turn, and what waits for the jobs they finish."""
@@ -265,7 +260,6 @@ class Pump(Role):
             self._claimer.note_queue(self._notified_queues.popleft())
             # The job that was told of comes first; where others are is asked after it.
             self._claims_first = self._claimer.has_lanes
-        self._claimer.settled.end()
         self._claimer.request_head_scan()
         self._pace.look_now()
 
@@ -314,7 +308,7 @@ class Pump(Role):
 
     def _check_vain_scan(self, turn: Turn) -> None:
         """End a drain whose second scan in a row finds jobs and claims none: they have to wait."""
-        is_in_turn = (turn.holds or not turn.walks) and not turn.falls_short
+        is_in_turn = turn.holds or not turn.walks
         self._vain_scans += is_in_turn and turn.token_wait is None
         if self._vain_scans > 1:
             self._on_limit("nothing is left that may run now")

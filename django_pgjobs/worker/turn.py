@@ -64,15 +64,9 @@ class Turn:
         # Jobs with keys: were they asked for, and was it this worker's turn to claim them?
         self.walks = False
         self.holds = False
-        # A claim that took little of each lane has not filled the batch: there may be more.
-        self.falls_short = False
         self.token_wait: float | None = None
-        self.leaves_unknown = False
         # A claim that has to be made again at once, by other means.
         self.repeats = False
-        # How many writes were counted before the claim, and are those more than before?
-        self.changes: int | None = None
-        self.changed = False
         # A look that found where jobs are without claiming any: nobody told.
         self.missed = False
         self.promoted = 0

@@ -30,31 +30,3 @@ KEYED_CLAIM = (
         ),
     ),
 )
-
-# The same of claims of the first jobs of each lane, with the file.
-FIRST_JOBS = (
-    (
-        "smaller limit in a claim of first jobs",
-        f"{SQL}claim_keyed_jobs.sql",
-        "ELSE GREATEST(opened.concurrency_limit, 1)",
-        "ELSE 1000",
-    ),
-    (
-        "room in a claim of heads",
-        f"{SQL}claim_keyed_jobs.sql",
-        "AND room.jobs > 0 AND job.task_path",
-        "AND job.task_path",
-    ),
-    (
-        "whole claim after a short batch",
-        f"{WORKER}spread.py",
-        "return depth is Depth.HEAD or _most(rows) >= first_jobs(wanted)",
-        "return False",
-    ),
-    (
-        "keys settled by whole claims",
-        f"{WORKER}claimer.py",
-        "plan.depth is Depth.SHARE and not (keyed",
-        "not (keyed",
-    ),
-)

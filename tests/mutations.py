@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_claims import KEYED_CLAIM, SQL, WORKER
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -266,16 +266,6 @@ MUTATIONS = (
         )
         for name, old, new in KEYED_CLAIM
     ),
-    *(
-        Mutation(
-            name,
-            file,
-            old,
-            new,
-            ("tests/worker/test_first_jobs.py", "tests/worker/test_spread.py"),
-        )
-        for name, file, old, new in FIRST_JOBS
-    ),
     *(Mutation(*mutated) for mutated in PROCESS),
     *(Mutation(*change) for change in SESSION_CARE),
     *(Mutation(*each) for each in STATEMENTS),
@@ -285,13 +275,6 @@ MUTATIONS = (
         "self._cursors[group] = _last_served(",
         "_last_served(",
         ("tests/worker/test_claimer.py",),
-    ),
-    *(
-        Mutation(name, f"{WORKER}settled.py", old, new, ("tests/worker/test_settled.py",))
-        for name, old, new in (
-            ("writes that unsettle keys", "changes != self._changes", "False"),
-            ("walk of this look", "        if not self:\n            self.end()\n", ""),
-        )
     ),
     Mutation(
         "permission to act",

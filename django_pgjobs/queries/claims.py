@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow, array_text, sections_left_out, text_array_text
+from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
 
 
 class Lane(NamedTuple):
@@ -60,6 +59,8 @@ class Taker:
     detailed: bool
     detailed_paths: list[str]
     passed_over: list[int] = field(default_factory=list)
+    # Else jobs with rate limits are left alone.
+    takes_tokens: bool = True
 
     def params(self) -> dict[str, Any]:
         """Return the parameters that both claims share."""
@@ -87,7 +88,7 @@ def send_claim(
     Unless it *acts* the rows are id and task_path of the jobs that would be claimed.
     """
     params = taker.params() | floors_params(floors) | {"max_jobs": max_jobs}
-    execute(cursor, "claim_jobs", params, *sections_left_out(taker.passed_over, acts))
+    execute(cursor, "claim_jobs", params, *([] if acts else ["act"]))
 
 
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
@@ -130,17 +131,6 @@ class Segment(NamedTuple):
         return self.first_lane == self.last_lane
 
 
-class Depth(Enum):
-    """How much of each lane a claim takes; the value is what claim_keyed_jobs.sql leaves out."""
-
-    # What the batch has for it, by weight.
-    SHARE = ()
-    # `first_jobs` for each weight.
-    FIRSTS = ("choice",)
-    # The first job, unless somebody has locked it or the task is paused or unknown.
-    HEAD = ("choice", "several")
-
-
 def send_hold(cursor: Cursor, *, waits: bool = False) -> None:
     """Send the wish to be the one that claims jobs with keys; there is a row if it is granted.
 
@@ -158,34 +148,25 @@ def send_keyed_claim(
     caps: Mapping[str, int],
     max_jobs: int,
     taker: Taker,
-    takes_tokens: bool = True,
-    depth: Depth = Depth.SHARE,
     acts: bool = True,
 ) -> None:
     """Send the claim of up to *max_jobs* jobs of all kinds; `send_hold` goes before it.
 
     *boosts* is added to the priorities of a queue; of each queue in *caps* no more is taken.
-    Without *takes_tokens* jobs with rate limits are left alone, which is cheaper. Cheaper still
-    is a *depth* of less than the share of each lane. It is for segments of one group and nothing
-    else: no floors, no caps, no tokens; limited queues are left alone.
 
     Unless it *acts* the rows are id and task_path of the jobs that would be claimed; it has taken
     their tokens, which `in_vain` gives back.
     """
-    if depth is not Depth.SHARE and (floors or caps or takes_tokens):
-        raise ValueError(f"{depth} goes without floors, caps and tokens")
     params = taker.params() | floors_params(floors) | segments_params(segments, boosts)
     params |= {
         "lane_boosts": array_text(boosts.get(lane.queue_name, 0) for lane in floors),
         "cap_queues": text_array_text(caps),
         "caps": array_text(caps.values()),
         "max_jobs": max_jobs,
-        "first_jobs": first_jobs(max_jobs),
+        "first_jobs": max(1, max_jobs // 50),
+        "takes_tokens": taker.takes_tokens,
     }
-    sections = {"plain": bool(floors), "tokens": takes_tokens}
-    left_out = [section for section, is_needed in sections.items() if not is_needed]
-    left_out += sections_left_out(taker.passed_over, acts)
-    execute(cursor, "claim_keyed_jobs", params, *left_out, *depth.value)
+    execute(cursor, "claim_keyed_jobs", params, *([] if acts else ["act"]))
 
 
 def in_vain(sends: Sequence[Callable[[Cursor], None]]) -> list[Callable[[Cursor], None]]:
@@ -195,11 +176,6 @@ def in_vain(sends: Sequence[Callable[[Cursor], None]]) -> list[Callable[[Cursor]
         *sends,
         lambda cursor: cursor.execute("ROLLBACK"),
     ]
-
-
-def first_jobs(max_jobs: int) -> int:
-    """Return how many jobs each lane gives at first, for each weight: a fiftieth of the batch."""
-    return max(1, max_jobs // 50)
 
 
 def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> dict[str, str]:
@@ -231,11 +207,6 @@ class Ready(NamedTuple):
     lowest: int
     boost: int
     is_limited: bool
-    # Does any rate limit exist?
-    has_rate_limits: bool = True
-    # May a lane give nothing but its first job at a time, because no key has a weight and no
-    # task is paused?
-    gives_heads: bool = False
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
@@ -244,14 +215,6 @@ def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
     *with_lowest* asks for the lowest priority of each place as well, one more probe.
     """
     execute(cursor, "list_ready_lanes", {"with_lowest": with_lowest})
-
-
-def send_change_count(cursor: Cursor) -> None:
-    """Send the question how often anything was written that lets jobs with keys start.
-
-    NULL if no number can tell: then they have to be walked.
-    """
-    execute(cursor, "count_changes", {})
 
 
 def send_token_wait(cursor: Cursor) -> None:

@@ -144,13 +144,7 @@ def send_promotion(
     Unless it *acts* the rows are the ids of the jobs that would be promoted.
     """
     params = {"max_jobs": max_jobs, "passed_over": array_text(passed_over)}
-    execute(cursor, "promote_due_jobs", params, *sections_left_out(passed_over, acts))
-
-
-def sections_left_out(passed_over: Sequence[int], acts: bool) -> list[str]:
-    """Return what statements on rows that the server chooses can do without."""
-    needed = {"passing": bool(passed_over), "act": acts}
-    return [section for section, is_needed in needed.items() if not is_needed]
+    execute(cursor, "promote_due_jobs", params, *([] if acts else ["act"]))
 
 
 def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
@@ -198,15 +192,13 @@ def rescue_jobs(
             "worker lost together with others: its lease ended before this and other jobs did"
         ),
     }
-    left_out = sections_left_out(passed_over, acts=True)
-    return [Rescued._make(row) for row in fetch(cursor, "rescue_jobs", params, *left_out)]
+    return [Rescued._make(row) for row in fetch(cursor, "rescue_jobs", params)]
 
 
 def find_lost_job(cursor: Cursor, *, passed_over: Sequence[int]) -> list[int]:
     """Return the id of the job that `rescue_jobs` would rescue first, if there is one."""
     params = {"max_jobs": 1, "passed_over": array_text(passed_over)}
-    left_out = sections_left_out(passed_over, acts=False)
-    return [row[0] for row in fetch(cursor, "rescue_jobs", params, *left_out)]
+    return [row[0] for row in fetch(cursor, "rescue_jobs", params, "act")]
 
 
 def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
@@ -311,8 +303,7 @@ def prune_jobs(
     """Delete a page of jobs that finished more than *retention* seconds ago; return how many."""
     params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": max_jobs}
     params["passed_over"] = array_text(passed_over)
-    left_out = sections_left_out(passed_over, acts=True)
-    return len(fetch(cursor, "prune_jobs", params, *left_out))
+    return len(fetch(cursor, "prune_jobs", params))
 
 
 def find_old_job(
@@ -321,8 +312,7 @@ def find_old_job(
     """Return the id of the job that `prune_jobs` would delete first, if there is one."""
     params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": 1}
     params["passed_over"] = array_text(passed_over)
-    left_out = sections_left_out(passed_over, acts=False)
-    return [row[0] for row in fetch(cursor, "prune_jobs", params, *left_out)]
+    return [row[0] for row in fetch(cursor, "prune_jobs", params, "act")]
 
 
 def array_text(items: Iterable[object]) -> str:

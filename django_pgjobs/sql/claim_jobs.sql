@@ -7,8 +7,7 @@
 -- Each lane is read from its floor (see worker/claimer.py) and not from its head. A worker
 -- whose lease ran out claims nothing. Lanes of a paused queue, or of one whose number of running
 -- jobs is limited (claim_keyed_jobs.sql), give nothing.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the id and task_path of the jobs that would be claimed.
+-- Sections: without `act` nothing is changed, and the rows are the id and task_path of the jobs that would be claimed.
 -- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[]
 --     (one entry per lane);
 --     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
@@ -66,9 +65,7 @@ share AS (
                 AND job.backend = lane.backend AND job.queue_name = lane.queue_name
                 AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
                 AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-                -- Section: passing
                 AND job.id <> ALL (%(passed_over)s::bigint[])
-                -- End: passing
             ORDER BY -job.priority, job.id
             LIMIT %(max_jobs)s::integer
         ) AS candidate
@@ -89,9 +86,7 @@ taken AS MATERIALIZED (
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED

@@ -7,12 +7,8 @@
 -- then, its share of what is left. Equal priorities take turns, lane by lane, and with the jobs
 -- without keys. A *rank* is minus the priority, less the boost of the queue.
 -- Tokens of rate limits are taken of rows that are locked, because tasks take them as well.
--- Sections: `tokens` may be left out where no rate limit exists, `plain` where no lane without
---     keys is named, and then, for lanes of one queue and priority, `choice`: the first jobs of
---     each lane are the batch, which may stay short. Where a lane is to give one job, `several`
---     too: then it gives its very first or none. All of them are nearly half of a small claim.
---     `passing` may be left out where no job is passed over. Without `act` no job is changed, and
---     the rows are the id and task_path of those that would be claimed.
+-- Sections: without `act` no job is changed, and the rows are the id and task_path of those that
+--     would be claimed.
 -- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
 --     lane_boosts integer[] (one entry per lane without keys);
 --     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
@@ -22,6 +18,7 @@
 --     max_jobs integer; first_jobs integer (of each lane and weight, before any gives more);
 --     unknown_paths text[] (tasks the worker does not have); worker_id bigint; worker_name text;
 --     passed_over bigint[] (jobs that are left alone);
+--     takes_tokens boolean (else jobs with rate limits are left alone);
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: as claim_jobs.sql, and the lane (NULL for a job without keys)
 -- Locks: the claimed rows and some of their neighbours, FOR UPDATE SKIP LOCKED; then the state
@@ -59,7 +56,6 @@ key_pattern AS MATERIALIZED (
     WHERE POSITION('*' IN maximum.pattern) > 0
     ORDER BY length(maximum.pattern) DESC
 ),
--- Section: choice
 -- How many more jobs of a queue may start.
 cap AS MATERIALIZED (
     SELECT own.queue_name, own.jobs::bigint
@@ -76,22 +72,17 @@ cap AS MATERIALIZED (
     CROSS JOIN turn
     WHERE queue.max_running IS NOT NULL
 ),
--- End: choice
 -- The first jobs of each lane, until there are enough. Rows of one `place` are of one lane, `nth`
 -- numbers them. What follows handles many rows, which are narrow for that reason.
 opened AS MATERIALIZED (
     SELECT
-        -- Section: choice
         walked.position - walked.nth AS place,
-        -- End: choice
         walked.*
     FROM (
         SELECT
-            -- Section: choice
             segment.number AS segment, segment.urgency - segment.boost AS rank,
             head.lane, head.concurrency_key, maximum.weight, maximum.last_id,
             row_number() OVER () AS position,
-            -- End: choice
             room.jobs AS room,
             -- NULL where a row says the limit: then all jobs of the key have the same.
             CASE WHEN NOT maximum.is_of_row THEN maximum.jobs - room.jobs END AS running,
@@ -197,7 +188,6 @@ opened AS MATERIALIZED (
             OFFSET 0
         ) AS room
         CROSS JOIN LATERAL (
-            -- Section: several
             SELECT locked.*, row_number() OVER () AS nth
             FROM (
                 SELECT job.id, job.concurrency_limit, job.rate_limit_keys, job.rate_cost
@@ -208,47 +198,21 @@ opened AS MATERIALIZED (
                     AND -job.priority = segment.urgency AND job.lane = head.lane
                     AND job.id <= maximum.last_id
                     AND job.task_path <> ALL (turn.excluded_paths)
-                    -- Section: passing
                     AND job.id <> ALL (%(passed_over)s::bigint[])
-                    -- End: passing
                 ORDER BY job.id
                 LIMIT LEAST(room.jobs, %(first_jobs)s::integer * maximum.weight)
                 FOR UPDATE SKIP LOCKED
             ) AS locked
-            -- Else: several
-            -- It was read a moment ago, so its place in the table leads to it. If it has changed
-            -- since, servers up to 17.6 and its like compare the newer row with all of these
-            -- conditions but the place.
-            SELECT job.id, job.concurrency_limit, 1 AS nth
-            FROM pgjobs_job_live AS job
-            WHERE
-                job.ctid = head.tid
-                AND job.status = 'ready' AND job.due_at IS NULL AND job.hold IS NULL
-                AND job.backend = segment.backend AND job.queue_name = segment.queue_name
-                AND -job.priority = segment.urgency AND job.lane = head.lane
-                AND room.jobs > 0 AND job.task_path <> ALL (turn.excluded_paths)
-                -- Section: passing
-                AND job.id <> ALL (%(passed_over)s::bigint[])
-                -- End: passing
-            FOR UPDATE SKIP LOCKED
-            -- End: several
         ) AS first
         WHERE
             turn.is_held
             -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
             AND segment.queue_name <> ALL (turn.paused_queues OPERATOR(pg_catalog.||) ARRAY(
-                -- Section: choice
                 SELECT cap.queue_name FROM cap WHERE cap.jobs <= 0
-                -- Else: choice
-                SELECT queue.queue_name
-                FROM pgjobs_queue_settings AS queue
-                WHERE queue.max_running IS NOT NULL
-                -- End: choice
             ))
             AND (
                 head.rate_limit_keys IS NULL
-                -- Section: tokens
-                OR NOT EXISTS (
+                OR %(takes_tokens)s::boolean AND NOT EXISTS (
                     SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
                     LEFT JOIN LATERAL (
                         SELECT
@@ -268,12 +232,10 @@ opened AS MATERIALIZED (
                         )) * (rule.count - rule.burst + 1)::numeric)::double precision
                             / rule.period < head.rate_cost::double precision
                 )
-                -- End: tokens
             )
         LIMIT %(max_jobs)s::integer
     ) AS walked
 ),
--- Section: choice
 -- A lane's part of the batch among the lanes of its rank, by weight; only if it is asked for.
 share AS (
     SELECT
@@ -327,9 +289,7 @@ keyed AS (
                 AND job.lane = share.lane
                 AND job.id > share.id AND job.id <= share.last_id
                 AND job.task_path <> ALL (turn.excluded_paths)
-                -- Section: passing
                 AND job.id <> ALL (%(passed_over)s::bigint[])
-                -- End: passing
             ORDER BY job.id
             LIMIT LEAST(share.room, share.jobs) - share.nth
             FOR UPDATE SKIP LOCKED
@@ -365,7 +325,6 @@ candidate AS MATERIALIZED (
         within_room.rate_limit_keys, within_room.rate_cost, NULL::text AS backend,
         NULL::integer AS floor_urgency, NULL::bigint AS floor_id
     FROM within_room
-    -- Section: plain
     UNION ALL
     SELECT
         NULL, lane.queue_name, plain.urgency - lane.boost,
@@ -385,14 +344,11 @@ candidate AS MATERIALIZED (
             AND job.backend = lane.backend AND job.queue_name = lane.queue_name
             AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
             AND job.task_path <> ALL (turn.excluded_paths)
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT %(max_jobs)s::integer
     ) AS plain
     WHERE lane.queue_name <> ALL (turn.paused_queues)
-    -- End: plain
 ),
 chosen AS MATERIALIZED (
     SELECT candidate.*
@@ -418,7 +374,6 @@ chosen AS MATERIALIZED (
     ORDER BY rank, turn
     LIMIT %(max_jobs)s::integer
 ),
--- Section: tokens
 demand AS MATERIALIZED (
     SELECT
         chosen.id, rate.key, chosen.rate_cost,
@@ -463,13 +418,11 @@ created AS (
     WHERE demand.key NOT IN (SELECT state.key FROM state)
     ON CONFLICT DO NOTHING
 ),
--- End: tokens
 granted AS MATERIALIZED (
     SELECT chosen.id
     FROM chosen
     WHERE
         chosen.id IS NOT NULL
-        -- Section: tokens
         AND NOT EXISTS (
             SELECT FROM demand
             LEFT JOIN budget ON budget.key = demand.key
@@ -477,9 +430,7 @@ granted AS MATERIALIZED (
                 demand.id = chosen.id
                 AND (budget.key IS NULL OR demand.cost_so_far::double precision > budget.tokens)
         )
-        -- End: tokens
 ),
--- Section: tokens
 spent AS (
     UPDATE pgjobs_rate_state AS state
     SET next_free = GREATEST(state.next_free, statement_timestamp())
@@ -494,10 +445,8 @@ spent AS (
     -- The second condition is for the planner, which would read all states for the first.
     WHERE state.key = taken.key AND state.key = ANY (ARRAY(SELECT demand.key FROM demand))
 ),
--- End: tokens
 taken AS MATERIALIZED (
     SELECT granted.id FROM granted
-    -- Section: plain
     UNION ALL
     SELECT locked.id
     FROM (
@@ -516,26 +465,12 @@ taken AS MATERIALIZED (
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL (turn.excluded_paths)
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED
     ) AS locked
-    -- End: plain
 )
--- Else: choice
-taken AS (
-    SELECT opened.id
-    FROM opened
-    -- Other jobs of the key may have another limit than the first one of the lane.
-    WHERE opened.nth <= CASE
-        WHEN opened.running IS NULL THEN opened.room
-        ELSE GREATEST(opened.concurrency_limit, 1) - opened.running
-    END
-)
--- End: choice
 -- Section: act
 UPDATE pgjobs_job_live AS job
 SET

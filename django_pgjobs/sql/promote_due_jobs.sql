@@ -1,6 +1,5 @@
 -- Let jobs whose time has come be claimed, and tell when the next one is due.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the ids of the jobs that would be.
+-- Sections: without `act` nothing is changed, and the rows are the ids of the jobs that would be.
 -- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone)
 -- Returns: one row: number of jobs promoted, seconds until the next due job (NULL: none waits)
 -- Locks: the promoted rows, in order of due_at, SKIP LOCKED
@@ -11,9 +10,7 @@ WITH due AS MATERIALIZED (
     WHERE
         job.status = 'ready' AND job.due_at IS NOT NULL
         AND job.due_at <= statement_timestamp()
-        -- Section: passing
         AND job.id <> ALL (%(passed_over)s::bigint[])
-        -- End: passing
     ORDER BY job.due_at
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED

@@ -1,6 +1,5 @@
 -- Delete a page of the oldest jobs that finished with a status longer ago than *retention*.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the ids of the jobs that would be.
+-- Sections: without `act` nothing is changed, and the rows are the ids of the jobs that would be.
 -- Parameters: status text; retention double precision (seconds); max_jobs integer;
 --     passed_over bigint[] (jobs that are left alone)
 -- Returns: id
@@ -13,9 +12,7 @@ WITH taken AS MATERIALIZED (
         old.status = %(status)s::text
         AND old.finished_at
         < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
-        -- Section: passing
         AND old.id <> ALL (%(passed_over)s::bigint[])
-        -- End: passing
     ORDER BY old.finished_at
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED

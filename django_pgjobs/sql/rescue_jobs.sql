@@ -11,8 +11,7 @@
 -- 30 s from the max_losses-th), and the one that kills is lost alone. Those of one page are
 -- counted: where the last job of a worker is on a page of its own, or another worker rescues the
 -- rest, it counts as lost alone, which is good enough.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the ids of the jobs that would be.
+-- Sections: without `act` nothing is changed, and the rows are the ids of the jobs that would be.
 -- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
 --     other jobs)
@@ -58,9 +57,7 @@ taken AS MATERIALIZED (
         WHERE
             job.status = 'running'
             AND job.worker_id = gone.worker_id
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
@@ -72,9 +69,7 @@ taken AS MATERIALIZED (
         SELECT job.id, job.lost_count, job.max_losses
         FROM pgjobs_job_live AS job
         WHERE job.status = 'running' AND job.worker_id IS NULL
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY job.worker_id, job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED

@@ -15,7 +15,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 from django_pgjobs import cancel, reschedule
 from django_pgjobs.models import Job, QueueSettings
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import ClaimedRow, Depth, Group, Segment
+from django_pgjobs.queries.claims import ClaimedRow, Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import make_attempt
@@ -74,20 +74,13 @@ class Claimant(threading.Thread):
             assert len(self._repeat(lambda: write(self._own, *batch))) == len(batch)
 
     def _claim(self) -> list[ClaimedRow]:
-        """Claim of all there is, or less of the lanes of one queue and priority."""
-        wanted, depth = self._random.choice([1, 2, 5, 10]), self._random.choice(list(Depth))
-        if depth is Depth.SHARE:
+        """Claim of all there is, or of one queue and priority."""
+        wanted = self._random.choice([1, 2, 5, 10])
+        if self._random.random() < 0.5:
             return keyed_claim(self._own, self._worker_id, wanted)
         queue, priority = self._random.choice(QUEUES), self._random.choice(PRIORITIES)
-        return keyed_claim(
-            self._own,
-            self._worker_id,
-            wanted,
-            segments=[Segment(Group("default", queue, -priority))],
-            lanes=[],
-            takes_tokens=False,
-            depth=depth,
-        )
+        segments = [Segment(Group("default", queue, -priority))]
+        return keyed_claim(self._own, self._worker_id, wanted, segments=segments, lanes=[])
 
     def _repeat(self, action: Callable) -> object:
         """Do as the pump with a turn that another worker crossed."""

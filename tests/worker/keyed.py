@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Depth, Group, Lane, Ready, Segment, Taker
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_jobs
 
@@ -28,8 +28,7 @@ def keyed_claim(
     caps: dict[str, int] | None = None,
     segments: list[Segment] | None = None,
     lanes: list[Lane] | None = None,
-    takes_tokens: bool | None = None,
-    depth: Depth = Depth.SHARE,
+    takes_tokens: bool = True,
     waits: bool = False,
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
@@ -42,14 +41,13 @@ def keyed_claim(
         segments = [Segment(group) for group in groups]
     if lanes is None:
         lanes = [Lane(p.backend, p.queue_name) for p in places if p.urgency is None]
-    if takes_tokens is None:
-        takes_tokens = any(place.has_rate_limits for place in places)
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
         unknown_paths=list(unknown_paths),
         detailed=False,
         detailed_paths=[],
+        takes_tokens=takes_tokens,
     )
 
     def send(cursor: Any) -> None:
@@ -61,8 +59,6 @@ def keyed_claim(
             caps=caps or {},
             max_jobs=max_jobs,
             taker=taker,
-            takes_tokens=takes_tokens,
-            depth=depth,
         )
 
     if not waits:

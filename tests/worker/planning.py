@@ -141,9 +141,6 @@ class Planning:
         self.pump._plan(turn, time.monotonic())
         seen: dict[str, Any] = {}
         by_text = {statement(name): name for name in NAMES}
-        by_text[statement("claim_jobs", "passing")] = "claim_jobs"
-        for left_out in ((), ("plain",)):
-            by_text[statement("claim_keyed_jobs", *left_out, "passing")] = "claim_keyed_jobs"
 
         class Cursor:
             rowcount = 0

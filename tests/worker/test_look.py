@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection
 
 from django_pgjobs import pause
-from django_pgjobs.worker.turn import Turn
 from tests.factories import count_jobs, get_job, make_job
 from tests.helpers import wait_until
-from tests.worker.keyed import KEYED
 from tests.worker.planning import Planning
 from tests.worker.support import NEVER, ThreadedWorker
 
@@ -92,53 +89,6 @@ def test_a_key_that_an_atomic_job_held_is_free_as_well(planning: Planning) -> No
     names = planning.plan()
     assert "finish_successful" not in names
     assert {"claim_keyed_jobs", "wake_for_keys"} < set(names)
-
-
-def settles(planning: Planning, **found: Any) -> bool:
-    """Return whether a scan that walked in vain and *found* this settles the keys."""
-    settled = planning.claiming.claimer.settled
-    settled.note_changes(7)
-    settled.note_vain_walk([KEYED])
-    turn = Turn(1)
-    vars(turn).update({"looks": True, "scans": True, "changes": 7} | found)
-    planning.look.set_next(turn, time.monotonic())
-    return bool(settled)
-
-
-@pytest.mark.parametrize("found", [{"token_wait": 1.0}, {"leaves_unknown": True}, {"promoted": 1}])
-def test_keys_are_not_settled_where_jobs_may_start_without_a_write(
-    planning: Planning, found: dict[str, Any]
-) -> None:
-    assert settles(planning)
-    planning.claiming.claimer.settled.end()
-    assert not settles(planning, **found)
-
-
-def test_a_scan_without_notifications_unsettles_the_keys(planning: Planning) -> None:
-    """The connection that listened may be gone."""
-    assert settles(planning)
-    turn = Turn(1)
-    turn.looks = turn.scans = True
-    planning.look.set_next(turn, time.monotonic())
-    assert not planning.claiming.claimer.settled
-
-
-def test_a_drain_settles_no_keys() -> None:
-    """It ends when two walks in a row find nothing."""
-    draining = Planning(drain=True)
-    is_settled = settles(draining)
-    draining.claiming.async_slots.stop()
-    assert not is_settled
-
-
-def test_a_change_is_followed_by_a_scan_which_can_settle_again(planning: Planning) -> None:
-    claimer = planning.claiming.claimer
-    assert settles(planning)
-    claimer.note_scan(0.0)
-    planning.look._note_changes(Turn(1), [(7,)])
-    assert not claimer.head_scan_is_due()
-    planning.look._note_changes(Turn(1), [(8,)])
-    assert claimer.head_scan_is_due()
 
 
 def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue(planning: Planning) -> None:

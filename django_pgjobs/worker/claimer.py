@@ -58,7 +58,7 @@ class Claimer:
     def plan(self, turn: Turn, plan: Plan) -> Claim:
         """Let a claim travel with the turn; return where what came back is to be found."""
         claim = Claim(plan)
-        taker = self._taker(turn.worker_id)
+        taker = self._taker(turn.worker_id, plan)
         part = turn.begin(lambda error: self._claim_apart(claim, turn.worker_id, error))
 
         def note_hold(rows: Rows) -> None:
@@ -90,7 +90,7 @@ class Claimer:
         paths: dict[int, str] = {}
 
         def send(some: Plan, *, acts: bool = True) -> Callable[[Cursor], None]:
-            taker = self._taker(worker_id)
+            taker = self._taker(worker_id, some)
             return lambda cursor: _send_claim(cursor, some, taker, acts=acts)
 
         def take(size: int, _: list[int]) -> Sequence[claims.ClaimedRow]:
@@ -113,7 +113,7 @@ class Claimer:
                 break
         claim.is_whole = not claim.rows
 
-    def _taker(self, worker_id: int) -> claims.Taker:
+    def _taker(self, worker_id: int, plan: Plan) -> claims.Taker:
         now = time.monotonic()
         return claims.Taker(
             worker_id=worker_id,
@@ -124,6 +124,7 @@ class Claimer:
             passed_over=self._refusals.passed_over(),
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
+            takes_tokens=plan.takes_tokens,
         )
 
 
@@ -139,7 +140,6 @@ def _send_claim(cursor: Cursor, plan: Plan, taker: claims.Taker, *, acts: bool =
         caps=plan.caps,
         max_jobs=plan.wanted,
         taker=taker,
-        takes_tokens=plan.takes_tokens,
         acts=acts,
     )
 

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from django_pgjobs.queries.claims import ClaimedRow
 
-
 T = TypeVar("T")
 
 

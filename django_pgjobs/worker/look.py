@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from django_pgjobs.queries import claims, jobs
@@ -24,6 +25,8 @@ from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn
 
 FIRST_GAP_SECONDS = 0.01
+# A worker that found nothing for so long says that it listens.
+LISTEN_AFTER_SECONDS = 0.15
 # How often a worker looks whose pump knows where jobs are.
 BUSY_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
@@ -35,12 +38,24 @@ VAIN_LOOKS = 3
 
 @dataclass
 class Found:
-    """What one look has found."""
+    """What one look finds, and what it knew before."""
 
+    # How many jobs the pump had claimed; was it idle, and nothing held?
+    claimed: int
+    is_empty: bool
     promoted: int = 0
+    # Seconds.
     next_due: float | None = None
     token_wait: float | None = None
-    listing: Listing = Listing()
+
+    def note_promotion(self, rows: Rows) -> None:
+        """Note how many jobs may run now, and when the next one may."""
+        [(promoted, self.next_due)] = rows
+        self.promoted += promoted
+
+    def note_token_wait(self, rows: Rows) -> None:
+        """Note when the next token of a rate limit is free."""
+        [(self.token_wait,)] = rows
 
 
 class Look(Duty):
@@ -65,6 +80,8 @@ class Look(Duty):
         self._due = 0.0
         self._gap = FIRST_GAP_SECONDS
         self._looked_at = -math.inf
+        # When the pump was last seen waiting for news.
+        self.waited_at = 0.0
         self._allowed_at = 0.0
         # How many jobs had been claimed at the last look, and the groups that it found.
         self._claimed = 0
@@ -82,6 +99,11 @@ class Look(Duty):
         """Look at *time* at the latest."""
         self._due = min(self._due, time)
 
+    def observe(self, now: float) -> None:
+        """See what the pump is at."""
+        if self._pump.waits_for_news:
+            self.waited_at = now
+
     def begin_anew(self) -> None:
         self.note_news()
 
@@ -96,7 +118,7 @@ class Look(Duty):
         if not self._pump.wants_jobs:
             return math.inf
         if not self._pump.is_idle:
-            due = self._looked_at + BUSY_SECONDS
+            due = max(self._looked_at, self.waited_at) + BUSY_SECONDS
         elif self._pump.claimed != self._claimed:
             due = 0.0
         else:
@@ -104,18 +126,72 @@ class Look(Duty):
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:
-        found = Found()
-        claimed = self._pump.claimed
-        is_empty = self._pump.is_idle and not self._state.held and self._is_settled()
+        found = Found(
+            claimed=self._pump.claimed,
+            is_empty=self._pump.is_idle and not self._state.held and self._is_settled(),
+        )
         passed_over = self._refusals.passed_over()
         turn.begin(lambda error: self._promote_apart(found)).add(
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
-            partial(_note_promotion, found),
+            found.note_promotion,
         )
         if self._knows_of_keys:
-            turn.add(claims.send_token_wait, partial(_note_token_wait, found))
+            turn.add(claims.send_token_wait, found.note_token_wait)
         with_lowest = self._state.options.ageing is not None
         turn.add(
             partial(claims.send_lane_listing, with_lowest=with_lowest),
-            lambda rows: self._note_listing(turn, found, rows, claimed, is_empty=is_empty),
+            lambda rows: self._note(found, rows, turn.elapsed),
         )
+
+    def _note(self, found: Found, rows: Rows, seconds: float) -> None:
+        """Offer the places that were found, and decide when to look next."""
+        listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
+        now = self._looked_at = time.monotonic()
+        self._allowed_at = now + PAUSE_FACTOR * seconds
+        if found.claimed != self._claimed or found.promoted:
+            self._gap = FIRST_GAP_SECONDS
+        self._due = now if found.promoted else now + self._gap
+        self._gap = min(2 * self._gap, self._state.options.poll_interval)
+        for seconds_left in (found.next_due, found.token_wait):
+            if seconds_left is not None:
+                self.look_by(now + seconds_left + 0.001)
+        if self._state.options.drain:
+            self._check_drain(found, listing)
+        self._claimed = found.claimed
+        self._knows_of_keys = bool(listing.groups)
+        if listing:
+            self._pump.offer(listing)
+
+    def _check_drain(self, found: Found, listing: Listing) -> None:
+        is_over = found.is_empty and not found.promoted
+        if is_over and not listing:
+            self._on_drained("nothing is left to run")
+        has_waited = found.claimed == self._claimed and found.token_wait is None
+        self._vain = self._vain + 1 if is_over and has_waited else 0
+        if self._vain >= VAIN_LOOKS:
+            self._on_drained("nothing is left that may run now")
+
+    def _promote_apart(self, found: Found) -> None:
+        """Promote fewer jobs, and pass over those that the server refuses to change."""
+
+        def send(cursor: Cursor, max_jobs: int, acts: bool) -> None:
+            passed_over = self._refusals.passed_over()
+            jobs.send_promotion(cursor, max_jobs=max_jobs, passed_over=passed_over, acts=acts)
+
+        def promote(size: int, _: list[int]) -> Sequence[int]:
+            [rows] = self._connection.round_trip([partial(send, max_jobs=size, acts=True)])
+            found.note_promotion(rows)
+            return range(rows[0][0])
+
+        def find(_: list[int]) -> list[int]:
+            [rows] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
+            return [row[0] for row in rows]
+
+        for _ in in_pages(
+            promote,
+            size=PROMOTE_BATCH,
+            find=find,
+            on_refused=partial(self._refusals.note, self._connection),
+            patience=PATIENCE,
+        ):
+            pass

@@ -173,7 +173,7 @@ class Places:
         return not (self._behind or self._before or self._groups or self._freed)
 
     def claim_at(self) -> float:
-        """Return the time from which on there is something to claim; infinite if no place is known."""
+        """Return from when on there is something to claim; infinite if no place is known."""
         turn_at = 0.0 if self.waits() else self._turn_at
         times = [turn_at if self._is_limited(lane) else 0.0 for lane in self._behind]
         times += [
@@ -238,9 +238,7 @@ class Places:
         lowest: dict[Lane, Group] = {}
         for group in sorted(self._listing.groups):
             lowest[Lane(group.backend, group.queue_name)] = group
-        floors = {
-            lane: Floor(urgency, 0) for lane, urgency in sorted(self._listing.lowest.items())
-        }
+        floors = {lane: Floor(urgency, 0) for lane, urgency in sorted(self._listing.lowest.items())}
         segments = [Segment(group) for group in lowest.values()]
         return Plan(
             wanted=wanted,

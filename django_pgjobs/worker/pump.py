@@ -31,7 +31,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claimer import Claim, Claimer
-from django_pgjobs.worker.completer import LINGER_SECONDS, Completer
+from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry
 from django_pgjobs.worker.demand import Demand
 from django_pgjobs.worker.errands import Errands
 from django_pgjobs.worker.outcome import AT_SHUTDOWN, Outcome, released
@@ -141,6 +141,11 @@ class Pump(Role):
         """Does it know of no place to claim from?"""
         return not self._offers and self._places.is_empty
 
+    @property
+    def waits_for_news(self) -> bool:
+        """Is it to claim, and knows of no place?"""
+        return self.is_idle and self.wants_jobs
+
     # The loop
 
     def run(self) -> None:
@@ -199,7 +204,7 @@ class Pump(Role):
             self._offers.popleft()
 
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
-        fresh, stored = [], []
+        fresh: list[Entry] = []
         if is_due and len(self._completer) and self._flush_is_due():
             fresh, stored = self._completer.take()
             self._note_ended(stored)
@@ -303,9 +308,9 @@ class Pump(Role):
         waits = []
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
-        if self.wants_jobs:
-            if self.is_idle:
-                self._errands.wake()
+        if self.waits_for_news:
+            self._errands.wake()
+        elif self.wants_jobs:
             waits.append(self._places.claim_at() - now)
         due = self._completer.next_due()
         if due is not None:

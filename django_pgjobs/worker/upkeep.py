@@ -16,7 +16,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import psycopg
 
@@ -29,14 +29,22 @@ from django_pgjobs.queries.notifications import (
     listen,
     read_notifications,
 )
-from django_pgjobs.worker.duties import Duty
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.cancels import Cancels
+from django_pgjobs.worker.duty import Duty
 from django_pgjobs.worker.errands import Errands
+from django_pgjobs.worker.freed_keys import FreedKeys
+from django_pgjobs.worker.listening import Listening
+from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.progress import Progress
 from django_pgjobs.worker.pump import Pump
+from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.sending import Sender
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Turn
+from django_pgjobs.worker.unheld import Unheld
 
 logger = get_logger(__name__)
 
@@ -47,7 +55,7 @@ BEAT_SECONDS = 1.0
 
 
 class Upkeep(Role):
-    """Does the duties, when they are due and when a notification asks for it."""
+    """Does its duties when they are due, and hears notifications."""
 
     name = "upkeep"
 
@@ -57,8 +65,10 @@ class Upkeep(Role):
         connection: OwnConnection,
         pump: Pump,
         errands: Errands,
-        duties: Duties,
+        refusals: Refusals,
         *,
+        on_interrupted: Callable[[Attempt], None],
+        on_drained: Callable[[str], None],
         on_orders: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
@@ -67,15 +77,156 @@ class Upkeep(Role):
         self._connection = connection
         self._pump = pump
         self._errands = errands
-        self._duties = duties
         self._on_orders = on_orders
+        unheld = Unheld(state, pump, connection)
+        self._look = Look(
+            state,
+            pump,
+            connection,
+            refusals,
+            is_settled=lambda: unheld.is_settled,
+            on_drained=on_drained,
+        )
+        self._listening = Listening(state, pump, self._look)
+        self._cancels = Cancels(state, self._listening, on_interrupted)
+        self._freed_keys = FreedKeys()
+        self._duties: list[Duty] = [
+            unheld,
+            self._listening,
+            self._cancels,
+            Progress(state, connection),
+            self._freed_keys,
+            self._look,
+        ]
         self._sender = Sender(connection, state.name)
-        self._notifications: deque[psycopg.Notify] = deque()
+        # What the server told, and nothing was done about yet.
+        self._heard: deque[psycopg.Notify] = deque()
         self._failures = 0
+        # Was it said that there is a pooler?
+        self._is_pooled = False
 
     def wake(self) -> None:
         self._errands.wake()
 
+    def wait(self, timeout: float | None) -> None:
+        listens = self._listening.can_listen and self._connection.is_open
+        self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
+
     def stop(self) -> None:
         super().stop()
         self._connection.cut()
+
+    def recall(self) -> None:
+        """Let the pump give back what nothing has begun, and look anew; safe from any thread."""
+        self._pump.recall()
+        self._errands.look_by(0.0)
+
+    # The loop
+
+    def run(self) -> None:
+        self._errands.open()
+        try:
+            while not self.stop_requested:
+                try:
+                    self._do_what_is_due()
+                except psycopg.Error as error:
+                    if not self.stop_requested:
+                        self._note_failure(error)
+        finally:
+            self._connection.close()
+            self._errands.close()
+
+    def _do_what_is_due(self) -> None:
+        """Do what is due, or sleep until something is."""
+        self._connect()
+        self._hear()
+        now = time.monotonic()
+        self._look.observe(now)
+        due = [duty for duty in self._duties if duty.due_at(now) <= now]
+        for duty in due:
+            if duty.travels_alone:
+                with duty.lock:
+                    self._send(duty)
+        together = [duty for duty in due if not duty.travels_alone]
+        if together:
+            self._send(*together)
+        if not due:
+            self.wait(self._seconds_to_sleep())
+
+    def _send(self, *duties: Duty) -> None:
+        turn = Turn(self._state.worker_id)
+        for duty in duties:
+            duty.plan(turn)
+        self._sender.send(turn)
+
+    def _seconds_to_sleep(self) -> float | None:
+        now = time.monotonic()
+        due = min(duty.due_at(now) for duty in self._duties)
+        if self._state.held or not self._pump.is_idle:
+            due = min(due, now + BEAT_SECONDS)
+        return None if due == math.inf else max(0.0, due - now)
+
+    # The connection
+
+    def _connect(self) -> None:
+        if self._connection.is_open:
+            return
+        self._listening.can_listen = False
+        connection = self._connection.open()
+        if self._state.options.listen:
+            if self._connection.is_direct:
+                self._heard.clear()
+                connection.add_notify_handler(self._heard.append)
+                with self._connection.deadline():
+                    listen(connection)
+                self._listening.can_listen = True
+            elif not self._is_pooled:
+                self._is_pooled = True
+                logger.warning(
+                    "the database is behind a pooler, where LISTEN does not work: polling instead. "
+                    "Set PGJOBS['WORKER_DATABASE'] to an alias with a direct connection."
+                )
+        self._failures = 0
+        for duty in self._duties:
+            duty.begin_anew()
+
+    def _note_failure(self, error: psycopg.Error) -> None:
+        if trouble_of(error) is Trouble.CROSSED:
+            self._errands.wait(random.uniform(0, CROSSED_SECONDS), None)
+            return
+        self._failures += 1
+        level = logging.WARNING if self._failures == 1 else logging.INFO
+        reason = str(error).strip()
+        logger.log(level, "worker=%s upkeep failed: %s", self._state.name, reason)
+        if trouble_of(error) is Trouble.LOST:
+            self._connection.close()
+        pause = min(0.1 * 2 ** min(self._failures, 10), MAX_BACKOFF_SECONDS)
+        until = time.monotonic() + pause * random.uniform(0.5, 1)
+        # The pump may wake it meanwhile.
+        while not self.stop_requested and (left := until - time.monotonic()) > 0:
+            self._errands.wait(left, None)
+
+    # What others say
+
+    def _hear(self) -> None:
+        if self._listening.can_listen:
+            read_notifications(self._connection.open())
+        queue_names = set()
+        while self._heard:
+            notification = self._heard.popleft()
+            if notification.channel == CANCEL_CHANNEL:
+                self._cancels.note_request()
+            elif notification.channel != CONTROL_CHANNEL:
+                queue_names.add(notification.payload)
+            elif notification.payload == WORKERS:
+                self._on_orders()
+            else:
+                self._pump.recall()
+                self._look.note_news()
+        for queue_name in queue_names:
+            self._look.note_news()
+            self._pump.offer(queue_name)
+        look_time = self._errands.take_look_time()
+        if look_time is not None:
+            self._look.look_by(look_time)
+        self._freed_keys.note_freed(self._errands.take_freed())

@@ -40,7 +40,7 @@ def is_lost(job: Any, times: int) -> bool:
 
 def is_lost_by_now(job: Any, times: int) -> bool:
     """Let the listeners connect anew, and look."""
-    terminate(backends_of("listener"))
+    terminate(backends_of("upkeep"))
     return is_lost(job, times)
 
 

@@ -103,11 +103,11 @@ def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
     worker = start(*IDLE)
     wait_until_listening()
     for _ in range(2):
-        terminate(backends_of("listener"))
-        wait_until(lambda: not backends_of("listener"))
+        terminate(backends_of("upkeep"))
+        wait_until(lambda: not backends_of("upkeep"))
         # Enqueued while nobody is listening: found by polling or the look after the reconnect.
         wait_for_status(common.add.enqueue(1, 2), "successful", worker=worker)
-        wait_until(lambda: backends_of("listener"), message=worker.output)
+        wait_until(lambda: backends_of("upkeep"), message=worker.output)
         wait_until_listening()
         wait_for_status(common.add.enqueue(3, 4), "successful", timeout=SOON_SECONDS)
     assert "listening failed, polling meanwhile" in worker.output()
@@ -116,5 +116,5 @@ def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
 def test_without_listen_jobs_are_found_by_polling(start: Start) -> None:
     worker = start("--no-listen", "--poll-interval", "0.2")
     assert "listen  off" in worker.output()
-    assert backends_of("listener") == []
+    assert backends_of("upkeep") == []
     wait_for_status(common.add.enqueue(1, 2), "successful", timeout=SOON_SECONDS)

@@ -47,8 +47,8 @@ def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> 
     """F06, PITFALLS 3.4 49: only the listener's; wake-ups are back, though the poll is slow."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
-    old = end_session_of("listener")
-    wait_until(lambda: session_of("listener") not in (None, old))
+    old = end_session_of("upkeep")
+    wait_until(lambda: session_of("upkeep") not in (None, old))
     wait_until(lambda: worker.runner.pump.can_listen)
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
@@ -79,12 +79,12 @@ def test_what_was_notified_while_nobody_listened_is_found(
     jobs: list[int] = []
 
     def enqueue_first(own: OwnConnection) -> psycopg.Connection:
-        if own.role == "listener" and not jobs:
+        if own.role == "upkeep" and not jobs:
             jobs.append(make_job_elsewhere())
         return open_connection(own)
 
     monkeypatch.setattr(OwnConnection, "open", enqueue_first)
-    end_session_of("listener")
+    end_session_of("upkeep")
     wait_until(lambda: jobs and get_job(jobs[0]).status == "successful")
 
 

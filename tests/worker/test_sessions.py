@@ -132,7 +132,7 @@ def test_own_sessions_outlive_a_timeout_for_idle_ones(
     with contextlib.closing(idle), pytest.raises(psycopg.OperationalError):
         list(idle.notifies(timeout=15))
     assert processes_of_worker() == before
-    assert {name for name, _ in before} == {"pgjobs pump", "pgjobs lease", "pgjobs listener"}
+    assert {name for name, _ in before} == {"pgjobs pump", "pgjobs lease", "pgjobs upkeep"}
 
 
 def processes_of_worker() -> set[tuple[str, int]]:

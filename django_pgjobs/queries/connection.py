@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -129,6 +130,17 @@ class OwnConnection:
             or self._connection.info.transaction_status != TransactionStatus.IDLE
         ):
             self.close()
+
+    def close_if_dead(self) -> None:
+        """Close the connection if the server has closed it; this asks nobody.
+
+        One that is idle and does not listen has nothing to read but the server's farewell.
+        """
+        if self.is_open:
+            poll = select.poll()
+            poll.register(self.open().fileno(), select.POLLIN)
+            if poll.poll(0):
+                self.close()
 
     @contextlib.contextmanager
     def cursor(self) -> Iterator[psycopg.RawCursor[tuple[Any, ...]]]:

@@ -294,7 +294,7 @@ class Places:
         """Learn from a claim that took so long; *held*: it was this worker's turn."""
         now = time.monotonic()
         if plan.holds and held:
-            self._refused_turns = 0
+            self._refused_turns, self._turn_at = 0, 0.0
         elif plan.holds:
             self._note_refused_turn(now)
         if plan.lifts:

@@ -164,7 +164,7 @@ class Pump(Role):
                     * random.uniform(0.5, 1)
                 )
                 continue
-            if worked and self._failures:
+            if self._failures:
                 logger.info("worker=%s the database answers again", self._state.name)
                 self._failures = 0
             if not worked:
@@ -173,6 +173,9 @@ class Pump(Role):
 
     def _take_turn(self) -> bool:
         """Do what is due in one round trip; return False if nothing was."""
+        # While it rested, nobody would have noticed that the connection is gone.
+        self._connection.close_if_dead()
+        self._connection.open()
         self._accept_offers()
         now = time.monotonic()
         self._return_unbegun(now)

@@ -116,6 +116,11 @@ class Upkeep(Role):
         super().stop()
         self._connection.cut()
 
+    @property
+    def can_listen(self) -> bool:
+        """Does its connection listen?"""
+        return self._listening.can_listen
+
     def recall(self) -> None:
         """Let the pump give back what nothing has begun, and look anew; safe from any thread."""
         self._pump.recall()

@@ -43,4 +43,4 @@ def test_a_turn_that_another_worker_crossed_is_repeated_and_is_no_fault(
     assert [get_job(result.id).result for result in results] == [n + 1 for n in range(20)]
     assert all(get_job(result.id).attempts == 1 for result in results)
     assert not caplog.records
-    assert worker.runner.pump._reconcile_until == 0.0
+    assert worker.is_running

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from django.db import connection
 from django_pgjobs import cancel, requeue
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import look
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import run_in_thread
 from tests import tasks as plain_tasks
@@ -136,15 +136,14 @@ def test_a_job_that_enqueues_its_successor_ends_before_it_starts(
 
 
 def test_the_worker_that_finishes_a_predecessor_looks_for_who_waited(
-    start_thread: Start, gate: Gate
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without LISTEN and long before its next poll."""
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
     running = tasks.wait_at_gate.enqueue()
-    pace = start_thread(listen=False).runner.pump._pace
+    start_thread(listen=False)
     gate.wait_entered()
     job_id = enqueue_after(running)
-    pace._gap = NEVER
-    wait_until(lambda: pace.look_at > time.monotonic() + 60)
     gate.open()
     wait_until(lambda: get_job(job_id).status == "successful")
 

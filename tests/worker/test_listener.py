@@ -1,8 +1,7 @@
-"""The listener: a wake-up connection that dies is replaced, and nothing falls in between."""
+"""Connections that die are replaced, and no wake-up falls in between."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,6 +10,7 @@ import pytest
 from django.db import connections
 
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import look
 from django_pgjobs.worker import watchdog as watchdog_module
 from django_pgjobs.worker.watchdog import Watchdog
 from tests import tasks
@@ -43,13 +43,13 @@ def end_session_of(role: str) -> int:
     return pid
 
 
-def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> None:
-    """F06, PITFALLS 3.4 49: only the listener's; wake-ups are back, though the poll is slow."""
+def test_an_upkeep_whose_connection_dies_listens_again(start_thread: Start) -> None:
+    """F06: only the upkeep's; wake-ups are back, though the poll is slow."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of("upkeep")
     wait_until(lambda: session_of("upkeep") not in (None, old))
-    wait_until(lambda: worker.runner.pump.can_listen)
+    wait_until(lambda: worker.runner.upkeep.can_listen)
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")
@@ -69,12 +69,13 @@ def make_job_elsewhere() -> int:
 def test_what_was_notified_while_nobody_listened_is_found(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PITFALLS 3.4 50: after every LISTEN the pump looks once."""
+    """After every LISTEN there is a look."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
-    # As if it had been idle for an hour: the next look of its own accord is as far away.
-    worker.runner.pump._pace._gap = NEVER
-    worker.runner.pump._pace.look_at = time.monotonic() + NEVER
+    # After this job the next look of its own accord is an hour away.
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    before = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(before.id).status == "successful")
     open_connection = OwnConnection.open
     jobs: list[int] = []
 
@@ -94,7 +95,6 @@ def test_a_worker_whose_other_connections_die_goes_on(start_thread: Start, role:
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of(role)
-    worker.runner.pump.wake()
     worker.runner.leases.wake()
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).status == "successful")

@@ -143,10 +143,10 @@ class Upkeep(Role):
 
     def _do_what_is_due(self) -> None:
         """Do what is due, or sleep until something is."""
+        self._look.observe(time.monotonic())
         self._connect()
         self._hear()
         now = time.monotonic()
-        self._look.observe(now)
         due = [duty for duty in self._duties if duty.due_at(now) <= now]
         for duty in due:
             if duty.travels_alone:

@@ -25,29 +25,23 @@ from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.registry import list_task_paths
-from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claimer import Claimer, detailed_paths
+from django_pgjobs.worker.building import build_pump_and_upkeep
 from django_pgjobs.worker.completer import Completer
 from django_pgjobs.worker.demand import Demand
-from django_pgjobs.worker.errands import Errands
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.log import log_outcome, log_start, seconds
 from django_pgjobs.worker.outcome import Outcome, left_running
-from django_pgjobs.worker.places import Places
 from django_pgjobs.worker.pruner import Pruner
-from django_pgjobs.worker.pump import Pump
-from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import failure, is_async, settle, timeout_of
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.shutdown import SignalPipe
 from django_pgjobs.worker.state import Options, WorkerState
-from django_pgjobs.worker.upkeep import Upkeep
 from django_pgjobs.worker.watchdog import Watchdog
 
 logger = get_logger("django_pgjobs.worker")
@@ -132,7 +126,18 @@ class Runner:
             on_stuck=self._stuck,
             on_crash=crash,
         )
-        self._build_pump_and_upkeep()
+        self.pump, self.upkeep = build_pump_and_upkeep(
+            state,
+            own,
+            Demand(state, self.slots, self.async_slots),
+            self.completer,
+            dispatch=self._dispatch,
+            take_back=self._take_back,
+            on_interrupted=self.watchdog.expect_end,
+            on_limit=self._reached_limit,
+            on_orders=lambda: self.leases.wake(),
+            on_crash=crash,
+        )
         self.leases = LeaseKeeper(
             state,
             own["lease"],
@@ -144,43 +149,6 @@ class Runner:
         )
         self.pruner = Pruner(
             options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
-        )
-
-    def _build_pump_and_upkeep(self) -> None:
-        options, state, own = self._options, self.state, self._connections
-        errands, refusals, places = Errands(), Refusals(state), Places(options)
-        claimer = Claimer(
-            state,
-            places,
-            own["pump"],
-            refusals,
-            detailed_paths=detailed_paths(),
-            wants_details=lambda: has_receivers(task_started),
-        )
-        self.pump = Pump(
-            state,
-            own["pump"],
-            Demand(state, self.slots, self.async_slots),
-            places,
-            claimer,
-            self.completer,
-            errands,
-            dispatch=self._dispatch,
-            take_back=self._take_back,
-            on_interrupted=self.watchdog.expect_end,
-            on_limit=self._reached_limit,
-            on_crash=self._crashed,
-        )
-        self.upkeep = Upkeep(
-            state,
-            own["upkeep"],
-            self.pump,
-            errands,
-            refusals,
-            on_interrupted=self.watchdog.expect_end,
-            on_drained=self._reached_limit,
-            on_orders=lambda: self.leases.wake(),
-            on_crash=self._crashed,
         )
 
     # The life of the process

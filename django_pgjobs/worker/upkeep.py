@@ -29,22 +29,15 @@ from django_pgjobs.queries.notifications import (
     listen,
     read_notifications,
 )
-from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.cancels import Cancels
+from django_pgjobs.worker.duties import Duties
 from django_pgjobs.worker.duty import Duty
 from django_pgjobs.worker.errands import Errands
-from django_pgjobs.worker.freed_keys import FreedKeys
-from django_pgjobs.worker.listening import Listening
-from django_pgjobs.worker.look import Look
-from django_pgjobs.worker.progress import Progress
 from django_pgjobs.worker.pump import Pump
-from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.sending import Sender
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Turn
-from django_pgjobs.worker.unheld import Unheld
 
 logger = get_logger(__name__)
 
@@ -65,10 +58,8 @@ class Upkeep(Role):
         connection: OwnConnection,
         pump: Pump,
         errands: Errands,
-        refusals: Refusals,
+        duties: Duties,
         *,
-        on_interrupted: Callable[[Attempt], None],
-        on_drained: Callable[[str], None],
         on_orders: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
@@ -77,27 +68,8 @@ class Upkeep(Role):
         self._connection = connection
         self._pump = pump
         self._errands = errands
+        self._duties = duties
         self._on_orders = on_orders
-        unheld = Unheld(state, pump, connection)
-        self._look = Look(
-            state,
-            pump,
-            connection,
-            refusals,
-            is_settled=lambda: unheld.is_settled,
-            on_drained=on_drained,
-        )
-        self._listening = Listening(state, pump, self._look)
-        self._cancels = Cancels(state, self._listening, on_interrupted)
-        self._freed_keys = FreedKeys()
-        self._duties: list[Duty] = [
-            unheld,
-            self._listening,
-            self._cancels,
-            Progress(state, connection),
-            self._freed_keys,
-            self._look,
-        ]
         self._sender = Sender(connection, state.name)
         # What the server told, and nothing was done about yet.
         self._heard: deque[psycopg.Notify] = deque()
@@ -109,7 +81,7 @@ class Upkeep(Role):
         self._errands.wake()
 
     def wait(self, timeout: float | None) -> None:
-        listens = self._listening.can_listen and self._connection.is_open
+        listens = self._duties.listening.can_listen and self._connection.is_open
         self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
 
     def stop(self) -> None:
@@ -119,7 +91,7 @@ class Upkeep(Role):
     @property
     def can_listen(self) -> bool:
         """Does its connection listen?"""
-        return self._listening.can_listen
+        return self._duties.listening.can_listen
 
     def recall(self) -> None:
         """Let the pump give back what nothing has begun, and look anew; safe from any thread."""
@@ -143,7 +115,7 @@ class Upkeep(Role):
 
     def _do_what_is_due(self) -> None:
         """Do what is due, or sleep until something is."""
-        self._look.observe(time.monotonic())
+        self._duties.look.observe(time.monotonic())
         self._connect()
         self._hear()
         now = time.monotonic()
@@ -176,7 +148,7 @@ class Upkeep(Role):
     def _connect(self) -> None:
         if self._connection.is_open:
             return
-        self._listening.can_listen = False
+        self._duties.listening.can_listen = False
         connection = self._connection.open()
         if self._state.options.listen:
             if self._connection.is_direct:
@@ -184,7 +156,7 @@ class Upkeep(Role):
                 connection.add_notify_handler(self._heard.append)
                 with self._connection.deadline():
                     listen(connection)
-                self._listening.can_listen = True
+                self._duties.listening.can_listen = True
             elif not self._is_pooled:
                 self._is_pooled = True
                 logger.warning(
@@ -214,24 +186,24 @@ class Upkeep(Role):
     # What others say
 
     def _hear(self) -> None:
-        if self._listening.can_listen:
+        if self._duties.listening.can_listen:
             read_notifications(self._connection.open())
         queue_names = set()
         while self._heard:
             notification = self._heard.popleft()
             if notification.channel == CANCEL_CHANNEL:
-                self._cancels.note_request()
+                self._duties.cancels.note_request()
             elif notification.channel != CONTROL_CHANNEL:
                 queue_names.add(notification.payload)
             elif notification.payload == WORKERS:
                 self._on_orders()
             else:
                 self._pump.recall()
-                self._look.note_news()
+                self._duties.look.note_news()
         for queue_name in queue_names:
-            self._look.note_news()
+            self._duties.look.note_news()
             self._pump.offer(queue_name)
         look_time = self._errands.take_look_time()
         if look_time is not None:
-            self._look.look_by(look_time)
-        self._freed_keys.note_freed(self._errands.take_freed())
+            self._duties.look.look_by(look_time)
+        self._duties.freed_keys.note_freed(self._errands.take_freed())

@@ -151,23 +151,23 @@ MUTATIONS = (
     ),
     Mutation(
         "outcomes kept over a lost connection",
-        f"{WORKER}pump.py",
-        "self._completer.put_back(turn.unanswered, is_sent=is_sent)",
+        f"{WORKER}writing.py",
+        "self._completer.put_back(unanswered, is_sent=is_sent)",
         "pass",
         ("tests/worker/test_pump.py",),
     ),
     Mutation(
         "claims whose answer was lost",
         f"{WORKER}pump.py",
-        "if turn.scans and now < self._reconcile_until:",
-        "if turn.scans and now < 0:",
+        "self.claim_lost_at = time.monotonic()",
+        "pass",
         ("tests/worker/test_pump.py", "tests/process/test_database_loss.py"),
     ),
     Mutation(
         "look between listening and sleeping",
-        f"{WORKER}pump.py",
-        "                self._set_listening(turn, True)\n                return\n",
-        "                self._set_listening(turn, True)\n",
+        f"{WORKER}listening.py",
+        "due = self._look.due_at(now)",
+        "due = now",
         ("tests/worker/test_pump.py", "tests/races"),
     ),
     Mutation(
@@ -271,10 +271,10 @@ MUTATIONS = (
     *(Mutation(*each) for each in STATEMENTS),
     Mutation(
         "walk behind the lane that was served last",
-        f"{WORKER}claimer.py",
+        f"{WORKER}places.py",
         "self._cursors[group] = _last_served(",
         "_last_served(",
-        ("tests/worker/test_claimer.py",),
+        ("tests/worker/test_places.py",),
     ),
     Mutation(
         "permission to act",

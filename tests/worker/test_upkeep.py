@@ -1,0 +1,141 @@
+"""The upkeep beside the pump: what one of them has under way while the other acts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_pgjobs import cancel
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import cancels
+from tests import tasks
+from tests.factories import get_job, get_worker, make_jobs
+from tests.helpers import wait_until
+from tests.proxy import TcpProxy
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import NEVER, Gate, ThreadedWorker
+from tests.worker.test_listener import end_session_of
+from tests.worker.test_pump import CLAIM
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+During = Callable[[Callable[[], None]], None]
+
+
+@pytest.fixture
+def during_next_claim(monkeypatch: pytest.MonkeyPatch) -> During:
+    """Act between the server's answer to the pump's next turn and what the pump does with it."""
+    round_trip = OwnConnection.round_trip
+
+    def arrange(act: Callable[[], None]) -> None:
+        waiting = [act]
+
+        def round_trip_and_act(self: OwnConnection, sends: Any) -> Any:
+            answers = round_trip(self, sends)
+            if self.role == "pump" and waiting:
+                waiting.pop()()
+                connections.close_all()  # those of the pump's thread
+            return answers
+
+        monkeypatch.setattr(OwnConnection, "round_trip", round_trip_and_act)
+
+    return arrange
+
+
+class WatchedLock:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.is_waited_for = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.is_waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+
+def test_a_claim_whose_answer_is_on_its_way_is_not_taken_for_lost(
+    start_thread: Start, during_next_claim: During
+) -> None:
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    lock: Any = WatchedLock()
+    worker.runner.state.claiming = lock
+
+    def lose_an_earlier_one() -> None:
+        worker.runner.pump.claim_lost_at = time.monotonic()
+        worker.runner.upkeep.wake()
+        assert lock.is_waited_for.wait(15)
+
+    during_next_claim(lose_an_earlier_one)
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert get_job(job.id).claim == 1
+
+
+def test_a_cancel_of_a_job_whose_claim_is_under_way_arrives(
+    start_thread: Start, gate: Gate, during_next_claim: During, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker does not hold the job yet when it is told of it."""
+    monkeypatch.setattr(cancels, "CANCEL_SECONDS", NEVER)
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: get_worker(worker.id).listening)
+    job_ids: list[str] = []
+    listed = threading.Event()
+    send = jobs.send_cancel_listing
+
+    def cancel_it() -> None:
+        wait_until(lambda: job_ids)
+        assert cancel(job_ids[0])
+        assert listed.wait(15)
+
+    def list_cancelled(cursor: Any, **params: Any) -> None:
+        listed.set()
+        send(cursor, **params)
+
+    during_next_claim(cancel_it)
+    monkeypatch.setattr(jobs, "send_cancel_listing", list_cancelled)
+    job_ids.append(gate_tasks.wait_at_gate.enqueue().id)
+    wait_until(lambda: get_job(job_ids[0]).status == "cancelled")
+
+
+def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
+    start_proxied: Start, proxy: TcpProxy
+) -> None:
+    lost = proxy.cut_on(CLAIM, when="after")
+    job_ids = make_jobs(3)
+    worker = start_proxied(drain=True)
+    lost.wait()
+    assert worker.join() == 0
+    assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
+
+
+def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(
+    start_thread: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    end_session_of("pump")
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert "statement failed" not in caplog.text

@@ -166,8 +166,8 @@ MUTATIONS = (
     Mutation(
         "look between listening and sleeping",
         f"{WORKER}listening.py",
-        "due = self._look.due_at(now)",
-        "due = now",
+        "travels_alone = True",
+        "travels_alone = False",
         ("tests/worker/test_pump.py", "tests/races"),
     ),
     Mutation(

@@ -43,6 +43,7 @@ logger = get_logger(__name__)
 
 MAX_BACKOFF_SECONDS = 5.0
 CROSSED_SECONDS = 0.005
+REFUSED_SECONDS = 0.2
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
 
@@ -135,6 +136,9 @@ class Upkeep(Role):
         for duty in duties:
             duty.plan(turn)
         self._sender.send(turn)
+        if not turn.elapsed:
+            # Something was refused, and may be due at once again.
+            self.wait(REFUSED_SECONDS)
 
     def _seconds_to_sleep(self) -> float | None:
         now = time.monotonic()

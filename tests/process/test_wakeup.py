@@ -99,7 +99,7 @@ def test_a_job_that_nobody_announced_is_found_by_polling(
     wait_until(lambda: fetch_rows("SELECT FROM pgjobs_job WHERE status = 'successful'"))
 
 
-def test_a_worker_whose_listener_was_ended_is_woken_again(start: Start) -> None:
+def test_a_worker_whose_upkeep_was_cut_off_is_woken_again(start: Start) -> None:
     worker = start(*IDLE)
     wait_until_listening()
     for _ in range(2):

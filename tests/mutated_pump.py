@@ -92,8 +92,8 @@ PUMP = (
     (
         "return before a drain ends",
         f"{WORKER}look.py",
-        " and self._is_settled()",
-        "",
+        " and self._is_settled()\n",
+        "\n",
         UPKEEP,
     ),
     (

@@ -87,6 +87,8 @@ class Look(Duty):
         self._claimed = 0
         self._knows_of_keys = False
         self._vain = 0
+        # Was nothing held when the last look began?
+        self._was_empty = False
 
     # What others say
 
@@ -119,7 +121,7 @@ class Look(Duty):
             return math.inf
         if not self._pump.is_idle:
             due = max(self._looked_at, self.waited_at) + BUSY_SECONDS
-        elif self._pump.claimed != self._claimed:
+        elif self._pump.claimed != self._claimed or self._may_end_drain:
             due = 0.0
         else:
             due = self._due
@@ -128,7 +130,7 @@ class Look(Duty):
     def plan(self, turn: Turn) -> None:
         found = Found(
             claimed=self._pump.claimed,
-            is_empty=self._pump.is_idle and not self._state.held and self._is_settled(),
+            is_empty=self._is_empty,
         )
         passed_over = self._refusals.passed_over()
         turn.begin(lambda error: self._promote_apart(found)).add(
@@ -157,10 +159,19 @@ class Look(Duty):
                 self.look_by(now + seconds_left + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)
-        self._claimed = found.claimed
+        self._claimed, self._was_empty = found.claimed, found.is_empty
         self._knows_of_keys = bool(listing.groups)
         if listing:
             self._pump.offer(listing)
+
+    @property
+    def _may_end_drain(self) -> bool:
+        return self._state.options.drain and not self._was_empty and self._is_empty
+
+    @property
+    def _is_empty(self) -> bool:
+        """Is nothing held, and nothing under way that might be?"""
+        return self._pump.is_idle and not self._state.held and self._is_settled()
 
     def _check_drain(self, found: Found, listing: Listing) -> None:
         is_over = found.is_empty and not found.promoted

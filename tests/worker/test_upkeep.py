@@ -12,9 +12,9 @@ import pytest
 from django.db import connections
 
 from django_pgjobs import cancel
-from django_pgjobs.queries import jobs
+from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import cancels
+from django_pgjobs.worker import cancels, look
 from tests import tasks
 from tests.factories import get_job, get_worker, make_jobs
 from tests.helpers import wait_until
@@ -139,3 +139,23 @@ def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_fail
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).status == "successful")
     assert "statement failed" not in caplog.text
+
+
+def test_a_drain_ends_when_the_last_job_does_and_not_at_the_next_poll(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    send = claims.send_lane_listing
+
+    def count_and_send(cursor: Any, **params: Any) -> None:
+        looks.append(1)
+        send(cursor, **params)
+
+    monkeypatch.setattr(claims, "send_lane_listing", count_and_send)
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    gate_tasks.wait_at_gate.enqueue()
+    worker = start_thread(drain=True, poll_interval=NEVER)
+    gate.wait_entered()
+    wait_until(lambda: len(looks) == 2)  # one that found the job, one after its claim
+    gate.open()
+    assert worker.join() == 0

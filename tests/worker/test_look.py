@@ -105,11 +105,9 @@ def test_after_a_notification_the_claim_comes_before_the_look(
     assert sent[0] == "claim"
 
 
-@pytest.mark.django_db(transaction=True)
-def test_outcomes_do_not_travel_with_a_claim_that_waits_for_its_turn(
-    start_thread: Start, open_connection: Open, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is written stays locked until the commit, which others would wait for."""
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """What each round trip holds of: asking for the turn, waiting for it, writing outcomes."""
     together: list[set[str]] = []
     round_trip, send_hold, send_ends = (
         OwnConnection.round_trip,
@@ -118,11 +116,12 @@ def test_outcomes_do_not_travel_with_a_claim_that_waits_for_its_turn(
     )
 
     def note_round_trip(self: OwnConnection, sends: Any) -> Any:
-        together.append(set())
+        if self.role == "pump":
+            together.append(set())
         return round_trip(self, sends)
 
     def hold(cursor: Any, *, waits: bool = False) -> None:
-        together[-1] |= {"wait"} if waits else set()
+        together[-1].add("wait" if waits else "hold")
         send_hold(cursor, waits=waits)
 
     def write(*args: Any, **given: Any) -> None:
@@ -132,6 +131,14 @@ def test_outcomes_do_not_travel_with_a_claim_that_waits_for_its_turn(
     monkeypatch.setattr(OwnConnection, "round_trip", note_round_trip)
     monkeypatch.setattr(claims, "send_hold", hold)
     monkeypatch.setattr(jobs, "send_successes", write)
+    return together
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outcomes_do_not_travel_with_a_claim_that_waits_for_its_turn(
+    start_thread: Start, open_connection: Open, gate: Gate, together: list[set[str]]
+) -> None:
+    """What is written stays locked until the commit, which others would wait for."""
     running = gate_tasks.wait_at_gate.enqueue()
     start_thread(concurrency=2, poll_interval=NEVER, listen=False)
     gate.wait_entered()
@@ -178,6 +185,20 @@ def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(
     gate.wait_entered()
     gate.open()
     wait_until(lambda: get_job(waiting).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_next_job_of_a_key_is_claimed_in_the_turn_that_writes_the_outcome_before(
+    start_thread: Start, gate: Gate, together: list[set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    gate_tasks.wait_at_gate.using(concurrency_key="shop:1").enqueue()
+    waiting = make_job(concurrency_key="shop:1", concurrency_limit=1)
+    start_thread(listen=False, concurrency=2)
+    gate.wait_entered()
+    gate.open()
+    wait_until(lambda: get_job(waiting).status == "successful")
+    assert {"hold", "write"} in together
 
 
 def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import connections
@@ -15,12 +16,17 @@ from django_pgjobs import cancel
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker import cancels, look
+from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.refusals import Refusals
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turn import Turn
+from django_pgjobs.worker.upkeep import Upkeep
 from tests import tasks
 from tests.factories import get_job, get_worker, make_jobs
 from tests.helpers import wait_until
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
-from tests.worker.support import NEVER, Gate, ThreadedWorker
+from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
 from tests.worker.test_listener import end_session_of
 from tests.worker.test_pump import CLAIM
 
@@ -101,13 +107,18 @@ def test_a_cancel_of_a_job_whose_claim_is_under_way_arrives(
     gate.wait_entered()
     wait_until(lambda: get_worker(worker.id).listening)
     job_ids: list[str] = []
-    listed = threading.Event()
-    send = jobs.send_cancel_listing
+    listed, learnt = threading.Event(), threading.Event()
+    send, wait = jobs.send_cancel_listing, Upkeep.wait
 
     def cancel_it() -> None:
         wait_until(lambda: job_ids)
         assert cancel(job_ids[0])
-        assert listed.wait(15)
+        assert learnt.wait(15)
+
+    def wait_with_answer(self: Upkeep, timeout: float | None) -> None:
+        if listed.is_set():
+            learnt.set()
+        wait(self, timeout)
 
     def list_cancelled(cursor: Any, **params: Any) -> None:
         listed.set()
@@ -115,6 +126,7 @@ def test_a_cancel_of_a_job_whose_claim_is_under_way_arrives(
 
     during_next_claim(cancel_it)
     monkeypatch.setattr(jobs, "send_cancel_listing", list_cancelled)
+    monkeypatch.setattr(Upkeep, "wait", wait_with_answer)
     job_ids.append(gate_tasks.wait_at_gate.enqueue().id)
     wait_until(lambda: get_job(job_ids[0]).status == "cancelled")
 
@@ -128,6 +140,24 @@ def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
     lost.wait()
     assert worker.join() == 0
     assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
+    is_settled: bool,
+) -> None:
+    """The claim may have been lost since the return was asked for last."""
+    pump = mock.Mock(is_idle=True, claimed=0)
+    state = WorkerState(make_options(drain=True), "test:1")
+    ends: list[str] = []
+    own: Any = None
+    duty = Look(
+        state, pump, own, Refusals(state), is_settled=lambda: is_settled, on_drained=ends.append
+    )
+    turn = Turn(1)
+    duty.plan(turn)
+    turn.receive([[(0, None)], []])
+    assert bool(ends) is is_settled
 
 
 def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(

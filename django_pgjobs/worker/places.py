@@ -140,6 +140,7 @@ class Places:
         self._behind |= listing.lanes
         self._before |= listing.lanes
         self._groups |= listing.groups
+        self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
 
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""

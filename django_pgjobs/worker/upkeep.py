@@ -128,6 +128,9 @@ class Upkeep(Role):
         together = [duty for duty in due if not duty.travels_alone]
         if together:
             self._send(*together)
+        if self._failures:
+            logger.info("worker=%s the database answers again", self._state.name)
+            self._failures = 0
         if not due:
             self.wait(self._seconds_to_sleep())
 
@@ -167,7 +170,6 @@ class Upkeep(Role):
                     "the database is behind a pooler, where LISTEN does not work: polling instead. "
                     "Set PGJOBS['WORKER_DATABASE'] to an alias with a direct connection."
                 )
-        self._failures = 0
         for duty in self._duties:
             duty.begin_anew()
 
@@ -207,6 +209,9 @@ class Upkeep(Role):
         for queue_name in queue_names:
             self._duties.look.note_news()
             self._pump.offer(queue_name)
+        if queue_names:
+            # Hand over the interpreter's lock: the pump is to claim before the look is planned.
+            time.sleep(0)
         look_time = self._errands.take_look_time()
         if look_time is not None:
             self._duties.look.look_by(look_time)

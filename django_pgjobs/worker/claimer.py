@@ -33,6 +33,7 @@ from django_pgjobs.queries.claims import (
     Group,
     Lane,
     Ready,
+    Scope,
     Segment,
 )
 from django_pgjobs.worker.event_loop import AsyncSlots
@@ -62,6 +63,17 @@ class Plan:
     holds: bool
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Return what the claim is to choose from, if it has to choose."""
+        return Scope(
+            floors=self.floors,
+            segments=self.segments,
+            boosts=self.boosts,
+            slots=self.caps,
+            max_jobs=self.wanted,
+        )
 
     @property
     def walks(self) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 import psycopg
 
 from django_pgjobs.queries import claims, jobs
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
@@ -26,7 +26,7 @@ from django_pgjobs.tasks import Task
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.careful import in_pages
 from django_pgjobs.worker.claimer import Claimer, Plan
-from django_pgjobs.worker.completer import Send
+from django_pgjobs.worker.keyed_claim import KeyedClaim
 from django_pgjobs.worker.pacing import Pace
 from django_pgjobs.worker.refusals import PATIENCE, Refusals
 from django_pgjobs.worker.state import WorkerState
@@ -101,10 +101,10 @@ class Look:
                 lambda cursor: claims.send_hold(cursor, waits=waits),
                 lambda rows: self._note_hold(turn, rows),
             )
-        part.add(
-            lambda cursor: _send_claim(cursor, plan, taker),
-            lambda rows: self._note_claimed(turn, plan, rows),
-        )
+        *before, claim = _sends_of_claim(plan, taker)
+        for send in before:
+            part.add(send, lambda rows: None)
+        part.add(claim, lambda rows: self._note_claimed(turn, plan, rows))
         if plan.is_keyed and turn.scans:
             part.add(claims.send_token_wait, lambda rows: self._note_token_wait(turn, rows))
 
@@ -151,15 +151,15 @@ class Look:
         def claim(size: int, _: list[int]) -> Sequence[claims.ClaimedRow]:
             part = replace(plan, wanted=min(size, plan.wanted - len(turn.claimed)))
             taker = self._taker(turn)
-            sends = [*hold, lambda cursor: _send_claim(cursor, part, taker)]
+            sends = [*hold, *_sends_of_claim(part, taker)]
             rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
             turn.claimed += rows
             return rows
 
         def find(_: list[int]) -> Sequence[int]:
-            one, taker = replace(plan, wanted=1), self._taker(turn)
-            sends = [*hold, lambda cursor: _send_claim(cursor, one, taker, acts=False)]
-            paths.update(self._connection.round_trip(claims.in_vain(sends))[-2])
+            claim = KeyedClaim(plan.scope, self._taker(turn))
+            sends = [*hold, claim.sends[0], claim.send_first]
+            paths.update(self._connection.round_trip(sends)[-1])
             return list(paths)
 
         for _ in in_pages(
@@ -263,20 +263,13 @@ class Look:
         self._claimer.note_claimed(turn.claimed, plan, held=turn.holds, seconds=turn.seconds)
 
 
-def _send_claim(cursor: Cursor, plan: Plan, taker: claims.Taker, *, acts: bool = True) -> None:
-    if not plan.is_keyed:
-        claims.send_claim(cursor, plan.floors, max_jobs=plan.wanted, taker=taker, acts=acts)
-        return
-    claims.send_keyed_claim(
-        cursor,
-        plan.floors,
-        plan.segments,
-        boosts=plan.boosts,
-        caps=plan.caps,
-        max_jobs=plan.wanted,
-        taker=taker,
-        acts=acts,
-    )
+def _sends_of_claim(plan: Plan, taker: claims.Taker) -> list[Send]:
+    """Return the statements of a claim; the rows of the last one are the jobs."""
+    if plan.is_keyed:
+        return KeyedClaim(plan.scope, taker).sends
+    return [
+        lambda cursor: claims.send_claim(cursor, plan.floors, max_jobs=plan.wanted, taker=taker)
+    ]
 
 
 def detailed_paths() -> list[str]:

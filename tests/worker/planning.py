@@ -25,7 +25,7 @@ from tests.worker.support import make_attempt_of, make_options
 NAMES = (
     "hold_keyed_claim",
     "await_keyed_claim",
-    "claim_keyed_jobs",
+    "list_heads",
     "claim_jobs",
     "list_ready_lanes",
     "wake_for_keys",

@@ -41,7 +41,7 @@ def test_outcomes_do_not_travel_with_a_look_that_waits_for_its_turn(planning: Pl
     planning.claiming.buffer(10)
     names = planning.plan()
     assert "await_keyed_claim" in names
-    assert names["claim_keyed_jobs"]["max_jobs"] == 4 + 20, "what is buffered will have run by then"
+    assert names["list_heads"]["max_jobs"] == 4 + 20, "what is buffered will have run by then"
     assert "finish_successful" not in names
     planning.answer()
     assert "finish_successful" in planning.plan()
@@ -77,7 +77,7 @@ def test_a_key_that_became_free_wakes_others_if_this_turn_claims_nothing(
     names = planning.plan()
     assert "finish_successful" in names
     assert "wake_for_keys" in names
-    assert not {"claim_jobs", "claim_keyed_jobs"} & set(names)
+    assert not {"claim_jobs", "list_heads"} & set(names)
 
 
 def test_a_key_that_an_atomic_job_held_is_free_as_well(planning: Planning) -> None:
@@ -88,7 +88,7 @@ def test_a_key_that_an_atomic_job_held_is_free_as_well(planning: Planning) -> No
     planning.finish(1, stored=True, lane="shop:1\n")
     names = planning.plan()
     assert "finish_successful" not in names
-    assert {"claim_keyed_jobs", "wake_for_keys"} < set(names)
+    assert {"list_heads", "wake_for_keys"} < set(names)
 
 
 def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue(planning: Planning) -> None:

@@ -16,14 +16,6 @@ HEADS = (
     ("planned job in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", "OR TRUE"),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
     ("pause of a queue", " OPERATOR(pg_catalog.||) paused.queues AS", " AS"),
-    (
-        "order of the segments",
-        "AND segment.queue_name <> ALL (",
-        (
-            "AND NOT EXISTS (SELECT FROM queue_room WHERE queue_room.queue_name = "
-            "segment.queue_name AND queue_room.jobs <= 0) AND segment.queue_name <> ALL ("
-        ),
-    ),
 )
 
 # The same of the choice.

@@ -80,7 +80,8 @@ def may_start(job: Candidate, chosen: list[Candidate], slots: Mapping[str, int])
     if head.concurrency_key is None:
         return True
     of_key = sum(other.head.concurrency_key == head.concurrency_key for other in chosen)
-    return head.running + of_key < job.max_running
+    most = head.max_running or head.limits[job.place] or 1
+    return head.running + of_key < most
 
 
 def has_tokens(job: Candidate, chosen: list[Candidate], spent_up: set[str]) -> bool:

@@ -121,8 +121,8 @@ class Look:
             return range(rows[0][0])
 
         def find(_: list[int]) -> list[int]:
-            [rows] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
-            return [row[0] for row in rows]
+            [[(_, _, ids)]] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
+            return list(ids)
 
         for _ in in_pages(
             promote,
@@ -244,7 +244,7 @@ class Look:
             self._hold_pause = min(2 * self._hold_pause, HOLD_SECONDS[1])
 
     def _note_promotion(self, turn: Turn, rows: Rows) -> None:
-        [(promoted, turn.next_due)] = rows
+        [(promoted, turn.next_due, _)] = rows
         turn.promoted += promoted
 
     def _note_lanes(self, turn: Turn, rows: Rows) -> None:

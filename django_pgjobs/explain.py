@@ -1,6 +1,6 @@
 """Why is a job not running? The claim's own predicates, asked for one job, and the answer in words.
 
-What is asked are the conditions of claim_jobs.sql and claim_keyed_jobs.sql, by few statements:
+What is asked are the conditions of claim_jobs.sql and list_heads.sql, by few statements:
 the page of a job has others to send. No task is imported. The texts are in the active language,
 the times in the current time zone.
 """

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutated_claims import KEYED_CLAIM, SQL, WORKER
+from tests.mutated_claims import CHOICE, CHOICES, CHOSEN, CLAIMS, HEADS, SQL, WORKER
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -256,15 +256,15 @@ MUTATIONS = (
         "found = _insert(task, MEET, firsts, detailed=True)",
         ("tests/races/test_unique.py",),
     ),
-    *(
-        Mutation(
-            name,
-            f"{SQL}claim_keyed_jobs.sql",
-            old,
-            new,
-            ("tests/worker/test_keyed_claim.py", "tests/worker/test_keyed_claim_rules.py"),
-        )
-        for name, old, new in KEYED_CLAIM
+    *(Mutation(name, f"{SQL}list_heads.sql", old, new, CLAIMS) for name, old, new in HEADS),
+    *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
+    *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),
+    Mutation(
+        "end of a session that stands still with the keyed claim",
+        "django_pgjobs/queries/connection.py",
+        "before, after = [_send_begin, _send_patience], [_send_commit]",
+        "before, after = [_send_begin], [_send_commit]",
+        ("tests/worker/test_sessions.py",),
     ),
     *(Mutation(*mutated) for mutated in PROCESS),
     *(Mutation(*change) for change in SESSION_CARE),

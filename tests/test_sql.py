@@ -32,7 +32,6 @@ GENERIC_PLAN_VERSION = 160000
 RAISES_CLAIM = {
     "cancel_jobs",
     "claim_jobs",
-    "claim_keyed_jobs",
     "discard_jobs",
     "give_back_jobs",
     "release_unheld_jobs",
@@ -276,7 +275,7 @@ def test_a_raw_statement_is_what_psycopg_would_make_of_it(path: Path) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", ["claim_keyed_jobs", "explain_lane"])
+@pytest.mark.parametrize("name", ["list_heads", "explain_lane"])
 def test_running_jobs_of_a_key_are_not_sought_among_all_that_run(
     name: str, full_database: psycopg.Connection
 ) -> None:

@@ -31,7 +31,6 @@ what comes out is within them. The forms, the same everywhere:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from pathlib import Path
 
 # All of them, read at import: once an upgrade has replaced the files, a worker that still runs
@@ -40,11 +39,6 @@ TEXTS = {
     path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.sql")
 }
 
-SECTION = re.compile(
-    r"^ *-- Section: (?P<name>\w+)\n(?P<text>.*?)"
-    r"(?:^ *-- Else: (?P=name)\n(?P<otherwise>.*?))?^ *-- End: (?P=name)\n",
-    re.MULTILINE | re.DOTALL,
-)
 # What is ours: tables, functions, sequences; also in a literal that names one. Django keeps its
 # record of migrations beside them.
 OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations\b)")
@@ -53,14 +47,9 @@ OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations
 CALL = re.compile(r"(?<![\w.])(?!pgjobs_|unnest\()(?=[a-z]\w*\()")
 
 
-def load(name: str, *left_out: str) -> str:
-    """Return the statement in `<name>.sql`, without comments and indents: they are for people.
-
-    A file may mark parts that the statement can do without, each from `-- Section: <name>` to
-    `-- End: <name>`; a name may mark several, and parts may lie in others. Those that are *left
-    out* cost nothing; what follows `-- Else: <name>` stands in their place.
-    """
-    lines = [line.strip() for line in _without(TEXTS[name], left_out).splitlines()]
+def load(name: str) -> str:
+    """Return the statement in `<name>.sql`, without comments and indents: they are for people."""
+    lines = [line.strip() for line in TEXTS[name].splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 
@@ -80,11 +69,3 @@ def qualified(text: str, schema: str | None) -> str:
         return found["quote"] + place + found["name"]
 
     return OURS.sub(named, text)
-
-
-def _without(text: str, left_out: Collection[str]) -> str:
-    def chosen(found: re.Match[str]) -> str:
-        part = found["otherwise"] if found["name"] in left_out else found["text"]
-        return _without(part or "", left_out)
-
-    return SECTION.sub(chosen, text)

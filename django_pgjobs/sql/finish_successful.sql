@@ -1,6 +1,6 @@
 -- Finish attempts that returned, if they still own their jobs.
--- Sections: without `waits` rows that are locked are passed over; that takes a third longer.
--- Parameters: ids, claims bigint[]; results text with one JSON text per line, an empty line for
+-- Parameters: waits boolean (else rows that are locked are passed over, which takes a third
+--     longer); ids, claims bigint[]; results text with one JSON text per line, an empty line for
 --     None; ages double precision[] (seconds since the attempt ended); durations double
 --     precision[] (seconds it ran); all of the same length
 -- Returns: id of each job that was finished; the others belong to another attempt by now
@@ -25,10 +25,7 @@ FROM unnest(
 WHERE
     -- Not "status = 'running'": that would let the planner walk the index of running jobs,
     -- which is full of dead entries, instead of the primary key.
-    -- Section: waits
-    job.id = ANY (%(ids)s::bigint[])
-    -- Else: waits
-    job.id = ANY (ARRAY(
+    job.id = ANY (CASE WHEN %(waits)s::boolean THEN %(ids)s::bigint[] ELSE ARRAY(
         SELECT free.id
         FROM pgjobs_job_live AS free
         WHERE
@@ -36,8 +33,7 @@ WHERE
             AND free.status IN ('ready', 'running') AND free.status <> 'ready'
         ORDER BY free.id
         FOR UPDATE SKIP LOCKED
-    ))
-    -- End: waits
+    ) END)
     AND job.status IN ('ready', 'running') AND job.status <> 'ready'
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

@@ -1,6 +1,6 @@
 -- Finish attempts that failed for good or were cancelled, if they still own their jobs.
--- Sections: without `waits` rows that are locked are passed over; that takes a third longer.
--- Parameters: ids, claims bigint[]; statuses text[] ('failed' or 'cancelled'); errors text with
+-- Parameters: waits boolean (else rows that are locked are passed over, which takes a third
+--     longer); ids, claims bigint[]; statuses text[] ('failed' or 'cancelled'); errors text with
 --     one JSON object per line, an empty line for none; notes text[]; ages, durations double
 --     precision[] (seconds); max_errors integer (beyond it the second oldest
 --     entry goes)
@@ -41,10 +41,7 @@ FROM unnest(
 WHERE
     -- Not "status = 'running'": that would let the planner walk the index of running jobs,
     -- which is full of dead entries, instead of the primary key.
-    -- Section: waits
-    job.id = ANY (%(ids)s::bigint[])
-    -- Else: waits
-    job.id = ANY (ARRAY(
+    job.id = ANY (CASE WHEN %(waits)s::boolean THEN %(ids)s::bigint[] ELSE ARRAY(
         SELECT free.id
         FROM pgjobs_job_live AS free
         WHERE
@@ -52,8 +49,7 @@ WHERE
             AND free.status IN ('ready', 'running') AND free.status <> 'ready'
         ORDER BY free.id
         FOR UPDATE SKIP LOCKED
-    ))
-    -- End: waits
+    ) END)
     AND job.status IN ('ready', 'running') AND job.status <> 'ready'
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

@@ -1,7 +1,7 @@
 -- Give jobs back to be run again: retry, snooze, release, unknown task. A job that somebody
 -- asked to cancel meanwhile ends here instead.
--- Sections: without `waits` rows that are locked are passed over; that takes a third longer.
--- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once);
+-- Parameters: waits boolean (else rows that are locked are passed over, which takes a third
+--     longer); ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once);
 --     counted_from integer[] (the attempt counts if the job was interrupted that often before:
 --     0 always, NULL never; above 0 it was interrupted once more); errors text with one JSON object per line, an empty
 --     line for none; notes text[]; ages, durations double precision[] (seconds); max_errors
@@ -56,10 +56,7 @@ FROM unnest(
 WHERE
     -- Not "status = 'running'": that would let the planner walk the index of running jobs,
     -- which is full of dead entries, instead of the primary key.
-    -- Section: waits
-    job.id = ANY (%(ids)s::bigint[])
-    -- Else: waits
-    job.id = ANY (ARRAY(
+    job.id = ANY (CASE WHEN %(waits)s::boolean THEN %(ids)s::bigint[] ELSE ARRAY(
         SELECT free.id
         FROM pgjobs_job_live AS free
         WHERE
@@ -67,8 +64,7 @@ WHERE
             AND free.status IN ('ready', 'running') AND free.status <> 'ready'
         ORDER BY free.id
         FOR UPDATE SKIP LOCKED
-    ))
-    -- End: waits
+    ) END)
     AND job.status IN ('ready', 'running') AND job.status <> 'ready'
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

@@ -11,8 +11,7 @@
 -- 30 s from the max_losses-th), and the one that kills is lost alone. Those of one page are
 -- counted: where the last job of a worker is on a page of its own, or another worker rescues the
 -- rest, it counts as lost alone, which is good enough.
--- Sections: without `act` nothing is changed, and the rows are the ids of the jobs that would be.
--- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
+-- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
 --     other jobs)
 -- Returns: id, task_path, status after the rescue, attempts, worker_id that was lost (or NULL)
@@ -75,9 +74,8 @@ taken AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS nobodys
     LIMIT %(max_jobs)s::integer
-)
--- Section: act
-, counted AS (
+),
+counted AS (
     SELECT
         taken.id,
         taken.worker_id,
@@ -150,7 +148,8 @@ rescued AS (
         )
     FROM judged
     WHERE
-        job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+        %(acts)s::boolean
+        AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
         AND job.status IN ('ready', 'running') AND job.status <> 'ready'
         AND job.id = judged.id
     RETURNING job.id, job.task_path, job.status, job.attempts, judged.worker_id
@@ -164,6 +163,5 @@ FROM pgjobs_resolve_v1(
     ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready')
 ) AS queue_name
 WHERE queue_name IS NULL
--- Else: act
-SELECT taken.id FROM taken ORDER BY taken.id
--- End: act
+UNION ALL
+SELECT taken.id, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean

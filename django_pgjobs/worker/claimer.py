@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import psycopg
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.careful import in_pages
+from django_pgjobs.worker.keyed_claim import KeyedClaim
 from django_pgjobs.worker.places import Places, Plan
 from django_pgjobs.worker.refusals import PATIENCE, Refusals
 from django_pgjobs.worker.state import WorkerState
@@ -71,7 +72,10 @@ class Claimer:
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        part.add(lambda cursor: _send_claim(cursor, plan, taker), note_claimed)
+        *before, take = _sends(plan, taker)
+        for send in before:
+            part.add(send, lambda rows: None)
+        part.add(take, note_claimed)
         return claim
 
     def note(self, claim: Claim, turn: Turn) -> None:
@@ -86,23 +90,20 @@ class Claimer:
         if trouble_of(error) is Trouble.LOCKED:
             self._places.note_locked(plan)
             return
-        hold = [claims.send_hold] if plan.holds else []
+        hold: list[Send] = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}
-
-        def send(some: Plan, *, acts: bool = True) -> Callable[[Cursor], None]:
-            taker = self._taker(worker_id, some)
-            return lambda cursor: _send_claim(cursor, some, taker, acts=acts)
 
         def take(size: int, _: list[int]) -> Sequence[claims.ClaimedRow]:
             some = replace(plan, wanted=min(size, plan.wanted - len(claim.rows)))
-            rows = claims.claimed_rows(self._connection.round_trip([*hold, send(some)])[-1])
+            sends = [*hold, *_sends(some, self._taker(worker_id, some))]
+            rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
             claim.rows += rows
             return rows
 
         def find(_: list[int]) -> Sequence[int]:
-            one = send(replace(plan, wanted=1), acts=False)
-            answers = self._connection.round_trip(claims.in_vain([*hold, one]))
-            paths.update(answers[-2])
+            keyed = KeyedClaim(plan.scope, self._taker(worker_id, plan))
+            heads = keyed.sends[0]
+            paths.update(self._connection.round_trip([*hold, heads, keyed.send_first])[-1])
             return list(paths)
 
         def leave(job_id: int, refusal: psycopg.Error) -> None:
@@ -128,20 +129,11 @@ class Claimer:
         )
 
 
-def _send_claim(cursor: Cursor, plan: Plan, taker: claims.Taker, *, acts: bool = True) -> None:
-    if not plan.is_keyed:
-        claims.send_claim(cursor, plan.floors, max_jobs=plan.wanted, taker=taker, acts=acts)
-        return
-    claims.send_keyed_claim(
-        cursor,
-        plan.floors,
-        plan.segments,
-        boosts=plan.boosts,
-        caps=plan.caps,
-        max_jobs=plan.wanted,
-        taker=taker,
-        acts=acts,
-    )
+def _sends(plan: Plan, taker: claims.Taker) -> list[Send]:
+    """Return the statements of a claim; the rows of the last one are the jobs."""
+    if plan.is_keyed:
+        return KeyedClaim(plan.scope, taker).sends
+    return [partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)]
 
 
 def detailed_paths() -> list[str]:

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import psycopg
 
 from django_pgjobs.queries import dependencies, jobs
+from django_pgjobs.queries.connection import Send
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.turn import Send
 
 logger = get_logger(__name__)
 

@@ -50,7 +50,7 @@ class Found:
 
     def note_promotion(self, rows: Rows) -> None:
         """Note how many jobs may run now, and when the next one may."""
-        [(promoted, self.next_due)] = rows
+        [(promoted, self.next_due, _)] = rows
         self.promoted += promoted
 
     def note_token_wait(self, rows: Rows) -> None:
@@ -195,8 +195,8 @@ class Look(Duty):
             return range(rows[0][0])
 
         def find(_: list[int]) -> list[int]:
-            [rows] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
-            return [row[0] for row in rows]
+            [[(_, _, ids)]] = self._connection.round_trip([partial(send, max_jobs=1, acts=False)])
+            return list(ids)
 
         for _ in in_pages(
             promote,

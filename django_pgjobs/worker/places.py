@@ -27,7 +27,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Ready, Segment
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Ready, Scope, Segment
 from django_pgjobs.worker.state import Options
 
 # After a claim from the heads that took d seconds there is none for this many times d.
@@ -91,6 +91,17 @@ class Plan:
     waits: bool = False
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Return what the claim is to choose from, if it has to choose."""
+        return Scope(
+            floors=self.floors,
+            segments=self.segments,
+            boosts=self.boosts,
+            slots=self.caps,
+            max_jobs=self.wanted,
+        )
 
     @property
     def is_keyed(self) -> bool:

@@ -12,10 +12,9 @@ from typing import Any
 
 import psycopg
 
-from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.connection import Send
 
 Rows = list[Any]
-Send = Callable[[Cursor], None]
 Receive = Callable[[Rows], None]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.keyed_claim import KeyedClaim
 from tests.factories import make_jobs
 
 # Where jobs with keys are, if the test does not say.
@@ -50,19 +52,16 @@ def keyed_claim(
         takes_tokens=takes_tokens,
     )
 
-    def send(cursor: Any) -> None:
-        claims.send_keyed_claim(
-            cursor,
-            dict.fromkeys(lanes, HEAD),
-            segments,
-            boosts=boosts,
-            caps=caps or {},
-            max_jobs=max_jobs,
-            taker=taker,
-        )
-
+    scope = claims.Scope(
+        floors=dict.fromkeys(lanes, HEAD),
+        segments=segments,
+        boosts=boosts,
+        slots=caps or {},
+        max_jobs=max_jobs,
+    )
     if not waits:
         # Django's flush empties the table of the row that is held; the first try makes it again.
         connection.round_trip([claims.send_hold])
-    _, rows = connection.round_trip([lambda cursor: claims.send_hold(cursor, waits=waits), send])
-    return claims.claimed_rows(rows)
+    hold = partial(claims.send_hold, waits=waits)
+    rows = connection.round_trip([hold, *KeyedClaim(scope, taker).sends])
+    return claims.claimed_rows(rows[-1])

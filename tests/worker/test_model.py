@@ -3,9 +3,8 @@
 After each claim every claimed job may start by the model, one after the other, and a claim of
 one job takes one of the highest priority there is. Nothing that may start is left out: when a
 claim and the next one find nothing, the model finds nothing either. (One claim alone may take
-less than it could: a lane gives no more than its share of a batch, which others may not use up;
-of the job that is the first ever to use a key of a rate limit only the state is made; and a cap
-of a queue or a key with several lanes is applied after the shares.)
+less than it could: a lane gives no more than its share of a batch, which others may not use up,
+and those that a key or a queue holds back have taken places in the list of what may start.)
 """
 
 from __future__ import annotations

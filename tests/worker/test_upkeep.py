@@ -156,7 +156,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     )
     turn = Turn(1)
     duty.plan(turn)
-    turn.receive([[(0, None)], []])
+    turn.receive([[(0, None, [])], []])
     assert bool(ends) is is_settled
 
 

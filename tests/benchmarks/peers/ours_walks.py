@@ -53,8 +53,9 @@ def measure(own: Any, sends: Any, claimed: int | None) -> list[float]:
 
 def main() -> None:
     from django_pgjobs.queries import claims
-    from django_pgjobs.queries.claims import HEAD, Group, Lane, Segment
+    from django_pgjobs.queries.claims import HEAD, Group, Lane, Scope, Segment
     from django_pgjobs.queries.connection import OwnConnection
+    from django_pgjobs.worker.keyed_claim import KeyedClaim
 
     own = OwnConnection("default", "bench")
     connection = own.open()
@@ -62,6 +63,8 @@ def main() -> None:
     def execute(query: str, *parameters: object) -> None:
         connection.execute(query, parameters or None, prepare=False)
 
+    # What is written by hand names no schema.
+    execute("SET search_path = public")
     execute("TRUNCATE pgjobs_job, pgjobs_worker")
     [(worker_id,)] = connection.execute(WORKER, prepare=False).fetchall()
     taker = claims.Taker(
@@ -74,16 +77,8 @@ def main() -> None:
     segments = [Segment(Group("default", "default", 0))]
     plain = {Lane("default", "default"): HEAD}
 
-    def send_keyed(cursor: Any) -> None:
-        claims.send_keyed_claim(
-            cursor,
-            {},
-            segments,
-            boosts={},
-            caps={},
-            max_jobs=20,
-            taker=taker,
-        )
+    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=20)
+    keyed = (claims.send_hold, *KeyedClaim(scope, taker).sends)
 
     def send_plain(cursor: Any) -> None:
         claims.send_claim(cursor, plain, max_jobs=20, taker=taker)
@@ -91,7 +86,6 @@ def main() -> None:
     def median(*sends: Any, claimed: int | None = None) -> float:
         return statistics.median(measure(own, sends, claimed)[5:])
 
-    keyed = (claims.send_hold, send_keyed)
     figures = {"commit": median(claims.send_hold)}
     execute(PLAIN, 20_000)
     execute("VACUUM ANALYZE")

@@ -173,8 +173,7 @@ class Runner:
         return self._exit_code
 
     def _roles(self) -> list[Role]:
-        announcer, watchdog = self.announcer, self.watchdog
-        return [self.leases, watchdog, announcer, self.pump, self.pruner, self.upkeep]
+        return [self.leases, self.watchdog, self.announcer, self.pump, self.pruner, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
         options = self._options

@@ -1,8 +1,8 @@
 """Why is a job not running? The claim's conditions, evaluated for one job and put into words.
 
-The conditions are those of claim_jobs.sql and claim_keyed_jobs.sql, in few statements, because
-the page of a job has others to send. No task is imported. Texts are in the active language,
-times in the current time zone.
+The conditions are those of claim_jobs.sql and list_heads.sql, in few statements, because the page
+of a job has others to send. No task is imported. Texts are in the active language, times in the
+current time zone.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.registry import discover_tasks_once
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.completer import statements
+from django_pgjobs.worker.keyed_claim import KeyedClaim
 from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
 
@@ -146,18 +147,23 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
     boosts = {place.queue_name: place.boost for place in places}
     groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
     groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
-    if groups:
+    floors = {Lane(p.backend, p.queue_name): HEAD for p in places if p.urgency is None}
+    if groups or any(place.boost or place.is_limited for place in places):
         claims.send_hold(cursor)
         cursor.fetchall()
-    claims.send_keyed_claim(
-        cursor,
-        {Lane(p.backend, p.queue_name): HEAD for p in places if p.urgency is None},
-        [Segment(group) for group in groups],
-        boosts=boosts,
-        caps={},
-        max_jobs=1,
-        taker=taker,
-    )
+        scope = claims.Scope(
+            floors=floors,
+            segments=[Segment(group) for group in groups],
+            boosts=boosts,
+            slots={},
+            max_jobs=1,
+        )
+        claim = KeyedClaim(scope, taker)
+        claim.send_heads(cursor)
+        claim.choose(cursor.fetchall())
+        claim.send_chosen(cursor)
+    else:
+        claims.send_claim(cursor, floors, max_jobs=1, taker=taker)
     return claims.claimed_rows(cursor.fetchall())
 
 

@@ -4,57 +4,44 @@ from __future__ import annotations
 
 SQL = "django_pgjobs/sql/"
 WORKER = "django_pgjobs/worker/"
+CLAIMS = ("tests/worker/test_keyed_claim.py", "tests/worker/test_keyed_claim_rules.py")
+CHOICES = ("tests/test_choosing.py",)
 
-# Name, what is replaced in the claim of jobs with keys, and by what.
-KEYED_CLAIM = (
-    ("hold of the keyed claim", "WHERE\n            turn.is_held\n", "WHERE\n            TRUE\n"),
+# Name, what is replaced in the list of what a claim may choose from, and by what.
+HEADS = (
+    ("hold of the keyed claim", "turn.is_held AND room.jobs > 0\n", "room.jobs > 0\n"),
     ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
     ("first job of a key", "WHEN maximum.last_id = head.id AND", "WHEN FALSE AND"),
     ("retry in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", ""),
     ("planned job in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", "OR TRUE"),
-    ("limit of a key over its lanes", "OR ranked.place_in_key <= ranked.room", "OR TRUE"),
-    ("smaller limit within a key", "ELSE GREATEST(locked.concurrency_limit, 1)", "ELSE 1000"),
-    ("tokens of a claim", "SET next_free = GREATEST(", "SET next_free = LEAST("),
-    ("tokens that are left", "demand.cost_so_far::double precision > budget.tokens", "FALSE"),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
-    ("pause of a queue", "COALESCE(paused.queues, '{}')", "'{}'::text[]"),
-    ("limit of a queue", "AND cap.jobs < capped.place_in_queue", "AND FALSE"),
-    ("places that are left", "share.found < %(max_jobs)s::integer", "FALSE"),
-    ("places of better lanes", "AND min(opened.rank) = max(opened.rank)", ""),
-    (
-        "order of the segments",
-        "AND segment.queue_name <> ALL (",
-        (
-            "AND NOT EXISTS (SELECT FROM cap WHERE cap.queue_name = segment.queue_name"
-            " AND cap.jobs <= 0) AND segment.queue_name <> ALL ("
-        ),
-    ),
+    ("pause of a queue", " OPERATOR(pg_catalog.||) paused.queues AS", " AS"),
 )
 
-# The same of claims of the first jobs of each lane, with the file.
-FIRST_JOBS = (
+# The same of the choice.
+CHOICE = (
+    ("limit of a key over its lanes", "job.head.running + self._of_key[key]", "job.head.running"),
+    ("smaller limit within a key", "max(1, self.head.limits[self.place] or 1)", "1000"),
+    ("tokens that are left", "self._tokens[rate.key] < job.cost", "False"),
+    ("tokens of a claim", "self._tokens[rate.key] -= job.cost", "pass"),
+    ("place in the line for tokens", "self._tokens[key] = 0.0", "pass"),
+    ("limit of a queue", "self._room[head.queue_name] -= 1", "pass"),
+    ("share of a lane", "ceil(wanted * head.weight / weights)", "wanted"),
+)
+
+# The same of the claim of what was chosen, with the tests.
+CHOSEN = (
+    ("tokens that are spent", "SET next_free = GREATEST(", "SET next_free = LEAST(", CLAIMS),
     (
-        "smaller limit in a claim of first jobs",
-        f"{SQL}claim_keyed_jobs.sql",
-        "ELSE GREATEST(opened.concurrency_limit, 1)",
-        "ELSE 1000",
+        "lane of a chosen job",
+        "ON chosen.id = job.id AND chosen.lane = job.lane",
+        "ON chosen.id = job.id",
+        ("tests/races/test_keyed_claims.py",),
     ),
     (
-        "room in a claim of heads",
-        f"{SQL}claim_keyed_jobs.sql",
-        "AND room.jobs > 0 AND job.task_path",
-        "AND job.task_path",
-    ),
-    (
-        "whole claim after a short batch",
-        f"{WORKER}spread.py",
-        "return depth is Depth.HEAD or _most(rows) >= first_jobs(wanted)",
-        "return False",
-    ),
-    (
-        "keys settled by whole claims",
-        f"{WORKER}claimer.py",
-        "plan.depth is Depth.SHARE and not (keyed",
-        "not (keyed",
+        "worker whose lease ran out",
+        "AND worker.lease_expires_at > statement_timestamp()",
+        "",
+        ("tests/worker/test_claim.py",),
     ),
 )

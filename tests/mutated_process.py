@@ -66,8 +66,8 @@ PROCESS = (
     (
         "statements read at import",
         "django_pgjobs/sql/__init__.py",
-        "_without(TEXTS[name], left_out)",
-        '_without((Path(__file__).parent / f"{name}.sql").read_text(), left_out)',
+        "TEXTS[name].splitlines()",
+        '(Path(__file__).parent / f"{name}.sql").read_text().splitlines()',
         ("tests/process/test_upgrade_on_disk.py",),
     ),
     (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutated_claims import WORKER
 
 HELD = ("tests/worker/test_held_rows.py",)
+UPKEEP = ("tests/worker/test_upkeep.py",)
+PLACES = ("tests/worker/test_places.py",)
 REFUSED = ("tests/worker/test_refused_rows.py",)
 HINTS = ("tests/worker/test_lost_hints.py",)
 
@@ -26,8 +28,8 @@ PUMP = (
     ),
     (
         "tokens that are locked",
-        f"{WORKER}look.py",
-        "self._tokens_at = self._waits_at = time.monotonic() + LOCKED_SECONDS",
+        f"{WORKER}places.py",
+        "self._locked_until = now + LOCKED_SECONDS",
         "pass",
         HELD,
     ),
@@ -54,23 +56,72 @@ PUMP = (
     ),
     (
         "request to cancel that is kept",
-        f"{WORKER}tick.py",
-        "            asked = self._cancels_asked\n",
-        "            asked = self._cancels_answered = self._cancels_asked\n",
+        f"{WORKER}cancels.py",
+        "        turn.add(partial(",
+        "        self._due = math.inf\n        turn.add(partial(",
         HINTS,
     ),
     (
         "look for cancelled jobs that nobody asked for",
-        f"{WORKER}tick.py",
-        "or now >= self._cancels_due ",
-        "",
+        f"{WORKER}cancels.py",
+        "pause = CANCEL_SECONDS if",
+        "pause = math.inf if",
         HINTS,
     ),
     (
         "progress that was written",
-        f"{WORKER}tick.py",
+        f"{WORKER}progress.py",
         "attempt.reported = text\n",
         "attempt.reported = attempt.progress\n",
         HINTS,
+    ),
+    (
+        "cancel of a job whose claim is under way",
+        f"{WORKER}cancels.py",
+        "pause = UNKNOWN_SECONDS",
+        "pass",
+        UPKEEP,
+    ),
+    (
+        "lock between a claim and the return of lost ones",
+        f"{WORKER}unheld.py",
+        "return self._state.claiming",
+        "return super().lock",
+        UPKEEP,
+    ),
+    (
+        "return before a drain ends",
+        f"{WORKER}look.py",
+        " and self._is_settled()\n",
+        "\n",
+        UPKEEP,
+    ),
+    (
+        "connection that died while the pump rested",
+        f"{WORKER}pump.py",
+        "        self._connection.close_if_dead()\n",
+        "",
+        UPKEEP,
+    ),
+    (
+        "head of a lane before it is forgotten",
+        f"{WORKER}places.py",
+        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
+        "                self._behind.discard(lane)\n",
+        PLACES,
+    ),
+    (
+        "claims from heads that are slow",
+        f"{WORKER}places.py",
+        "self._heads_at = now + HEADS_PAUSE_FACTOR * seconds",
+        "pass",
+        PLACES,
+    ),
+    (
+        "key that becomes free with the turn",
+        f"{WORKER}pump.py",
+        "ending=[attempt.row for attempt, _ in writing.entries],",
+        "",
+        ("tests/worker/test_look.py",),
     ),
 )

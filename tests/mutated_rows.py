@@ -13,7 +13,7 @@ ODD_ROWS = (
     ),
     (
         "claim that begins again",
-        f"{SQL}claim_keyed_jobs.sql",
+        f"{SQL}claim_jobs.sql",
         "mod(GREATEST(job.claim, 0), 9000000000000000000)",
         "LEAST(job.claim, 8999999999999999999)",
     ),

@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 
-from tests.mutated_claims import FIRST_JOBS, KEYED_CLAIM, SQL, WORKER
+from tests.mutated_claims import CHOICE, CHOICES, CHOSEN, CLAIMS, HEADS, SQL, WORKER
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -136,23 +136,23 @@ MUTATIONS = (
     ),
     Mutation(
         "outcomes kept over a lost connection",
-        f"{WORKER}pump.py",
-        "self._completer.put_back(turn.unanswered, is_sent=is_sent)",
+        f"{WORKER}writing.py",
+        "self._completer.put_back(unanswered, is_sent=is_sent)",
         "pass",
         ("tests/worker/test_pump.py",),
     ),
     Mutation(
         "claims whose answer was lost",
         f"{WORKER}pump.py",
-        "if turn.scans and now < self._reconcile_until:",
-        "if turn.scans and now < 0:",
+        "self.claim_lost_at = time.monotonic()",
+        "pass",
         ("tests/worker/test_pump.py", "tests/process/test_database_loss.py"),
     ),
     Mutation(
         "look between listening and sleeping",
-        f"{WORKER}pump.py",
-        "                self._set_listening(turn, True)\n                return\n",
-        "                self._set_listening(turn, True)\n",
+        f"{WORKER}listening.py",
+        "travels_alone = True",
+        "travels_alone = False",
         ("tests/worker/test_pump.py", "tests/races"),
     ),
     Mutation(
@@ -241,42 +241,25 @@ MUTATIONS = (
         "found = _insert(task, MEET, firsts, detailed=True)",
         ("tests/races/test_unique.py",),
     ),
-    *(
-        Mutation(
-            name,
-            f"{SQL}claim_keyed_jobs.sql",
-            old,
-            new,
-            ("tests/worker/test_keyed_claim.py", "tests/worker/test_keyed_claim_rules.py"),
-        )
-        for name, old, new in KEYED_CLAIM
-    ),
-    *(
-        Mutation(
-            name,
-            file,
-            old,
-            new,
-            ("tests/worker/test_first_jobs.py", "tests/worker/test_spread.py"),
-        )
-        for name, file, old, new in FIRST_JOBS
+    *(Mutation(name, f"{SQL}list_heads.sql", old, new, CLAIMS) for name, old, new in HEADS),
+    *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
+    *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),
+    Mutation(
+        "end of a session that stands still with the keyed claim",
+        "django_pgjobs/queries/connection.py",
+        "before, after = [_send_begin, _send_patience], [_send_commit]",
+        "before, after = [_send_begin], [_send_commit]",
+        ("tests/worker/test_sessions.py",),
     ),
     *(Mutation(*mutated) for mutated in PROCESS),
     *(Mutation(*change) for change in SESSION_CARE),
     *(Mutation(*each) for each in STATEMENTS),
     Mutation(
         "walk behind the lane that was served last",
-        f"{WORKER}claimer.py",
+        f"{WORKER}places.py",
         "self._cursors[group] = _last_served(",
         "_last_served(",
-        ("tests/worker/test_claimer.py",),
-    ),
-    *(
-        Mutation(name, f"{WORKER}settled.py", old, new, ("tests/worker/test_settled.py",))
-        for name, old, new in (
-            ("writes that unsettle keys", "changes != self._changes", "False"),
-            ("walk of this look", "        if not self:\n            self.end()\n", ""),
-        )
+        ("tests/worker/test_places.py",),
     ),
     Mutation(
         "permission to act",

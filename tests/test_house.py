@@ -20,8 +20,8 @@ PACKAGE = ROOT / "django_pgjobs"
 # A module imports its own layer or lower ones. Names are those directly under django_pgjobs.
 LAYERS = {
     0: (
-        "compat conf cron exceptions keys moments options payload redaction retries signals"
-        " signatures status version"
+        "choosing compat conf cron exceptions keys moments options payload redaction retries"
+        " signals signatures status version"
     ),
     1: "controls failure_groups fields sql subjects",
     2: "queries",

@@ -13,7 +13,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from django_pgjobs.queries.claims import Depth
 from django_pgjobs.queries.cursor import raw_statement
 from django_pgjobs.queries.enqueue import CHOSEN
 from django_pgjobs.sql import load, qualified
@@ -21,10 +20,7 @@ from tests import helpers
 from tests.shadows import SHADOWED, create_shadows
 from tests.test_sql import FILES, placeholders
 
-STATEMENTS = [
-    *((path.stem,) for path in FILES),
-    *(("claim_keyed_jobs", "tokens", "plain", *depth.value) for depth in Depth),
-]
+STATEMENTS = [(path.stem,) for path in FILES]
 # Written in a form that PostgreSQL reads as one function of its own, whatever the search path.
 SYNTAX = {"unnest"}
 # What a statement depends on beside objects that are PostgreSQL's own.

@@ -32,7 +32,6 @@ GENERIC_PLAN_VERSION = 160000
 RAISES_CLAIM = {
     "cancel_jobs",
     "claim_jobs",
-    "claim_keyed_jobs",
     "discard_jobs",
     "give_back_jobs",
     "release_unheld_jobs",
@@ -264,30 +263,6 @@ def test_a_statement_without_an_index_reads_no_big_table(
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    "left_out",
-    [
-        ("plain",),
-        ("tokens",),
-        ("plain", "tokens"),
-        ("plain", "tokens", "choice"),
-        ("plain", "tokens", "choice", "several"),
-    ],
-    ids=" ".join,
-)
-def test_a_claim_prepares_without_its_sections(left_out: tuple[str, ...]) -> None:
-    whole, _ = raw_statement("claim_keyed_jobs")
-    text, _ = raw_statement("claim_keyed_jobs", *left_out)
-    assert len(text) < len(whole)
-    assert ("pgjobs_rate_limit" in text.decode()) == ("tokens" not in left_out)
-    assert ("plain" in text.decode()) == ("plain" not in left_out)
-    assert ("share" in text.decode()) == ("choice" not in left_out)
-    with connection.cursor() as cursor:
-        cursor.execute(b"PREPARE tried AS " + text)
-        cursor.execute("DEALLOCATE tried")
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_raw_statement_is_what_psycopg_would_make_of_it(path: Path) -> None:
     raw, names = raw_statement(path.stem)
@@ -300,7 +275,7 @@ def test_a_raw_statement_is_what_psycopg_would_make_of_it(path: Path) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", ["claim_keyed_jobs", "explain_lane"])
+@pytest.mark.parametrize("name", ["list_heads", "explain_lane"])
 def test_running_jobs_of_a_key_are_not_sought_among_all_that_run(
     name: str, full_database: psycopg.Connection
 ) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, NamedTuple
 
+from django_pgjobs.choosing import Candidate, Head, Rate
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow, array_text, sections_left_out, text_array_text
+from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
 
 
 class Lane(NamedTuple):
@@ -61,9 +63,11 @@ class Taker:
     detailed: bool
     detailed_paths: list[str]
     passed_over: list[int] = field(default_factory=list)
+    # Else jobs with rate limits are left alone.
+    takes_tokens: bool = True
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters that both claims share."""
+        """Return what the statements of a claim are told of the worker."""
         return {
             "worker_id": self.worker_id,
             "worker_name": self.worker_name,
@@ -75,24 +79,30 @@ class Taker:
 
 
 def send_claim(
-    cursor: Cursor,
-    floors: Mapping[Lane, Floor],
-    *,
-    max_jobs: int,
-    taker: Taker,
-    acts: bool = True,
+    cursor: Cursor, floors: Mapping[Lane, Floor], *, max_jobs: int, taker: Taker
 ) -> None:
     """Send the claim of up to *max_jobs* jobs without keys, from each lane's floor on.
 
     The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
-    Unless it *acts* the rows are id and task_path of the jobs that would be claimed.
     """
     params = taker.params() | floors_params(floors) | {"max_jobs": max_jobs}
-    execute(cursor, "claim_jobs", params, *sections_left_out(taker.passed_over, acts))
+    params["lane_jobs"] = array_text(max_jobs for _ in floors)
+    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+
+
+# What claim_jobs.sql is given where no job was chosen before.
+NOTHING_CHOSEN = {
+    "counted": False,
+    "chosen_ids": "{}",
+    "chosen_lanes": "{}",
+    "token_ids": "{}",
+    "token_keys": "{}",
+    "token_seconds": "{}",
+}
 
 
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
-    """Return the parameters for the lanes without keys; both claims have them."""
+    """Return the parameters for the lanes without keys."""
     return {
         "lane_backends": text_array_text(lane.backend for lane in floors),
         "lane_queues": text_array_text(lane.queue_name for lane in floors),
@@ -131,17 +141,6 @@ class Segment(NamedTuple):
         return self.first_lane == self.last_lane
 
 
-class Depth(Enum):
-    """How much of each lane a claim takes; the value is what claim_keyed_jobs.sql leaves out."""
-
-    # What the batch has for it, by weight.
-    SHARE = ()
-    # `first_jobs` for each weight.
-    FIRSTS = ("choice",)
-    # The first job, unless somebody has locked it or the task is paused or unknown.
-    HEAD = ("choice", "several")
-
-
 def send_hold(cursor: Cursor, *, waits: bool = False) -> None:
     """Send the wish to be the one that claims jobs with keys; there is a row if it is granted.
 
@@ -150,57 +149,92 @@ def send_hold(cursor: Cursor, *, waits: bool = False) -> None:
     execute(cursor, "await_keyed_claim" if waits else "hold_keyed_claim", {})
 
 
-def send_keyed_claim(
-    cursor: Cursor,
-    floors: Mapping[Lane, Floor],
-    segments: Sequence[Segment],
-    *,
-    boosts: Mapping[str, int],
-    caps: Mapping[str, int],
-    max_jobs: int,
-    taker: Taker,
-    takes_tokens: bool = True,
-    depth: Depth = Depth.SHARE,
-    acts: bool = True,
-) -> None:
-    """Send the claim of up to *max_jobs* jobs of all kinds; `send_hold` goes before it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a claim with keys is to choose from, and how much of it."""
 
-    *boosts* is added to the priorities of a queue; of each queue in *caps* no more is taken.
-    Without *takes_tokens* jobs with rate limits are left alone, which is cheaper. Cheaper still
-    is a *depth* of less than the share of each lane. It is for segments of one group and nothing
-    else: no floors, no caps, no tokens; limited queues are left alone.
+    floors: Mapping[Lane, Floor]
+    segments: Sequence[Segment]
+    # What is added to the priorities of a queue.
+    boosts: Mapping[str, int]
+    # How many jobs of a queue the worker takes at most.
+    slots: Mapping[str, int]
+    max_jobs: int
 
-    Unless it *acts* the rows are id and task_path of the jobs that would be claimed; it has taken
-    their tokens, which `in_vain` gives back.
-    """
-    if depth is not Depth.SHARE and (floors or caps or takes_tokens):
-        raise ValueError(f"{depth} goes without floors, caps and tokens")
-    params = taker.params() | floors_params(floors) | segments_params(segments, boosts)
+
+def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
+    """Send the question what a claim may choose from; `send_hold` goes before it."""
+    params = taker.params() | floors_params(scope.floors)
+    params |= segments_params(scope.segments, scope.boosts)
     params |= {
-        "lane_boosts": array_text(boosts.get(lane.queue_name, 0) for lane in floors),
-        "cap_queues": text_array_text(caps),
-        "caps": array_text(caps.values()),
-        "max_jobs": max_jobs,
-        "first_jobs": first_jobs(max_jobs),
+        "lane_boosts": array_text(scope.boosts.get(lane.queue_name, 0) for lane in scope.floors),
+        "full_queues": text_array_text(queue for queue, jobs in scope.slots.items() if jobs <= 0),
+        "max_jobs": scope.max_jobs,
+        "first_jobs": max(1, scope.max_jobs // 50),
+        "takes_tokens": taker.takes_tokens,
     }
-    sections = {"plain": bool(floors), "tokens": takes_tokens}
-    left_out = [section for section, is_needed in sections.items() if not is_needed]
-    left_out += sections_left_out(taker.passed_over, acts)
-    execute(cursor, "claim_keyed_jobs", params, *left_out, *depth.value)
+    execute(cursor, "list_heads", params)
 
 
-def in_vain(sends: Sequence[Callable[[Cursor], None]]) -> list[Callable[[Cursor], None]]:
-    """Return statements in a transaction of their own that is rolled back."""
+def heads_of(rows: Iterable[Any]) -> list[Head]:
+    """Return what list_heads.sql lists."""
     return [
-        lambda cursor: cursor.execute("BEGIN"),
-        *sends,
-        lambda cursor: cursor.execute("ROLLBACK"),
-    ]
+        Head(
+            backend=backend,
+            queue_name=queue_name,
+            rank=rank,
+            lane=lane,
+            concurrency_key=key,
+            weight=weight,
+            max_running=max_running,
+            running=running,
+            ids=ids,
+            limits=limits or (),
+            costs=costs or (),
+            queue_room=queue_room,
+            rates=[_rate(*rate) for rate in json.loads(rates)] if rates else (),
+        )
+        for (
+            backend, queue_name, rank, lane, key, weight, max_running, running,
+            ids, limits, costs, queue_room, rates,
+        ) in rows
+    ]  # fmt: skip
 
 
-def first_jobs(max_jobs: int) -> int:
-    """Return how many jobs each lane gives at first, for each weight: a fiftieth of the batch."""
-    return max(1, max_jobs // 50)
+def _rate(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
+    """Return a rate limit; one without a state yet, or without a row, has no tokens."""
+    return Rate(key, float(tokens or 0.0), seconds_per_token or 0.0)
+
+
+def send_chosen_claim(
+    cursor: Cursor, chosen: Sequence[Candidate], scope: Scope, taker: Taker
+) -> None:
+    """Send the claim of what was chosen; of lanes without keys only how many is said."""
+    keyed = [job for job in chosen if job.head.lane is not None]
+    plain = Counter(
+        Lane(job.head.backend, job.head.queue_name) for job in chosen if job.head.lane is None
+    )
+    tokens = [(job, rate) for job in keyed for rate in job.head.rates]
+    params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
+    params |= {
+        "lane_jobs": array_text(plain.values()),
+        "max_jobs": sum(plain.values()),
+        "counted": True,
+        "chosen_ids": array_text(job.id for job in keyed),
+        "chosen_lanes": text_array_text(job.head.lane for job in keyed),
+        "token_ids": array_text(job.id for job, _ in tokens),
+        "token_keys": text_array_text(rate.key for _, rate in tokens),
+        "token_seconds": array_text(job.cost * rate.seconds_per_token for job, rate in tokens),
+    }
+    execute(cursor, "claim_jobs", params)
+
+
+def send_first_free(cursor: Cursor, ids: Sequence[int]) -> None:
+    """Send the question which of these jobs is the first that nobody has locked.
+
+    The row is its id and its task_path.
+    """
+    execute(cursor, "find_free_job", {"ids": list(ids)})
 
 
 def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> dict[str, str]:
@@ -232,11 +266,6 @@ class Ready(NamedTuple):
     lowest: int
     boost: int
     is_limited: bool
-    # Does any rate limit exist?
-    has_rate_limits: bool = True
-    # May a lane give nothing but its first job at a time, because no key has a weight and no
-    # task is paused?
-    gives_heads: bool = False
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
@@ -245,14 +274,6 @@ def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
     *with_lowest* asks for the lowest priority of each place as well, one more probe.
     """
     execute(cursor, "list_ready_lanes", {"with_lowest": with_lowest})
-
-
-def send_change_count(cursor: Cursor) -> None:
-    """Send the question how often anything was written that lets jobs with keys start.
-
-    NULL if no number can tell: then they have to be walked.
-    """
-    execute(cursor, "count_changes", {})
 
 
 def send_token_wait(cursor: Cursor) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -53,6 +55,9 @@ JOIN pg_catalog.pg_namespace AS namespace
 WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 """
 
+# So long the server waits for what follows an answer, with the locks of the transaction held.
+QUESTION_TIMEOUT = "1s"
+
 REFUSED_COMMIT = "the commit was refused (by a deferred constraint?)"
 
 TRANSPORT = {
@@ -65,6 +70,36 @@ TRANSPORT = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+
+
+Send = Callable[[Cursor], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A statement whose rows are wanted before those behind it are sent."""
+
+    send: Send
+    answer: Callable[[list[Any]], None]
+
+    def __call__(self, cursor: Cursor) -> None:
+        self.send(cursor)
+
+
+def _send_begin(cursor: Cursor) -> None:
+    cursor.execute("BEGIN")
+
+
+def _send_commit(cursor: Cursor) -> None:
+    cursor.execute("COMMIT")
+
+
+def _send_patience(cursor: Cursor) -> None:
+    """Let the server end the session if this process stands still while it holds locks."""
+    cursor.execute(
+        "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', $1::text, TRUE)",
+        [QUESTION_TIMEOUT],
+    )
 
 
 class SessionUnusable(psycopg.OperationalError):
@@ -138,6 +173,17 @@ class OwnConnection:
         ):
             self.close()
 
+    def close_if_dead(self) -> None:
+        """Close the connection if the server has closed it; this asks nobody.
+
+        One that is idle and does not listen has nothing to read but the server's farewell.
+        """
+        if self.is_open:
+            poll = select.poll()
+            poll.register(self.open().fileno(), select.POLLIN)
+            if poll.poll(0):
+                self.close()
+
     @contextlib.contextmanager
     def cursor(self) -> Iterator[psycopg.RawCursor[tuple[Any, ...]]]:
         """Give a cursor, under the deadline; each statement is its own transaction."""
@@ -145,16 +191,23 @@ class OwnConnection:
         with self._usable_session(), self._new_cursor(connection) as cursor:
             yield cursor
 
-    def round_trip(self, sends: Sequence[Callable[[Cursor], None]]) -> list[list[Any]]:
+    def round_trip(self, sends: Sequence[Send]) -> list[list[Any]]:
         """Send statements that travel and commit together; return the rows of each.
 
-        Each function gets a cursor and sends one statement.
+        Each function gets a cursor and sends one statement. Where one is a Question, those behind
+        it are sent when its answer is there, in a second round trip of the same transaction.
         """
         connection = self.open()
+        before: list[Send] = []
+        after: list[Send] = []
+        is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+        if is_idle and any(isinstance(send, Question) for send in sends):
+            before, after = [_send_begin, _send_patience], [_send_commit]
         if not self.is_direct:
             # A pooler's session keeps no settings of ours.
-            return self._exchange(connection, [self._send_lock_timeout, *sends])[1:]
-        return self._exchange(connection, sends)
+            before.append(self._send_lock_timeout)
+        rows = self._exchange(connection, [*before, *sends, *after])
+        return rows[len(before) : len(before) + len(sends)]
 
     def _send_lock_timeout(self, cursor: Cursor) -> None:
         timeout = self._settings["lock_timeout"]
@@ -163,13 +216,21 @@ class OwnConnection:
     def _exchange(
         self,
         connection: psycopg.Connection[tuple[Any, ...]],
-        sends: Sequence[Callable[[Cursor], None]],
+        sends: Sequence[Send],
     ) -> list[list[Any]]:
         with self._usable_session(), contextlib.ExitStack() as stack:
             cursors = [stack.enter_context(self._new_cursor(connection)) for _ in sends]
-            with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext():
-                for send, cursor in zip(sends, cursors, strict=True):
-                    send(cursor)
+            try:
+                with connection.pipeline() if len(sends) > 1 else contextlib.nullcontext() as line:
+                    for send, cursor in zip(sends, cursors, strict=True):
+                        send(cursor)
+                        if isinstance(send, Question) and line is not None:
+                            line.sync()
+                            send.answer(cursor.fetchall())
+            except psycopg.Error:
+                if connection.info.transaction_status == TransactionStatus.INERROR:
+                    connection.rollback()
+                raise
             return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def cut(self) -> None:

@@ -58,13 +58,13 @@ def name_schema(schema: str | None) -> None:
 
 
 @cache
-def statement(name: str, *left_out: str, schema: str | None = None) -> str:
+def statement(name: str, *, schema: str | None = None) -> str:
     """Return the statement as it is sent, with the *schema* of our tables if it is known."""
-    return qualified(load(name, *left_out), schema)
+    return qualified(load(name), schema)
 
 
 @cache
-def raw_statement(name: str, *left_out: str, schema: str | None = None) -> tuple[bytes, list[str]]:
+def raw_statement(name: str, *, schema: str | None = None) -> tuple[bytes, list[str]]:
     """Return a statement with numbers for its parameters, and their names in that order."""
     names: list[str] = []
 
@@ -75,7 +75,7 @@ def raw_statement(name: str, *left_out: str, schema: str | None = None) -> tuple
             names.append(found[1])
         return f"${names.index(found[1]) + 1}"
 
-    return PLACEHOLDER.sub(number, statement(name, *left_out, schema=schema)).encode(), names
+    return PLACEHOLDER.sub(number, statement(name, schema=schema)).encode(), names
 
 
 def process_statement(name: str) -> str:
@@ -88,15 +88,15 @@ def process_text(text: str) -> str:
     return qualified(text, Process.schema)
 
 
-def execute(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str) -> None:
-    """Send statement *name* without the sections *left out*; a pipeline gives its rows later."""
+def execute(cursor: Cursor, name: str, params: Mapping[str, Any]) -> None:
+    """Send statement *name*; a pipeline gives its rows later."""
     if isinstance(cursor, RawCursor):
         schema = cursor.schema if isinstance(cursor, OwnCursor) else Process.schema
-        text, names = raw_statement(name, *left_out, schema=schema)
+        text, names = raw_statement(name, schema=schema)
         cursor.execute(text, [params[name] for name in names])
     else:
         read_any_instant(cursor)
-        cursor.execute(statement(name, *left_out, schema=Process.schema), params)
+        cursor.execute(statement(name, schema=Process.schema), params)
 
 
 def read_any_instant(cursor: Any) -> None:
@@ -127,7 +127,7 @@ def _tolerant(loader: Any) -> Any:
     return TolerantLoader
 
 
-def fetch(cursor: Cursor, name: str, params: Mapping[str, Any], *left_out: str) -> list[Any]:
-    """Send statement *name* without the sections *left out* and return its rows as tuples."""
-    execute(cursor, name, params, *left_out)
+def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:
+    """Send statement *name* and return its rows as tuples."""
+    execute(cursor, name, params)
     return cursor.fetchall()

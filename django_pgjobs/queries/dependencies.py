@@ -55,5 +55,5 @@ def sweep_dependencies(
         "job_id": position[1],
         "max_dependencies": max_dependencies,
     }
-    rows = fetch(cursor, "sweep_dependencies", params, *([] if acts else ["act"]))
+    rows = fetch(cursor, "sweep_dependencies", params | {"acts": acts})
     return rows[0] if rows else None

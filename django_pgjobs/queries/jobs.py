@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
@@ -76,7 +76,7 @@ def send_successes(
         "ages": array_text(round(o.age, 6) for o in outcomes),
         "durations": array_text(round(o.duration, 6) for o in outcomes),
     }
-    execute(cursor, "finish_successful", params, *_left_out(skips_locked))
+    execute(cursor, "finish_successful", params | {"waits": not skips_locked})
 
 
 def send_ends(cursor: Cursor, outcomes: Sequence[End], *, skips_locked: bool = False) -> None:
@@ -91,7 +91,7 @@ def send_ends(cursor: Cursor, outcomes: Sequence[End], *, skips_locked: bool = F
         "durations": [o.duration for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
-    execute(cursor, "finish_unsuccessful", params, *_left_out(skips_locked))
+    execute(cursor, "finish_unsuccessful", params | {"waits": not skips_locked})
 
 
 def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bool = False) -> None:
@@ -107,11 +107,7 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bo
         "durations": [o.duration for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
-    execute(cursor, "give_back_jobs", params, *_left_out(skips_locked))
-
-
-def _left_out(skips_locked: bool) -> tuple[str, ...]:
-    return ("waits",) if skips_locked else ()
+    execute(cursor, "give_back_jobs", params | {"waits": not skips_locked})
 
 
 def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int]]) -> None:
@@ -139,18 +135,11 @@ def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, str]]) -> No
 def send_promotion(
     cursor: Cursor, *, max_jobs: int, passed_over: Sequence[int] = (), acts: bool = True
 ) -> None:
-    """Send the promotion of jobs whose time has come; the row is (promoted, next due in s).
-
-    Unless it *acts* the rows are the ids of the jobs that would be promoted.
+    """Send the promotion of jobs whose time has come; the row is (promoted, next due in s,
+    None). Unless it *acts* the last is the ids of the jobs that would be promoted.
     """
-    params = {"max_jobs": max_jobs, "passed_over": array_text(passed_over)}
-    execute(cursor, "promote_due_jobs", params, *sections_left_out(passed_over, acts))
-
-
-def sections_left_out(passed_over: Sequence[int], acts: bool) -> list[str]:
-    """Return what statements on rows that the server chooses can do without."""
-    needed = {"passing": bool(passed_over), "act": acts}
-    return [section for section, is_needed in needed.items() if not is_needed]
+    params = {"acts": acts, "max_jobs": max_jobs, "passed_over": array_text(passed_over)}
+    execute(cursor, "promote_due_jobs", params)
 
 
 def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
@@ -171,7 +160,7 @@ def send_release_unheld(
         "max_jobs": max_jobs,
         "note": "released: the connection was lost during the claim",
     }
-    execute(cursor, "release_unheld_jobs", params, *([] if acts else ["act"]))
+    execute(cursor, "release_unheld_jobs", params | {"acts": acts})
 
 
 class Rescued(NamedTuple):
@@ -189,25 +178,30 @@ def rescue_jobs(
     cursor: Cursor, *, max_jobs: int, default_max_losses: int, passed_over: Sequence[int] = ()
 ) -> list[Rescued]:
     """Return a page of the jobs of lost workers to the queue, or fail them."""
+    rows = _rescue(cursor, max_jobs, default_max_losses, passed_over, acts=True)
+    return [Rescued._make(row) for row in rows]
+
+
+def find_lost_job(cursor: Cursor, *, passed_over: Sequence[int]) -> list[int]:
+    """Return the id of the job that `rescue_jobs` would rescue first, if there is one."""
+    return [row[0] for row in _rescue(cursor, 1, 1, passed_over, acts=False)]
+
+
+def _rescue(
+    cursor: Cursor, max_jobs: int, max_losses: int, passed_over: Sequence[int], *, acts: bool
+) -> list[Any]:
     params = {
+        "acts": acts,
         "max_jobs": max_jobs,
         "passed_over": array_text(passed_over),
-        "default_max_losses": default_max_losses,
+        "default_max_losses": max_losses,
         "max_errors": MAX_ERRORS,
         "note": "worker lost: its lease ended before the job did",
         "note_together": (
             "worker lost together with others: its lease ended before this and other jobs did"
         ),
     }
-    left_out = sections_left_out(passed_over, acts=True)
-    return [Rescued._make(row) for row in fetch(cursor, "rescue_jobs", params, *left_out)]
-
-
-def find_lost_job(cursor: Cursor, *, passed_over: Sequence[int]) -> list[int]:
-    """Return the id of the job that `rescue_jobs` would rescue first, if there is one."""
-    params = {"max_jobs": 1, "passed_over": array_text(passed_over)}
-    left_out = sections_left_out(passed_over, acts=False)
-    return [row[0] for row in fetch(cursor, "rescue_jobs", params, *left_out)]
+    return fetch(cursor, "rescue_jobs", params)
 
 
 def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
@@ -312,8 +306,7 @@ def prune_jobs(
     """Delete a page of jobs that finished more than *retention* seconds ago; return how many."""
     params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": max_jobs}
     params["passed_over"] = array_text(passed_over)
-    left_out = sections_left_out(passed_over, acts=True)
-    return len(fetch(cursor, "prune_jobs", params, *left_out))
+    return len(fetch(cursor, "prune_jobs", params | {"acts": True}))
 
 
 def find_old_job(
@@ -322,8 +315,7 @@ def find_old_job(
     """Return the id of the job that `prune_jobs` would delete first, if there is one."""
     params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": 1}
     params["passed_over"] = array_text(passed_over)
-    left_out = sections_left_out(passed_over, acts=False)
-    return [row[0] for row in fetch(cursor, "prune_jobs", params, *left_out)]
+    return [row[0] for row in fetch(cursor, "prune_jobs", params | {"acts": False})]
 
 
 def array_text(items: Iterable[object]) -> str:

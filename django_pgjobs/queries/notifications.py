@@ -50,6 +50,13 @@ def listen(connection: psycopg.Connection[Any]) -> None:
     connection.execute(f"LISTEN {CONTROL_CHANNEL}", prepare=False)
 
 
-def check_alive(connection: psycopg.Connection[Any]) -> None:
-    """Ask for a sign of life; raise psycopg.OperationalError if there is none."""
-    connection.execute("SELECT 1", prepare=False)
+def read_notifications(connection: psycopg.Connection[Any]) -> None:
+    """Hand what has arrived to the connection's handlers, without waiting.
+
+    Raise psycopg.OperationalError if the connection is lost.
+    """
+    raw = connection.pgconn
+    raw.consume_input()
+    while (notification := raw.notifies()) is not None:
+        if raw.notify_handler:
+            raw.notify_handler(notification)

@@ -27,7 +27,6 @@ migration 0001), and what comes out is within them. The forms, the same everywhe
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from pathlib import Path
 
 from django_pgjobs.sql.terms import written_out
@@ -38,11 +37,6 @@ TEXTS = {
     path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.sql")
 }
 
-SECTION = re.compile(
-    r"^ *-- Section: (?P<name>\w+)\n(?P<text>.*?)"
-    r"(?:^ *-- Else: (?P=name)\n(?P<otherwise>.*?))?^ *-- End: (?P=name)\n",
-    re.MULTILINE | re.DOTALL,
-)
 # What is ours: tables, functions, sequences; also in a literal that names one. Django keeps its
 # record of migrations beside them.
 OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations\b)")
@@ -51,15 +45,9 @@ OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations
 CALL = re.compile(r"(?<![\w.])(?!pgjobs_|unnest\()(?=[a-z]\w*\()")
 
 
-def load(name: str, *left_out: str) -> str:
-    """Return the statement in `<name>.sql`, without comments and indents: they are for people.
-
-    A file may mark parts that the statement can do without, each from `-- Section: <name>` to
-    `-- End: <name>`; a name may mark several, and parts may lie in others. Those that are *left
-    out* cost nothing; what follows `-- Else: <name>` stands in their place.
-    """
-    text = written_out(_without(TEXTS[name], left_out))
-    lines = [line.strip() for line in text.splitlines()]
+def load(name: str) -> str:
+    """Return the statement in `<name>.sql`, without comments and indents: they are for people."""
+    lines = [line.strip() for line in written_out(TEXTS[name]).splitlines()]
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 
@@ -79,11 +67,3 @@ def qualified(text: str, schema: str | None) -> str:
         return found["quote"] + place + found["name"]
 
     return OURS.sub(named, text)
-
-
-def _without(text: str, left_out: Collection[str]) -> str:
-    def chosen(found: re.Match[str]) -> str:
-        part = found["otherwise"] if found["name"] in left_out else found["text"]
-        return _without(part or "", left_out)
-
-    return SECTION.sub(chosen, text)

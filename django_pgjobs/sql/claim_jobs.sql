@@ -1,50 +1,53 @@
 -- Claim up to *max_jobs* due jobs without keys of the given lanes, best priority first, oldest
--- first.
+-- first, and the jobs with keys that were chosen of list_heads.sql.
 --
 -- First the best jobs of all lanes are looked at without locks, to see how many each lane is
 -- to give; then that many are locked per lane. A row that another worker holds is passed over
 -- for the next one of its lane, so two workers that claim at once both get full batches.
--- Each lane is read from its floor (see worker/claimer.py) and not from its head. A worker
--- whose lease ran out claims nothing. Lanes of a paused queue, or of one whose number of running
--- jobs is limited (claim_keyed_jobs.sql), give nothing.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the id and task_path of the jobs that would be claimed.
--- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[]
---     (one entry per lane);
---     max_jobs integer; unknown_paths text[] (tasks the worker does not have);
+-- Each lane is read from its floor (see worker/places.py) and not from its head. A worker
+-- whose lease ran out claims nothing. Lanes of a paused queue give nothing, nor do those of a
+-- queue whose number of running jobs is limited, unless these were counted before.
+-- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
+--     lane_jobs integer[] (how many of it at most) (one entry per lane); max_jobs integer;
+--     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
+--     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
+--     token_ids bigint[], token_keys text[], token_seconds double precision[] (what each of
+--     them takes of a rate limit, in seconds until that is there again);
+--     unknown_paths text[] (tasks the worker does not have);
 --     passed_over bigint[] (jobs that are left alone);
 --     worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, interruptions, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
---     the rest of the row as JSON text or NULL; in no order
--- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
--- Index: pgjobs_job_ready
+--     the rest of the row as JSON text or NULL, the lane (NULL for a job without keys); in no order
+-- Locks: the claimed rows, FOR UPDATE SKIP LOCKED; the states of the rate limits, which
+--     list_heads.sql has locked
+-- Index: pgjobs_job_ready, pgjobs_job_live_pkey
+-- No row for a worker that may not claim: then no task is other than what is not there.
 WITH excluded AS MATERIALIZED (
     SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
         SELECT pause.name
         FROM pgjobs_pause AS pause
         WHERE pause.kind = 'task' AND {pause.holds}
     ) AS task_paths
+    FROM pgjobs_worker AS worker
+    WHERE
+        worker.id = %(worker_id)s::bigint AND {worker.is_live}
 ),
 lane AS (
-    SELECT backend, queue_name, floor_urgency, floor_id
+    SELECT backend, queue_name, floor_urgency, floor_id, jobs
     FROM unnest(
         %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
-        %(floor_ids)s::bigint[]
-    ) AS lane (backend, queue_name, floor_urgency, floor_id)
-    WHERE EXISTS (
-        SELECT FROM pgjobs_worker AS worker
-        WHERE worker.id = %(worker_id)s::bigint AND {worker.is_live}
-    )
-    AND NOT EXISTS (
+        %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
+    ) AS lane (backend, queue_name, floor_urgency, floor_id, jobs)
+    WHERE NOT EXISTS (
         SELECT FROM pgjobs_pause AS pause
         WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
     )
-    AND NOT EXISTS (
+    AND (%(counted)s::boolean OR NOT EXISTS (
         SELECT FROM pgjobs_queue_settings AS queue
         WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
-    )
+    ))
 ),
 share AS (
     SELECT best.backend, best.queue_name, best.floor_urgency, best.floor_id, count(*) AS jobs
@@ -59,11 +62,9 @@ share AS (
                 AND job.backend = lane.backend AND job.queue_name = lane.queue_name
                 AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
                 AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-                -- Section: passing
                 AND job.id <> ALL (%(passed_over)s::bigint[])
-                -- End: passing
             ORDER BY -job.priority, job.id
-            LIMIT %(max_jobs)s::integer
+            LIMIT lane.jobs
         ) AS candidate
         ORDER BY candidate.urgency, candidate.id
         LIMIT %(max_jobs)s::integer
@@ -81,15 +82,42 @@ taken AS MATERIALIZED (
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED
     ) AS locked
+    UNION ALL
+    SELECT keyed.id
+    FROM (
+        SELECT job.id
+        FROM pgjobs_job_live AS job
+        JOIN unnest(%(chosen_ids)s::bigint[], %(chosen_lanes)s::text[]) AS chosen (id, lane)
+            ON chosen.id = job.id AND chosen.lane = job.lane
+        WHERE
+            job.id = ANY (%(chosen_ids)s::bigint[])
+            -- Not "status = 'ready'": that would let the planner walk an index of ready jobs.
+            AND job.status IN ('ready', 'running') AND job.status <> 'running'
+            AND job.due_at IS NULL AND job.hold IS NULL
+            AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
+        FOR UPDATE OF job SKIP LOCKED
+    ) AS keyed
+),
+spent AS (
+    UPDATE pgjobs_rate_state AS state
+    SET next_free = GREATEST(state.next_free, statement_timestamp())
+        + make_interval(secs => used.seconds)
+    FROM (
+        SELECT token.key, sum(token.seconds) AS seconds
+        FROM unnest(
+            %(token_ids)s::bigint[], %(token_keys)s::text[], %(token_seconds)s::double precision[]
+        ) AS token (id, key, seconds)
+        WHERE token.id = ANY (ARRAY(SELECT taken.id FROM taken))
+        GROUP BY token.key
+    ) AS used
+    -- The second condition is for the planner, which would read all states for the first.
+    WHERE state.key = used.key AND state.key = ANY (%(token_keys)s::text[])
 )
--- Section: act
 UPDATE pgjobs_job_live AS job
 SET
     status = 'running',
@@ -119,9 +147,5 @@ RETURNING
                 'metadata', job.metadata::text, 'errors', job.errors::text,
                 'worker_ids', job.worker_ids
             )::text
-    END
--- Else: act
-SELECT job.id, job.task_path
-FROM pgjobs_job_live AS job
-WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
--- End: act
+    END,
+    job.lane

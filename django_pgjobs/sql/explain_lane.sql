@@ -37,7 +37,7 @@ CROSS JOIN LATERAL (
                 earlier.id, earlier.rate_cost, earlier.concurrency_limit, earlier.skips_waiting
             FROM pgjobs_job_live AS earlier
             WHERE
-                earlier.status = 'ready' AND earlier.due_at IS NULL AND earlier.hold IS NULL
+                {earlier.is_ready}
                 AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
                 AND -earlier.priority = -job.priority
                 AND earlier.lane >= job.lane AND earlier.lane <= job.lane
@@ -55,16 +55,7 @@ CROSS JOIN LATERAL (
         GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) AS jobs, found.pattern
     FROM (SELECT) AS one
     LEFT JOIN LATERAL (
-        SELECT row_limit.max_running, row_limit.pattern
-        FROM pgjobs_concurrency_limit AS row_limit
-        WHERE
-            row_limit.pattern = job.concurrency_key
-            OR POSITION('*' IN row_limit.pattern) > 0
-            AND job.concurrency_key LIKE replace(replace(replace(replace(
-                row_limit.pattern, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'), '*', '%%')
-        ORDER BY row_limit.pattern = job.concurrency_key DESC, length(row_limit.pattern) DESC
-        LIMIT 1
-    ) AS found ON TRUE
+        {job.concurrency_key.limit}) AS found ON TRUE
 ) AS maximum
 CROSS JOIN LATERAL (
     SELECT
@@ -99,14 +90,7 @@ CROSS JOIN LATERAL (
         SELECT GREATEST(job.rate_cost, head.rate_cost)::bigint AS tokens
     ) AS needed
     LEFT JOIN LATERAL (
-        SELECT
-            rate_limit.name, rate_limit.count, rate_limit.period,
-            COALESCE(rate_limit.burst, GREATEST(1, rate_limit.count / 20)) AS burst
-        FROM pgjobs_rate_limit AS rate_limit
-        WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
-        ORDER BY rate_limit.name = rate.key DESC
-        LIMIT 1
-    ) AS rule ON TRUE
+        {rate.key.rate_limit}) AS rule ON TRUE
     LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
     WHERE
         rule.burst IS NULL

@@ -1,6 +1,6 @@
 -- Finish attempts that returned, if they still own their jobs.
--- Sections: without `waits` rows that are locked are passed over; that takes a third longer.
--- Parameters: ids, claims bigint[]; results text with one JSON text per line, an empty line for
+-- Parameters: waits boolean (else rows that are locked are passed over, which takes a third
+--     longer); ids, claims bigint[]; results text with one JSON text per line, an empty line for
 --     None; ages double precision[] (seconds since the attempt ended); durations double
 --     precision[] (seconds it ran); all of the same length
 -- Returns: id of each job that was finished; the others belong to another attempt by now
@@ -23,11 +23,7 @@ FROM unnest(
     %(ages)s::double precision[], %(durations)s::double precision[]
 ) AS outcome (id, claim, result, age, duration)
 WHERE
-    -- Section: waits
-    job.id = ANY (%(ids)s::bigint[])
-    -- Else: waits
-    {job.is_free}
-    -- End: waits
+    {job.is_to_finish}
     AND {job.runs}
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

@@ -1,6 +1,6 @@
 -- Finish attempts that failed for good or were cancelled, if they still own their jobs.
--- Sections: without `waits` rows that are locked are passed over; that takes a third longer.
--- Parameters: ids, claims bigint[]; statuses text[] ('failed' or 'cancelled'); errors text with
+-- Parameters: waits boolean (else rows that are locked are passed over, which takes a third
+--     longer); ids, claims bigint[]; statuses text[] ('failed' or 'cancelled'); errors text with
 --     one JSON object per line, an empty line for none; notes text[]; ages, durations double
 --     precision[] (seconds); max_errors integer (beyond it the second oldest
 --     entry goes)
@@ -38,11 +38,7 @@ FROM unnest(
     %(ages)s::double precision[], %(durations)s::double precision[]
 ) AS outcome (id, claim, status, error, note, age, duration)
 WHERE
-    -- Section: waits
-    job.id = ANY (%(ids)s::bigint[])
-    -- Else: waits
-    {job.is_free}
-    -- End: waits
+    {job.is_to_finish}
     AND {job.runs}
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

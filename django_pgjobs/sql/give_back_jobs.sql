@@ -1,7 +1,7 @@
 -- Give jobs back to be run again: retry, snooze, release, unknown task. A job that somebody
 -- asked to cancel meanwhile ends here instead.
--- Sections: without `waits` rows that are locked are passed over; that takes a third longer.
--- Parameters: ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once);
+-- Parameters: waits boolean (else rows that are locked are passed over, which takes a third
+--     longer); ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once);
 --     counted_from integer[] (the attempt counts if the job was interrupted that often before:
 --     0 always, NULL never; above 0 it was interrupted once more); errors text with one JSON object per line, an empty
 --     line for none; notes text[]; ages, durations double precision[] (seconds); max_errors
@@ -53,11 +53,7 @@ FROM unnest(
     %(ages)s::double precision[], %(durations)s::double precision[]
 ) AS outcome (id, claim, delay, counted_from, error, note, age, duration)
 WHERE
-    -- Section: waits
-    job.id = ANY (%(ids)s::bigint[])
-    -- Else: waits
-    {job.is_free}
-    -- End: waits
+    {job.is_to_finish}
     AND {job.runs}
     AND job.id = outcome.id AND job.claim = outcome.claim
 RETURNING job.id

@@ -3,8 +3,6 @@
 -- Parameters: with_lowest boolean (else 0 for jobs without keys)
 -- Returns: backend, queue_name, minus the priority of jobs with keys (NULL: those without), minus
 --     the lowest priority, the boost of the queue, is the number of its running jobs limited?
---     does any rate limit exist? has no key a weight and is no task paused, so that a lane
---     gives its first job or none?
 -- Locks: none
 -- Index: pgjobs_job_ready, pgjobs_job_ready_lanes
 WITH RECURSIVE plain AS (
@@ -63,13 +61,7 @@ SELECT
         ORDER BY -job.priority DESC
         LIMIT 1
     ) END, 0),
-    COALESCE(queue.boost, 0), queue.max_running IS NOT NULL,
-    EXISTS (SELECT FROM pgjobs_rate_limit),
-    NOT EXISTS (SELECT FROM pgjobs_concurrency_limit AS maximum WHERE maximum.weight > 1)
-    AND NOT EXISTS (
-        SELECT FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'task' AND {pause.holds}
-    )
+    COALESCE(queue.boost, 0), queue.max_running IS NOT NULL
 FROM (
     SELECT plain.backend, plain.queue_name, NULL::integer AS urgency FROM plain
     UNION ALL

@@ -1,9 +1,8 @@
 -- Let jobs whose time has come be claimed, and tell when the next one is due. The note of one that
 -- the server refused to promote before goes.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the ids of the jobs that would be.
--- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone)
--- Returns: one row: number of jobs promoted, seconds until the next due job (NULL: none waits)
+-- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone)
+-- Returns: one row: number of jobs promoted, seconds until the next due job (NULL: none waits),
+--     unless it acts the ids of those that would be
 -- Locks: the promoted rows, in order of due_at, SKIP LOCKED
 -- Index: pgjobs_job_due
 WITH due AS MATERIALIZED (
@@ -12,20 +11,19 @@ WITH due AS MATERIALIZED (
     WHERE
         job.status = 'ready' AND job.due_at IS NOT NULL
         AND job.due_at <= statement_timestamp()
-        -- Section: passing
         AND job.id <> ALL (%(passed_over)s::bigint[])
-        -- End: passing
     ORDER BY job.due_at
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED
-)
--- Section: act
-, promoted AS (
+),
+promoted AS (
     UPDATE pgjobs_job_live AS job
     SET
         due_at = NULL,
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
-    WHERE job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'
+    WHERE
+        %(acts)s::boolean
+        AND job.id = ANY (ARRAY(SELECT due.id FROM due)) AND job.status = 'ready'
     RETURNING job.id
 )
 SELECT
@@ -36,7 +34,5 @@ SELECT
         WHERE
             job.status = 'ready' AND job.due_at IS NOT NULL
             AND job.due_at > statement_timestamp() AND job.due_at < 'infinity'
-    )) - date_part('epoch', statement_timestamp())
--- Else: act
-SELECT due.id FROM due
--- End: act
+    )) - date_part('epoch', statement_timestamp()),
+    CASE WHEN NOT %(acts)s::boolean THEN ARRAY(SELECT due.id FROM due) END

@@ -1,9 +1,7 @@
 -- Delete a page of the oldest jobs that finished with a status longer ago than *retention*.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the ids of the jobs that would be.
--- Parameters: status text; retention double precision (seconds); max_jobs integer;
---     passed_over bigint[] (jobs that are left alone)
--- Returns: id
+-- Parameters: acts boolean (else nothing is changed); status text;
+--     retention double precision (seconds); max_jobs integer; passed_over bigint[] (jobs that are left alone)
+-- Returns: id of each job that was deleted, or would be
 -- Locks: the deleted rows, in order of finished_at, SKIP LOCKED
 -- Index: pgjobs_job_by_end
 WITH taken AS MATERIALIZED (
@@ -13,17 +11,18 @@ WITH taken AS MATERIALIZED (
         old.status = %(status)s::text
         AND old.finished_at
         < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
-        -- Section: passing
         AND old.id <> ALL (%(passed_over)s::bigint[])
-        -- End: passing
     ORDER BY old.finished_at
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED
+),
+deleted AS (
+    DELETE FROM pgjobs_job_finished AS job
+    WHERE
+        %(acts)s::boolean
+        AND job.status = %(status)s::text AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+    RETURNING job.id
 )
--- Section: act
-DELETE FROM pgjobs_job_finished AS job
-WHERE job.status = %(status)s::text AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
-RETURNING job.id
--- Else: act
-SELECT taken.id FROM taken
--- End: act
+SELECT deleted.id FROM deleted
+UNION ALL
+SELECT taken.id FROM taken WHERE NOT %(acts)s::boolean

@@ -1,8 +1,7 @@
 -- Return jobs that this worker claimed without hearing of it: the answer to a claim was lost
 -- with its connection. They never started here, so the attempt does not count. A job that
 -- somebody asked to cancel meanwhile ends here instead.
--- Sections: without `act` nothing is changed, and the rows are the ids of the jobs that would be.
--- Parameters: worker_id bigint; held_ids bigint[] (the jobs the worker knows of);
+-- Parameters: acts boolean (else nothing is changed); worker_id bigint; held_ids bigint[] (the jobs the worker knows of);
 --     max_jobs integer; note text
 -- Returns: id of each job that was returned or cancelled
 -- Locks: the returned rows, in order of id, SKIP LOCKED; then the jobs that wait for cancelled ones
@@ -16,9 +15,8 @@ WITH taken AS MATERIALIZED (
     ORDER BY unheld.id
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED
-)
--- Section: act
-, returned AS (
+),
+returned AS (
     UPDATE pgjobs_job AS job
     SET
         status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
@@ -36,7 +34,9 @@ WITH taken AS MATERIALIZED (
                 THEN GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch')
         END,
         note = %(note)s::text
-    WHERE job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+    WHERE
+        %(acts)s::boolean
+        AND job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
     RETURNING job.id, job.status
 )
 SELECT returned.id FROM returned
@@ -47,6 +47,5 @@ FROM pgjobs_resolve_v1(
     ARRAY(SELECT returned.id FROM returned WHERE returned.status = 'cancelled')
 ) AS queue_name
 WHERE queue_name IS NULL
--- Else: act
-SELECT taken.id FROM taken
--- End: act
+UNION ALL
+SELECT taken.id FROM taken WHERE NOT %(acts)s::boolean

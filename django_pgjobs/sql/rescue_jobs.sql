@@ -11,9 +11,7 @@
 -- 30 s from the max_losses-th), and the one that kills is lost alone. Those of one page are
 -- counted: where the last job of a worker is on a page of its own, or another worker rescues the
 -- rest, it counts as lost alone, which is good enough.
--- Sections: `passing` may be left out where no job is passed over; without `act` nothing is
---     changed, and the rows are the ids of the jobs that would be.
--- Parameters: max_jobs integer; passed_over bigint[] (jobs that are left alone);
+-- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
 --     other jobs)
 -- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or NULL)
@@ -56,9 +54,7 @@ taken AS MATERIALIZED (
         WHERE
             job.status = 'running'
             AND job.worker_id = gone.worker_id
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
@@ -70,17 +66,14 @@ taken AS MATERIALIZED (
         SELECT job.id, job.lost_count, job.max_losses
         FROM pgjobs_job_live AS job
         WHERE job.status = 'running' AND job.worker_id IS NULL
-            -- Section: passing
             AND job.id <> ALL (%(passed_over)s::bigint[])
-            -- End: passing
         ORDER BY job.worker_id, job.id
         LIMIT %(max_jobs)s::integer
         FOR UPDATE SKIP LOCKED
     ) AS nobodys
     LIMIT %(max_jobs)s::integer
-)
--- Section: act
-, counted AS (
+),
+counted AS (
     SELECT
         taken.id,
         taken.worker_id,
@@ -152,7 +145,8 @@ rescued AS (
         )
     FROM judged
     WHERE
-        job.id = ANY (ARRAY(SELECT taken.id FROM taken))
+        %(acts)s::boolean
+        AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
         AND {job.runs}
         AND job.id = judged.id
     RETURNING
@@ -169,6 +163,5 @@ FROM pgjobs_resolve_v1(
     ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready')
 ) AS queue_name
 WHERE queue_name IS NULL
--- Else: act
-SELECT taken.id FROM taken ORDER BY taken.id
--- End: act
+UNION ALL
+SELECT taken.id, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean

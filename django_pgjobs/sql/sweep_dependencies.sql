@@ -1,7 +1,6 @@
 -- Resolve what nobody else has: a page of the dependencies on jobs that are not live any more.
 -- Their rows were deleted, or changed by hand, or a waiting job's row was locked for too long.
--- Sections: without `act` the page is not resolved.
--- Parameters: predecessor_id, job_id bigint (where the page before ended, 0 and 0 at first);
+-- Parameters: acts boolean (else nothing is changed); predecessor_id, job_id bigint (where the page before ended, 0 and 0 at first);
 --     max_dependencies integer
 -- Returns: predecessor_id, job_id of the last of the page; no row behind the end
 -- Locks: the waiting jobs, in order of id; gives up after half a second
@@ -13,10 +12,9 @@ WITH page AS MATERIALIZED (
         (edge.predecessor_id, edge.job_id) > (%(predecessor_id)s::bigint, %(job_id)s::bigint)
     ORDER BY edge.predecessor_id, edge.job_id
     LIMIT %(max_dependencies)s::integer
-)
--- Section: act
-, ended AS (
-    SELECT page.predecessor_id FROM page
+),
+ended AS (
+    SELECT page.predecessor_id FROM page WHERE %(acts)s::boolean
     EXCEPT
     SELECT job.id
     FROM pgjobs_job_live AS job
@@ -24,17 +22,14 @@ WITH page AS MATERIALIZED (
         job.id = ANY (ARRAY(SELECT page.predecessor_id FROM page))
         AND job.status IN ('ready', 'running')
 )
--- End: act
 (
     SELECT page.predecessor_id, page.job_id
     FROM page
     ORDER BY page.predecessor_id DESC, page.job_id DESC
     LIMIT 1
 )
--- Section: act
 UNION ALL
 -- No row more, but the function is called.
 SELECT NULL, NULL
 FROM pgjobs_resolve_v1(ARRAY(SELECT ended.predecessor_id FROM ended)) AS queue_name
 WHERE queue_name IS NULL
--- End: act

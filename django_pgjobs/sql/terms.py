@@ -23,12 +23,16 @@ TERMS = {
         "{it}.status = 'ready' AND {it}.hold IS NULL"
         " AND ({it}.due_at IS NULL OR {it}.due_at IS DISTINCT FROM {it}.run_after)"
     ),
-    # It is one of the given *ids*, runs, and nobody else has it locked; now this statement has.
-    "is_free": (
-        "{it}.id = ANY (ARRAY("
-        "SELECT free.id FROM pgjobs_job_live AS free"
-        " WHERE free.id = ANY (%(ids)s::bigint[]) AND {free.runs}"
-        " ORDER BY free.id FOR UPDATE SKIP LOCKED))"
+    # It is one of the given *ids*; unless the statement *waits*, one that is free.
+    "is_to_finish": (
+        "{it}.id = ANY (CASE WHEN %(waits)s::boolean THEN %(ids)s::bigint[] ELSE {ids.free} END)"
+    ),
+    # Of a parameter with ids of jobs: an array of those that run and that nobody else has locked;
+    # now this statement has.
+    "free": (
+        "ARRAY(SELECT free.id FROM pgjobs_job_live AS free"
+        " WHERE free.id = ANY (%({it})s::bigint[]) AND {free.runs}"
+        " ORDER BY free.id FOR UPDATE SKIP LOCKED)"
     ),
     # All of it that `queries.jobs.JobRow` holds, in that order.
     "as_job_row": (

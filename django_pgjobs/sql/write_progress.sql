@@ -9,7 +9,7 @@ FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], string_to_array(%(progress)s::text, E'\n')
 ) AS report (id, claim, progress)
 WHERE
-    {job.is_free}
+    job.id = ANY ({ids.free})
     AND {job.runs}
     AND job.id = report.id AND job.claim = report.claim
 RETURNING job.id

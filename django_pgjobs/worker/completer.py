@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from django_pgjobs.queries import dependencies, jobs
+from django_pgjobs.queries.connection import Send
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -44,7 +45,6 @@ UNWRITABLE = {
 }
 
 Entry = tuple[Attempt, Outcome]
-Send = Callable[[Any], None]
 
 
 class Completer:
@@ -56,8 +56,6 @@ class Completer:
         self._pending: deque[Entry] = deque()
         # Outcomes that could not be written, by the ids of their jobs.
         self._aside: dict[int, Entry] = {}
-        # Whose outcomes the last batch left out because they are written already.
-        self.already_stored: list[Attempt] = []
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -73,10 +71,13 @@ class Completer:
         except IndexError:
             return 0.0
 
-    def take(self) -> list[Entry]:
-        """Take a batch; outcomes that need no statement are settled at once."""
+    def take(self) -> tuple[list[Entry], list[Attempt]]:
+        """Take a batch, and the attempts whose outcomes are stored already.
+
+        Outcomes that need no statement are settled at once.
+        """
         batch: list[Entry] = []
-        self.already_stored = []
+        stored: list[Attempt] = []
         while self._pending and len(batch) < MAX_BATCH:
             attempt, outcome = self._pending.popleft()
             if outcome.kind is Kind.LOST:
@@ -85,10 +86,10 @@ class Completer:
                 self._state.let_go(attempt)
             elif outcome.stored:
                 self._settle_stored(attempt, outcome)
-                self.already_stored.append(attempt)
+                stored.append(attempt)
             else:
                 batch.append((attempt, outcome))
-        return batch
+        return batch, stored
 
     def put_back(self, batch: list[Entry], *, is_sent: bool) -> None:
         """Take a batch back to send it again; *is_sent*: it may be written all the same."""
@@ -180,14 +181,14 @@ class Completer:
         logger.warning(message, attempt.id, outcome.kind.value)
 
 
-class Writing(NamedTuple):
+class Statement(NamedTuple):
     """A statement that writes outcomes, and which."""
 
     send: Send
     entries: list[Entry]
 
 
-def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Writing]:
+def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Statement]:
     """Return the statements for a batch, one for each kind of outcome it has.
 
     Their rows are the ids of the jobs that were changed.
@@ -203,7 +204,7 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Writ
         (jobs.send_returns, [_return(*entry, now) for entry in returns], returns),
     ]
     return [
-        Writing(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)
+        Statement(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)
         for send, outcomes, entries in rows
         if entries
     ]

@@ -1,300 +1,205 @@
-"""A look for jobs: what it sends, what it learns, and when the next one is due.
+"""The look for jobs: promotes those that are due, and lists where some may be claimed.
 
-A look is a claim; a *scan* is a look that reads from the heads of the queues and brings with it
-what need not be done each time: promotion of due jobs before the claim, and the list of where
-jobs are after it.
+A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
+poll interval: a transaction that was open at the last look is met after at most as long again
+as it lasted. Looks that have become slow are made so rarely that they take a tenth of the time.
 """
 
 from __future__ import annotations
 
-import random
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-
-import psycopg
 
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.queries.notifications import JOBS_CHANNEL
-from django_pgjobs.registry import find_task, list_task_paths
-from django_pgjobs.retries import Exponential
-from django_pgjobs.tasks import Task
-from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claimer import Claimer, Plan
-from django_pgjobs.worker.pacing import Pace
+from django_pgjobs.worker.duty import Duty
+from django_pgjobs.worker.places import Listing
+from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn
 
+FIRST_GAP_SECONDS = 0.01
+# A worker that found nothing for so long says that it listens.
+LISTEN_AFTER_SECONDS = 0.15
+# How often a worker looks whose pump knows where jobs are.
+BUSY_SECONDS = 1.0
+# After a look of d seconds there is none for this many times d.
+PAUSE_FACTOR = 9
 PROMOTE_BATCH = 1_000
-# While another worker claims jobs with keys, one that also serves jobs without keys tries again
-# after so long, then after twice that, and so on up to the second.
-HOLD_SECONDS = (0.008, 0.064)
-# After a claim has waited for a lock in vain, the next ones do without what was locked for so long.
-LOCKED_SECONDS = 1.0
+# A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
+VAIN_LOOKS = 3
 
 
-class Look:
-    """Plans the looks of one worker."""
+@dataclass
+class Found:
+    """What one look finds, and what it knew before."""
+
+    # How many jobs the pump had claimed; was it idle, and nothing held?
+    claimed: int
+    is_empty: bool
+    promoted: int = 0
+    # Seconds.
+    next_due: float | None = None
+    token_wait: float | None = None
+
+    def note_promotion(self, rows: Rows) -> None:
+        """Note how many jobs may run now, and when the next one may."""
+        [(promoted, self.next_due, _)] = rows
+        self.promoted += promoted
+
+    def note_token_wait(self, rows: Rows) -> None:
+        """Note when the next token of a rate limit is free."""
+        [(self.token_wait,)] = rows
+
+
+class Look(Duty):
+    """Finds out where jobs are, and when the next look is due."""
 
     def __init__(
         self,
         state: WorkerState,
-        claimer: Claimer,
+        pump: Pump,
         connection: OwnConnection,
+        refusals: Refusals,
         *,
-        detailed_paths: list[str],
-        wants_details: Callable[[], bool],
+        is_settled: Callable[[], bool],
+        on_drained: Callable[[str], None],
     ) -> None:
         self._state = state
-        self._claimer = claimer
-        self.pace = Pace(state.options.poll_interval)
+        self._pump = pump
         self._connection = connection
-        self._refusals = Refusals(state, connection)
-        self._detailed_paths = detailed_paths
-        self._wants_details = wants_details
-        self._hold_pause = HOLD_SECONDS[0]
-        # The next look is to wait for its turn, because there is nothing else to look for.
-        self.waits = False
-        # Somebody holds a lock: until when to do without rate limits, and without such waits.
-        self._tokens_at = self._waits_at = 0.0
-        # Keys that became free and that no idle worker has been told of yet.
-        self._freed: set[str] = set()
+        self._refusals = refusals
+        self._is_settled = is_settled
+        self._on_drained = on_drained
+        self._due = 0.0
+        self._gap = FIRST_GAP_SECONDS
+        self._looked_at = -math.inf
+        # When the pump was last seen waiting for news.
+        self.waited_at = 0.0
+        self._allowed_at = 0.0
+        # How many jobs had been claimed at the last look, and the groups that it found.
+        self._claimed = 0
+        self._knows_of_keys = False
+        self._vain = 0
+        # Was nothing held when the last look began?
+        self._was_empty = False
 
-    def plan(self, turn: Turn, wanted: int, *, from_heads: bool, is_notified: bool = False) -> None:
-        """Let a look for *wanted* jobs travel with the turn; `turn.scans` is decided before.
+    # What others say
 
-        A scan reads from the heads; a look may do so without the rest of a scan. A worker that
-        *is notified* of changes may leave out what found nothing the last time.
-        """
-        turn.looks = True
-        if turn.scans and is_notified and self._claimer.has_groups:
-            # Before the claim: it tells of no write that the claim does not see.
-            turn.add(claims.send_change_count, lambda rows: self._note_changes(turn, rows))
-        if turn.scans:
-            passed_over = self._refusals.passed_over()
-            turn.begin(lambda error: self._promote_apart(turn)).add(
-                lambda cursor: jobs.send_promotion(
-                    cursor, max_jobs=PROMOTE_BATCH, passed_over=passed_over
-                ),
-                lambda rows: self._note_promotion(turn, rows),
-            )
-        if self._claimer.has_lanes:
-            turn.claims = True
-            self._plan_claim(turn, self._claimer.plan(wanted, from_heads=from_heads))
-        if turn.scans:
-            # After the claim, so that it tells what is left.
-            with_lowest = self._state.options.ageing is not None
-            turn.add(
-                lambda cursor: claims.send_lane_listing(cursor, with_lowest=with_lowest),
-                lambda rows: self._note_lanes(turn, rows),
-            )
+    def note_news(self) -> None:
+        """Look at once if nothing is known, and often after that."""
+        self._gap = FIRST_GAP_SECONDS
+        self._due = 0.0
 
-    def _plan_claim(self, turn: Turn, plan: Plan) -> None:
-        taker = self._taker(turn, self._refusals.passed_over())
-        turn.leaves_unknown = bool(taker.unknown_paths or taker.passed_over)
-        if plan.takes_tokens and time.monotonic() < self._tokens_at:
-            plan = replace(plan, takes_tokens=False)
-            turn.leaves_unknown = True
-        part = turn.begin(lambda error: self._claim_apart(turn, plan, error))
-        if plan.holds:
-            turn.walks, waits = True, self.waits
-            part.add(
-                lambda cursor: claims.send_hold(cursor, waits=waits),
-                lambda rows: self._note_hold(turn, rows),
-            )
-        part.add(
-            lambda cursor: _send_claim(cursor, plan, taker),
-            lambda rows: self._note_claimed(turn, plan, rows),
+    def look_by(self, time: float) -> None:
+        """Look at *time* at the latest."""
+        self._due = min(self._due, time)
+
+    def observe(self, now: float) -> None:
+        """See what the pump is at."""
+        if self._pump.waits_for_news:
+            self.waited_at = now
+
+    def begin_anew(self) -> None:
+        self.note_news()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Has nothing been found for long enough to ask for notifications?"""
+        return self._gap >= min(LISTEN_AFTER_SECONDS, self._state.options.poll_interval)
+
+    # The duty
+
+    def due_at(self, now: float) -> float:
+        if not self._pump.wants_jobs:
+            return math.inf
+        if not self._pump.is_idle:
+            due = max(self._looked_at, self.waited_at) + BUSY_SECONDS
+        elif self._pump.claimed != self._claimed or self._may_end_drain:
+            due = 0.0
+        else:
+            due = self._due
+        return max(due, self._allowed_at)
+
+    def plan(self, turn: Turn) -> None:
+        found = Found(
+            claimed=self._pump.claimed,
+            is_empty=self._is_empty,
         )
-        if plan.is_keyed and turn.scans:
-            part.add(claims.send_token_wait, lambda rows: self._note_token_wait(turn, rows))
+        passed_over = self._refusals.passed_over()
+        turn.begin(lambda error: self._promote_apart(found)).add(
+            partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
+            found.note_promotion,
+        )
+        if self._knows_of_keys:
+            turn.add(claims.send_token_wait, found.note_token_wait)
+        with_lowest = self._state.options.ageing is not None
+        turn.add(
+            partial(claims.send_lane_listing, with_lowest=with_lowest),
+            lambda rows: self._note(found, rows, turn.elapsed),
+        )
 
-    # If the server refuses it
+    def _note(self, found: Found, rows: Rows, seconds: float) -> None:
+        """Offer the places that were found, and decide when to look next."""
+        listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
+        now = self._looked_at = time.monotonic()
+        self._allowed_at = now + PAUSE_FACTOR * seconds
+        if found.claimed != self._claimed or found.promoted:
+            self._gap = FIRST_GAP_SECONDS
+        self._due = now if found.promoted else now + self._gap
+        self._gap = min(2 * self._gap, self._state.options.poll_interval)
+        for seconds_left in (found.next_due, found.token_wait):
+            if seconds_left is not None:
+                self.look_by(now + seconds_left + 0.001)
+        if self._state.options.drain:
+            self._check_drain(found, listing)
+        self._claimed, self._was_empty = found.claimed, found.is_empty
+        self._knows_of_keys = bool(listing.groups)
+        if listing:
+            self._pump.offer(listing)
 
-    def _promote_apart(self, turn: Turn) -> None:
+    @property
+    def _may_end_drain(self) -> bool:
+        return self._state.options.drain and not self._was_empty and self._is_empty
+
+    @property
+    def _is_empty(self) -> bool:
+        """Is nothing held, and nothing under way that might be?"""
+        return self._pump.is_idle and not self._state.held and self._is_settled()
+
+    def _check_drain(self, found: Found, listing: Listing) -> None:
+        is_over = found.is_empty and not found.promoted
+        if is_over and not listing:
+            self._on_drained("nothing is left to run")
+        has_waited = found.claimed == self._claimed and found.token_wait is None
+        self._vain = self._vain + 1 if is_over and has_waited else 0
+        if self._vain >= VAIN_LOOKS:
+            self._on_drained("nothing is left that may run now")
+
+    def _promote_apart(self, found: Found) -> None:
+        """Promote fewer jobs, and pass over those that the server refuses to change."""
+
+        def send(cursor: Cursor, max_jobs: int, passed_over: list[int], acts: bool) -> None:
+            jobs.send_promotion(cursor, max_jobs=max_jobs, passed_over=passed_over, acts=acts)
+
         def promote(size: int, passed_over: list[int]) -> Sequence[int]:
-            send = partial(jobs.send_promotion, max_jobs=size, passed_over=passed_over)
-            [rows] = self._connection.round_trip([send])
-            self._note_promotion(turn, rows)
+            statement = partial(send, max_jobs=size, passed_over=passed_over, acts=True)
+            [rows] = self._connection.round_trip([statement])
+            found.note_promotion(rows)
             return range(rows[0][0])
 
         def find(passed_over: list[int]) -> list[int]:
-            send = partial(jobs.send_promotion, max_jobs=1, passed_over=passed_over, acts=False)
-            [rows] = self._connection.round_trip([send])
-            return [row[0] for row in rows]
+            statement = partial(send, max_jobs=1, passed_over=passed_over, acts=False)
+            [[(_, _, ids)]] = self._connection.round_trip([statement])
+            return list(ids)
 
-        for _ in self._refusals.in_pages(promote, size=PROMOTE_BATCH, find=find, paths={}):
-            pass
-
-    def _claim_apart(self, turn: Turn, plan: Plan, error: psycopg.Error) -> None:
-        """Claim fewer jobs, and pass over those that the server refuses to give.
-
-        If it was a lock that the claim waited for, somebody holds the state of a rate limit or
-        the right to claim jobs with keys: do without for a while.
-        """
-        turn.walks = turn.holds = False
-        if trouble_of(error) is Trouble.LOCKED:
-            self._tokens_at = self._waits_at = time.monotonic() + LOCKED_SECONDS
-            self.waits = False
-            turn.repeats = plan.takes_tokens
-            return
-        plan = replace(plan, depth=claims.Depth.SHARE)
-        hold = [claims.send_hold] if plan.holds else []
-        paths: dict[int, str] = {}
-
-        def claim(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
-            part = replace(plan, wanted=min(size, plan.wanted - len(turn.claimed)))
-            taker = self._taker(turn, passed_over)
-            sends = [*hold, lambda cursor: _send_claim(cursor, part, taker)]
-            rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
-            turn.claimed += rows
-            return rows
-
-        def find(passed_over: list[int]) -> Sequence[int]:
-            one, taker = replace(plan, wanted=1), self._taker(turn, passed_over)
-            sends = [*hold, lambda cursor: _send_claim(cursor, one, taker, acts=False)]
-            paths.update(self._connection.round_trip(claims.in_vain(sends))[-2])
-            return list(paths)
-
-        for _ in self._refusals.in_pages(claim, size=plan.wanted, find=find, paths=paths):
-            if len(turn.claimed) >= plan.wanted:
-                break
-        turn.repeats = bool(turn.claimed)
-
-    def note_freed(self, attempts: list[Attempt]) -> None:
-        """Note of which lanes jobs end with the turn or have ended: their next ones may start."""
-        rows = [attempt.row for attempt in attempts]
-        freed = {row.lane for row in rows if row.lane}
-        self._freed |= freed
-        self._claimer.note_freed(rows)
-        if freed:
-            self.pace.look_now()
-
-    def plan_wakeup(self, turn: Turn) -> None:
-        """Let idle workers hear of keys that became free and that this turn leaves to others."""
-        if self._freed:
-            lanes = frozenset(self._freed)
-            turn.add(
-                lambda cursor: claims.send_key_wakeup(cursor, channel=JOBS_CHANNEL, lanes=lanes),
-                lambda rows: self._freed.difference_update(lanes),
-            )
-
-    def _taker(self, turn: Turn, passed_over: list[int]) -> claims.Taker:
-        now = time.monotonic()
-        return claims.Taker(
-            worker_id=turn.worker_id,
-            worker_name=self._state.name,
-            unknown_paths=[
-                path for path, until in self._state.unknown_paths.items() if until > now
-            ],
-            passed_over=passed_over,
-            detailed=self._wants_details(),
-            detailed_paths=self._detailed_paths,
+        pages = self._refusals.in_pages(
+            self._connection, promote, size=PROMOTE_BATCH, find=find, paths={}
         )
-
-    def set_next(self, turn: Turn, now: float) -> None:
-        """Decide when to look next."""
-        if turn.claimed:
-            nothing_left = turn.lanes is not None and not self._claimer.has_lanes
-            self.pace.found_jobs(now, nothing_left=nothing_left)
-        elif turn.looks and not turn.claims and self._claimer.has_lanes:
-            self.pace.look_again()
-            turn.missed = not turn.promoted
-        elif turn.looks and not turn.scans and self._claimer.head_scan_is_due():
-            self.pace.look_again()
-        elif turn.looks:
-            self.pace.found_nothing(now)
-        if turn.promoted or turn.changed or turn.falls_short or turn.repeats:
-            self.pace.look_again()
-        if turn.next_due is not None:
-            self.pace.look_by(now + turn.next_due + 0.001)
-        if turn.token_wait is not None:
-            self.pace.look_by(now + turn.token_wait + 0.001)
-        if turn.walks:
-            self._note_turn_to_claim(turn, now)
-        self._settle(turn)
-        self._look_for_returned(turn, now)
-
-    def _look_for_returned(self, turn: Turn, now: float) -> None:
-        returned = turn.delays_of_returned()
-        if returned and self.pace.look_by(now + min(returned)):
-            self._claimer.request_head_scan()
-
-    def _note_turn_to_claim(self, turn: Turn, now: float) -> None:
-        self.waits = False
-        if turn.holds:
-            self._hold_pause = HOLD_SECONDS[0]
-        elif self._claimer.has_only_keys and now >= self._waits_at:
-            self.waits = True
-            self.pace.look_now()
-        else:
-            self.pace.look_by(now + random.uniform(0.5, 1) * self._hold_pause)
-            self._hold_pause = min(2 * self._hold_pause, HOLD_SECONDS[1])
-
-    def _settle(self, turn: Turn) -> None:
-        """Leave out the next walks, unless what holds jobs back may end without a write."""
-        waits = turn.token_wait is not None or turn.leaves_unknown or turn.promoted
-        if turn.scans and (turn.changes is None or waits or self._state.options.drain):
-            self._claimer.settled.end()
-        elif turn.changes is not None:
-            self._claimer.settled.begin(turn.changes)
-
-    def _note_changes(self, turn: Turn, rows: Rows) -> None:
-        [(turn.changes,)] = rows
-        turn.changed = self._claimer.settled.note_changes(turn.changes)
-        if turn.changed:
-            self._claimer.request_head_scan()  # so that the next walk can settle them again
-
-    def _note_promotion(self, turn: Turn, rows: Rows) -> None:
-        [(promoted, turn.next_due)] = rows
-        turn.promoted += promoted
-
-    def _note_lanes(self, turn: Turn, rows: Rows) -> None:
-        turn.lanes = [claims.Ready._make(row) for row in rows]
-        self._claimer.note_lanes(turn.lanes)
-
-    def _note_hold(self, turn: Turn, rows: Rows) -> None:
-        turn.holds = bool(rows)
-        turn.waited = rows[0][1] if rows else 0.0
-
-    def _note_token_wait(self, turn: Turn, rows: Rows) -> None:
-        [(turn.token_wait,)] = rows
-
-    def _note_claimed(self, turn: Turn, plan: Plan, rows: Rows) -> None:
-        turn.claimed = claims.claimed_rows(rows)
-        turn.falls_short = turn.holds and plan.falls_short(turn.claimed)
-        self._claimer.note_claimed(turn.claimed, plan, held=turn.holds, seconds=turn.seconds)
-
-
-def _send_claim(cursor: Cursor, plan: Plan, taker: claims.Taker, *, acts: bool = True) -> None:
-    if not plan.is_keyed:
-        claims.send_claim(cursor, plan.floors, max_jobs=plan.wanted, taker=taker, acts=acts)
-        return
-    claims.send_keyed_claim(
-        cursor,
-        plan.floors,
-        plan.segments,
-        boosts=plan.boosts,
-        caps=plan.caps,
-        max_jobs=plan.wanted,
-        taker=taker,
-        takes_tokens=plan.takes_tokens,
-        depth=plan.depth,
-        acts=acts,
-    )
-
-
-def detailed_paths() -> list[str]:
-    """Return the tasks whose code sees the whole job: a context argument, a backoff callable."""
-    paths = []
-    for path in list_task_paths():
-        task = find_task(path)
-        backoff = task.backoff if isinstance(task, Task) else None
-        if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
-            paths.append(path)
-    return paths
+        for _ in pages:
+            pass

@@ -1,16 +1,12 @@
 """The pump: claims jobs and writes outcomes, both in the same round trip.
 
-One loop, one connection. Every turn it looks at what has to be written and what could be
-claimed, sends those statements together (they commit together, so a busy worker pays one
-commit for a batch of outcomes and the next claim), and hands on what came back.
-
-*Idle.* Looks become rarer (`pacing`). After the first few in vain the worker says that it is
-listening, so that an enqueue notifies it, and looks once more; the saying has to be committed
-before that look, or a job could fall between the two.
+One loop, one connection. Every turn sends what has to be written and one claim together (they
+commit together, so a busy worker pays one commit for a batch of outcomes and the next claim), and
+hands on what came back. Where jobs are the upkeep finds out; the pump claims as long as it knows of
+places that may have some, and never polls.
 
 *Lost connections.* Outcomes are kept and sent again. A claim whose answer was lost may have
-taken jobs that we never heard of; until a lease has passed, everything that the table says we
-run and we do not hold is given back.
+taken jobs that we never heard of; the upkeep gives them back.
 
 *Rows that are locked or refused* delay themselves and nothing else (`sending`).
 
@@ -21,32 +17,32 @@ is planned again and nothing that was asked for is lost.
 from __future__ import annotations
 
 import logging
+import math
 import random
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 import psycopg
 
 from django_pgjobs.exceptions import LeaseLost
-from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claimer import Claimer
-from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry, resolution, writings
-from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.claimer import Claim, Claimer
+from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry
+from django_pgjobs.worker.demand import Demand
+from django_pgjobs.worker.errands import Errands
 from django_pgjobs.worker.outcome import AT_SHUTDOWN, Outcome, released
+from django_pgjobs.worker.places import Listing, Places
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.sending import Sender
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.tick import Tick
 from django_pgjobs.worker.turn import Rows, Turn
-from django_pgjobs.worker.unheld import plan_return
-from django_pgjobs.worker.writing import plan_careful_writes, write_apart
+from django_pgjobs.worker.writing import Writing
 
 logger = get_logger(__name__)
 
@@ -59,8 +55,6 @@ MAX_BACKOFF_SECONDS = 5.0
 UNKNOWN_SECONDS = 60.0
 # At most so long until a turn that another worker crossed is repeated.
 CROSSED_SECONDS = 0.005
-# After so long a worker whose own row was locked says again whether it listens.
-LISTEN_AGAIN_SECONDS = 1.0
 
 
 class Pump(Role):
@@ -72,70 +66,58 @@ class Pump(Role):
         self,
         state: WorkerState,
         connection: OwnConnection,
+        demand: Demand,
+        places: Places,
         claimer: Claimer,
         completer: Completer,
+        errands: Errands,
         *,
         dispatch: Callable[[list[Attempt]], None],
         take_back: Callable[[float | None], list[Attempt]],
         on_interrupted: Callable[[Attempt], None],
         on_limit: Callable[[str], None],
         on_crash: Callable[[str], None],
-        look: Look,
     ) -> None:
         super().__init__(on_crash)
         self._state = state
         self._connection = connection
+        self._demand = demand
+        self._places = places
         self._claimer = claimer
         self._completer = completer
+        self._errands = errands
         self._dispatch = dispatch
         self._take_back = take_back
         self._on_interrupted = on_interrupted
-        self._tick = Tick(state, connection, on_interrupted)
         self._on_limit = on_limit
-        self._turn = Turn(0)
-        self._look_requested = False
-        self._notified_queues: deque[str] = deque()
-        self._look = look
-        self._pace = look.pace
-        self._reconcile_until = 0.0
         self._sender = Sender(connection, state.name)
-        self._failures = self._vain_scans = self._low_water = 0
-        # A notified look claims from the heads at once; the scan after it need not.
-        self._claims_first = self._heads_are_read = False
-        self._asks_again = False
-        # The worker id that the table shows as listening, if it is still ours.
-        self._listening_as = 0
-        self._listen_at = 0.0
-        self.can_listen = False
-        self.missed_notification = False
+        # Places that others told of, and whether they said that other rules hold.
+        self._offers: deque[Listing | str] = deque()
+        self._recall = threading.Event()
+        self._failures = 0
+        # As of the last turn, because it is asked for with every outcome.
+        self._low_water = 0
+        # How many jobs were claimed, and when the last claim was sent that had no answer.
+        self.claimed = 0
+        self.claim_lost_at = -math.inf
 
-    # What other threads say
+    # What other threads say and ask
 
     def add_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take over an outcome, and wake up unless it may wait for company."""
         self._completer.add(attempt, outcome)
-        if len(self._completer) == 1 or self._claimer.buffered() <= self._low_water:
+        if len(self._completer) == 1 or self._demand.buffered() <= self._low_water:
             self.wake()
 
-    def notified(self, queue_name: str) -> None:
-        """Look for jobs of a queue now."""
-        self._notified_queues.append(queue_name)
-        self.look_now()
-
-    def look_now(self) -> None:
-        """Look for jobs now."""
-        self._look_requested = True
+    def offer(self, place: Listing | str) -> None:
+        """Say where jobs are: what a look found, or the queue that a notification named."""
+        self._offers.append(place)
         self.wake()
 
-    def look_for_cancelled(self) -> None:
-        """Look now for running jobs that somebody asked to cancel."""
-        self._tick.look_for_cancelled()
+    def recall(self) -> None:
+        """Give back what nothing has begun to run: it was claimed under other rules."""
+        self._recall.set()
         self.wake()
-
-    def claim_again(self) -> None:
-        """Give back what nothing has begun to run and look for jobs, under other rules."""
-        self._asks_again = True
-        self.look_now()
 
     def give_up_all(self) -> None:
         """End and give back everything, because the lease is lost or about to be.
@@ -147,7 +129,22 @@ class Pump(Role):
         for attempt in list(self._state.held.values()):
             if attempt.interrupt(LeaseLost):
                 self._on_interrupted(attempt)
-        self.look_now()
+        self.wake()
+
+    @property
+    def wants_jobs(self) -> bool:
+        """Is it to claim?"""
+        return self._demand.wanted() > 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Does it know of no place to claim from?"""
+        return not self._offers and self._places.is_empty
+
+    @property
+    def waits_for_news(self) -> bool:
+        """Is it to claim, and knows of no place?"""
+        return self.is_idle and self.wants_jobs
 
     # The loop
 
@@ -157,7 +154,6 @@ class Pump(Role):
                 worked = self._take_turn()
             except psycopg.Error as error:
                 if trouble_of(error) is Trouble.CROSSED:
-                    self._look_requested = True
                     self.wait(random.uniform(0, CROSSED_SECONDS))
                     continue
                 self._note_failure(error)
@@ -168,123 +164,123 @@ class Pump(Role):
                     * random.uniform(0.5, 1)
                 )
                 continue
-            if worked and self._failures:
+            if self._failures:
                 logger.info("worker=%s the database answers again", self._state.name)
                 self._failures = 0
             if not worked:
-                self.wait(self._seconds_to_sleep())
+                self._rest()
         self._connection.close()
 
     def _take_turn(self) -> bool:
         """Do what is due in one round trip; return False if nothing was."""
-        turn = self._turn = Turn(self._state.worker_id)
-        self._plan(turn, time.monotonic())
+        # While it rested, nobody would have noticed that the connection is gone.
+        self._connection.close_if_dead()
+        self._connection.open()
+        self._accept_offers()
+        now = time.monotonic()
+        self._return_unbegun(now)
+        self._low_water = self._demand.low_water
+        turn = Turn(self._state.worker_id)
+        waits = self._places.waits() and self.wants_jobs
+        # What is written stays locked until the commit: a claim that waits travels alone.
+        writing = self._plan_writing(turn, is_due=not waits)
+        claim = self._plan_claim(turn, writing, now)
         if not turn.parts:
             return False
+        if claim is None:
+            self._send(turn, writing)
+        else:
+            with self._state.claiming:
+                self._send_claim(turn, writing, claim)
+            self._claimer.note(claim, turn)
+        self._check_limit()
+        return True
+
+    def _accept_offers(self) -> None:
+        while self._offers:
+            # Known before it is taken, so that the pump does not look idle in between.
+            offer = self._offers[0]
+            if isinstance(offer, str):
+                self._places.note_queue(offer)
+            else:
+                self._places.note_listing(offer)
+            self._offers.popleft()
+
+    def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
+        fresh: list[Entry] = []
+        if is_due and len(self._completer) and self._flush_is_due():
+            fresh, stored = self._completer.take()
+            self._note_ended(stored)
+        aside = self._completer.take_due() if is_due else []
+        writing = Writing(self._completer, self._connection, fresh, aside)
+        writing.plan(turn, self._note_released)
+        return writing
+
+    def _plan_claim(self, turn: Turn, writing: Writing, now: float) -> Claim | None:
+        wanted = self._demand.wanted(waits=self._places.waits())
+        if not wanted:
+            return None
+        plan = self._places.plan(
+            wanted,
+            now,
+            free=self._demand.free,
+            caps=self._demand.caps(),
+            ending=[attempt.row for attempt, _ in writing.entries],
+        )
+        return self._claimer.plan(turn, plan) if plan else None
+
+    def _send_claim(self, turn: Turn, writing: Writing, claim: Claim) -> None:
         try:
-            self._sender.send(turn)
+            self._send(turn, writing)
         except psycopg.Error as error:
-            is_sent = trouble_of(error) is Trouble.LOST
-            self._completer.put_back(turn.unanswered, is_sent=is_sent)
+            if trouble_of(error) is not Trouble.CROSSED:
+                self.claim_lost_at = time.monotonic()
             raise
         finally:
             # A turn in parts may have claimed jobs before its connection broke.
-            self._accept(turn)
-        self._note_answers(turn)
-        return True
+            self._accept(claim, turn.worker_id)
 
-    def _note_answers(self, turn: Turn) -> None:
-        if turn.scans:
-            self._claimer.note_scan(turn.seconds)
-        if turn.looks:
-            self._claims_first, self._heads_are_read = False, self._claims_first
-        self._look.set_next(turn, time.monotonic())
-        self.missed_notification = self._is_listening and turn.missed
-        self._check_limits(turn)
-
-    def _plan(self, turn: Turn, now: float) -> None:
-        self._return_unbegun(now)
-        self._low_water = self._claimer.low_water
-        if self._look_requested:
-            self._accept_requests()
-        looks = bool(self._claimer.wanted()) and now >= self._next_look()
-        # What is written stays locked until the commit: a look that waits travels alone.
-        if not (looks and self._look.waits):
-            self._plan_writes(turn)
-        wanted = self._claimer.wanted(waits=self._look.waits)
-        if wanted and now >= self._next_look():
-            if self._wants_to_listen(now):
-                self._set_listening(turn, True)
-                return
-            self._plan_look(turn, wanted, now)
-        self._look.plan_wakeup(turn)
-        if self._is_listening and now >= self._listen_at and self._is_busy(now, wanted):
-            self._set_listening(turn, False)
-        if self._tick.is_due(now):
-            self._tick.plan(turn, now, can_listen=self.can_listen)
-
-    def _plan_look(self, turn: Turn, wanted: int, now: float) -> None:
-        is_due = not self._claimer.has_lanes or self._claimer.head_scan_is_due()
-        turn.scans = is_due and not self._claims_first
-        if turn.scans and now < self._reconcile_until:
-            plan_return(turn, self._connection, self._state)
-        self._look.plan(
-            turn,
-            wanted,
-            from_heads=is_due and not self._heads_are_read,
-            is_notified=self.can_listen and self._is_listening,
-        )
-
-    def _plan_writes(self, turn: Turn) -> None:
-        """Let outcomes travel with the turn, and what waits for the jobs they finish."""
-        fresh: list[Entry] = []
-        if len(self._completer) and self._flush_is_due():
-            fresh = self._completer.take()
-            self._look.note_freed([*self._completer.already_stored, *(a for a, _ in fresh)])
-        turn.batch = fresh
-        if fresh:
-            part = turn.begin(
-                lambda error: write_apart(turn, fresh, self._connection, self._completer)
-            )
-            for send, entries in writings(fresh):
-                part.add(send, partial(self._settle, turn, entries))
-        aside = self._completer.take_due()
-        if aside:
-            self._look.note_freed([attempt for attempt, _ in aside])
-            plan_careful_writes(turn, aside, self._connection, self._completer)
-        if fresh or aside:
-            turn.add(resolution([*fresh, *aside]), self._note_released)
-
-    def _settle(self, turn: Turn, entries: Sequence[Entry], rows: Rows) -> None:
-        turn.answered.update(attempt.id for attempt, _ in entries)
-        self._completer.settle(entries, {row[0] for row in rows})
-
-    def _accept_requests(self) -> None:
-        self._look_requested = False
-        while self._notified_queues:
-            self._claimer.note_queue(self._notified_queues.popleft())
-            # The job that was told of comes first; where others are is asked after it.
-            self._claims_first = self._claimer.has_lanes
-        self._claimer.settled.end()
-        self._claimer.request_head_scan()
-        self._pace.look_now()
+    def _send(self, turn: Turn, writing: Writing) -> None:
+        try:
+            self._sender.send(turn)
+        except psycopg.Error as error:
+            writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
+            raise
+        finally:
+            self._note_written(writing)
 
     # What came back
 
-    def _note_released(self, rows: Rows) -> None:
-        for (queue_name,) in rows:
-            self.notified(queue_name)
+    def _note_written(self, writing: Writing) -> None:
+        ended = [entry for entry in writing.entries if not self._state.holds(entry[0])]
+        self._note_ended([attempt for attempt, _ in ended])
+        returned = [(a.row, end.delay or 0.0) for a, end in ended if end.status is None]
+        if returned:
+            self._places.note_returned(row for row, delay in returned if not delay)
+            self._errands.look_by(time.monotonic() + min(delay for _, delay in returned))
 
-    def _accept(self, turn: Turn) -> None:
+    def _note_ended(self, attempts: list[Attempt]) -> None:
+        rows = [attempt.row for attempt in attempts]
+        self._places.note_ended(rows)
+        self._errands.note_ended(rows)
+
+    def _note_released(self, rows: Rows) -> None:
+        """Note the queues of jobs that waited for those that have ended."""
+        for (queue_name,) in rows:
+            self._places.note_queue(queue_name)
+        if rows:
+            self._errands.look_by(0.0)
+
+    def _accept(self, claim: Claim, worker_id: int) -> None:
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
-        if not turn.claimed:
+        if not claim.rows:
             return
-        self._vain_scans = 0
-        attempts = [make_attempt(row, self._state.options) for row in turn.claimed]
+        self.claimed += len(claim.rows)
+        attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         if not self._state.options.unknown_fails:
             until = time.monotonic() + UNKNOWN_SECONDS
             self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
-        if turn.worker_id != self._state.worker_id:
+        if worker_id != self._state.worker_id:
             logger.warning(
                 "worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts)
             )
@@ -293,91 +289,45 @@ class Pump(Role):
             self._state.held[attempt.id] = attempt
         if self.stop_requested:  # the slots may have ended
             self._give_back(attempts, AT_SHUTDOWN)
-        elif self._asks_again:  # claimed before the rules changed, perhaps
+        elif self._recall.is_set():  # claimed before the rules changed, perhaps
             self._give_back(attempts, CONTROL_NOTE)
         else:
             self._dispatch(attempts)
 
-    def _check_limits(self, turn: Turn) -> None:
+    def _check_limit(self) -> None:
         limit = self._state.options.max_jobs
         if limit is not None and self._state.finished_jobs >= limit:
             self._on_limit(f"{limit} jobs are done")
-        if not self._state.options.drain or self._state.held:
-            return
-        if turn.lanes is None:
-            self._claimer.request_head_scan()
-            self._pace.look_by(self._claimer.scan_allowed_at)
-        elif not turn.claims and not self._claimer.has_lanes and not turn.promoted:
-            self._on_limit("nothing is left to run")
-        elif turn.scans and turn.claims and not turn.promoted:
-            self._check_vain_scan(turn)
-
-    def _check_vain_scan(self, turn: Turn) -> None:
-        """End a drain whose second scan in a row finds jobs and claims none: they have to wait."""
-        is_in_turn = (turn.holds or not turn.walks) and not turn.falls_short
-        self._vain_scans += is_in_turn and turn.token_wait is None
-        if self._vain_scans > 1:
-            self._on_limit("nothing is left that may run now")
 
     # Conditions
 
-    @property
-    def _is_listening(self) -> bool:
-        return self._listening_as == self._state.worker_id
-
     def _flush_is_due(self) -> bool:
-        is_low = self._claimer.buffered() <= self._low_water
+        is_low = self._demand.buffered() <= self._low_water
         return is_low or self._completer.oldest_age() >= LINGER_SECONDS
 
-    def _next_look(self) -> float:
-        if self._claimer.has_lanes:
-            return max(self._pace.look_at, self._claimer.look_allowed_at)
-        return max(self._pace.look_at, self._claimer.scan_allowed_at)
-
-    def _is_busy(self, now: float, wanted: int) -> bool:
-        return self._pace.is_busy(now) or (not wanted and now >= self._tick.due)
-
-    def _wants_to_listen(self, now: float) -> bool:
-        is_due = self._pace.is_idle and now >= self._listen_at
-        return is_due and self.can_listen and not self._is_listening
-
-    def _set_listening(self, turn: Turn, listening: bool) -> None:
-        def note(rows: Rows) -> None:
-            if rows:
-                self._listening_as = turn.worker_id if listening else 0
-            else:
-                try_later()
-
-        def try_later(error: psycopg.Error | None = None) -> None:
-            # Somebody holds the worker's row, or it cannot be changed.
-            self._listen_at = time.monotonic() + LISTEN_AGAIN_SECONDS
-            self._pace.look_by(self._listen_at)
-
-        turn.begin(try_later).add(
-            lambda cursor: workers.set_listening(cursor, turn.worker_id, listening=listening), note
-        )
-
-    def _seconds_to_sleep(self) -> float | None:
+    def _rest(self) -> None:
+        """Sleep until something is due, and let the upkeep look for jobs if none are known."""
         now = time.monotonic()
         waits = []
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
-        if self._claimer.wanted():
-            waits.append(self._next_look() - now)
-        if self._state.held:
-            waits.append(self._tick.due - now)
+        if self.waits_for_news:
+            self._errands.wake()
+        elif self.wants_jobs:
+            waits.append(self._places.claim_at() - now)
         due = self._completer.next_due()
         if due is not None:
             waits.append(due - now)
-        if self._claimer.buffered():
+        if self._demand.buffered():
             waits.append(HOARD_SECONDS / 2)
-        return max(0.0, min(waits)) if waits else None
+        pause = min(waits, default=math.inf)
+        self.wait(None if pause == math.inf else max(0.0, pause))
 
     def _return_unbegun(self, now: float) -> None:
-        if self._asks_again:
-            self._asks_again = False
+        if self._recall.is_set():
+            self._recall.clear()
             self._give_back(self._take_back(None), CONTROL_NOTE)
-        elif self._claimer.buffered():
+        elif self._demand.buffered():
             self._give_back(self._take_back(now - HOARD_SECONDS), "given back: no slot became free")
 
     def _give_back(self, attempts: list[Attempt], note: str) -> None:
@@ -388,9 +338,5 @@ class Pump(Role):
         self._failures += 1
         level = logging.WARNING if self._failures == 1 else logging.INFO
         logger.log(level, "worker=%s statement failed: %s", self._state.name, str(error).strip())
-        if self._turn.claims:
-            self._reconcile_until = time.monotonic() + self._state.options.lease
         if trouble_of(error) is Trouble.LOST:
             self._connection.close()
-            self._listening_as = 0
-        self._look_requested = True

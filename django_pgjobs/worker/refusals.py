@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -58,11 +59,14 @@ class Told:
 
 
 class Refusals:
-    """What a worker knows of such jobs; the shared part is in its state."""
+    """What a worker knows of such jobs; the shared part is in its state.
 
-    def __init__(self, state: WorkerState, connection: OwnConnection) -> None:
+    The pump meets them when it claims, the upkeep when it promotes.
+    """
+
+    def __init__(self, state: WorkerState) -> None:
         self._state = state
-        self._connection = connection
+        self._lock = threading.Lock()
         self._told = Told()
         self._paths: dict[int, str] = {}
         self._waits: dict[int, float] = {}
@@ -76,6 +80,7 @@ class Refusals:
 
     def in_pages(
         self,
+        connection: OwnConnection,
         act: Callable[[int, list[int]], Sequence[T]],
         *,
         size: int,
@@ -86,17 +91,33 @@ class Refusals:
 
         *paths* are the tasks of jobs, as far as *find* has entered those that it returned.
         """
+
+        def leave(job_id: int, error: psycopg.Error) -> None:
+            self.note(connection, job_id, error, paths.get(job_id, ""))
+
         return in_pages(
             act,
             size=size,
             find=find,
-            on_refused=lambda job_id, error: self.note(job_id, error, paths.get(job_id, "")),
+            on_refused=leave,
             known=self.passed_over(),
             patience=PATIENCE,
         )
 
-    def note(self, job_id: int, error: psycopg.Error, task_path: str = "") -> None:
+    def note(
+        self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str = ""
+    ) -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""
+        with self._lock:
+            self._note(job_id, error, task_path)
+        note = f"passed over: {str(error).strip()}"[:1000]
+        try:
+            connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
+        except psycopg.Error as refusal:
+            if not trouble_of(refusal).is_of_rows:
+                raise
+
+    def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:
         now, reason = time.monotonic(), str(error).strip()
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         jobs_now = {
@@ -113,12 +134,6 @@ class Refusals:
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
         self._state.passed_over = jobs_now | {job_id: now + wait}
         self._note_path(job_id, task_path, now, level)
-        note = f"passed over: {reason}"[:1000]
-        try:
-            self._connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
-        except psycopg.Error as refusal:
-            if not trouble_of(refusal).is_of_rows:
-                raise
 
     def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
         known = self._state.passed_over

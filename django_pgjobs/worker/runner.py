@@ -23,11 +23,11 @@ from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.registry import list_task_paths
-from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claimer import Claimer
+from django_pgjobs.worker.building import build_pump_and_upkeep
 from django_pgjobs.worker.completer import Completer
+from django_pgjobs.worker.demand import Demand
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
 from django_pgjobs.worker.exit_status import (
@@ -43,13 +43,10 @@ from django_pgjobs.worker.exit_status import (
 from django_pgjobs.worker.farewell import Farewell
 from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.limits import ProcessLimits
-from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.log import log_outcome, log_start, log_stop
-from django_pgjobs.worker.look import Look, detailed_paths
 from django_pgjobs.worker.outcome import Outcome, left_running
 from django_pgjobs.worker.parent import Parent
 from django_pgjobs.worker.pruner import Pruner
-from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import failure, is_async, settle, timeout_of
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
@@ -91,7 +88,7 @@ class Runner:
         # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
             role: OwnConnection(options.database, role, lock_seconds=LOCK_SECONDS)
-            for role in ("pump", "listener", "pruner")
+            for role in ("pump", "upkeep", "pruner")
         }
         # So that a renewal that gets no answer can be sent again on a new connection.
         self._connections["lease"] = OwnConnection(
@@ -126,7 +123,6 @@ class Runner:
         self.announcer = Announcer(crash)
         self.completer = Completer(state, self.announcer.add)
         self._farewell = Farewell(state, self.completer)
-        self.claimer = Claimer(state, self.slots, self.async_slots)
         self.watchdog = Watchdog(
             [*own.values(), rate_limits.get_session().connection],
             grace=options.timeout_grace,
@@ -134,39 +130,27 @@ class Runner:
             on_stuck=self._stuck,
             on_crash=crash,
         )
-        self.pump = Pump(
+        self.pump, self.upkeep = build_pump_and_upkeep(
             state,
-            own["pump"],
-            self.claimer,
+            own,
+            Demand(state, self.slots, self.async_slots),
             self.completer,
             dispatch=self._dispatch,
             take_back=self._take_back,
             on_interrupted=self.watchdog.expect_end,
             on_limit=self._reached_limit,
+            on_orders=lambda: self.leases.wake(),
             on_crash=crash,
-            look=Look(
-                state,
-                self.claimer,
-                own["pump"],
-                detailed_paths=detailed_paths(),
-                wants_details=lambda: has_receivers(task_started),
-            ),
         )
-        self._build_upkeep()
-
-    def _build_upkeep(self) -> None:
-        options, state, crash = self._options, self.state, self._crashed
-        own = self._connections
         self.leases = LeaseKeeper(
             state,
             own["lease"],
             register=self._register,
             on_danger=self.pump.give_up_all,
-            on_quiet=self.pump.claim_again,
+            on_quiet=self.upkeep.recall,
             on_stop=self._dismiss,
             on_crash=crash,
         )
-        self.listener = Listener(own["listener"], self.pump, crash, on_orders=self.leases.wake)
         self.pruner = Pruner(
             options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
         )
@@ -176,6 +160,7 @@ class Runner:
         self.vitals = Vitals(
             {
                 "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
+                "the upkeep": lambda: max(self.upkeep.moved_at, own["upkeep"].moved_at),
                 "the lease keeper": lambda: max(self.leases.moved_at, own["lease"].moved_at),
                 "the watchdog": lambda: self.watchdog.moved_at,
                 "the pruner": lambda: max(self.pruner.moved_at, own["pruner"].moved_at),
@@ -212,7 +197,7 @@ class Runner:
 
     def _roles(self) -> list[Role]:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
-        return [self.vitals, *roles, *([self.listener] if self._options.listen else [])]
+        return [self.vitals, *roles, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
         options = self._options
@@ -349,7 +334,7 @@ class Runner:
                 attempt.interrupt(JobReleased)
             self._wait_until_empty(LAST_SECONDS)
         self._farewell.release(list(self.state.held.values()))
-        for role in (self.pump, self.announcer, self.listener, self.pruner, self.watchdog):
+        for role in (self.pump, self.announcer, self.upkeep, self.pruner, self.watchdog):
             role.stop()
         self.slots.stop()
         self.async_slots.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -68,8 +69,14 @@ class WorkerState:
     # Somebody asked the worker, by its row in the table, to claim nothing for now.
     quiet: bool = False
     finished_jobs: int = 0
+    # Held by the pump from sending a claim until its jobs are in `held`.
+    claiming: threading.Lock = field(default_factory=threading.Lock)
+
+    def holds(self, attempt: Attempt) -> bool:
+        """Is the attempt held, and not settled?"""
+        return self.held.get(attempt.id) is attempt
 
     def let_go(self, attempt: Attempt) -> None:
         """Note that the attempt's outcome is settled; a later attempt of the job stays held."""
-        if self.held.get(attempt.id) is attempt:
+        if self.holds(attempt):
             del self.held[attempt.id]

@@ -1,7 +1,7 @@
-"""One round trip of the pump, and what it learned from it.
+"""One round trip: statements, each with who waits for its rows.
 
-Planning a turn changes nothing but the turn: what the worker knows changes with the answers, so
-that a turn that fails loses nothing.
+Planning a turn changes nothing but the turn: what a thread knows changes with the answers, so that
+a turn that fails loses nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any
 
 import psycopg
 
-from django_pgjobs.queries.claims import ClaimedRow, Ready
-from django_pgjobs.worker.completer import Entry, Send
+from django_pgjobs.queries.connection import Send
 
 Rows = list[Any]
 Receive = Callable[[Rows], None]
@@ -44,54 +43,18 @@ class Part:
 
 
 class Turn:
-    """The statements of one round trip, each with what is to be done with its rows."""
+    """The parts of one round trip."""
 
     def __init__(self, worker_id: int) -> None:
         self.worker_id = worker_id
         self.parts: list[Part] = []
-        # The outcomes sent, and the ids of the jobs for whose outcomes there is an answer.
-        self.batch: list[Entry] = []
-        self.answered: set[int] = set()
-        # What was found.
-        self.looks = False
-        self.scans = False
-        self.claims = False
-        self.claimed: list[ClaimedRow] = []
-        self.lanes: list[Ready] | None = None
-        # How long the round trip took, and how much of that was the wait for the turn to claim.
+        # How long the round trip took; 0 if its parts had to be sent one by one.
         self.elapsed = 0.0
-        self.waited = 0.0
-        # Jobs with keys: were they asked for, and was it this worker's turn to claim them?
-        self.walks = False
-        self.holds = False
-        # A claim that took little of each lane has not filled the batch: there may be more.
-        self.falls_short = False
-        self.token_wait: float | None = None
-        self.leaves_unknown = False
-        # A claim that has to be made again at once, by other means.
-        self.repeats = False
-        # How many writes were counted before the claim, and are those more than before?
-        self.changes: int | None = None
-        self.changed = False
-        # A look that found where jobs are without claiming any: nobody told.
-        self.missed = False
-        self.promoted = 0
-        self.next_due: float | None = None
 
     @property
     def sends(self) -> list[Send]:
         """The statements, in order."""
         return [send for part in self.parts for send in part.sends]
-
-    @property
-    def seconds(self) -> float:
-        """How long the round trip took, the wait for the turn to claim not counted."""
-        return max(0.0, self.elapsed - self.waited)
-
-    @property
-    def unanswered(self) -> list[Entry]:
-        """The outcomes that nothing is known of."""
-        return [entry for entry in self.batch if entry[0].id not in self.answered]
 
     def begin(self, on_refused: Callable[[psycopg.Error], None] = give_up) -> Part:
         """Return a new part, for statements that need each other."""
@@ -108,7 +71,3 @@ class Turn:
         for part in self.parts:
             part.receive(answers[place : place + len(part.sends)])
             place += len(part.sends)
-
-    def delays_of_returned(self) -> list[float]:
-        """Return the seconds until each job that was given back is due."""
-        return [outcome.delay or 0.0 for _, outcome in self.batch if outcome.status is None]

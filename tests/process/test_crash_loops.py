@@ -39,8 +39,8 @@ def is_lost(job: Any, times: int) -> bool:
 
 
 def is_lost_by_now(job: Any, times: int) -> bool:
-    """Let the listeners connect anew, and look."""
-    terminate(backends_of("listener"))
+    """Let the upkeeps connect anew."""
+    terminate(backends_of("upkeep"))
     return is_lost(job, times)
 
 
@@ -49,7 +49,7 @@ def test_a_job_that_makes_a_part_of_its_worker_crash_is_bounded_by_its_losses(
     start: Start, journal: Journal
 ) -> None:
     """As one that uses up the files: a role that needs a connection finds no room, and crashes."""
-    job = tasks.break_listener.using(max_losses=2).enqueue(journal.folder)
+    job = tasks.break_upkeep.using(max_losses=2).enqueue(journal.folder)
     worker = start("--processes", "2", "-c", "2", "--lease-seconds", "1", wait=False)
     for times in (1, 2):
         wait_until(partial(is_written, journal, times), timeout=30, message=worker.output)
@@ -57,7 +57,7 @@ def test_a_job_that_makes_a_part_of_its_worker_crash_is_bounded_by_its_losses(
         wait_until(partial(is_lost_by_now, job, times), timeout=30, message=worker.output)
     row = wait_for_status(job, "failed", worker=worker)
     assert (row.attempts, row.errors[-1]["exception_class"]) == (2, WORKER_LOST)
-    assert "role=listener crashed" in worker.output()
+    assert "role=upkeep crashed" in worker.output()
 
 
 @pytest.mark.time_limit(180)

@@ -208,6 +208,6 @@ def test_a_promotion_passes_over_a_scheduled_job_that_is_being_cancelled(
     job_id = make_job(due_at=sql.SQL("now() - interval '1 s'"))
     with transaction.atomic():
         assert cancel(job_id)
-        [[(promoted, _)]] = own.round_trip([lambda c: jobs.send_promotion(c, max_jobs=9)])
+        [[(promoted, *_)]] = own.round_trip([lambda c: jobs.send_promotion(c, max_jobs=9)])
         assert promoted == 0
     assert get_job(job_id).status == "cancelled"

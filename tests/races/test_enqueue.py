@@ -70,7 +70,7 @@ def test_a_worker_runs_a_job_after_the_commit_and_sees_what_was_committed_with_i
             job = tasks.record.enqueue("y")
             tasks.add.using(queue_name="other").enqueue(1, 2)
             # The worker looks in vain in the meantime.
-            wait_until(lambda: len(counts.get("pump", [])) >= 1)
+            wait_until(lambda: len(counts.get("upkeep", [])) >= 1)
             assert get_job(job.id).status == "ready"
     wait_until(lambda: count_jobs(status="successful") == 2)
     assert set(Effect.objects.values_list("key", flat=True)) == {"x", "y"}
@@ -87,8 +87,8 @@ def test_a_job_whose_transaction_began_before_the_worker_listened_is_met_soon(
     with counted_round_trips() as counts:
         worker = start_thread(poll_interval=NEVER)
         wait_until(lambda: get_worker(worker.id).listening)
-        seen = len(counts["pump"])
-        wait_until(lambda: len(counts["pump"]) > seen)  # it has looked again, in vain
+        seen = len(counts["upkeep"])
+        wait_until(lambda: len(counts["upkeep"]) > seen)  # it has looked again, in vain
     enqueuer.commit()
     wait_until_done(job_id)
 
@@ -102,7 +102,7 @@ def test_a_commit_between_the_last_look_and_listening_is_met(
     with counted_round_trips() as counts:
         start_thread(poll_interval=NEVER)
         for number, enqueuer in enumerate(enqueuers, start=1):
-            wait_until(lambda number=number: len(counts.get("pump", [])) >= number, interval=0.0)
+            wait_until(lambda number=number: len(counts.get("upkeep", [])) >= number, interval=0.0)
             enqueuer.commit()
     wait_until_done(*job_ids)
 

@@ -12,11 +12,12 @@ import pytest
 from django.db import connection, transaction
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
-from django_pgjobs import cancel, reschedule
+from django_pgjobs import cancel, pause, reschedule
 from django_pgjobs.models import Job, QueueSettings
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import ClaimedRow, Depth, Group, Segment
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.claims import ClaimedRow, Group, Scope, Segment, Taker
+from django_pgjobs.queries.connection import OwnConnection, Question
+from django_pgjobs.worker.keyed_claim import KeyedClaim
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import make_attempt
 from tests import tasks
@@ -74,20 +75,13 @@ class Claimant(threading.Thread):
             assert len(self._repeat(lambda: write(self._own, *batch))) == len(batch)
 
     def _claim(self) -> list[ClaimedRow]:
-        """Claim of all there is, or less of the lanes of one queue and priority."""
-        wanted, depth = self._random.choice([1, 2, 5, 10]), self._random.choice(list(Depth))
-        if depth is Depth.SHARE:
+        """Claim of all there is, or of one queue and priority."""
+        wanted = self._random.choice([1, 2, 5, 10])
+        if self._random.random() < 0.5:
             return keyed_claim(self._own, self._worker_id, wanted)
         queue, priority = self._random.choice(QUEUES), self._random.choice(PRIORITIES)
-        return keyed_claim(
-            self._own,
-            self._worker_id,
-            wanted,
-            segments=[Segment(Group("default", queue, -priority))],
-            lanes=[],
-            takes_tokens=False,
-            depth=depth,
-        )
+        segments = [Segment(Group("default", queue, -priority))]
+        return keyed_claim(self._own, self._worker_id, wanted, segments=segments, lanes=[])
 
     def _repeat(self, action: Callable) -> object:
         """Do as the pump with a turn that another worker crossed."""
@@ -222,6 +216,44 @@ def test_a_job_that_waits_at_a_lock_does_not_hold_up_those_of_its_key_behind_it(
         assert ids(keyed_claim(own, worker, 1)) == [second]
         transaction.set_rollback(True)
     assert ids(keyed_claim(own, worker)) == [first]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job: Job.objects.filter(pk=job).update(concurrency_key="shop:2"),
+        lambda job: pause(task="tests.tasks.echo"),
+        cancel,
+    ],
+    ids=["key", "pause", "cancel"],
+)
+def test_what_changed_since_it_was_listed_is_not_claimed(
+    open_own: OpenOwn, change: Callable
+) -> None:
+    """Only the first jobs of each lane are locked while the worker chooses."""
+    own = open_own()
+    own.round_trip([claims.send_hold])  # makes the row that is held, if a flush took it
+    first = make_job(concurrency_key="shop:1", concurrency_limit=2)
+    second = make_job("tests.tasks.echo", concurrency_key="shop:1", concurrency_limit=2)
+    segments = [Segment(Group("default", "default", 0))]
+    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=2)
+    taker = Taker(
+        worker_id=make_worker(),
+        worker_name="test:1",
+        unknown_paths=[],
+        detailed=False,
+        detailed_paths=[],
+    )
+    claim = KeyedClaim(scope, taker)
+
+    def choose(rows: list) -> None:
+        claim.choose(rows)
+        assert [job.id for job in claim.choice.jobs] == [first, second]
+        DjangoThread(lambda: change(second)).result()
+
+    question = Question(claim.send_heads, choose)
+    rows = own.round_trip([claims.send_hold, question, claim.send_chosen])[-1]
+    assert ids(claims.claimed_rows(rows)) == [first]
 
 
 def test_a_claim_that_waits_sees_what_the_one_before_it_claimed(open_own: OpenOwn) -> None:

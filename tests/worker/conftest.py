@@ -16,7 +16,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_worker
 from tests.proxy import TcpProxy
 from tests.worker import tasks
-from tests.worker.planning import Claiming, Make, Planning
+from tests.worker.planning import Claiming, Make
 from tests.worker.support import Bench, Gate, StartThread, ThreadedWorker
 
 
@@ -108,14 +108,6 @@ def make() -> Iterator[Make]:
     yield make_one
     for claiming in made:
         claiming.async_slots.stop()
-
-
-@pytest.fixture
-def planning() -> Iterator[Planning]:
-    """A pump whose turns are planned only."""
-    made = Planning()
-    yield made
-    made.claiming.async_slots.stop()
 
 
 @pytest.fixture

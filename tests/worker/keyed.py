@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Depth, Group, Lane, Ready, Segment, Taker
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.keyed_claim import KeyedClaim
 from tests.factories import make_jobs
 
 # Where jobs with keys are, if the test does not say.
@@ -28,8 +30,7 @@ def keyed_claim(
     caps: dict[str, int] | None = None,
     segments: list[Segment] | None = None,
     lanes: list[Lane] | None = None,
-    takes_tokens: bool | None = None,
-    depth: Depth = Depth.SHARE,
+    takes_tokens: bool = True,
     waits: bool = False,
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
@@ -42,31 +43,25 @@ def keyed_claim(
         segments = [Segment(group) for group in groups]
     if lanes is None:
         lanes = [Lane(p.backend, p.queue_name) for p in places if p.urgency is None]
-    if takes_tokens is None:
-        takes_tokens = any(place.has_rate_limits for place in places)
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
         unknown_paths=list(unknown_paths),
         detailed=False,
         detailed_paths=[],
+        takes_tokens=takes_tokens,
     )
 
-    def send(cursor: Any) -> None:
-        claims.send_keyed_claim(
-            cursor,
-            dict.fromkeys(lanes, HEAD),
-            segments,
-            boosts=boosts,
-            caps=caps or {},
-            max_jobs=max_jobs,
-            taker=taker,
-            takes_tokens=takes_tokens,
-            depth=depth,
-        )
-
+    scope = claims.Scope(
+        floors=dict.fromkeys(lanes, HEAD),
+        segments=segments,
+        boosts=boosts,
+        slots=caps or {},
+        max_jobs=max_jobs,
+    )
     if not waits:
         # Django's flush empties the table of the row that is held; the first try makes it again.
         connection.round_trip([claims.send_hold])
-    _, rows = connection.round_trip([lambda cursor: claims.send_hold(cursor, waits=waits), send])
-    return claims.claimed_rows(rows)
+    hold = partial(claims.send_hold, waits=waits)
+    rows = connection.round_trip([hold, *KeyedClaim(scope, taker).sends])
+    return claims.claimed_rows(rows[-1])

@@ -1,6 +1,6 @@
 """A model of control in plain Python: which jobs may start, given everything else.
 
-It says the same as `claim_keyed_jobs.sql` and `docs`, without SQL, indexes, lanes or batches: it
+It says the same as `list_heads.sql`, `choosing.py` and `docs`, without SQL, lanes or batches: it
 looks at all jobs for each answer. All jobs of a key have the same options, as those of a task do.
 """
 

@@ -14,7 +14,7 @@ from django.db import connection
 from django_pgjobs import cancel, requeue
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import pacing
+from django_pgjobs.worker import look
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import run_in_thread
 from tests import tasks as plain_tasks
@@ -140,7 +140,7 @@ def test_the_worker_that_finishes_a_predecessor_looks_for_who_waited(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without LISTEN and long before its next poll."""
-    monkeypatch.setattr(pacing, "FIRST_GAP_SECONDS", NEVER)
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
     running = tasks.wait_at_gate.enqueue()
     start_thread(listen=False)
     gate.wait_entered()

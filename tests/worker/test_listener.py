@@ -1,4 +1,4 @@
-"""The listener: a wake-up connection that dies is replaced, and nothing falls in between."""
+"""Connections that die are replaced, and no wake-up falls in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import pacing
+from django_pgjobs.worker import look
 from django_pgjobs.worker import watchdog as watchdog_module
 from django_pgjobs.worker.watchdog import Watchdog
 from tests import tasks
@@ -43,12 +43,13 @@ def end_session_of(role: str) -> int:
     return pid
 
 
-def test_a_listener_whose_connection_dies_listens_again(start_thread: Start) -> None:
-    """Only the listener's; wake-ups are back, though the poll is slow."""
+def test_an_upkeep_whose_connection_dies_listens_again(start_thread: Start) -> None:
+    """Only the upkeep's; wake-ups are back, though the poll is slow."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
-    old = end_session_of("listener")
-    wait_until(lambda: session_of("listener") not in (None, old))
+    old = end_session_of("upkeep")
+    wait_until(lambda: session_of("upkeep") not in (None, old))
+    wait_until(lambda: worker.runner.upkeep.can_listen)
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")
@@ -68,21 +69,23 @@ def make_job_elsewhere() -> int:
 def test_what_was_notified_while_nobody_listened_is_found(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After every LISTEN the pump looks once."""
-    # As if it had been idle for an hour: the next look of its own accord is as far away.
-    monkeypatch.setattr(pacing, "FIRST_GAP_SECONDS", NEVER)
+    """After every LISTEN there is a look."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
+    # After this job the next look of its own accord is an hour away.
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    before = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(before.id).status == "successful")
     open_connection = OwnConnection.open
     jobs: list[int] = []
 
     def enqueue_first(own: OwnConnection) -> psycopg.Connection:
-        if own.role == "listener" and not jobs:
+        if own.role == "upkeep" and not jobs:
             jobs.append(make_job_elsewhere())
         return open_connection(own)
 
     monkeypatch.setattr(OwnConnection, "open", enqueue_first)
-    end_session_of("listener")
+    end_session_of("upkeep")
     wait_until(lambda: jobs and get_job(jobs[0]).status == "successful")
 
 

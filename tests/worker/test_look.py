@@ -1,24 +1,35 @@
-"""The pump's looks for jobs with keys: what travels together, and in which order."""
+"""Looks and claims of a whole worker: what comes first, who waits for whom, who is told."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
 from django.db import connection
 
-from django_pgjobs import pause
+from django_pgjobs import Task, pause
+from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import look
+from django_pgjobs.worker.claimer import Claim, Claimer
+from django_pgjobs.worker.refusals import Refusals
+from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Turn
-from tests.factories import count_jobs, get_job, make_job
+from django_pgjobs.worker.unheld import Unheld
+from tests import tasks
+from tests.factories import count_jobs, get_job, get_worker, make_job, make_worker
 from tests.helpers import wait_until
+from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
-from tests.worker.planning import Planning
-from tests.worker.support import NEVER, ThreadedWorker
+from tests.worker.planning import Knowing, keyed
+from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options, row_of_job
 
 Start = Callable[..., ThreadedWorker]
+Open = Callable[..., psycopg.Connection]
 
 WAITING = """
 SELECT count(*) FROM pg_stat_activity
@@ -27,151 +38,203 @@ WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
 """
 
 
-def test_outcomes_travel_with_a_look_that_does_not_wait(planning: Planning) -> None:
-    planning.know_of_keys()
-    planning.finish(1)
-    names = planning.plan()
-    assert "finish_successful" in names
-    assert "hold_keyed_claim" in names
+def is_anybody_waiting_for_the_turn() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(WAITING)
+        return bool(cursor.fetchone()[0])
 
 
-def test_outcomes_do_not_travel_with_a_look_that_waits_for_its_turn(planning: Planning) -> None:
-    """What is written stays locked until the commit, which others would wait for."""
-    planning.know_of_keys()
-    planning.finish(1)
-    planning.look.waits = True
-    planning.claiming.slots.mean_duration = 0.01
-    planning.claiming.buffer(10)
-    names = planning.plan()
-    assert "await_keyed_claim" in names
-    assert names["claim_keyed_jobs"]["max_jobs"] == 4 + 20, "what is buffered will have run by then"
-    assert "finish_successful" not in names
-    planning.answer()
-    assert "finish_successful" in planning.plan()
-
-
-def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim(planning: Planning) -> None:
-    """Or walks and scans would become rarer the more workers there are."""
-    planning.know_of_keys()
-    planning.plan()
-    turn = planning.pump._turn
-    planning.look._note_hold(turn, [("held", 0.5)])
-    turn.elapsed = 0.6
-    assert turn.seconds == pytest.approx(0.1)
-
-
-def test_after_a_notification_the_claim_comes_before_the_scan(planning: Planning) -> None:
-    """The job that was told of is claimed at once; where others are is asked after it."""
-    planning.pump.notified("default")
-    first = planning.plan()
-    planning.answer()
-    second = planning.plan()
-    assert "claim_jobs" in first
-    assert "list_ready_lanes" not in first
-    assert "list_ready_lanes" in second
-
-
-def test_a_key_that_became_free_wakes_others_if_this_turn_claims_nothing(
-    planning: Planning,
-) -> None:
-    planning.claiming.run(4)  # every slot is taken
-    planning.claiming.slots.mean_duration = 60.0
-    planning.finish(1, lane="shop:1\n")
-    names = planning.plan()
-    assert "finish_successful" in names
-    assert "wake_for_keys" in names
-    assert not {"claim_jobs", "claim_keyed_jobs"} & set(names)
-
-
-def test_a_key_that_an_atomic_job_held_is_free_as_well(planning: Planning) -> None:
-    """Its outcome is written in its own transaction, and not by the pump."""
-    planning.know_of_keys()
-    planning.claiming.claimer.note_scan(0.0)
-    planning.look.pace.look_at = time.monotonic() + NEVER
-    planning.finish(1, stored=True, lane="shop:1\n")
-    names = planning.plan()
-    assert "finish_successful" not in names
-    assert {"claim_keyed_jobs", "wake_for_keys"} < set(names)
-
-
-def settles(planning: Planning, **found: Any) -> bool:
-    """Return whether a scan that walked in vain and *found* this settles the keys."""
-    settled = planning.claiming.claimer.settled
-    settled.note_changes(7)
-    settled.note_vain_walk([KEYED])
-    turn = Turn(1)
-    vars(turn).update({"looks": True, "scans": True, "changes": 7} | found)
-    planning.look.set_next(turn, time.monotonic())
-    return bool(settled)
-
-
-@pytest.mark.parametrize("found", [{"token_wait": 1.0}, {"leaves_unknown": True}, {"promoted": 1}])
-def test_keys_are_not_settled_where_jobs_may_start_without_a_write(
-    planning: Planning, found: dict[str, Any]
-) -> None:
-    assert settles(planning)
-    planning.claiming.claimer.settled.end()
-    assert not settles(planning, **found)
-
-
-def test_a_scan_without_notifications_unsettles_the_keys(planning: Planning) -> None:
-    """The connection that listened may be gone."""
-    assert settles(planning)
-    turn = Turn(1)
-    turn.looks = turn.scans = True
-    planning.look.set_next(turn, time.monotonic())
-    assert not planning.claiming.claimer.settled
-
-
-def test_a_drain_settles_no_keys() -> None:
-    """It ends when two walks in a row find nothing."""
-    draining = Planning(drain=True)
-    is_settled = settles(draining)
-    draining.claiming.async_slots.stop()
-    assert not is_settled
-
-
-def test_a_change_is_followed_by_a_scan_which_can_settle_again(planning: Planning) -> None:
-    claimer = planning.claiming.claimer
-    assert settles(planning)
-    claimer.note_scan(0.0)
-    planning.look._note_changes(Turn(1), [(7,)])
-    assert not claimer.head_scan_is_due()
-    planning.look._note_changes(Turn(1), [(8,)])
-    assert claimer.head_scan_is_due()
-
-
-def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue(planning: Planning) -> None:
-    """Given back as a claim that nobody heard of, it would run again and again, uncounted."""
-    planning.pump._reconcile_until = time.monotonic() + NEVER
-    planning.finish(17)
-    [entry] = planning.completer.take()
-    for _ in range(2):  # refused, then refused as a plain failure
-        planning.completer.simplify(entry, psycopg.DataError())
-        [entry] = planning.completer.take_due() or [entry]
-    assert not len(planning.completer)
-    assert planning.plan()["release_unheld_jobs"]["held_ids"] == [17]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_worker_that_was_refused_waits_for_its_turn(
-    start_thread: Start, open_connection: Callable[..., psycopg.Connection]
-) -> None:
-    """It does not ask again and again, and goes on as soon as the other one has committed."""
+def hold_the_turn(open_connection: Open) -> psycopg.Connection:
+    """Be the one that claims jobs with keys, until the connection commits."""
     other = open_connection(autocommit=False)
     # A test before this one may have emptied the table.
     other.execute("INSERT INTO pgjobs_keyed_claim VALUES (1) ON CONFLICT DO NOTHING")
     other.commit()
     other.execute("SELECT FROM pgjobs_keyed_claim FOR UPDATE")
+    return other
+
+
+def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
+    """Or walks would become rarer the more workers there are."""
+    knowing = Knowing(*keyed(KEYED))
+    plan = knowing.plan(5)
+    assert plan
+    state = WorkerState(knowing.options, "test:1")
+    connection: Any = None
+    claimer = Claimer(
+        state,
+        knowing.places,
+        connection,
+        Refusals(state),
+        detailed_paths=[],
+        wants_details=lambda: False,
+    )
+    turn = Turn(1)
+    turn.elapsed = 100.1
+    rows = [row_of_job(1, lane="a")]
+    claimer.note(Claim(plan, rows, held=True, waited=100.0, is_whole=True), turn)
+    assert 0 < knowing.places.claim_at() - time.monotonic() < 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_after_a_notification_the_claim_comes_before_the_look(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job that was told of is claimed at once; where others are is asked after it."""
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    sent: list[str] = []
+    send_claim, send_listing = claims.send_claim, claims.send_lane_listing
+
+    def claim(*args: Any, **given: Any) -> None:
+        sent.append("claim")
+        send_claim(*args, **given)
+
+    def list_lanes(*args: Any, **given: Any) -> None:
+        sent.append("look")
+        send_listing(*args, **given)
+
+    monkeypatch.setattr(claims, "send_claim", claim)
+    monkeypatch.setattr(claims, "send_lane_listing", list_lanes)
+    for _ in range(2):
+        sent.clear()
+        job = tasks.add.enqueue(1, 2)
+        wait_until(lambda job=job: get_job(job.id).status == "successful")
+        wait_until(lambda: "look" in sent)
+    assert sent[0] == "claim"
+
+
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """What each round trip holds of: asking for the turn, waiting for it, writing outcomes."""
+    together: list[set[str]] = []
+    round_trip, send_hold, send_ends = (
+        OwnConnection.round_trip,
+        claims.send_hold,
+        jobs.send_successes,
+    )
+
+    def note_round_trip(self: OwnConnection, sends: Any) -> Any:
+        if self.role == "pump":
+            together.append(set())
+        return round_trip(self, sends)
+
+    def hold(cursor: Any, *, waits: bool = False) -> None:
+        together[-1].add("wait" if waits else "hold")
+        send_hold(cursor, waits=waits)
+
+    def write(*args: Any, **given: Any) -> None:
+        together[-1].add("write")
+        send_ends(*args, **given)
+
+    monkeypatch.setattr(OwnConnection, "round_trip", note_round_trip)
+    monkeypatch.setattr(claims, "send_hold", hold)
+    monkeypatch.setattr(jobs, "send_successes", write)
+    return together
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outcomes_do_not_travel_with_a_claim_that_waits_for_its_turn(
+    start_thread: Start, open_connection: Open, gate: Gate, together: list[set[str]]
+) -> None:
+    """What is written stays locked until the commit, which others would wait for."""
+    running = gate_tasks.wait_at_gate.enqueue()
+    start_thread(concurrency=2, poll_interval=NEVER, listen=False)
+    gate.wait_entered()
+    other = hold_the_turn(open_connection)
+    waiting = make_job(concurrency_key="shop:1")
+    wait_until(is_anybody_waiting_for_the_turn)
+    gate.open()
+    other.commit()
+    wait_until(lambda: get_job(waiting).status == "successful")
+    wait_until(lambda: get_job(running.id).status == "successful")
+    assert {"wait"} in together
+    assert {"wait", "write"} not in together
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("task", [gate_tasks.wait_at_gate, gate_tasks.wait_at_gate_atomic])
+def test_a_key_that_became_free_is_told_to_workers_that_may_start_what_waits(
+    start_thread: Start, gate: Gate, open_connection: Open, task: Task
+) -> None:
+    """This worker does not serve the queue of the job that waits."""
+    start_thread(queues=("default",))
+    task.using(concurrency_key="shop:1").enqueue()
+    gate.wait_entered()
+    make_worker(listening=True)
+    listener = open_connection()
+    listener.execute("LISTEN pgjobs")
+    make_job(concurrency_key="shop:1", queue_name="other")
+    [enqueued] = [n.payload for n in listener.notifies(timeout=15, stop_after=1)]
+    gate.open()
+    [freed] = [n.payload for n in listener.notifies(timeout=15, stop_after=1)]
+    assert (enqueued, freed) == ("other", "other")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("task", [gate_tasks.wait_at_gate, gate_tasks.wait_at_gate_atomic])
+def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch, task: Task
+) -> None:
+    """Without LISTEN and long before the next look."""
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    task.using(concurrency_key="shop:1").enqueue()
+    waiting = make_job(concurrency_key="shop:1", concurrency_limit=1)
+    start_thread(listen=False, concurrency=2)
+    gate.wait_entered()
+    gate.open()
+    wait_until(lambda: get_job(waiting).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_next_job_of_a_key_is_claimed_in_the_turn_that_writes_the_outcome_before(
+    start_thread: Start, gate: Gate, together: list[set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    gate_tasks.wait_at_gate.using(concurrency_key="shop:1").enqueue()
+    waiting = make_job(concurrency_key="shop:1", concurrency_limit=1)
+    start_thread(listen=False, concurrency=2)
+    gate.wait_entered()
+    gate.open()
+    wait_until(lambda: get_job(waiting).status == "successful")
+    assert {"hold", "write"} in together
+
+
+def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue() -> None:
+    """Given back as a claim that nobody heard of, it would run again and again, uncounted."""
+    state = WorkerState(make_options(), "test:1")
+    state.unwritable.add(17)
+    sent: list[Any] = []
+
+    class Cursor:
+        rowcount = 0
+        adapters = mock.Mock()
+
+        def execute(self, query: Any, params: Any = None, /) -> None:
+            sent.append(params)
+
+        def fetchall(self) -> list[Any]:
+            return []
+
+    pump: Any = None
+    own: Any = None
+    turn = Turn(1)
+    Unheld(state, pump, own).plan(turn)
+    for send in turn.sends:
+        send(Cursor())
+    assert sent[0]["held_ids"] == [17]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_was_refused_waits_for_its_turn(
+    start_thread: Start, open_connection: Open
+) -> None:
+    """It does not ask again and again, and goes on as soon as the other one has committed."""
+    other = hold_the_turn(open_connection)
     job_id = make_job(concurrency_key="shop:1")
     start_thread(poll_interval=NEVER)
-
-    def is_waiting() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(WAITING)
-            return bool(cursor.fetchone()[0])
-
-    wait_until(is_waiting)
+    wait_until(is_anybody_waiting_for_the_turn)
     assert get_job(job_id).status == "ready"
     other.commit()
     wait_until(lambda: get_job(job_id).status == "successful")

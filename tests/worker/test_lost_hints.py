@@ -15,7 +15,7 @@ from psycopg.errors import SerializationFailure
 
 from django_pgjobs import cancel
 from django_pgjobs.queries import jobs
-from django_pgjobs.worker import tick
+from django_pgjobs.worker import cancels
 from tests.factories import get_job, get_worker
 from tests.helpers import wait_until
 from tests.proxy import TcpProxy
@@ -33,7 +33,7 @@ PROGRESS = "progress = report.progress"
 def cancellable(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Start a worker with a job that runs, and let it listen; return the job's id."""
 
-    monkeypatch.setattr(tick, "CANCEL_SECONDS", NEVER)
+    monkeypatch.setattr(cancels, "CANCEL_SECONDS", NEVER)
 
     def make(start: Start) -> str:
         worker = start(poll_interval=NEVER)
@@ -82,7 +82,7 @@ def test_a_cancel_arrives_though_another_worker_crosses_the_turn(
 def test_a_cancel_whose_notification_is_lost_is_seen_by_a_look_that_nobody_asked_for(
     start_thread: Start, cancellable: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tick, "CANCEL_SECONDS", 0.1)
+    monkeypatch.setattr(cancels, "CANCEL_SECONDS", 0.1)
     job_id = cancellable(start_thread)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pgjobs_job SET cancel_requested_at = now() WHERE id = %s", [job_id])

@@ -3,9 +3,8 @@
 After each claim every claimed job may start by the model, one after the other, and a claim of
 one job takes one of the highest priority there is. Nothing that may start is left out: when a
 claim and the next one find nothing, the model finds nothing either. (One claim alone may take
-less than it could: a lane gives no more than its share of a batch, which others may not use up;
-of the job that is the first ever to use a key of a rate limit only the state is made; and a cap
-of a queue or a key with several lanes is applied after the shares.)
+less than it could: a lane gives no more than its share of a batch, which others may not use up,
+and those that a key or a queue holds back have taken places in the list of what may start.)
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from psycopg import sql
 from django_pgjobs import cancel, requeue, reschedule
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.queries import jobs
-from django_pgjobs.queries.claims import ClaimedRow, Depth, Group, Segment
+from django_pgjobs.queries.claims import ClaimedRow, Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.outcome import Kind, Outcome
 from django_pgjobs.worker.run import make_attempt
@@ -77,7 +76,6 @@ class Drive:
         weights = {
             self.enqueue: 10,
             self.claim: 14,
-            self.claim_firsts: 6,
             self.finish: 14,
             self.let_time_pass: 5,
             self.cancel: 2,
@@ -136,36 +134,6 @@ class Drive:
                 return
         left = self.model.startable(unknown=unknown, caps=caps)
         assert not left, f"left out: {left}"
-
-    def claim_firsts(self) -> None:
-        """Claim of one group what needs neither tokens nor places of a limited queue."""
-        segments = self._segments()
-        if not segments:
-            return
-        group = self._random.choice(segments).group
-        wanted = self._random.choice([2, 3, 10, 100])
-        depth = self._random.choice([Depth.FIRSTS, Depth.HEAD])
-        rows = keyed_claim(
-            self._own,
-            self._random.choice(list(self._workers)),
-            wanted,
-            segments=[segment for segment in segments if segment.group == group],
-            lanes=[],
-            takes_tokens=False,
-            depth=depth,
-        )
-        self._note(f"claim the first {wanted} of {group}: {[row.id for row in rows]}")
-        self._check(rows, wanted)
-        # A first job that is paused or locked hides those behind it from a claim of heads.
-        left = depth is Depth.FIRSTS and [
-            job
-            for job in self.model.startable()
-            if (job.queue, job.priority) == (group.queue_name, -group.urgency)
-            and job.key
-            and not job.rate
-            and self.model.queues.get(job.queue, (None, 0))[0] is None
-        ]
-        assert rows or not left, f"left out: {left}"
 
     def finish(self) -> None:
         for job in self._some("running", 5):

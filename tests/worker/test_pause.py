@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connections
 
 from django_pgjobs import pause, resume
 from django_pgjobs.models import Pause
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker import pump
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs
@@ -63,21 +66,28 @@ def test_what_a_claim_under_way_brings_goes_back_as_well(
     """The notification may be faster than the answer to the claim."""
     worker = start_thread(concurrency=1, poll_interval=NEVER)
     wait_until_listening(worker)
-    accept = pump.Pump._accept
+    round_trip, recall = OwnConnection.round_trip, pump.Pump.recall
+    paused, recalled = threading.Event(), threading.Event()
 
-    def pause_before(self: pump.Pump, turn: pump.Turn) -> None:
-        if turn.claimed and not self._asks_again:
+    def pause_before_the_answer(self: OwnConnection, sends: Any) -> Any:
+        answers = round_trip(self, sends)
+        if self.role == "pump" and not paused.is_set():
+            paused.set()
             pause(queue="default")
             connections.close_all()  # those of the pump's thread
-            wait_until(lambda: self._asks_again)
-        accept(self, turn)
+            assert recalled.wait(15)
+        return answers
 
-    monkeypatch.setattr(pump.Pump, "_accept", pause_before)
+    def note_recall(self: pump.Pump) -> None:
+        recall(self)
+        recalled.set()
+
+    monkeypatch.setattr(OwnConnection, "round_trip", pause_before_the_answer)
+    monkeypatch.setattr(pump.Pump, "recall", note_recall)
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).note == pump.CONTROL_NOTE)
     assert (get_job(job.id).status, get_job(job.id).attempts) == ("ready", 0)
     resume(queue="default")
-    monkeypatch.setattr(pump.Pump, "_accept", accept)
     wait_until(lambda: get_job(job.id).status == "successful")
 
 

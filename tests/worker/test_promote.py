@@ -21,7 +21,7 @@ FUTURE = sql.SQL("clock_timestamp() + interval '1 minute'")
 
 def promote(connection: OwnConnection, max_jobs: int = 100) -> tuple[int, float | None]:
     """Promote, and return (jobs promoted, seconds to the next one)."""
-    [[(promoted, next_due)]] = connection.round_trip(
+    [[(promoted, next_due, _)]] = connection.round_trip(
         [partial(jobs.send_promotion, max_jobs=max_jobs)]
     )
     return promoted, next_due

@@ -53,9 +53,9 @@ def test_a_worker_says_that_it_listens_before_it_looks_for_the_last_time(
     with counted_round_trips() as counts:
         worker = start_thread(poll_interval=NEVER)
         wait_until_listening(worker)
-        said = counts["pump"].index(1)  # a look is two statements or three
-        wait_until(lambda: len(counts["pump"]) > said + 1)
-    assert 1 not in counts["pump"][said + 1 :]
+        said = counts["upkeep"].index(1)  # a look is two statements or three
+        wait_until(lambda: len(counts["upkeep"]) > said + 1)
+    assert 1 not in counts["upkeep"][said + 1 :]
 
 
 def test_a_plain_insert_wakes_an_idle_worker(start_thread: Start) -> None:
@@ -110,12 +110,12 @@ def test_an_idle_worker_runs_no_query(start_thread: Start) -> None:
         worker = start_thread(poll_interval=0.5)
         wait_until_listening(worker)
         # The gaps between two looks grow up to the poll interval.
-        wait_until(lambda: sum(2**n * 0.01 for n in range(len(counts["pump"]))) > 4)
+        wait_until(lambda: sum(2**n * 0.01 for n in range(len(counts["upkeep"]))) > 4)
         began, before = time.monotonic(), {role: len(found) for role, found in counts.items()}
-        wait_until(lambda: len(counts["pump"]) >= before["pump"] + 2)
+        wait_until(lambda: len(counts["upkeep"]) >= before["upkeep"] + 2)
         assert time.monotonic() - began > 0.4
         assert {role: len(counts[role]) for role in ("lease",)} == {"lease": before["lease"]}
-        assert "listener" not in counts
+        assert "pump" not in counts
 
 
 def test_scheduled_jobs_run_when_they_are_due_and_not_at_the_next_poll(

@@ -163,9 +163,9 @@ def test_what_a_worker_knows_of_refused_jobs_is_bounded(
 ) -> None:
     monkeypatch.setattr(refusals, "MOST_KNOWN", 20)
     state = WorkerState(make_options(), "worker")
-    known = refusals.Refusals(state, own)
+    known = refusals.Refusals(state)
     for job_id in (*range(1, 31), 15):
-        known.note(job_id, psycopg.errors.RaiseException("refused"), f"task {job_id}")
+        known.note(own, job_id, psycopg.errors.RaiseException("refused"), f"task {job_id}")
     assert known.passed_over() == [*range(11, 15), *range(16, 31), 15]
 
 

@@ -52,7 +52,7 @@ def test_a_job_without_queries_opens_no_connection_of_its_own(start_thread: Star
             " AND pid <> pg_backend_pid()"
         )
         names = {row[0] for row in cursor.fetchall()}
-    assert names <= {"pgjobs pump", "pgjobs lease", "pgjobs listener", "pgjobs pruner"}
+    assert names <= {"pgjobs pump", "pgjobs lease", "pgjobs upkeep", "pgjobs pruner"}
     assert worker.is_running
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import psycopg
@@ -15,7 +16,12 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.connection import OwnConnection, SessionUnusable, connection_parameters
+from django_pgjobs.queries.connection import (
+    OwnConnection,
+    Question,
+    SessionUnusable,
+    connection_parameters,
+)
 from django_pgjobs.worker.executor import Slots
 from tests import tasks
 from tests.factories import get_job, get_worker
@@ -132,7 +138,7 @@ def test_own_sessions_outlive_a_timeout_for_idle_ones(
     with contextlib.closing(idle), pytest.raises(psycopg.OperationalError):
         list(idle.notifies(timeout=15))
     assert processes_of_worker() == before
-    assert {name for name, _ in before} == {"pgjobs pump", "pgjobs lease", "pgjobs listener"}
+    assert {name for name, _ in before} == {"pgjobs pump", "pgjobs lease", "pgjobs upkeep"}
 
 
 def processes_of_worker() -> set[tuple[str, int]]:
@@ -174,6 +180,30 @@ def test_the_job_after_one_whose_prepared_statement_fits_no_more_gets_a_new_sess
 def test_statements_that_fail_half_way_through_their_transaction_leave_none_open(
     own: OwnConnection,
 ) -> None:
+    answers: list[Any] = []
+    question = Question(lambda cursor: cursor.execute("SELECT 7"), answers.append)
     with pytest.raises(psycopg.errors.DivisionByZero):
-        own.round_trip(claims.in_vain([lambda cursor: cursor.execute("SELECT 1 / 0")]))
+        own.round_trip([question, lambda cursor: cursor.execute("SELECT 1 / 0")])
+    assert answers == [[(7,)]]
+    assert own.round_trip([lambda cursor: cursor.execute("SELECT 1")]) == [[(1,)]]
+
+
+def test_a_worker_that_stands_still_while_it_chooses_holds_up_nobody_for_long(
+    own: OwnConnection,
+) -> None:
+    """The server ends its session, and with it the right to claim jobs with keys."""
+    own.round_trip([claims.send_hold])  # makes the row that is held, if a flush took it
+
+    def is_free() -> bool:
+        with connect() as other:
+            found = other.execute("SELECT id FROM pgjobs_keyed_claim FOR UPDATE SKIP LOCKED")
+            return bool(found.fetchall())
+
+    def stand_still(rows: list[Any]) -> None:
+        assert not is_free()
+        wait_until(is_free)
+
+    question = Question(claims.send_hold, stand_still)
+    with pytest.raises(psycopg.OperationalError):
+        own.round_trip([question, lambda cursor: cursor.execute("SELECT 1")])
     assert own.round_trip([lambda cursor: cursor.execute("SELECT 1")]) == [[(1,)]]

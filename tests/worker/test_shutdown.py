@@ -14,10 +14,10 @@ from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker import runner as runner_module
 from django_pgjobs.worker.announcer import Announcer
 from django_pgjobs.worker.leases import LeaseKeeper
-from django_pgjobs.worker.listener import Listener
 from django_pgjobs.worker.pruner import Pruner
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
+from django_pgjobs.worker.upkeep import Upkeep
 from django_pgjobs.worker.watchdog import Watchdog
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
@@ -148,7 +148,7 @@ def test_a_quiet_worker_claims_nothing_and_goes_on(start_thread: Start, gate: Ga
 
 @pytest.mark.parametrize(
     "role",
-    [Pump, LeaseKeeper, Listener, Watchdog, Announcer, Pruner],
+    [Pump, LeaseKeeper, Upkeep, Watchdog, Announcer, Pruner],
     ids=lambda role: role.__name__,
 )
 def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
@@ -166,9 +166,6 @@ def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
                 raise RuntimeError("on purpose")
 
         self.wait = wait_or_crash
-        if role is Listener:
-            wait_until(lambda: crash)
-            raise RuntimeError("on purpose")
         run(self)
 
     crash: list[bool] = []

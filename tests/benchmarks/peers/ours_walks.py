@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from functools import partial
 from typing import Any
 
 import django
@@ -53,9 +52,10 @@ def measure(own: Any, sends: Any, claimed: int | None) -> list[float]:
 
 
 def main() -> None:
-    from django_pgjobs.queries import claims, jobs
-    from django_pgjobs.queries.claims import HEAD, Depth, Group, Lane, Segment
+    from django_pgjobs.queries import claims
+    from django_pgjobs.queries.claims import HEAD, Group, Lane, Scope, Segment
     from django_pgjobs.queries.connection import OwnConnection
+    from django_pgjobs.worker.keyed_claim import KeyedClaim
 
     own = OwnConnection("default", "bench")
     connection = own.open()
@@ -63,6 +63,8 @@ def main() -> None:
     def execute(query: str, *parameters: object) -> None:
         connection.execute(query, parameters or None, prepare=False)
 
+    # What is written by hand names no schema.
+    execute("SET search_path = public")
     execute("TRUNCATE pgjobs_job, pgjobs_worker")
     [(worker_id,)] = connection.execute(WORKER, prepare=False).fetchall()
     taker = claims.Taker(
@@ -75,32 +77,15 @@ def main() -> None:
     segments = [Segment(Group("default", "default", 0))]
     plain = {Lane("default", "default"): HEAD}
 
-    def send_keyed(cursor: Any, *, takes_tokens: bool = False, depth: Depth = Depth.SHARE) -> None:
-        claims.send_keyed_claim(
-            cursor,
-            {},
-            segments,
-            boosts={},
-            caps={},
-            max_jobs=20,
-            taker=taker,
-            takes_tokens=takes_tokens,
-            depth=depth,
-        )
+    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=20)
+    keyed = (claims.send_hold, *KeyedClaim(scope, taker).sends)
 
     def send_plain(cursor: Any) -> None:
         claims.send_claim(cursor, plain, max_jobs=20, taker=taker)
 
-    def send_promotion(cursor: Any) -> None:
-        jobs.send_promotion(cursor, max_jobs=1_000)
-
-    def send_claim_of_nothing(cursor: Any) -> None:
-        claims.send_claim(cursor, {}, max_jobs=20, taker=taker)
-
     def median(*sends: Any, claimed: int | None = None) -> float:
         return statistics.median(measure(own, sends, claimed)[5:])
 
-    keyed = (claims.send_hold, send_keyed)
     figures = {"commit": median(claims.send_hold)}
     execute(PLAIN, 20_000)
     execute("VACUUM ANALYZE")
@@ -109,21 +94,13 @@ def main() -> None:
     execute(READY, "hot", 1, 1_000_000)
     execute(READY, "key", 1_000, 20_000)
     execute("VACUUM ANALYZE")
-    # What a worker sends after a batch that many lanes filled, and what it sends before.
-    figures["million"] = median(claims.send_hold, partial(send_keyed, depth=Depth.HEAD), claimed=20)
-    figures["weighed"] = median(*keyed, claimed=20)
-    figures["with_tokens"] = median(
-        claims.send_hold, partial(send_keyed, takes_tokens=True), claimed=20
-    )
+    figures["million"] = median(*keyed, claimed=20)
     figures["beside"] = median(send_plain, claimed=20)
     execute("TRUNCATE pgjobs_job")
     execute(RUNNING, "key", 1_000, 5_000)
     execute(READY, "key", 1_000, 20_000)
     execute("VACUUM ANALYZE")
     figures["blocked"] = median(*keyed, claimed=0)
-    figures["idle"] = median(
-        claims.send_change_count, send_promotion, send_claim_of_nothing, claims.send_lane_listing
-    )
     print(json.dumps(figures), flush=True)
 
 

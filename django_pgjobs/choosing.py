@@ -1,0 +1,165 @@
+"""Which of the jobs that may start a claim takes: priorities, turns, limits, tokens.
+
+What may start is listed by the database (list_heads.sql), lane by lane, with all that limits it.
+This module decides between the lanes. It knows no clock and no database.
+
+*Order.* The best rank goes first (minus the priority, less the boost of the queue). Within a rank
+lanes take turns, each with as many jobs as its weight, up to its share of the batch; jobs without
+keys come from the oldest on, one for one with the others.
+
+*Limits.* A job is left out while its key, its queue or the tokens of its rate limits do not let it
+start beside what was chosen before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import ceil
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate limit that a lane's jobs take tokens of."""
+
+    key: str
+    tokens: float
+    seconds_per_token: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first jobs of one lane, oldest first; *lane* is None for jobs without keys."""
+
+    backend: str
+    queue_name: str
+    rank: int
+    lane: str | None = None
+    concurrency_key: str | None = None
+    weight: int = 1
+    # How many jobs of the key may run at a time; None: as each job says.
+    max_running: int | None = None
+    running: int = 0
+    ids: Sequence[int]
+    limits: Sequence[int | None] = ()
+    costs: Sequence[int] = ()
+    # How many more jobs of the queue may start; None: any number.
+    queue_room: int | None = None
+    rates: Sequence[Rate] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One job of a lane, by its place in it."""
+
+    head: Head
+    place: int
+
+    @property
+    def id(self) -> int:
+        return self.head.ids[self.place]
+
+    @property
+    def cost(self) -> int:
+        """How many tokens it takes of each of its rate limits."""
+        return self.head.costs[self.place]
+
+    @property
+    def max_running(self) -> int:
+        """How many jobs of its key may run for it to start."""
+        return self.head.max_running or max(1, self.head.limits[self.place] or 1)
+
+
+@dataclass(slots=True)
+class Choice:
+    """The jobs to claim, best first, and what they leave of the limits."""
+
+    wanted: int
+    jobs: list[Candidate] = field(default_factory=list)
+    _of_key: Counter[str] = field(default_factory=Counter)
+    _room: dict[str, int] = field(default_factory=dict)
+    _tokens: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.jobs) >= self.wanted
+
+    def take(self, job: Candidate) -> bool:
+        """Choose the job if everything lets it start; return whether it does."""
+        head = job.head
+        if self._room.get(head.queue_name, 1) <= 0 or not self._key_has_room(job):
+            return False
+        if not self._has_tokens(job):
+            return False
+        self.jobs.append(job)
+        if head.queue_name in self._room:
+            self._room[head.queue_name] -= 1
+        if head.concurrency_key is not None:
+            self._of_key[head.concurrency_key] += 1
+        for rate in head.rates:
+            self._tokens[rate.key] -= job.cost
+        return True
+
+    def _key_has_room(self, job: Candidate) -> bool:
+        key = job.head.concurrency_key
+        return key is None or job.head.running + self._of_key[key] < job.max_running
+
+    def _has_tokens(self, job: Candidate) -> bool:
+        short = [rate.key for rate in job.head.rates if self._tokens[rate.key] < job.cost]
+        for key in short:
+            # A cheaper job that follows is not to take what this one waits for.
+            self._tokens[key] = 0.0
+        return not short
+
+
+def choose(heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> Choice:
+    """Choose up to *wanted* jobs of what is listed; of a queue in *slots* no more than it says."""
+    room = dict(slots)
+    tokens: dict[str, float] = {}
+    for head in heads:
+        if head.queue_room is not None:
+            least = min(head.queue_room, room.get(head.queue_name, head.queue_room))
+            room[head.queue_name] = least
+        tokens.update({rate.key: rate.tokens for rate in head.rates})
+    choice = Choice(wanted, _room=room, _tokens=tokens)
+    for rank in sorted({head.rank for head in heads}):
+        of_rank = [head for head in heads if head.rank == rank]
+        sources = deque(
+            [
+                _in_turns([head for head in of_rank if head.lane is not None], wanted),
+                _oldest_first([head for head in of_rank if head.lane is None]),
+            ]
+        )
+        while sources and not choice.is_full:
+            source = sources.popleft()
+            # Up to the first that may start.
+            if any(choice.take(job) for job in source):
+                sources.append(source)
+    return choice
+
+
+def _in_turns(heads: Sequence[Head], wanted: int) -> Iterator[Candidate]:
+    """Yield the jobs of lanes that take turns, each with as many as its weight.
+
+    No lane gives more than its share of the batch, however little the others have.
+    """
+    weights = sum(head.weight for head in heads)
+    waiting = deque(
+        (head, islice(_jobs_of(head), ceil(wanted * head.weight / weights))) for head in heads
+    )
+    while waiting:
+        head, jobs = waiting.popleft()
+        of_turn = list(islice(jobs, head.weight))
+        yield from of_turn
+        if len(of_turn) == head.weight:
+            waiting.append((head, jobs))
+
+
+def _oldest_first(heads: Sequence[Head]) -> Iterator[Candidate]:
+    return iter(sorted((job for head in heads for job in _jobs_of(head)), key=lambda job: job.id))
+
+
+def _jobs_of(head: Head) -> Iterator[Candidate]:
+    return (Candidate(head, place) for place in range(len(head.ids)))

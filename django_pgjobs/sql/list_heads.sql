@@ -1,0 +1,335 @@
+-- List what a claim may choose from: of each lane with keys, best rank first, the jobs that may
+-- start, and of each lane without keys its best jobs.
+--
+-- Lanes with keys (one queue, one priority, the same keys) are walked with a loose index scan, and
+-- only by who holds pgjobs_keyed_claim: then what is counted here is the truth until the commit.
+-- The first jobs of a lane are locked, so that one that somebody else holds is passed over here.
+-- Those behind them are named as well, for a batch that the first ones do not fill. The walk ends
+-- when there are enough first jobs. A *rank* is minus the priority, less the boost of the queue.
+-- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
+--     lane_boosts integer[] (one entry per lane without keys);
+--     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
+--     first_lanes, last_lanes text[] (one entry per segment of lanes with keys, best rank
+--     first; last NULL: to the end);
+--     full_queues text[] (queues of which the worker takes no job); max_jobs integer;
+--     first_jobs integer (of each lane and weight); unknown_paths text[] (tasks the worker does
+--     not have); worker_id bigint; passed_over bigint[] (jobs that are left alone);
+--     takes_tokens boolean (else jobs with rate limits are left alone)
+-- Returns: backend, queue_name, rank, lane (NULL: without keys), concurrency key, weight, limit of
+--     the key (NULL: as each job says), how many of its jobs run, ids, their limits, their costs,
+--     how many more jobs of the queue may start (NULL: any number), the rate limits as JSON text:
+--     [key, tokens, seconds per token]; best rank first, then in the order of the walk
+-- Locks: the first jobs of each lane with keys, FOR UPDATE SKIP LOCKED; then the state of their
+--     rate limits, in order of key
+-- Index: pgjobs_job_ready_lanes, pgjobs_job_key_order, pgjobs_job_key_running, pgjobs_job_ready;
+--     pgjobs_job_running, all of it, for each queue whose number of running jobs is limited
+WITH turn AS MATERIALIZED (
+    SELECT
+        COALESCE(current_setting('pgjobs.keyed_claim', TRUE), '') = 'held' AS is_held,
+        %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) paused.paths AS excluded_paths,
+        %(full_queues)s::text[] OPERATOR(pg_catalog.||) paused.queues AS excluded_queues,
+        paused.key_patterns
+    FROM pgjobs_worker AS worker
+    CROSS JOIN (
+        SELECT
+            array_agg(pause.name) FILTER (WHERE pause.kind = 'task') AS paths,
+            array_agg(pause.name) FILTER (WHERE pause.kind = 'queue') AS queues,
+            -- In the notation of LIKE.
+            array_agg({pause.name.as_pattern}) FILTER (WHERE pause.kind = 'key') AS key_patterns
+        FROM pgjobs_pause AS pause
+        WHERE {pause.holds}
+    ) AS paused
+    WHERE
+        worker.id = %(worker_id)s::bigint AND {worker.is_live}
+),
+-- Patterns of limits, in the notation of LIKE.
+key_pattern AS MATERIALIZED (
+    SELECT
+        maximum.max_running, maximum.weight,
+        {maximum.pattern.as_pattern} AS pattern
+    FROM pgjobs_concurrency_limit AS maximum
+    WHERE POSITION('*' IN maximum.pattern) > 0
+    ORDER BY length(maximum.pattern) DESC
+),
+-- How many more jobs of a queue may start.
+queue_room AS MATERIALIZED (
+    SELECT
+        queue.queue_name,
+        CASE WHEN turn.is_held THEN queue.max_running - (
+            SELECT count(*)
+            FROM pgjobs_job_live AS job
+            WHERE job.status = 'running' AND job.queue_name = queue.queue_name
+        ) ELSE 0 END AS jobs
+    FROM pgjobs_queue_settings AS queue
+    CROSS JOIN turn
+    WHERE queue.max_running IS NOT NULL
+),
+walked AS MATERIALIZED (
+    SELECT
+        found.backend, found.queue_name, found.rank, found.lane, found.concurrency_key,
+        found.weight, found.max_running, found.running, found.ids, found.limits, found.costs,
+        found.rate_limit_keys, row_number() OVER () AS position
+    FROM (
+        SELECT
+            segment.backend, segment.queue_name, segment.urgency - segment.boost AS rank,
+            head.lane, head.concurrency_key, head.rate_limit_keys,
+            maximum.weight, maximum.max_running, maximum.jobs - room.jobs AS running,
+            first.ids OPERATOR(pg_catalog.||) following.ids AS ids,
+            first.limits OPERATOR(pg_catalog.||) following.limits AS limits,
+            first.costs OPERATOR(pg_catalog.||) following.costs AS costs,
+            -- One row for each first job, so that the walk ends when there are enough of them.
+            counted.nth
+        FROM turn
+        CROSS JOIN unnest(
+            %(segment_backends)s::text[], %(segment_queues)s::text[],
+            %(segment_urgencies)s::integer[], %(segment_boosts)s::integer[],
+            %(first_lanes)s::text[], %(last_lanes)s::text[]
+        ) AS segment (backend, queue_name, urgency, boost, first_lane, last_lane)
+        CROSS JOIN LATERAL (
+            WITH RECURSIVE step AS (
+                (
+                    SELECT
+                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                    FROM pgjobs_job_live AS job
+                    WHERE
+                        {job.is_ready}
+                        AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                        AND -job.priority = segment.urgency AND job.lane >= segment.first_lane
+                    ORDER BY job.lane, job.id
+                    LIMIT 1
+                )
+                UNION ALL
+                SELECT following.*
+                FROM step
+                CROSS JOIN LATERAL (
+                    SELECT
+                        job.lane, job.id, job.concurrency_key, job.concurrency_limit,
+                        job.skips_waiting, job.rate_limit_keys, job.rate_cost
+                    FROM pgjobs_job_live AS job
+                    WHERE
+                        {job.is_ready}
+                        AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                        AND -job.priority = segment.urgency AND job.lane > step.lane
+                    ORDER BY job.lane, job.id
+                    LIMIT 1
+                ) AS following
+                WHERE segment.last_lane IS NULL OR step.lane < segment.last_lane
+            )
+            SELECT step.*
+            FROM step
+            WHERE segment.last_lane IS NULL OR step.lane <= segment.last_lane
+        ) AS head
+        CROSS JOIN LATERAL (
+            SELECT
+                found.max_running, COALESCE(found.weight, 1) AS weight,
+                GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) AS jobs,
+                CASE
+                    WHEN
+                        head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
+                        AND GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) = 1
+                        THEN head.id
+                    ELSE 9223372036854775807
+                END AS last_id
+            FROM (SELECT) AS one
+            LEFT JOIN LATERAL (
+                SELECT exact.max_running, exact.weight
+                FROM pgjobs_concurrency_limit AS exact
+                WHERE exact.pattern = head.concurrency_key
+                UNION ALL
+                SELECT key_pattern.max_running, key_pattern.weight
+                FROM key_pattern
+                WHERE head.concurrency_key LIKE key_pattern.pattern
+                LIMIT 1
+            ) AS found ON TRUE
+        ) AS maximum
+        CROSS JOIN LATERAL (
+            SELECT CASE
+                WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
+                WHEN head.concurrency_key LIKE ANY (turn.key_patterns) THEN 0
+                WHEN maximum.last_id = head.id AND head.id <> (
+                    SELECT oldest.id
+                    FROM pgjobs_job_live AS oldest
+                    WHERE
+                        oldest.status = 'ready'
+                        AND oldest.concurrency_key = head.concurrency_key
+                        AND oldest.hold IS NULL AND (
+                            oldest.due_at IS NULL
+                            OR oldest.due_at IS DISTINCT FROM oldest.run_after
+                        )
+                    ORDER BY oldest.id
+                    LIMIT 1
+                ) THEN 0
+                ELSE maximum.jobs - (
+                    SELECT count(*)
+                    FROM (
+                        SELECT FROM pgjobs_job_live AS running
+                        WHERE
+                            running.status <> 'ready'
+                            AND running.concurrency_key = head.concurrency_key
+                        LIMIT maximum.jobs
+                    ) AS running
+                )
+            END AS jobs
+            -- Else the planner copies the expression to each of its uses.
+            OFFSET 0
+        ) AS room
+        CROSS JOIN LATERAL (
+            SELECT
+                array_agg(locked.id) AS ids, array_agg(locked.concurrency_limit::integer) AS limits,
+                array_agg(locked.rate_cost::integer) AS costs, count(*) AS jobs, max(locked.id) AS last_id
+            FROM (
+                SELECT job.id, job.concurrency_limit, job.rate_cost
+                FROM pgjobs_job_live AS job
+                WHERE
+                    {job.is_ready}
+                    AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                    AND -job.priority = segment.urgency AND job.lane = head.lane
+                    AND job.id <= maximum.last_id
+                    AND job.task_path <> ALL (turn.excluded_paths)
+                    AND job.id <> ALL (%(passed_over)s::bigint[])
+                ORDER BY job.id
+                LIMIT LEAST(room.jobs, %(first_jobs)s::integer * maximum.weight)
+                FOR UPDATE SKIP LOCKED
+            ) AS locked
+        ) AS first
+        CROSS JOIN LATERAL (
+            SELECT
+                array_agg(behind.id) AS ids, array_agg(behind.concurrency_limit::integer) AS limits,
+                array_agg(behind.rate_cost::integer) AS costs
+            FROM (
+                SELECT job.id, job.concurrency_limit, job.rate_cost
+                FROM pgjobs_job_live AS job
+                WHERE
+                    {job.is_ready}
+                    AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                    AND -job.priority = segment.urgency AND job.lane = head.lane
+                    AND job.id > first.last_id AND job.id <= maximum.last_id
+                    AND job.task_path <> ALL (turn.excluded_paths)
+                    AND job.id <> ALL (%(passed_over)s::bigint[])
+                ORDER BY job.id
+                LIMIT CASE WHEN first.jobs = %(first_jobs)s::integer * maximum.weight
+                    THEN GREATEST(LEAST(room.jobs, %(max_jobs)s::integer) - first.jobs, 0)
+                    ELSE 0
+                END
+            ) AS behind
+        ) AS following
+        CROSS JOIN LATERAL generate_series(1, first.jobs) AS counted (nth)
+        WHERE
+            turn.is_held AND room.jobs > 0
+            -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
+            AND segment.queue_name <> ALL (turn.excluded_queues OPERATOR(pg_catalog.||) ARRAY(
+                SELECT queue_room.queue_name FROM queue_room WHERE queue_room.jobs <= 0
+            ))
+            AND (
+                head.rate_limit_keys IS NULL
+                OR %(takes_tokens)s::boolean AND NOT EXISTS (
+                    SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
+                    LEFT JOIN LATERAL (
+                        SELECT
+                            {rate_limit.burst_in_force} AS burst,
+                            rate_limit.period, rate_limit.count
+                        FROM pgjobs_rate_limit AS rate_limit
+                        WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
+                        ORDER BY rate_limit.name = rate.key DESC
+                        LIMIT 1
+                    ) AS rule ON TRUE
+                    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+                    WHERE
+                        rule.burst IS NULL
+                        OR rule.burst::double precision - (GREATEST(0, COALESCE(
+                            EXTRACT(EPOCH FROM state.next_free)
+                            - EXTRACT(EPOCH FROM statement_timestamp()), 0
+                        )) * (rule.count - rule.burst + 1)::numeric)::double precision
+                            / rule.period < head.rate_cost::double precision
+                )
+            )
+        LIMIT %(max_jobs)s::integer
+    ) AS found
+    WHERE found.nth = 1
+),
+rate_key AS MATERIALIZED (
+    SELECT DISTINCT rate.key
+    FROM walked
+    CROSS JOIN pg_catalog.unnest(string_to_array(walked.rate_limit_keys, E'\n')) AS rate (key)
+    WHERE walked.rate_limit_keys IS NOT NULL
+),
+state AS MATERIALIZED (
+    SELECT state.key, state.next_free
+    FROM pgjobs_rate_state AS state
+    WHERE state.key = ANY (ARRAY(SELECT rate_key.key FROM rate_key))
+    ORDER BY state.key
+    FOR UPDATE
+),
+-- The first job of a key makes its state.
+created AS (
+    INSERT INTO pgjobs_rate_state (key, next_free)
+    SELECT rate_key.key, statement_timestamp()
+    FROM rate_key
+    WHERE rate_key.key NOT IN (SELECT state.key FROM state)
+    ON CONFLICT DO NOTHING
+    RETURNING key, next_free
+),
+budget AS MATERIALIZED (
+    SELECT
+        state.key, rule.seconds_per_token,
+        rule.burst::double precision - GREATEST(
+            0, EXTRACT(EPOCH FROM state.next_free) - EXTRACT(EPOCH FROM statement_timestamp())
+        )::double precision / rule.seconds_per_token AS tokens
+    FROM (
+        SELECT state.key, state.next_free FROM state
+        UNION ALL
+        SELECT created.key, created.next_free FROM created
+    ) AS state
+    CROSS JOIN LATERAL (
+        SELECT
+            {rate_limit.burst_in_force} AS burst,
+            ceil(1000000::double precision * rate_limit.period / (
+                rate_limit.count - {rate_limit.burst_in_force} + 1
+            )::double precision) / 1000000::double precision AS seconds_per_token
+        FROM pgjobs_rate_limit AS rate_limit
+        WHERE rate_limit.name IN (state.key, split_part(state.key, ':', 1))
+        ORDER BY rate_limit.name = state.key DESC
+        LIMIT 1
+    ) AS rule
+)
+SELECT
+    listed.backend, listed.queue_name, listed.rank, listed.lane, listed.concurrency_key,
+    listed.weight, listed.max_running, listed.running, listed.ids, listed.limits, listed.costs,
+    (SELECT queue_room.jobs FROM queue_room WHERE queue_room.queue_name = listed.queue_name),
+    CASE WHEN listed.rate_limit_keys IS NOT NULL THEN (
+        SELECT json_agg(json_build_array(rate.key, budget.tokens, budget.seconds_per_token))::text
+        FROM pg_catalog.unnest(string_to_array(listed.rate_limit_keys, E'\n')) AS rate (key)
+        LEFT JOIN budget ON budget.key = rate.key
+    ) END
+FROM (
+    SELECT
+        walked.backend, walked.queue_name, walked.rank, walked.lane, walked.concurrency_key,
+        walked.weight, walked.max_running, walked.running, walked.ids, walked.limits,
+        walked.costs, walked.rate_limit_keys, walked.position
+    FROM walked
+    UNION ALL
+    SELECT
+        lane.backend, lane.queue_name, plain.urgency - lane.boost, NULL, NULL, 1, NULL, 0,
+        array_agg(plain.id ORDER BY plain.id), NULL, NULL, NULL, 0
+    FROM turn
+    CROSS JOIN unnest(
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
+        %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
+    ) AS lane (backend, queue_name, floor_urgency, floor_id, boost)
+    CROSS JOIN LATERAL (
+        SELECT -job.priority AS urgency, job.id
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_ready} AND job.lane IS NULL
+            AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+            AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+            AND job.task_path <> ALL (turn.excluded_paths)
+            AND job.id <> ALL (%(passed_over)s::bigint[])
+        ORDER BY -job.priority, job.id
+        LIMIT %(max_jobs)s::integer
+    ) AS plain
+    WHERE lane.queue_name <> ALL (turn.excluded_queues)
+    GROUP BY lane.backend, lane.queue_name, plain.urgency, lane.boost
+) AS listed
+ORDER BY listed.rank, listed.position

@@ -1,0 +1,89 @@
+"""What other threads ask of the upkeep.
+
+Each call appends to a deque and wakes it; the upkeep's own thread takes what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import select
+import socket
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeVar
+
+from django_pgjobs.queries.claims import ClaimedRow
+
+T = TypeVar("T")
+
+
+class Errands:
+    """Requests to the upkeep; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._look_times: deque[float] = deque()
+        self._freed: deque[str] = deque()
+        # What a wake-up arrives through, as long as the upkeep runs.
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+
+    def look_by(self, time: float) -> None:
+        """Ask for a look for jobs at *time*, of `time.monotonic()`, at the latest."""
+        self._look_times.append(time)
+        self.wake()
+
+    def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
+        """Tell of jobs that ended: somebody may wait for their keys."""
+        lanes = {row.lane for row in rows if row.lane}
+        if lanes:
+            self._freed.extend(lanes)
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the upkeep look at the world now."""
+        pair = self._pair
+        if pair is not None:
+            # What is full or closed needs no more.
+            with contextlib.suppress(OSError):
+                pair[1].send(b"\0")
+
+    # For the upkeep's thread
+
+    def open(self) -> None:
+        """Begin to be woken."""
+        self._pair = socket.socketpair()
+        for end in self._pair:
+            end.setblocking(False)
+
+    def close(self) -> None:
+        """End being woken."""
+        pair, self._pair = self._pair, None
+        for end in pair or ():
+            end.close()
+
+    def wait(self, timeout: float | None, descriptor: int | None) -> None:
+        """Sleep until somebody wakes or *descriptor* can be read, at most *timeout* seconds."""
+        if self._pair is None:
+            return
+        poll = select.poll()
+        poll.register(self._pair[0], select.POLLIN)
+        if descriptor is not None:
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(None if timeout is None else math.ceil(1000 * timeout))
+        with contextlib.suppress(BlockingIOError):
+            self._pair[0].recv(4096)
+
+    def take_look_time(self) -> float | None:
+        """Return the earliest time that was asked for."""
+        return min(_take_all(self._look_times), default=None)
+
+    def take_freed(self) -> set[str]:
+        """Return the lanes of jobs that ended."""
+        return set(_take_all(self._freed))
+
+
+def _take_all(waiting: deque[T]) -> list[T]:
+    taken = []
+    while waiting:
+        taken.append(waiting.popleft())
+    return taken

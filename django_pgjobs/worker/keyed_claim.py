@@ -1,0 +1,43 @@
+"""A claim of jobs with keys: list what may start, choose, take what was chosen.
+
+The choice needs the answer to the first statement, so the claim takes a round trip more; the right
+to claim jobs with keys is held meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_pgjobs.choosing import Choice, choose
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.claims import Scope, Taker
+from django_pgjobs.queries.connection import Question, Send
+from django_pgjobs.queries.cursor import Cursor
+
+
+class KeyedClaim:
+    """The statements of one such claim, in order; what was chosen is there for the last one."""
+
+    def __init__(self, scope: Scope, taker: Taker) -> None:
+        self._scope = scope
+        self._taker = taker
+        self.choice = Choice(scope.max_jobs)
+
+    @property
+    def sends(self) -> list[Send]:
+        return [Question(self.send_heads, self.choose), self.send_chosen]
+
+    def send_heads(self, cursor: Cursor) -> None:
+        claims.send_heads(cursor, self._scope, self._taker)
+
+    def choose(self, rows: list[Any]) -> None:
+        """Choose of the rows of list_heads.sql."""
+        heads = claims.heads_of(rows)
+        self.choice = choose(heads, wanted=self._scope.max_jobs, slots=self._scope.slots)
+
+    def send_chosen(self, cursor: Cursor) -> None:
+        claims.send_chosen_claim(cursor, self.choice.jobs, self._scope, self._taker)
+
+    def send_first(self, cursor: Cursor) -> None:
+        """Send the question which of the chosen jobs would be claimed first."""
+        claims.send_first_free(cursor, [job.id for job in self.choice.jobs])

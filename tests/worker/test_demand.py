@@ -1,0 +1,94 @@
+"""The demand: how many jobs a worker claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_pgjobs.worker.demand import MAX_PREFETCH, PREFETCH_SECONDS
+from tests.worker.planning import Make
+from tests.worker.support import make_attempt_of
+
+
+@pytest.mark.parametrize(("running", "wanted"), [(0, 4), (1, 3), (4, 0)])
+def test_a_new_worker_claims_what_its_free_slots_take(
+    make: Make, running: int, wanted: int
+) -> None:
+    """S1.10 (b), S2.7: jobs are taken only when there is capacity."""
+    claiming = make()
+    claiming.run(running)
+    assert claiming.demand.wanted() == wanted
+
+
+def test_short_jobs_are_claimed_ahead_as_many_as_soon_run(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 0.001
+    prefetch = int(4 * PREFETCH_SECONDS / 0.001)
+    assert claiming.demand.prefetch == prefetch
+    assert claiming.demand.wanted() == 4 + prefetch
+
+
+def test_long_jobs_are_not_claimed_ahead(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 5.0
+    assert claiming.demand.wanted() == 4
+
+
+def test_what_is_claimed_ahead_is_bounded(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 0.0
+    assert claiming.demand.prefetch == MAX_PREFETCH
+
+
+def test_nothing_is_claimed_ahead_while_every_slot_runs_a_long_job(make: Make) -> None:
+    """However short the jobs before were."""
+    claiming = make()
+    claiming.slots.mean_duration = 0.0001
+    claiming.run(4, seconds_ago=1.0)
+    assert claiming.demand.wanted() == 0
+    claiming.slots.running.pop()
+    claiming.run(1)
+    assert claiming.demand.prefetch > 0
+
+
+def test_a_buffer_that_is_full_enough_stops_the_claims(make: Make) -> None:
+    claiming = make()
+    claiming.slots.mean_duration = 0.01
+    assert claiming.demand.prefetch == 20
+    claiming.buffer(11)
+    assert claiming.demand.wanted() == 0
+    claiming.slots.buffer.pop()
+    assert claiming.demand.wanted() == 4 + 20 - 10
+    assert claiming.demand.wanted(waits=True) == 4 + 20, "by then they have run"
+
+
+def test_nothing_is_claimed_while_async_jobs_wait_for_the_event_loop(make: Make) -> None:
+    claiming = make()
+    claiming.async_slots.buffer.append(make_attempt_of(1))
+    assert claiming.demand.wanted() == 0
+
+
+def test_a_worker_that_stops_claims_nothing(make: Make) -> None:
+    """S4.15."""
+    claiming = make()
+    claiming.state.stopping = True
+    assert claiming.demand.wanted() == 0
+
+
+def test_max_jobs_counts_finished_and_held_jobs(make: Make) -> None:
+    claiming = make(max_jobs=10)
+    claiming.slots.mean_duration = 0.001
+    assert claiming.demand.wanted() == 10
+    claiming.state.finished_jobs = 6
+    claiming.state.held = {1: make_attempt_of(1)}
+    assert claiming.demand.wanted() == 3
+    claiming.state.finished_jobs = 10
+    assert claiming.demand.wanted() == 0
+
+
+def test_the_slots_of_a_queue_are_what_its_held_jobs_leave(make: Make) -> None:
+    claiming = make(queue_slots={"mail": 2, "slow": 1})
+    attempts = [make_attempt_of(number, queue_name="mail") for number in (1, 2)]
+    claiming.state.held = {1: attempts[0]}
+    assert claiming.demand.caps() == {"mail": 1, "slow": 1}
+    claiming.state.held = {1: attempts[0], 2: attempts[1]}
+    assert claiming.demand.caps()["mail"] == 0

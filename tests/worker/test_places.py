@@ -1,0 +1,267 @@
+"""The places: what the next claim reads, and what is learnt of its answer."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pytest
+
+from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
+from tests.worker.keyed import KEYED
+from tests.worker.planning import Knowing, keyed, plain
+from tests.worker.support import DEFAULT, row_of_job
+
+MAIL = Lane("default", "mail")
+
+
+def floors(knowing: Knowing) -> dict[Lane, Floor]:
+    """Return where the next claim reads each lane from."""
+    plan = knowing.plan()
+    return plan.floors if plan else {}
+
+
+def segments(knowing: Knowing, **given: Any) -> list[Segment]:
+    """Return which lanes with keys the next claim reads."""
+    plan = knowing.plan(**given)
+    return plan.segments if plan else []
+
+
+@pytest.mark.parametrize(
+    ("options", "served"),
+    [
+        ({}, [DEFAULT, MAIL]),
+        ({"queues": ("mail",)}, [MAIL]),
+        ({"excluded_queues": ("mail",)}, [DEFAULT]),
+        ({"backends": ("default", "other")}, [DEFAULT, MAIL, Lane("other", "default")]),
+        ({"queues": ("mail", "default"), "excluded_queues": ("mail",)}, [DEFAULT]),
+    ],
+)
+def test_only_lanes_that_the_worker_serves_are_read(
+    options: dict[str, Any], served: list[Lane]
+) -> None:
+    """S1.19: types can be pinned to servers by queue."""
+    knowing = Knowing(*plain(DEFAULT, MAIL, Lane("other", "default")), **options)
+    assert list(floors(knowing)) == sorted(served)
+
+
+def test_a_notification_adds_the_lanes_of_a_served_queue_only() -> None:
+    knowing = Knowing(backends=("a", "b"), queues=("mail",))
+    knowing.places.note_queue("default")
+    assert knowing.places.is_empty
+    knowing.places.note_queue("mail")
+    assert list(floors(knowing)) == [Lane("a", "mail"), Lane("b", "mail")]
+
+
+def test_the_next_batch_is_read_from_where_the_last_one_ended() -> None:
+    knowing = Knowing(*plain(DEFAULT, MAIL))
+    knowing.claim(row_of_job(5, priority=9), row_of_job(3), row_of_job(7), wanted=3)
+    assert floors(knowing) == {DEFAULT: Floor(0, 7), MAIL: HEAD}
+
+
+def test_an_offer_lets_the_next_claim_read_from_the_head() -> None:
+    """What appeared before the floor, a higher priority or a retry, is found."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=1)
+    assert floors(knowing) == {DEFAULT: Floor(0, 7)}
+    knowing.find(*plain(DEFAULT))
+    assert floors(knowing) == {DEFAULT: HEAD}
+
+
+def test_after_a_short_batch_from_the_floor_the_head_is_read_at_once() -> None:
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=1)
+    knowing.claim(wanted=1)
+    assert floors(knowing) == {DEFAULT: HEAD}
+
+
+def test_a_lane_is_forgotten_after_a_short_batch_from_its_head_only() -> None:
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=1)
+    knowing.claim(wanted=1)
+    assert not knowing.places.is_empty
+    knowing.claim(wanted=1)
+    assert knowing.places.is_empty
+    assert knowing.plan() is None
+    assert knowing.places.claim_at() == math.inf
+
+
+def test_a_lane_whose_turn_did_not_come_in_a_full_batch_is_read_from_its_head_again() -> None:
+    """Others had better jobs; what it has before its floor has not been looked at."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(70), wanted=1)
+    knowing.find(*plain(DEFAULT, MAIL))
+    knowing.claim(row_of_job(3, queue_name="mail", priority=9), wanted=1)
+    assert floors(knowing) == {DEFAULT: HEAD, MAIL: Floor(-9, 3)}
+
+
+def test_an_offer_that_comes_while_a_claim_is_under_way_is_not_lost() -> None:
+    """The queue takes offers over between two turns, so the answer cannot forget a new one."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(wanted=1)
+    knowing.places.note_queue("default")
+    assert floors(knowing) == {DEFAULT: HEAD}
+
+
+def test_a_full_batch_below_the_floor_lowers_it() -> None:
+    """There may be more where it ended."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(70), wanted=1)
+    knowing.find(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=1)
+    assert floors(knowing) == {DEFAULT: Floor(0, 7)}
+
+
+def test_a_short_batch_below_the_floor_does_not_lower_it() -> None:
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(70), wanted=1)
+    knowing.find(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=2, seconds=100.0)
+    knowing.find(*plain(DEFAULT))
+    assert floors(knowing) == {DEFAULT: Floor(0, 70)}
+
+
+def test_claims_from_heads_that_have_become_slow_are_made_rarely() -> None:
+    """A held snapshot makes them wade through every job that ran since."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=1, seconds=100.0)
+    knowing.claim(wanted=1)
+    assert knowing.plan() is None, "nothing is left behind the floor"
+    assert time.monotonic() + 800 < knowing.places.claim_at() < math.inf
+    knowing.places.note_queue("default")
+    assert floors(knowing) == {DEFAULT: Floor(0, 7)}
+
+
+def test_a_job_that_was_given_back_is_before_the_floor() -> None:
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=1)
+    knowing.places.note_returned([row_of_job(7)])
+    assert floors(knowing) == {DEFAULT: HEAD}
+
+
+def test_jobs_with_keys_are_walked_after_a_look_found_some() -> None:
+    knowing = Knowing()
+    assert knowing.plan() is None
+    knowing.find(*keyed(KEYED))
+    plan = knowing.plan()
+    assert plan
+    assert (plan.is_keyed, plan.holds, plan.segments) == (True, True, [Segment(KEYED)])
+
+
+def test_a_walk_in_vain_is_not_repeated_before_something_changes() -> None:
+    knowing = Knowing(*keyed(KEYED))
+    knowing.claim(wanted=5)
+    assert knowing.places.is_empty
+    knowing.places.note_ended([row_of_job(1, lane="a")])
+    assert segments(knowing)
+
+
+def test_a_key_that_becomes_free_with_the_turn_is_looked_at_in_it() -> None:
+    knowing = Knowing()
+    assert segments(knowing, ending=[row_of_job(1, lane="a")]) == [Segment(KEYED)]
+    assert knowing.places.is_empty, "the plan has changed nothing"
+
+
+def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at() -> None:
+    knowing = Knowing(*keyed(KEYED))
+    knowing.claim(row_of_job(1, lane="a"), wanted=5, seconds=9.0)
+    knowing.places.note_ended([row_of_job(1, lane="a"), row_of_job(2, lane=None)])
+    plan = knowing.claim(wanted=1)
+    assert plan.segments == [Segment.single(KEYED, "a")]
+    assert segments(knowing) == []
+    assert knowing.places.claim_at() > time.monotonic() + 30
+
+
+def test_a_walk_that_another_worker_prevented_is_still_due_and_waits() -> None:
+    """If nothing is known that needs no turn."""
+    knowing = Knowing(*keyed(KEYED))
+    assert not knowing.claim(wanted=5, held=False).waits
+    plan = knowing.claim(wanted=5)
+    assert (plan.waits, plan.segments) == (True, [Segment(KEYED)])
+    assert not knowing.places.waits()
+
+
+def test_a_worker_whose_turn_it_is_not_goes_on_with_jobs_without_keys() -> None:
+    knowing = Knowing(*keyed(KEYED), *plain(DEFAULT))
+    knowing.claim(row_of_job(1), wanted=1, held=False)
+    plan = knowing.plan()
+    assert plan
+    assert (plan.waits, plan.segments, plan.floors) == (False, [], {DEFAULT: Floor(0, 1)})
+    knowing.claim(wanted=1, held=False)
+    knowing.claim(wanted=1, held=False)
+    assert knowing.places.waits(), "jobs with keys are all that is left"
+
+
+def test_a_claim_that_waited_for_a_lock_in_vain_is_made_without_what_was_locked() -> None:
+    knowing = Knowing(*keyed(KEYED))
+    plan = knowing.plan()
+    assert plan
+    assert plan.takes_tokens
+    knowing.places.note_locked(plan)
+    again = knowing.plan()
+    assert again
+    assert not again.takes_tokens
+    assert not knowing.places.waits()
+
+
+def test_the_next_walk_goes_on_behind_the_lane_that_was_served_last() -> None:
+    knowing = Knowing(*keyed(KEYED))
+    knowing.claim(row_of_job(1, lane="a"), row_of_job(2, lane="b"), wanted=2)
+    assert segments(knowing) == [Segment.behind(KEYED, "b"), Segment(KEYED, "", "b")]
+    knowing.claim(row_of_job(3, lane="c"), row_of_job(4, lane="a"), wanted=2)
+    assert segments(knowing)[0] == Segment.behind(KEYED, "a")
+
+
+def test_a_walk_that_claimed_less_than_it_wanted_does_not_start_over() -> None:
+    """It may have left out lanes, which would starve while those before them have jobs."""
+    knowing = Knowing(*keyed(KEYED))
+    knowing.claim(row_of_job(1, lane="a"), wanted=2)
+    assert segments(knowing) == [Segment.behind(KEYED, "a"), Segment(KEYED, "", "a")]
+
+
+def test_higher_priorities_are_walked_first_and_a_boost_counts() -> None:
+    low, high = KEYED, Group("default", "default", -5)
+    boosted = Group("default", "mail", 0)
+    knowing = Knowing(*keyed(low, high), *keyed(boosted, boost=7))
+    assert [segment.group for segment in segments(knowing)] == [boosted, high, low]
+
+
+def test_a_limited_queue_is_claimed_only_in_turn_with_other_workers() -> None:
+    knowing = Knowing(*plain(DEFAULT, is_limited=True))
+    plan = knowing.claim(wanted=1, held=False)
+    assert (plan.is_keyed, plan.holds, plan.segments) == (True, True, [])
+    assert not knowing.places.is_empty, "nobody has looked whether it has jobs"
+    knowing.claim(wanted=1)
+    assert knowing.places.is_empty
+    knowing.places.note_ended([row_of_job(1)])
+    assert floors(knowing) == {DEFAULT: HEAD}, "a place in the queue is free"
+
+
+def test_a_place_in_a_queue_with_slots_of_its_own_lets_its_jobs_start() -> None:
+    knowing = Knowing(*plain(MAIL), queue_slots={"mail": 1})
+    plan = knowing.claim(wanted=1)
+    assert not plan.holds
+    knowing.places.note_ended([row_of_job(1, queue_name="mail")])
+    assert floors(knowing) == {MAIL: HEAD}
+
+
+def test_with_ageing_one_claim_in_a_while_begins_at_the_lowest_priority() -> None:
+    """S5.14: what is below is not starved."""
+    low, high = Group("default", "default", 7), Group("default", "default", -5)
+    found = [*plain(DEFAULT, lowest=9), *keyed(low, high)]
+    knowing = Knowing(*found, ageing=60.0)
+    assert floors(knowing) == {DEFAULT: HEAD}
+    plan = knowing.places.plan(50, time.monotonic() + 61, free=1, caps={})
+    assert plan
+    assert (plan.floors, plan.segments) == ({DEFAULT: Floor(9, 0)}, [Segment(low)])
+    assert plan.wanted == 1, "the one slot that is free"
+    knowing.places.note_claimed(plan, [row_of_job(4, priority=-9)], held=True, seconds=0.0)
+    assert floors(knowing) == {DEFAULT: HEAD}
+
+
+def test_without_ageing_every_claim_begins_at_the_top() -> None:
+    knowing = Knowing(*plain(DEFAULT))
+    plan = knowing.places.plan(1, time.monotonic() + 3600, free=1, caps={})
+    assert plan
+    assert not plan.lifts

@@ -1,0 +1,191 @@
+"""The upkeep beside the pump: what one of them has under way while the other acts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.db import connections
+
+from django_pgjobs import cancel
+from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker import cancels, look
+from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.refusals import Refusals
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turn import Turn
+from django_pgjobs.worker.upkeep import Upkeep
+from tests import tasks
+from tests.factories import get_job, get_worker, make_jobs
+from tests.helpers import wait_until
+from tests.proxy import TcpProxy
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
+from tests.worker.test_listener import end_session_of
+from tests.worker.test_pump import CLAIM
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+During = Callable[[Callable[[], None]], None]
+
+
+@pytest.fixture
+def during_next_claim(monkeypatch: pytest.MonkeyPatch) -> During:
+    """Act between the server's answer to the pump's next turn and what the pump does with it."""
+    round_trip = OwnConnection.round_trip
+
+    def arrange(act: Callable[[], None]) -> None:
+        waiting = [act]
+
+        def round_trip_and_act(self: OwnConnection, sends: Any) -> Any:
+            answers = round_trip(self, sends)
+            if self.role == "pump" and waiting:
+                waiting.pop()()
+                connections.close_all()  # those of the pump's thread
+            return answers
+
+        monkeypatch.setattr(OwnConnection, "round_trip", round_trip_and_act)
+
+    return arrange
+
+
+class WatchedLock:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.is_waited_for = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.is_waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+
+def test_a_claim_whose_answer_is_on_its_way_is_not_taken_for_lost(
+    start_thread: Start, during_next_claim: During
+) -> None:
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    lock: Any = WatchedLock()
+    worker.runner.state.claiming = lock
+
+    def lose_an_earlier_one() -> None:
+        worker.runner.pump.claim_lost_at = time.monotonic()
+        worker.runner.upkeep.wake()
+        assert lock.is_waited_for.wait(15)
+
+    during_next_claim(lose_an_earlier_one)
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert get_job(job.id).claim == 1
+
+
+def test_a_cancel_of_a_job_whose_claim_is_under_way_arrives(
+    start_thread: Start, gate: Gate, during_next_claim: During, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker does not hold the job yet when it is told of it."""
+    monkeypatch.setattr(cancels, "CANCEL_SECONDS", NEVER)
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: get_worker(worker.id).listening)
+    job_ids: list[str] = []
+    listed, learnt = threading.Event(), threading.Event()
+    send, wait = jobs.send_cancel_listing, Upkeep.wait
+
+    def cancel_it() -> None:
+        wait_until(lambda: job_ids)
+        assert cancel(job_ids[0])
+        assert learnt.wait(15)
+
+    def wait_with_answer(self: Upkeep, timeout: float | None) -> None:
+        if listed.is_set():
+            learnt.set()
+        wait(self, timeout)
+
+    def list_cancelled(cursor: Any, **params: Any) -> None:
+        listed.set()
+        send(cursor, **params)
+
+    during_next_claim(cancel_it)
+    monkeypatch.setattr(jobs, "send_cancel_listing", list_cancelled)
+    monkeypatch.setattr(Upkeep, "wait", wait_with_answer)
+    job_ids.append(gate_tasks.wait_at_gate.enqueue().id)
+    wait_until(lambda: get_job(job_ids[0]).status == "cancelled")
+
+
+def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
+    start_proxied: Start, proxy: TcpProxy
+) -> None:
+    lost = proxy.cut_on(CLAIM, when="after")
+    job_ids = make_jobs(3)
+    worker = start_proxied(drain=True)
+    lost.wait()
+    assert worker.join() == 0
+    assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
+    is_settled: bool,
+) -> None:
+    """The claim may have been lost since the return was asked for last."""
+    pump = mock.Mock(is_idle=True, claimed=0)
+    state = WorkerState(make_options(drain=True), "test:1")
+    ends: list[str] = []
+    own: Any = None
+    duty = Look(
+        state, pump, own, Refusals(state), is_settled=lambda: is_settled, on_drained=ends.append
+    )
+    turn = Turn(1)
+    duty.plan(turn)
+    turn.receive([[(0, None, [])], []])
+    assert bool(ends) is is_settled
+
+
+def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(
+    start_thread: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    end_session_of("pump")
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert "statement failed" not in caplog.text
+
+
+def test_a_drain_ends_when_the_last_job_does_and_not_at_the_next_poll(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    send = claims.send_lane_listing
+
+    def count_and_send(cursor: Any, **params: Any) -> None:
+        looks.append(1)
+        send(cursor, **params)
+
+    monkeypatch.setattr(claims, "send_lane_listing", count_and_send)
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    gate_tasks.wait_at_gate.enqueue()
+    worker = start_thread(drain=True, poll_interval=NEVER)
+    gate.wait_entered()
+    wait_until(lambda: len(looks) == 2)  # one that found the job, one after its claim
+    gate.open()
+    assert worker.join() == 0

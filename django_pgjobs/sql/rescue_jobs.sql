@@ -164,4 +164,4 @@ FROM pgjobs_resolve_v1(
 ) AS queue_name
 WHERE queue_name IS NULL
 UNION ALL
-SELECT taken.id, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean
+SELECT taken.id, NULL, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean

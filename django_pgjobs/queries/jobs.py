@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 # So many times a job may be interrupted because of its worker; each time more uses up an attempt.
@@ -212,7 +213,7 @@ def find_lost_job(cursor: Cursor, *, passed_over: Sequence[int]) -> list[int]:
 
 def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
     """Cancel jobs; return id -> status before of those that were not finished nor locked."""
-    return dict(fetch(cursor, "cancel_jobs", {"ids": ids}))
+    return dict(fetch_again_if_crossed(cursor, "cancel_jobs", {"ids": ids}))
 
 
 class Requeued(NamedTuple):
@@ -245,7 +246,7 @@ def requeue_jobs(
         "spread": spread,
         "note": "requeued",
     }
-    return [Requeued._make(row) for row in fetch(cursor, "requeue_jobs", params)]
+    return [Requeued._make(row) for row in fetch_again_if_crossed(cursor, "requeue_jobs", params)]
 
 
 def reschedule_jobs(
@@ -261,7 +262,7 @@ def reschedule_jobs(
     With *delay*, each of them is due at random within *spread* seconds after it.
     """
     params = {"ids": ids, "run_after": run_after, "delay": delay, "spread": spread}
-    return dict(fetch(cursor, "reschedule_jobs", params))
+    return dict(fetch_again_if_crossed(cursor, "reschedule_jobs", params))
 
 
 def get_job_status(cursor: Cursor, job_id: int) -> str | None:

@@ -10,6 +10,52 @@ LANE_TESTS = ("tests/worker/test_lane.py",)
 # Name, file, what is replaced, by what, and the tests that guard it.
 STATEMENTS = (
     (
+        "second look of those who wait for other jobs",
+        "django_pgjobs/migrations/0004_dependencies.py",
+        "WHEN serialization_failure THEN\n                        -- A row",
+        "WHEN division_by_zero THEN\n                        -- A row",
+        ("tests/races/test_dependencies.py",),
+    ),
+    (
+        "second look of a commit with a dependency",
+        "django_pgjobs/migrations/0004_dependencies.py",
+        "EXCEPTION WHEN serialization_failure THEN",
+        "EXCEPTION WHEN division_by_zero THEN",
+        ("tests/races/test_moved_rows.py",),
+    ),
+    (
+        "savepoint of a change that is crossed",
+        "django_pgjobs/queries/crossing.py",
+        "with transaction.atomic(using=cursor.db.alias):",
+        "if transaction:",
+        ("tests/races/test_moved_rows.py",),
+    ),
+    (
+        "second look of a change that is crossed",
+        "django_pgjobs/queries/crossing.py",
+        "is_crossed = isinstance(error.__cause__, SerializationFailure)",
+        "is_crossed = not isinstance(error.__cause__, SerializationFailure)",
+        ("tests/races/test_moved_rows.py",),
+    ),
+    *(
+        (
+            f"second look of {name}",
+            f"django_pgjobs/queries/{module}.py",
+            f'fetch_again_if_crossed(cursor, "{name}"',
+            f'fetch(cursor, "{name}"',
+            ("tests/races/test_moved_rows.py",),
+        )
+        for module, name in (
+            ("jobs", "cancel_jobs"),
+            ("jobs", "requeue_jobs"),
+            ("jobs", "reschedule_jobs"),
+            ("bulk", "discard_jobs"),
+            ("bulk", "move_jobs"),
+            ("bulk", "reset_attempts"),
+            ("bulk", "delete_jobs"),
+        )
+    ),
+    (
         "note of a refusal that is over",
         "django_pgjobs/sql/promote_due_jobs.sql",
         "CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, fetch
 
 
@@ -19,7 +20,7 @@ def pin_jobs(cursor: Cursor) -> tuple[int, datetime]:
 
 def discard_jobs(cursor: Cursor, ids: list[int], *, note: str) -> dict[int, str]:
     """Give up waiting and failed jobs; return id -> status before of those that were."""
-    return dict(fetch(cursor, "discard_jobs", {"ids": ids, "note": note}))
+    return dict(fetch_again_if_crossed(cursor, "discard_jobs", {"ids": ids, "note": note}))
 
 
 def move_jobs(
@@ -27,14 +28,14 @@ def move_jobs(
 ) -> dict[int, str]:
     """Give waiting jobs another queue or priority; return id -> queue of those that were."""
     params = {"ids": ids, "queue_name": queue_name, "priority": priority}
-    return dict(fetch(cursor, "move_jobs", params))
+    return dict(fetch_again_if_crossed(cursor, "move_jobs", params))
 
 
 def reset_attempts(cursor: Cursor, ids: list[int]) -> list[int]:
     """Let waiting jobs count their attempts from 0 again; return the ids of those that do."""
-    return [job_id for (job_id,) in fetch(cursor, "reset_attempts", {"ids": ids})]
+    return [job_id for (job_id,) in fetch_again_if_crossed(cursor, "reset_attempts", {"ids": ids})]
 
 
 def delete_jobs(cursor: Cursor, ids: list[int]) -> list[int]:
     """Delete finished jobs; return the ids of those that were."""
-    return [job_id for (job_id,) in fetch(cursor, "delete_jobs", {"ids": ids})]
+    return [job_id for (job_id,) in fetch_again_if_crossed(cursor, "delete_jobs", {"ids": ids})]

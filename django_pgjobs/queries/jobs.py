@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 # So many times a job may be interrupted because of its worker; each time more uses up an attempt.
@@ -206,7 +207,7 @@ def _rescue(
 
 def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
     """Cancel jobs; return id -> status before of those that were not finished nor locked."""
-    return dict(fetch(cursor, "cancel_jobs", {"ids": ids}))
+    return dict(fetch_again_if_crossed(cursor, "cancel_jobs", {"ids": ids}))
 
 
 class Requeued(NamedTuple):
@@ -239,7 +240,7 @@ def requeue_jobs(
         "spread": spread,
         "note": "requeued",
     }
-    return [Requeued._make(row) for row in fetch(cursor, "requeue_jobs", params)]
+    return [Requeued._make(row) for row in fetch_again_if_crossed(cursor, "requeue_jobs", params)]
 
 
 def reschedule_jobs(
@@ -255,7 +256,7 @@ def reschedule_jobs(
     With *delay*, each of them is due at random within *spread* seconds after it.
     """
     params = {"ids": ids, "run_after": run_after, "delay": delay, "spread": spread}
-    return dict(fetch(cursor, "reschedule_jobs", params))
+    return dict(fetch_again_if_crossed(cursor, "reschedule_jobs", params))
 
 
 def get_job_status(cursor: Cursor, job_id: int) -> str | None:

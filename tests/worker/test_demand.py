@@ -34,6 +34,7 @@ def test_long_jobs_are_not_claimed_ahead(make: Make) -> None:
 
 
 def test_what_is_claimed_ahead_is_bounded(make: Make) -> None:
+    """S4.13."""
     claiming = make()
     claiming.slots.mean_duration = 0.0
     assert claiming.demand.prefetch == MAX_PREFETCH

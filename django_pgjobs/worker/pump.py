@@ -35,7 +35,8 @@ from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry
 from django_pgjobs.worker.demand import Demand
 from django_pgjobs.worker.errands import Errands
 from django_pgjobs.worker.outcome import AT_SHUTDOWN, Outcome, released
-from django_pgjobs.worker.places import Listing, Places
+from django_pgjobs.worker.places import Places
+from django_pgjobs.worker.plan import Listing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.safe_log import get_logger

@@ -11,9 +11,7 @@ is a sign of life. After every reconnect there is a look, because what was sent 
 
 from __future__ import annotations
 
-import logging
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,6 +27,7 @@ from django_pgjobs.queries.notifications import (
     listen,
     read_notifications,
 )
+from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.duties import Duties
 from django_pgjobs.worker.duty import Duty
 from django_pgjobs.worker.errands import Errands
@@ -41,8 +40,7 @@ from django_pgjobs.worker.turn import Turn
 
 logger = get_logger(__name__)
 
-MAX_BACKOFF_SECONDS = 5.0
-CROSSED_SECONDS = 0.005
+# After a turn in which something was refused, which may be due at once again.
 REFUSED_SECONDS = 0.2
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
@@ -72,9 +70,9 @@ class Upkeep(Role):
         self._duties = duties
         self._on_orders = on_orders
         self._sender = Sender(connection, state.name)
+        self._backoff = Backoff(state.name, "upkeep")
         # What the server told, and nothing was done about yet.
         self._heard: deque[psycopg.Notify] = deque()
-        self._failures = 0
         # Was it said that there is a pooler?
         self._is_pooled = False
 
@@ -109,7 +107,7 @@ class Upkeep(Role):
                     self._do_what_is_due()
                 except psycopg.Error as error:
                     if not self.stop_requested:
-                        self._note_failure(error)
+                        self._back_off(error)
         finally:
             self._connection.close()
             self._errands.close()
@@ -128,9 +126,7 @@ class Upkeep(Role):
         together = [duty for duty in due if not duty.travels_alone]
         if together:
             self._send(*together)
-        if self._failures:
-            logger.info("worker=%s the database answers again", self._state.name)
-            self._failures = 0
+        self._backoff.note_success()
         if not due:
             self.wait(self._seconds_to_sleep())
 
@@ -140,7 +136,6 @@ class Upkeep(Role):
             duty.plan(turn)
         self._sender.send(turn)
         if not turn.elapsed:
-            # Something was refused, and may be due at once again.
             self.wait(REFUSED_SECONDS)
 
     def _seconds_to_sleep(self) -> float | None:
@@ -173,18 +168,10 @@ class Upkeep(Role):
         for duty in self._duties:
             duty.begin_anew()
 
-    def _note_failure(self, error: psycopg.Error) -> None:
-        if trouble_of(error) is Trouble.CROSSED:
-            self._errands.wait(random.uniform(0, CROSSED_SECONDS), None)
-            return
-        self._failures += 1
-        level = logging.WARNING if self._failures == 1 else logging.INFO
-        reason = str(error).strip()
-        logger.log(level, "worker=%s upkeep failed: %s", self._state.name, reason)
+    def _back_off(self, error: psycopg.Error) -> None:
+        until = time.monotonic() + self._backoff.note_failure(error)
         if trouble_of(error) is Trouble.LOST:
             self._connection.close()
-        pause = min(0.1 * 2 ** min(self._failures, 10), MAX_BACKOFF_SECONDS)
-        until = time.monotonic() + pause * random.uniform(0.5, 1)
         # The pump may wake it meanwhile.
         while not self.stop_requested and (left := until - time.monotonic()) > 0:
             self._errands.wait(left, None)

@@ -51,6 +51,9 @@ class Role:
 
     def wait(self, timeout: float | None) -> None:
         """Sleep until `wake`, at most *timeout* seconds."""
+        self._sleep(timeout)
+
+    def _sleep(self, timeout: float | None) -> None:
         self._wake.wait(timeout)
         self._wake.clear()
 

@@ -79,10 +79,6 @@ class Upkeep(Role):
     def wake(self) -> None:
         self._errands.wake()
 
-    def wait(self, timeout: float | None) -> None:
-        listens = self._duties.listening.can_listen and self._connection.is_open
-        self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
-
     def stop(self) -> None:
         super().stop()
         self._connection.cut()
@@ -119,24 +115,26 @@ class Upkeep(Role):
         self._hear()
         now = time.monotonic()
         due = [duty for duty in self._duties if duty.due_at(now) <= now]
+        sent = []
         for duty in due:
             if duty.travels_alone:
                 with duty.lock:
-                    self._send(duty)
+                    sent.append(self._send(duty))
         together = [duty for duty in due if not duty.travels_alone]
         if together:
-            self._send(*together)
+            sent.append(self._send(*together))
         self._backoff.note_success()
-        if not due:
+        if not all(turn.is_whole for turn in sent):
+            self.wait(REFUSED_SECONDS)
+        elif not due:
             self.wait(self._seconds_to_sleep())
 
-    def _send(self, *duties: Duty) -> None:
+    def _send(self, *duties: Duty) -> Turn:
         turn = Turn(self._state.worker_id)
         for duty in duties:
             duty.plan(turn)
         self._sender.send(turn)
-        if not turn.elapsed:
-            self.wait(REFUSED_SECONDS)
+        return turn
 
     def _seconds_to_sleep(self) -> float | None:
         now = time.monotonic()
@@ -144,6 +142,10 @@ class Upkeep(Role):
         if self._state.held or not self._pump.is_idle:
             due = min(due, now + BEAT_SECONDS)
         return None if due == math.inf else max(0.0, due - now)
+
+    def _sleep(self, timeout: float | None) -> None:
+        listens = self._duties.listening.can_listen and self._connection.is_open
+        self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
 
     # The connection
 
@@ -170,11 +172,11 @@ class Upkeep(Role):
 
     def _back_off(self, error: psycopg.Error) -> None:
         until = time.monotonic() + self._backoff.note_failure(error)
-        if trouble_of(error) is Trouble.LOST:
+        if trouble_of(error) is not Trouble.CROSSED:
             self._connection.close()
         # The pump may wake it meanwhile.
         while not self.stop_requested and (left := until - time.monotonic()) > 0:
-            self._errands.wait(left, None)
+            self.wait(left)
 
     # What others say
 

@@ -28,7 +28,7 @@ PUMP = (
     ),
     (
         "tokens that are locked",
-        f"{WORKER}places.py",
+        f"{WORKER}turn_to_claim.py",
         "self._locked_until = now + LOCKED_SECONDS",
         "pass",
         HELD,

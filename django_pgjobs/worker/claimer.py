@@ -16,7 +16,8 @@ from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.retries import Exponential
 from django_pgjobs.tasks import Task
 from django_pgjobs.worker.keyed_claim import KeyedClaim
-from django_pgjobs.worker.places import Places, Plan
+from django_pgjobs.worker.places import Places
+from django_pgjobs.worker.plan import Plan
 from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Rows, Turn

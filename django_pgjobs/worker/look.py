@@ -17,7 +17,7 @@ from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.worker.duty import Duty
-from django_pgjobs.worker.places import Listing
+from django_pgjobs.worker.plan import Listing
 from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.state import WorkerState

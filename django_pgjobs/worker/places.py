@@ -13,8 +13,7 @@ time at most.
 **Keys.** Jobs with keys are claimed by a longer statement that walks their lanes, by one worker at
 a time. In each group (a queue, a priority) it goes on behind the lane that was served last, so that
 all take turns. Walks take a fifth of the time at most; in between, the lanes whose jobs ended here
-are looked at and no others. A worker whose turn it is not tries again a little later, or waits for
-its turn if it knows of nothing else to do.
+are looked at and no others.
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 """
@@ -22,101 +21,17 @@ its turn if it knows of nothing else to do.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Ready, Scope, Segment
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
+from django_pgjobs.worker.plan import Listing, Plan
 from django_pgjobs.worker.state import Options
+from django_pgjobs.worker.turn_to_claim import TurnToClaim
 
 # After a claim from the heads that took d seconds there is none for this many times d.
 HEADS_PAUSE_FACTOR = 9
 WALK_PAUSE_FACTOR = 4
-# While another worker claims jobs with keys, this one tries again after so long, then after twice
-# that, and so on up to the second.
-HOLD_SECONDS = (0.008, 0.064)
-# After a claim has waited for a lock in vain, the next ones do without what was locked for so long.
-LOCKED_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a look found of the places that a worker serves."""
-
-    lanes: frozenset[Lane] = frozenset()
-    groups: frozenset[Group] = frozenset()
-    # Added to the priorities of a queue.
-    boosts: Mapping[str, int] = field(default_factory=dict)
-    # Queues whose number of running jobs is limited.
-    limited: frozenset[str] = frozenset()
-    # Minus the lowest priority of each lane.
-    lowest: Mapping[Lane, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, found: Iterable[Ready], options: Options) -> Listing:
-        """Return what of the places found is for a worker with these options."""
-        served = [place for place in found if options.serves(place)]
-        plain = {Lane(*place[:2]): place.lowest for place in served if place.urgency is None}
-        return cls(
-            lanes=frozenset(plain),
-            groups=frozenset(
-                Group(place.backend, place.queue_name, place.urgency)
-                for place in served
-                if place.urgency is not None
-            ),
-            boosts={place.queue_name: place.boost for place in served if place.boost},
-            limited=frozenset(place.queue_name for place in served if place.is_limited),
-            lowest=plain,
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.lanes or self.groups)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What one claim is to read, and from where."""
-
-    wanted: int
-    floors: dict[Lane, Floor]
-    segments: list[Segment]
-    boosts: Mapping[str, int]
-    caps: Mapping[str, int]
-    limited: frozenset[str]
-    # The lanes that are read from their heads.
-    heads: frozenset[Lane] = frozenset()
-    takes_tokens: bool = True
-    # It waits for the turn of this worker to claim jobs with keys.
-    waits: bool = False
-    # It begins at the lowest priorities, and moves neither floors nor cursors.
-    lifts: bool = False
-
-    @property
-    def scope(self) -> Scope:
-        """Return what the claim is to choose from, if it has to choose."""
-        return Scope(
-            floors=self.floors,
-            segments=self.segments,
-            boosts=self.boosts,
-            slots=self.caps,
-            max_jobs=self.wanted,
-        )
-
-    @property
-    def is_keyed(self) -> bool:
-        """Does it take the statement that knows of keys, boosts and limits?"""
-        return bool(self.segments or self.boosts or self.limited or self.caps)
-
-    @property
-    def holds(self) -> bool:
-        """Is it for one worker at a time?"""
-        return bool(self.segments or self.limited)
-
-    @property
-    def walks(self) -> bool:
-        """Is it to look at all lanes with keys?"""
-        return bool(self.segments) and not self.segments[0].is_single
 
 
 class Places:
@@ -136,11 +51,7 @@ class Places:
         # Lanes with keys of which a job ended here.
         self._freed: set[Segment] = set()
         self._walk_at = 0.0
-        # How often in a row it was another worker's turn, and when to ask again.
-        self._refused_turns = 0
-        self._turn_at = 0.0
-        # Somebody holds a lock: until when to do without rate limits, and without such waits.
-        self._locked_until = 0.0
+        self._turn = TurnToClaim()
         self._lift_at = time.monotonic() + (options.ageing or 0.0)
 
     # What others say
@@ -186,7 +97,7 @@ class Places:
 
     def claim_at(self) -> float:
         """Return from when on there is something to claim; infinite if no place is known."""
-        turn_at = 0.0 if self.waits() else self._turn_at
+        turn_at = 0.0 if self.waits() else self._turn.ask_at
         times = [turn_at if self._is_limited(lane) else 0.0 for lane in self._behind]
         times += [
             max(self._heads_at, turn_at if self._is_limited(lane) else 0.0)
@@ -201,7 +112,7 @@ class Places:
     def waits(self) -> bool:
         """Is it another worker's turn, and is nothing known that needs none?"""
         now = time.monotonic()
-        if not self._refused_turns or now < self._locked_until:
+        if not self._turn.may_wait(now):
             return False
         lanes = self._behind | self._before
         needs_turn = bool(lanes or self._freed or (self._groups and now >= self._walk_at))
@@ -223,7 +134,7 @@ class Places:
         if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
             return self._plan_of_lowest(min(wanted, max(1, free)), now, caps)
         waits = self.waits()
-        is_in_turn = waits or now >= self._turn_at
+        is_in_turn = waits or now >= self._turn.ask_at
         heads = self._before if now >= self._heads_at else set()
         lanes = sorted(
             lane for lane in self._behind | heads if is_in_turn or not self._is_limited(lane)
@@ -241,7 +152,7 @@ class Places:
             caps=caps,
             limited=frozenset(lane.queue_name for lane in lanes) & self._listing.limited,
             heads=frozenset(heads & set(lanes)),
-            takes_tokens=now >= self._locked_until,
+            takes_tokens=self._turn.may_take_tokens(now),
             waits=waits,
         )
 
@@ -259,7 +170,7 @@ class Places:
             boosts=self._listing.boosts,
             caps=caps,
             limited=self._listing.limited,
-            takes_tokens=now >= self._locked_until,
+            takes_tokens=self._turn.may_take_tokens(now),
             lifts=True,
         )
 
@@ -290,25 +201,17 @@ class Places:
         Somebody holds the state of a rate limit or the right to claim jobs with keys.
         """
         now = time.monotonic()
-        self._locked_until = now + LOCKED_SECONDS
+        self._turn.note_locked(now)
         if plan.holds and not plan.takes_tokens:
-            self._note_refused_turn(now)
-
-    def _note_refused_turn(self, now: float) -> None:
-        first, most = HOLD_SECONDS
-        pause = min(first * 2**self._refused_turns, most)
-        self._refused_turns = min(self._refused_turns + 1, 10)
-        self._turn_at = now + random.uniform(0.5, 1) * pause
+            self._turn.note(now, held=False)
 
     def note_claimed(
         self, plan: Plan, rows: Collection[ClaimedRow], *, held: bool, seconds: float
     ) -> None:
         """Learn from a claim that took so long; *held*: it was this worker's turn."""
         now = time.monotonic()
-        if plan.holds and held:
-            self._refused_turns, self._turn_at = 0, 0.0
-        elif plan.holds:
-            self._note_refused_turn(now)
+        if plan.holds:
+            self._turn.note(now, held=held)
         if plan.lifts:
             self._lift_at = now + (self._options.ageing or 0.0)
             return

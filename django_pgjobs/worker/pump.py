@@ -16,9 +16,7 @@ is planned again and nothing that was asked for is lost.
 
 from __future__ import annotations
 
-import logging
 import math
-import random
 import threading
 import time
 from collections import deque
@@ -30,12 +28,14 @@ from django_pgjobs.exceptions import LeaseLost
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.claimer import Claim, Claimer
 from django_pgjobs.worker.completer import LINGER_SECONDS, Completer, Entry
 from django_pgjobs.worker.demand import Demand
 from django_pgjobs.worker.errands import Errands
 from django_pgjobs.worker.outcome import AT_SHUTDOWN, Outcome, released
-from django_pgjobs.worker.places import Listing, Places
+from django_pgjobs.worker.places import Places
+from django_pgjobs.worker.plan import Listing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.run import make_attempt
 from django_pgjobs.worker.safe_log import get_logger
@@ -49,12 +49,9 @@ logger = get_logger(__name__)
 # A claimed job that no slot began within this time goes back to the queue.
 HOARD_SECONDS = 0.5
 CONTROL_NOTE = "given back: something was paused or resumed"
-MAX_BACKOFF_SECONDS = 5.0
 # How long a worker leaves the jobs of a task that it does not have to others; then one of them
 # is met and logged again.
 UNKNOWN_SECONDS = 60.0
-# At most so long until a turn that another worker crossed is repeated.
-CROSSED_SECONDS = 0.005
 
 
 class Pump(Role):
@@ -91,10 +88,10 @@ class Pump(Role):
         self._on_interrupted = on_interrupted
         self._on_limit = on_limit
         self._sender = Sender(connection, state.name)
+        self._backoff = Backoff(state.name, "statement")
         # Places that others told of, and whether they said that other rules hold.
         self._offers: deque[Listing | str] = deque()
         self._recall = threading.Event()
-        self._failures = 0
         # As of the last turn, because it is asked for with every outcome.
         self._low_water = 0
         # How many jobs were claimed, and when the last claim was sent that had no answer.
@@ -153,20 +150,14 @@ class Pump(Role):
             try:
                 worked = self._take_turn()
             except psycopg.Error as error:
-                if trouble_of(error) is Trouble.CROSSED:
-                    self.wait(random.uniform(0, CROSSED_SECONDS))
-                    continue
-                self._note_failure(error)
-                if self.stop_requested and self._failures > 3:
+                pause = self._backoff.note_failure(error)
+                if trouble_of(error) is Trouble.LOST:
+                    self._connection.close()
+                if self.stop_requested and self._backoff.failures > 3:
                     break
-                self.wait(
-                    min(0.1 * 2 ** min(self._failures, 10), MAX_BACKOFF_SECONDS)
-                    * random.uniform(0.5, 1)
-                )
+                self.wait(pause)
                 continue
-            if self._failures:
-                logger.info("worker=%s the database answers again", self._state.name)
-                self._failures = 0
+            self._backoff.note_success()
             if not worked:
                 self._rest()
         self._connection.close()
@@ -333,10 +324,3 @@ class Pump(Role):
     def _give_back(self, attempts: list[Attempt], note: str) -> None:
         for attempt in attempts:
             self._completer.add(attempt, released(note))
-
-    def _note_failure(self, error: psycopg.Error) -> None:
-        self._failures += 1
-        level = logging.WARNING if self._failures == 1 else logging.INFO
-        logger.log(level, "worker=%s statement failed: %s", self._state.name, str(error).strip())
-        if trouble_of(error) is Trouble.LOST:
-            self._connection.close()

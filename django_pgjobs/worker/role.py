@@ -56,9 +56,12 @@ class Role:
     def wait(self, timeout: float | None) -> None:
         """Sleep until `wake`, at most *timeout* seconds."""
         self.moved_at = WAITS
+        self._sleep(timeout)
+        self.moved_at = time.monotonic()
+
+    def _sleep(self, timeout: float | None) -> None:
         self._wake.wait(timeout)
         self._wake.clear()
-        self.moved_at = time.monotonic()
 
     def run(self) -> None:
         """Do the work of the role."""

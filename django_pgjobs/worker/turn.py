@@ -52,6 +52,11 @@ class Turn:
         self.elapsed = 0.0
 
     @property
+    def is_whole(self) -> bool:
+        """Was nothing of it refused?"""
+        return self.elapsed > 0
+
+    @property
     def sends(self) -> list[Send]:
         """The statements, in order."""
         return [send for part in self.parts for send in part.sends]

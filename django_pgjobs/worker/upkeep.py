@@ -11,9 +11,7 @@ is a sign of life. After every reconnect there is a look, because what was sent 
 
 from __future__ import annotations
 
-import logging
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,6 +27,7 @@ from django_pgjobs.queries.notifications import (
     listen,
     read_notifications,
 )
+from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.duties import Duties
 from django_pgjobs.worker.duty import Duty
 from django_pgjobs.worker.errands import Errands
@@ -37,13 +36,11 @@ from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.sending import Sender
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.stillness import WAITS
 from django_pgjobs.worker.turn import Turn
 
 logger = get_logger(__name__)
 
-MAX_BACKOFF_SECONDS = 5.0
-CROSSED_SECONDS = 0.005
+# After a turn in which something was refused, which may be due at once again.
 REFUSED_SECONDS = 0.2
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
@@ -73,21 +70,14 @@ class Upkeep(Role):
         self._duties = duties
         self._on_orders = on_orders
         self._sender = Sender(connection, state.name)
+        self._backoff = Backoff(state.name, "upkeep")
         # What the server told, and nothing was done about yet.
         self._heard: deque[psycopg.Notify] = deque()
-        self._failures = 0
         # Was it said that there is a pooler?
         self._is_pooled = False
 
     def wake(self) -> None:
         self._errands.wake()
-
-    def wait(self, timeout: float | None) -> None:
-        listens = self._duties.listening.can_listen and self._connection.is_open
-        socket = self._connection.open().fileno() if listens else None
-        self.moved_at = WAITS
-        self._errands.wait(timeout, socket)
-        self.moved_at = time.monotonic()
 
     def stop(self) -> None:
         super().stop()
@@ -113,7 +103,7 @@ class Upkeep(Role):
                     self._do_what_is_due()
                 except psycopg.Error as error:
                     if not self.stop_requested:
-                        self._note_failure(error)
+                        self._back_off(error)
         finally:
             self._connection.close()
             self._errands.close()
@@ -125,27 +115,26 @@ class Upkeep(Role):
         self._hear()
         now = time.monotonic()
         due = [duty for duty in self._duties if duty.due_at(now) <= now]
+        sent = []
         for duty in due:
             if duty.travels_alone:
                 with duty.lock:
-                    self._send(duty)
+                    sent.append(self._send(duty))
         together = [duty for duty in due if not duty.travels_alone]
         if together:
-            self._send(*together)
-        if self._failures:
-            logger.info("worker=%s the database answers again", self._state.name)
-            self._failures = 0
-        if not due:
+            sent.append(self._send(*together))
+        self._backoff.note_success()
+        if not all(turn.is_whole for turn in sent):
+            self.wait(REFUSED_SECONDS)
+        elif not due:
             self.wait(self._seconds_to_sleep())
 
-    def _send(self, *duties: Duty) -> None:
+    def _send(self, *duties: Duty) -> Turn:
         turn = Turn(self._state.worker_id)
         for duty in duties:
             duty.plan(turn)
         self._sender.send(turn)
-        if not turn.elapsed:
-            # Something was refused, and may be due at once again.
-            self.wait(REFUSED_SECONDS)
+        return turn
 
     def _seconds_to_sleep(self) -> float | None:
         now = time.monotonic()
@@ -153,6 +142,10 @@ class Upkeep(Role):
         if self._state.held or not self._pump.is_idle:
             due = min(due, now + BEAT_SECONDS)
         return None if due == math.inf else max(0.0, due - now)
+
+    def _sleep(self, timeout: float | None) -> None:
+        listens = self._duties.listening.can_listen and self._connection.is_open
+        self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
 
     # The connection
 
@@ -177,21 +170,13 @@ class Upkeep(Role):
         for duty in self._duties:
             duty.begin_anew()
 
-    def _note_failure(self, error: psycopg.Error) -> None:
-        if trouble_of(error) is Trouble.CROSSED:
-            self._errands.wait(random.uniform(0, CROSSED_SECONDS), None)
-            return
-        self._failures += 1
-        level = logging.WARNING if self._failures == 1 else logging.INFO
-        reason = str(error).strip()
-        logger.log(level, "worker=%s upkeep failed: %s", self._state.name, reason)
-        if trouble_of(error) is Trouble.LOST:
+    def _back_off(self, error: psycopg.Error) -> None:
+        until = time.monotonic() + self._backoff.note_failure(error)
+        if trouble_of(error) is not Trouble.CROSSED:
             self._connection.close()
-        pause = min(0.1 * 2 ** min(self._failures, 10), MAX_BACKOFF_SECONDS)
-        until = time.monotonic() + pause * random.uniform(0.5, 1)
         # The pump may wake it meanwhile.
         while not self.stop_requested and (left := until - time.monotonic()) > 0:
-            self._errands.wait(left, None)
+            self.wait(left)
 
     # What others say
 

@@ -11,7 +11,8 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.demand import Demand
 from django_pgjobs.worker.event_loop import AsyncSlots
 from django_pgjobs.worker.executor import Slots
-from django_pgjobs.worker.places import Listing, Places, Plan
+from django_pgjobs.worker.places import Places
+from django_pgjobs.worker.plan import Listing, Plan
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
 

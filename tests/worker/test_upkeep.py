@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -16,14 +17,20 @@ from django_pgjobs import cancel
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker import cancels, look
+from django_pgjobs.worker.announcer import Announcer
+from django_pgjobs.worker.errands import Errands
+from django_pgjobs.worker.leases import LeaseKeeper
 from django_pgjobs.worker.look import Look
+from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.pump import Pump
 from django_pgjobs.worker.refusals import Refusals
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turn import Turn
 from django_pgjobs.worker.upkeep import Upkeep
+from django_pgjobs.worker.watchdog import Watchdog
 from tests import tasks
 from tests.factories import get_job, get_worker, make_jobs
-from tests.helpers import wait_until
+from tests.helpers import ROOT, wait_until
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
@@ -189,3 +196,18 @@ def test_a_drain_ends_when_the_last_job_does_and_not_at_the_next_poll(
     wait_until(lambda: len(looks) == 2)  # one that found the job, one after its claim
     gate.open()
     assert worker.join() == 0
+
+
+def test_the_picture_of_the_threads_names_the_roles_and_the_calls_between_them() -> None:
+    """As docs/design.md draws it."""
+    page = (ROOT / "docs/design.md").read_text()
+    picture = page.partition("## Threads\n")[2].partition("\n## ")[0]
+    roles = (Pump, Upkeep, LeaseKeeper, Pruner, Announcer, Watchdog)
+    assert [role.name for role in roles if f"\n| {role.name} " not in picture] == []
+    calls = re.findall(r"`(pump|errands)\.(\w+)\(", picture)
+    assert len(calls) >= 7
+    owners = {"pump": Pump, "errands": Errands}
+    assert [call for call in calls if not hasattr(owners[call[0]], call[1])] == []
+    files = re.findall(r"`worker/(\w+\.py)`", picture)
+    folder = ROOT / "django_pgjobs/worker"
+    assert [name for name in files if not (folder / name).exists()] == []

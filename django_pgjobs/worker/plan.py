@@ -1,0 +1,88 @@
+"""What a look found, and what a claim is to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from django_pgjobs.queries.claims import Floor, Group, Lane, Ready, Scope, Segment
+from django_pgjobs.worker.state import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a look found of the places that a worker serves."""
+
+    lanes: frozenset[Lane] = frozenset()
+    groups: frozenset[Group] = frozenset()
+    # Added to the priorities of a queue.
+    boosts: Mapping[str, int] = field(default_factory=dict)
+    # Queues whose number of running jobs is limited.
+    limited: frozenset[str] = frozenset()
+    # Minus the lowest priority of each lane.
+    lowest: Mapping[Lane, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Iterable[Ready], options: Options) -> Listing:
+        """Return what of the places found is for a worker with these options."""
+        served = [place for place in found if options.serves(place)]
+        plain = {Lane(*place[:2]): place.lowest for place in served if place.urgency is None}
+        return cls(
+            lanes=frozenset(plain),
+            groups=frozenset(
+                Group(place.backend, place.queue_name, place.urgency)
+                for place in served
+                if place.urgency is not None
+            ),
+            boosts={place.queue_name: place.boost for place in served if place.boost},
+            limited=frozenset(place.queue_name for place in served if place.is_limited),
+            lowest=plain,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.lanes or self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one claim is to read, and from where."""
+
+    wanted: int
+    floors: dict[Lane, Floor]
+    segments: list[Segment]
+    boosts: Mapping[str, int]
+    caps: Mapping[str, int]
+    limited: frozenset[str]
+    # The lanes that are read from their heads.
+    heads: frozenset[Lane] = frozenset()
+    takes_tokens: bool = True
+    # It waits for the turn of this worker to claim jobs with keys.
+    waits: bool = False
+    # It begins at the lowest priorities, and moves neither floors nor cursors.
+    lifts: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Return what the claim is to choose from, if it has to choose."""
+        return Scope(
+            floors=self.floors,
+            segments=self.segments,
+            boosts=self.boosts,
+            slots=self.caps,
+            max_jobs=self.wanted,
+        )
+
+    @property
+    def is_keyed(self) -> bool:
+        """Does it take the statement that knows of keys, boosts and limits?"""
+        return bool(self.segments or self.boosts or self.limited or self.caps)
+
+    @property
+    def holds(self) -> bool:
+        """Is it for one worker at a time?"""
+        return bool(self.segments or self.limited)
+
+    @property
+    def walks(self) -> bool:
+        """Is it to look at all lanes with keys?"""
+        return bool(self.segments) and not self.segments[0].is_single

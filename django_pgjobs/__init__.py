@@ -12,9 +12,19 @@ Importing this module needs no settings and loads no model.
 
 from __future__ import annotations
 
-from django_pgjobs.client import acancel, arequeue, areschedule, cancel, requeue, reschedule
 from django_pgjobs.context import CurrentJob, current_job
-from django_pgjobs.control import apause, aresume, pause, resume
+from django_pgjobs.control.lifecycle import (
+    acancel,
+    arequeue,
+    areschedule,
+    cancel,
+    requeue,
+    reschedule,
+)
+from django_pgjobs.control.pauses import apause, aresume, pause, resume
+from django_pgjobs.control.rate_limits import Grant, aacquire, acquire, atry_acquire, try_acquire
+from django_pgjobs.declaring.retries import Exponential
+from django_pgjobs.declaring.tasks import Task, task
 from django_pgjobs.exceptions import (
     Discard,
     DuplicateJob,
@@ -30,10 +40,7 @@ from django_pgjobs.exceptions import (
     UnknownTask,
     WorkerLost,
 )
-from django_pgjobs.rate_limits import Grant, aacquire, acquire, atry_acquire, try_acquire
-from django_pgjobs.retries import Exponential
 from django_pgjobs.status import JobStatus
-from django_pgjobs.tasks import Task, task
 
 __version__ = "0.1.0"
 

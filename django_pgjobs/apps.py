@@ -17,8 +17,10 @@ class PgJobsConfig(AppConfig):
 
     def ready(self) -> None:
         from django_pgjobs import checks  # noqa: F401
-        from django_pgjobs.rate_limits import create_declared_limits
+        from django_pgjobs.control.rate_limits import create_declared_limits
 
         post_migrate.connect(
-            create_declared_limits, sender=self, dispatch_uid="django_pgjobs.rate_limits"
+            create_declared_limits,
+            sender=self,
+            dispatch_uid="django_pgjobs.control.rate_limits",
         )

@@ -16,7 +16,6 @@ from django.core.checks import CheckMessage, Error
 from django.db import transaction
 from django.db.models import QuerySet
 
-from django_pgjobs import client, dependencies, enqueueing, merging
 from django_pgjobs.compat import (
     AnyResult,
     AnyTask,
@@ -25,13 +24,17 @@ from django_pgjobs.compat import (
     TaskResultDoesNotExist,
 )
 from django_pgjobs.conf import OWN_QUEUE
+from django_pgjobs.control import lifecycle
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.enqueueing import dependencies, inserting, merging
 from django_pgjobs.exceptions import UnknownTask
-from django_pgjobs.payload import is_storable
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Known
-from django_pgjobs.registry import find_task
 from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
-from django_pgjobs.tasks import Task
+from django_pgjobs.values.job_ids import parse_job_id
+from django_pgjobs.values.payload import is_storable
 
 # What the domains of the columns allow, in bytes.
 MAX_QUEUE_NAME = 128
@@ -72,7 +75,7 @@ class PgJobsBackend(BaseTaskBackend):
                 f"a worker cannot find {task.module_path}."
             )
         try:
-            client.instant_or_delay(run_after)
+            lifecycle.instant_or_delay(run_after)
         except (TypeError, ValueError) as error:
             raise InvalidTask(str(error)) from None
         _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
@@ -88,7 +91,7 @@ class PgJobsBackend(BaseTaskBackend):
         """
         self._check(task)
         with dependencies.waiting(task) as hold_back:
-            stored = enqueueing.insert(task, args, kwargs)
+            stored = inserting.insert(task, args, kwargs)
             if isinstance(stored, Known):
                 return self._result_of_twin(stored)
             hold_back([stored.id])
@@ -109,18 +112,18 @@ class PgJobsBackend(BaseTaskBackend):
         self._check(task)
         ids: list[str] = []
         with (
-            transaction.atomic(using=client.job_database()),
+            transaction.atomic(using=job_database()),
             dependencies.waiting(task) as hold_back,
         ):
-            for items in enqueueing.batches(arguments):
+            for items in inserting.batches(arguments):
                 if merging.is_unique(task):
-                    known = enqueueing.insert_many_unique(task, items, first_index=len(ids))
+                    known = inserting.insert_many_unique(task, items, first_index=len(ids))
                     hold_back([job.id for job in known if job.is_new])
                     ids.extend(str(job.id) for job in known)
                     if has_receivers(task_enqueued):
                         self._announce_unique(known)
                     continue
-                inserted = enqueueing.insert_many(task, items, first_index=len(ids))
+                inserted = inserting.insert_many(task, items, first_index=len(ids))
                 hold_back(inserted)
                 ids.extend(map(str, inserted))
                 if has_receivers(task_enqueued):
@@ -133,12 +136,12 @@ class PgJobsBackend(BaseTaskBackend):
         """See `Task.enqueue_from`."""
         self._check(task)
         dependencies.refuse_waiting(task)
-        return enqueueing.insert_from(task, queryset, arguments)
+        return inserting.insert_from(task, queryset, arguments)
 
     def get_result(self, result_id: str) -> AnyResult:
         """Return the job's result; raise TaskResultDoesNotExist for any other id."""
-        job_id = client.parse_job_id(result_id)
-        row = client.get_row(job_id, backend=self.alias) if job_id is not None else None
+        job_id = parse_job_id(result_id)
+        row = lifecycle.get_row(job_id, backend=self.alias) if job_id is not None else None
         if row is None:
             raise TaskResultDoesNotExist(result_id)
         return result_of_row(row, self.alias)
@@ -173,7 +176,7 @@ class PgJobsBackend(BaseTaskBackend):
 
     def _announce_unique(self, known: list[Known]) -> None:
         for job in known:
-            row = client.get_row(job.id, backend=self.alias) if job.is_new else None
+            row = lifecycle.get_row(job.id, backend=self.alias) if job.is_new else None
             if row is not None:
                 result = result_of_row(row, self.alias)
                 task_enqueued.send(type(self), task_result=result)
@@ -185,7 +188,7 @@ class PgJobsBackend(BaseTaskBackend):
         items: list[Mapping[str, Any] | tuple[Any, ...]],
     ) -> None:
         # The jobs of one statement share their timestamps.
-        first = client.get_row(ids[0], backend=self.alias)
+        first = lifecycle.get_row(ids[0], backend=self.alias)
         if first is None:
             return
         task = _with_instant(task, first.run_after)

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.db import connections, router
 
 from django_pgjobs.conf import Conf, find_problems, get_conf
-from django_pgjobs.registry import load_module
+from django_pgjobs.declaring.registry import load_module
 
 MODELS_NAMED = 3
 # What the function in ADMIN_PERMISSION is called with, one after the other.

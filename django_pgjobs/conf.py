@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_pgjobs.payload import is_storable
+from django_pgjobs.values.payload import is_storable
 
 # The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
 OWN_QUEUE = "pgjobs"

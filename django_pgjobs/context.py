@@ -11,7 +11,7 @@ import time
 from contextvars import ContextVar
 from typing import Protocol
 
-from django_pgjobs.payload import scrub
+from django_pgjobs.values.payload import scrub
 
 
 class RunningJob(Protocol):

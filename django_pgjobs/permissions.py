@@ -18,8 +18,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.registry import find_function
 from django_pgjobs.models import BulkChange, Job
-from django_pgjobs.registry import find_function
 
 
 class Verb(Enum):

@@ -14,12 +14,12 @@ from django.utils import timezone
 
 from django_pgjobs.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
 from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.registry import discover_tasks_once, find_task
+from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.exceptions import PayloadError, UnknownTask
-from django_pgjobs.payload import decode_arguments, decode_value
 from django_pgjobs.queries.jobs import JobRow
-from django_pgjobs.registry import discover_tasks_once, find_task
 from django_pgjobs.status import JobStatus
-from django_pgjobs.tasks import Task
+from django_pgjobs.values.payload import decode_arguments, decode_value
 
 STATUSES = {
     JobStatus.READY: TaskResultStatus.READY,

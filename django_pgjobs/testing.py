@@ -21,19 +21,20 @@ from django.db import DatabaseError, connections
 from django.db.models.functions import Now
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs import client, rate_limits
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import get_conf
+from django_pgjobs.control import rate_limits
+from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import claims, jobs, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
-from django_pgjobs.registry import discover_tasks_once
 from django_pgjobs.status import JobStatus
-from django_pgjobs.worker.completer import statements
-from django_pgjobs.worker.keyed_claim import KeyedClaim
-from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.claiming.completer import statements
+from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
+from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
 
 __all__ = ["rate_limits_on_test_connection", "run_jobs"]
@@ -69,7 +70,7 @@ def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
 def _run_jobs(limit: int, at_once: bool) -> int:
     ran = 0
     with (
-        connections[client.job_database()].cursor() as cursor,
+        connections[job_database()].cursor() as cursor,
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):
@@ -203,7 +204,7 @@ def _is_aborted(connection: Any) -> bool:
 def _options() -> Options:
     conf = get_conf()
     return Options(
-        database=client.job_database(),
+        database=job_database(),
         backends=tuple(task_backends.settings),
         concurrency=1,
         async_concurrency=1,

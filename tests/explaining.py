@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgjobs.explain import Reason, explain
+from django_pgjobs.control.explain import Reason, explain
 
 
 def codes(job_id: int) -> list[str]:

@@ -27,7 +27,7 @@ INPUTS = (
     ),
     (
         "text to type",
-        "django_pgjobs/admin/bulk_forms.py",
+        "django_pgjobs/admin/bulk/forms.py",
         "if plain != self.wanted:",
         "if False:",
         ("tests/admin/test_bulk_counts.py",),
@@ -41,7 +41,7 @@ INPUTS = (
     ),
     (
         "question before a resume",
-        "django_pgjobs/admin/queues.py",
+        "django_pgjobs/admin/queues/page.py",
         'if request.method != "POST":\n            return self._draw_resume',
         "if False:\n            return self._draw_resume",
         ("tests/admin/test_queues.py",),
@@ -55,14 +55,14 @@ INPUTS = (
     ),
     (
         "expressions one by one",
-        "django_pgjobs/redaction.py",
+        "django_pgjobs/declaring/redaction.py",
         "[re.compile(expression, re.IGNORECASE) for expression in expressions]",
         '[re.compile("|".join(f"(?:{each})" for each in expressions), re.IGNORECASE)]',
         ("tests/test_hostile_flags.py",),
     ),
     (
         "nearest time of a model",
-        "django_pgjobs/fields.py",
+        "django_pgjobs/models/fields.py",
         "return nearest, [*params] * 3",
         "return sql, params",
         ("tests/admin/test_odd_times.py",),

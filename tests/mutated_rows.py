@@ -49,7 +49,7 @@ ODD_ROWS = (
     ),
     (
         "row that cannot be read",
-        "django_pgjobs/worker/run.py",
+        "django_pgjobs/worker/running/calling.py",
         "(ValueError, OverflowError, RecursionError, DataError)",
         "ZeroDivisionError",
     ),

@@ -21,14 +21,14 @@ SESSION_CARE = (
     ),
     (
         "reset after a failed attempt",
-        f"{WORKER}run.py",
+        f"{WORKER}running/calling.py",
         " or outcome.kind is not Kind.DONE",
         "",
         HOUSEKEEPING,
     ),
     (
         "session of a job that the server refused",
-        f"{WORKER}housekeeping.py",
+        f"{WORKER}running/housekeeping.py",
         "        usage.is_stale\n        or raw.closed",
         "        raw.closed",
         SESSIONS,

@@ -99,7 +99,7 @@ STATEMENTS = (
     ),
     (
         "schema in a job that changed its path",
-        "django_pgjobs/worker/runner.py",
+        "django_pgjobs/worker/process/worker_process.py",
         "name_schema(connection.schema)",
         "name_schema(None)",
         SEARCH_PATH,
@@ -162,14 +162,14 @@ STATEMENTS = (
     ),
     (
         "right of a worker on its keyed claims",
-        "django_pgjobs/grants.py",
+        "django_pgjobs/management/grants.py",
         '"pgjobs_keyed_claim": "SELECT, INSERT, UPDATE"',
         '"pgjobs_keyed_claim": "SELECT"',
         ROLES,
     ),
     (
         "right of a web process on dependencies",
-        "django_pgjobs/grants.py",
+        "django_pgjobs/management/grants.py",
         '"pgjobs_dependency": "SELECT, INSERT, DELETE",\n    "pgjobs_worker": "SELECT, UPDATE (',
         '"pgjobs_dependency": "SELECT, INSERT",\n    "pgjobs_worker": "SELECT, UPDATE (',
         ("tests/worker/test_roles.py",),

@@ -38,7 +38,7 @@ TENANT = (
     ),
     (
         "reasons that name other jobs",
-        "django_pgjobs/admin/around.py",
+        "django_pgjobs/admin/job_page/around.py",
         "if reason.code in OWN or (reason.code in OF_REFS and seen.issuperset(reason.refs)):",
         "if reason.code in OWN or reason.code in OF_REFS:",
         NARROWED,
@@ -59,7 +59,7 @@ TENANT = (
     ),
     (
         "secret arguments in keys",
-        "django_pgjobs/keys.py",
+        "django_pgjobs/declaring/keys.py",
         "return digest_of(str(value)) if is_masked else str(value)",
         "return str(value)",
         ("tests/test_keys.py",),

@@ -15,15 +15,8 @@ from django.test import override_settings
 from psycopg import sql
 
 import django_pgjobs
-from django_pgjobs import (
-    acancel,
-    arequeue,
-    areschedule,
-    cancel,
-    client,
-    requeue,
-    reschedule,
-)
+from django_pgjobs import acancel, arequeue, areschedule, cancel, requeue, reschedule
+from django_pgjobs.control import lifecycle
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.models import Job
 from tests import tasks
@@ -347,7 +340,7 @@ def test_a_job_that_finishes_meanwhile_is_not_cancelled(
 def test_a_lock_that_stays_is_an_error_and_the_transaction_goes_on(
     open_connection: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "LOCKED_SECONDS", 0.05)
+    monkeypatch.setattr(lifecycle, "LOCKED_SECONDS", 0.05)
     job_id = make_job()
     holder = open_connection(autocommit=False)
     holder.execute(LOCK, [job_id])

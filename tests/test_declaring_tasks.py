@@ -14,7 +14,7 @@ from asgiref.sync import async_to_sync
 
 from django_pgjobs import Exponential, Task, task
 from django_pgjobs.compat import TASKS_PACKAGE, InvalidTask
-from django_pgjobs.retries import DEFAULT_BACKOFF
+from django_pgjobs.declaring.retries import DEFAULT_BACKOFF
 from tests import tasks
 
 

@@ -190,7 +190,7 @@ def test_outside_a_transaction_no_worker_sees_the_job_before_it_waits() -> None:
 def test_all_jobs_of_enqueue_many_wait_for_the_same_predecessors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("django_pgjobs.enqueueing.ROWS_PER_INSERT", 2)
+    monkeypatch.setattr("django_pgjobs.enqueueing.inserting.ROWS_PER_INSERT", 2)
     first, second = make_job(), make_job()
     ids = tasks.add.using(after=[first, second]).enqueue_many([(n, n) for n in range(5)])
     assert {state(int(job_id)) for job_id in ids} == {("ready", "dependencies", 2)}

@@ -13,9 +13,10 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs import enqueueing, signals
+from django_pgjobs import signals
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import TASKS_PACKAGE, AnyResult, task_enqueued
+from django_pgjobs.enqueueing import inserting
 from tests import tasks
 from tests.factories import count_jobs, get_job
 from tests.test_enqueue import declared, take_context
@@ -32,7 +33,7 @@ def arguments(ids: list[str]) -> list[Any]:
 @pytest.fixture
 def three_per_insert(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches small."""
-    monkeypatch.setattr(enqueueing, "ROWS_PER_INSERT", 3)
+    monkeypatch.setattr(inserting, "ROWS_PER_INSERT", 3)
 
 
 def test_ids_come_in_the_order_of_the_items() -> None:
@@ -50,7 +51,7 @@ def test_items_are_dicts_of_names_or_tuples_of_positions() -> None:
 def test_a_batch_is_one_insert() -> None:
     """S2.4."""
     with CaptureQueriesContext(connection) as queries:
-        tasks.echo.enqueue_many((number,) for number in range(enqueueing.ROWS_PER_INSERT))
+        tasks.echo.enqueue_many((number,) for number in range(inserting.ROWS_PER_INSERT))
     kinds = [query["sql"].split()[0] for query in queries]
     assert kinds.count("INSERT") == 1
     assert set(kinds) <= {"SAVEPOINT", "INSERT", "SELECT", "RELEASE"}

@@ -11,13 +11,10 @@ from django.utils import timezone, translation
 from psycopg import sql
 
 from django_pgjobs import pause
-from django_pgjobs.controls import (
-    Dependency,
-    Pause,
-)
-from django_pgjobs.explain import explain
+from django_pgjobs.control.explain import explain
 from django_pgjobs.models import Explanation, Job, Worker
-from django_pgjobs.moments import moment_in_words
+from django_pgjobs.models.control import Dependency, Pause
+from django_pgjobs.values.moments import moment_in_words
 from tests import tasks
 from tests.explaining import codes, only, outlook
 from tests.factories import make_job, make_jobs, make_running_job, make_worker

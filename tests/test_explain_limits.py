@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.controls import ConcurrencyLimit, QueueSettings, RateLimit, RateState
-from django_pgjobs.explain import explain
+from django_pgjobs.control.explain import explain
+from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
 from tests.explaining import codes, only
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 

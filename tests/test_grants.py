@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from django_pgjobs.grants import WEB, WORKER
+from django_pgjobs.management.grants import WEB, WORKER
 from tests.helpers import ROOT
 
 pytestmark = pytest.mark.django_db

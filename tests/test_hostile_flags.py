@@ -13,9 +13,9 @@ import pytest
 from django.core.management import CommandError, load_command_class
 
 from django_pgjobs.conf import find_problems
+from django_pgjobs.control.rate_limits import create_declared_limits
+from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.models import RateLimit
-from django_pgjobs.rate_limits import create_declared_limits
-from django_pgjobs.redaction import is_secret
 
 NUMBERS = ("1e18", "99999999999999", "9" * 30, "9" * 5_000, "nan", "inf", "-1", "1_0e400", "", "x")
 # What these take is text, and any number is one.

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,22 +17,9 @@ from tests import helpers
 ROOT = helpers.ROOT
 PACKAGE = ROOT / "django_pgjobs"
 
-# A module imports its own layer or lower ones. Names are those directly under django_pgjobs.
-LAYERS = {
-    0: (
-        "choosing compat conf cron exceptions keys moments options payload redaction retries"
-        " signals signatures status version"
-    ),
-    1: "controls failure_groups fields sql subjects",
-    2: "queries",
-    3: (
-        "__init__ client columns context control dependencies enqueueing grants merging migrations"
-        " operations rate_limits registry results schedules selecting tasks workflows"
-    ),
-    4: "bulk explain models permissions worker",
-    5: "admin apps backend checks management metrics templatetags testing urls views",
-}
-LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names.split()}
+# The table of docs/design.md says on which floor a room is.
+FLOOR = re.compile(r"^\| (\d+) \| ([^|]+) \|", re.MULTILINE)
+ROOM = re.compile(r"`([\w.]+)`")
 
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 40
@@ -53,7 +40,9 @@ FORBIDDEN_CALLS = {"eval", "exec", "print", "breakpoint", "__import__"}
 # Where a module may be loaded by name, and whose name that is.
 LOADS_BY_NAME = {
     "django_pgjobs/compat.py": "the name of django.tasks or its backport, a constant",
-    "django_pgjobs/registry.py": "TASK_MODULES, the tasks.py of installed apps, and our own",
+    "django_pgjobs/declaring/registry.py": (
+        "TASK_MODULES, the tasks.py of installed apps, and our own"
+    ),
 }
 
 
@@ -73,9 +62,15 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=relative(path))
 
 
+def room_of(words: Sequence[str]) -> str:
+    """Return the room of a dotted name below the package: `worker` has rooms of its own."""
+    depth = 2 if words[0] == "worker" else 1
+    return ".".join(words[:depth])
+
+
 def part(path: Path) -> str:
-    """Return the name under django_pgjobs to which the file belongs: module or folder."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    """Return the room to which the file belongs."""
+    return room_of(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:
@@ -99,14 +94,14 @@ def call_name(node: ast.Call) -> str:
 
 
 def imported_part(name: str) -> str | None:
-    """Return the part of the package that *name* leads to, None for other packages."""
+    """Return the room that *name* leads to, None for other packages."""
     words = name.split(".")
     if words[0] != "django_pgjobs":
         return None
-    is_part = len(words) > 1 and any(
+    is_room = len(words) > 1 and any(
         (PACKAGE / f"{words[1]}{end}").exists() for end in (".py", "/__init__.py")
     )
-    return words[1] if is_part else "__init__"
+    return room_of(words[1:]) if is_room else "__init__"
 
 
 def calls(path: Path) -> Iterator[ast.Call]:
@@ -114,9 +109,14 @@ def calls(path: Path) -> Iterator[ast.Call]:
     return (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
 
 
-def test_every_module_has_a_layer() -> None:
-    unknown = {part(path) for path in modules()} - set(LAYER_OF)
-    assert not unknown, f"give {sorted(unknown)} a layer in LAYERS"
+def floors() -> dict[str, int]:
+    """Return the floor of each room, as docs/design.md says."""
+    rooms = (ROOT / "docs" / "design.md").read_text().split("\n## Rooms\n")[1].split("\n## ")[0]
+    return {room: int(floor) for floor, cell in FLOOR.findall(rooms) for room in ROOM.findall(cell)}
+
+
+def test_the_rooms_are_those_of_the_design_page() -> None:
+    assert {part(path) for path in modules()} - {"worker.__init__"} == set(floors())
 
 
 def refuse(offenders: Iterable[str], remedy: str) -> None:
@@ -125,14 +125,17 @@ def refuse(offenders: Iterable[str], remedy: str) -> None:
     assert not found, f"{remedy}:\n" + "\n".join(found)
 
 
-def test_a_module_imports_its_own_layer_or_lower() -> None:
+def test_a_room_imports_lower_floors_only() -> None:
+    floor_of = floors()
     refuse(
         (
-            f"{relative(path)}:{line}: {part(path)} of layer {LAYER_OF[part(path)]}"
-            f" imports {name} of layer {LAYER_OF[target]}"
+            f"{relative(path)}:{line}: {part(path)} of floor {floor_of[part(path)]}"
+            f" imports {name} of floor {floor_of[target]}"
             for path in modules()
             for line, name in imported(path)
-            if (target := imported_part(name)) and LAYER_OF[target] > LAYER_OF[part(path)]
+            if (target := imported_part(name))
+            and target != part(path)
+            and floor_of[target] >= floor_of[part(path)]
         ),
         "import downwards only",
     )

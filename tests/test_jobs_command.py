@@ -209,7 +209,7 @@ def test_a_job_that_was_not_changed_ends_with_1_and_the_others_are(
 def test_a_job_that_somebody_locks_is_named_and_the_others_are_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("django_pgjobs.client.LOCKED_SECONDS", 0.0)
+    monkeypatch.setattr("django_pgjobs.control.lifecycle.LOCKED_SECONDS", 0.0)
     locked, free = make_jobs(2)
     with connect(autocommit=False) as other:
         other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [locked])

@@ -13,7 +13,7 @@ from django.test import override_settings
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
-from django_pgjobs.worker.schema import needed_schema
+from django_pgjobs.worker.process.schema import needed_schema
 from tests import tasks
 from tests.aliases import JobsTo, extra_alias, extra_database
 from tests.helpers import connect, database_url, settings_of

@@ -16,8 +16,8 @@ from django.db.models.functions import Cast
 from psycopg import sql
 
 from django_pgjobs import JobStatus
-from django_pgjobs.fields import PlainJSONField, TextArrayField, Undecodable
 from django_pgjobs.models import Job, Worker
+from django_pgjobs.models.fields import PlainJSONField, TextArrayField, Undecodable
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
 from tests.test_payload import make_value
@@ -161,7 +161,7 @@ def test_a_model_asks_for_postgresql_and_offers_no_more_than_looking_and_deletin
 @pytest.mark.parametrize("field", [PlainJSONField(null=True), TextArrayField(default=list)])
 def test_a_field_survives_a_migration(field: models.Field[Any, Any]) -> None:
     _, path, args, options = field.deconstruct()
-    assert path == f"django_pgjobs.fields.{type(field).__name__}"
+    assert path == f"django_pgjobs.models.fields.{type(field).__name__}"
     again = type(field)(*args, **options)
     assert again.db_type(connection) == field.db_type(connection)
     assert (again.null, again.default) == (field.null, field.default)

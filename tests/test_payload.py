@@ -17,7 +17,7 @@ from django.db import connection
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.exceptions import PayloadError
-from django_pgjobs.payload import (
+from django_pgjobs.values.payload import (
     MAX_DEPTH,
     decode_arguments,
     encode_result,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 
-from django_pgjobs import JobError, UnknownRateLimit, acquire, rate_limits, try_acquire
+from django_pgjobs import JobError, UnknownRateLimit, acquire, try_acquire
+from django_pgjobs.control import rate_limits
 from django_pgjobs.models import RateLimit, RateState
 
 pytestmark = pytest.mark.django_db(transaction=True)

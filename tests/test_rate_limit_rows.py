@@ -14,21 +14,15 @@ from django.core.management import call_command
 from django.db.migrations.state import ProjectState
 from django.test import override_settings
 
-from django_pgjobs import (
-    UnknownRateLimit,
-    aacquire,
-    acquire,
-    rate_limits,
-    task,
-    try_acquire,
-)
+from django_pgjobs import UnknownRateLimit, aacquire, acquire, task, try_acquire
 from django_pgjobs.conf import find_problems
+from django_pgjobs.control import rate_limits
 from django_pgjobs.models import Job, RateLimit, RateState
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import raw_statement
 from django_pgjobs.testing import rate_limits_on_test_connection, run_jobs
-from django_pgjobs.worker import pruner as pruner_module
-from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.process import pruner as pruner_module
+from django_pgjobs.worker.process.pruner import Pruner
 from tests.helpers import wait_until
 from tests.worker.support import make_options
 

@@ -25,10 +25,10 @@ from django_pgjobs import (
     aacquire,
     acquire,
     atry_acquire,
-    rate_limits,
     try_acquire,
 )
 from django_pgjobs.context import enter_job
+from django_pgjobs.control import rate_limits
 from django_pgjobs.models import RateLimit, RateState
 from django_pgjobs.queries.rate_limits import take_rate_tokens
 from tests.helpers import wait_until

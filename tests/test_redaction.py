@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.redaction import MASK, is_secret, redact, redact_text
+from django_pgjobs.declaring.redaction import MASK, is_secret, redact, redact_text
 
 VALUE = {
     "user": "anna",

@@ -13,15 +13,16 @@ import pytest
 from django.test import override_settings
 from django.utils.functional import SimpleLazyObject
 
-from django_pgjobs import UnknownTask, cancel, registry, requeue
-from django_pgjobs.models import Job
-from django_pgjobs.registry import (
+from django_pgjobs import UnknownTask, cancel, requeue
+from django_pgjobs.declaring import registry
+from django_pgjobs.declaring.registry import (
     discover_tasks,
     discover_tasks_once,
     find_task,
     is_task,
     list_task_paths,
 )
+from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.factories import get_job, make_job

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from django_pgjobs import Discard, Exponential, Retry, Snooze
-from django_pgjobs.exceptions import JobSteering
-from django_pgjobs.retries import (
+from django_pgjobs.declaring.retries import (
     DEFAULT_BACKOFF,
     LONGEST_DELAY_SECONDS,
     Backoff,
     check_backoff,
     delay_after,
 )
+from django_pgjobs.exceptions import JobSteering
 
 
 def delay(backoff: Backoff, attempt: int, error: BaseException | None = None) -> float | None:

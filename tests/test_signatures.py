@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.signatures import Signature
+from django_pgjobs.declaring.signatures import Signature
 
 
 def plain(a: int, b: int, c: int = 3) -> None: ...

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from django_pgjobs import requeue, task
 from django_pgjobs.compat import InvalidTask
+from django_pgjobs.declaring.subjects import Subject, parse_subject, subject_of
 from django_pgjobs.models import Job
-from django_pgjobs.subjects import Subject, parse_subject, subject_of
 from tests.factories import get_job, make_job
 from tests.tasks import add, echo
 

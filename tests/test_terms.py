@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
-from django_pgjobs.admin.tabs import TABS
+from django_pgjobs.admin.job_list.tabs import TABS
 from django_pgjobs.models import Job, Pause, RateLimit, Worker
 from django_pgjobs.queries.jobs import JobRow
 from django_pgjobs.queries.worker_pages import WorkerRow

@@ -21,7 +21,7 @@ from django.test.utils import modify_settings
 from django.urls import reverse
 from django.utils.translation import override
 
-from django_pgjobs.admin import system_facts
+from django_pgjobs.admin.system import facts
 from tests import helpers
 from tests.admin.demo_data import fill
 from tests.browser.pages import PAGES
@@ -245,7 +245,7 @@ def test_every_page_is_in_german(german: Client) -> None:
 def test_diagnostics_for_a_report_stay_english(
     german: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_facts, "SESSION_SHARE", 0.0)
+    monkeypatch.setattr(facts, "SESSION_SHARE", 0.0)
     text = german.get(reverse("admin:pgjobs_job_system")).content.decode()
     assert "Fast alle Verbindungen des Servers sind belegt." in text
     assert "WARNING Nearly all connections of the server are in use." in text

@@ -62,7 +62,7 @@ def test_many_with_one_key_are_an_error_on_request() -> None:
 
 
 def test_the_batches_of_one_call_meet_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_pgjobs.enqueueing.ROWS_PER_INSERT", 2)
+    monkeypatch.setattr("django_pgjobs.enqueueing.inserting.ROWS_PER_INSERT", 2)
     for unique in (push, push_waiting, push_latest):
         ids = unique.enqueue_many([(1, "a"), (2, "b"), (1, "c"), (3, "d"), (2, "e")])
         assert (ids[0], ids[1]) == (ids[2], ids[4])

@@ -9,10 +9,10 @@ from __future__ import annotations
 from django.contrib import admin
 
 from django_pgjobs.admin.jobs import JobAdmin
-from django_pgjobs.admin.limits import ConcurrencyLimitAdmin, RateLimitAdmin
-from django_pgjobs.admin.queues import PauseAdmin, QueueSettingsAdmin
+from django_pgjobs.admin.queues.limits import ConcurrencyLimitAdmin, RateLimitAdmin
+from django_pgjobs.admin.queues.page import PauseAdmin, QueueSettingsAdmin
 from django_pgjobs.admin.subjects import JobsOfRowMixin
-from django_pgjobs.admin.workers import WorkerAdmin
+from django_pgjobs.admin.workers.page import WorkerAdmin
 from django_pgjobs.models import (
     ConcurrencyLimit,
     Job,

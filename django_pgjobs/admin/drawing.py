@@ -9,8 +9,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_pgjobs.moments import duration
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.moments import duration
 
 ICONS = {
     "ready": "●",

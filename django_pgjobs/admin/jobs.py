@@ -7,13 +7,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from django_pgjobs.admin.bulk_pages import bulk_urls
-from django_pgjobs.admin.failures import draw_failures
-from django_pgjobs.admin.job_list import JobList
-from django_pgjobs.admin.job_views import JobViews
-from django_pgjobs.admin.overview import draw_overview
+from django_pgjobs.admin.bulk.asking import bulk_urls
+from django_pgjobs.admin.job_list.page import JobList
+from django_pgjobs.admin.job_page.views import JobViews
+from django_pgjobs.admin.overview.failures import draw_failures
+from django_pgjobs.admin.overview.page import draw_overview
 from django_pgjobs.admin.pages import draw_closed, page
-from django_pgjobs.admin.system import draw_system
+from django_pgjobs.admin.system.page import draw_system
 
 
 class JobAdmin(JobList, JobViews):

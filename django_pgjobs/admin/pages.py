@@ -15,11 +15,11 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, reverse
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.payload import is_storable
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.payload import is_storable
 
 # Seconds one statement of a page may take.
 PAGE_SECONDS = 2.0

@@ -15,14 +15,14 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.admin.job_actions import JOB_ACTIONS
-from django_pgjobs.admin.job_links import search_address
-from django_pgjobs.client import job_database
+from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
+from django_pgjobs.admin.job_page.links import search_address
+from django_pgjobs.declaring.subjects import subject_of
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, may, narrow
 from django_pgjobs.queries.budget import time_budget
-from django_pgjobs.subjects import subject_of
+from django_pgjobs.queries.database import job_database
 
 # Jobs of a row that its page shows.
 MAX_JOBS = 20

@@ -18,11 +18,11 @@ from django.utils.translation import gettext as _
 from django_pgjobs.bulk.actions import ACTIONS, Action, Effect, Options
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import Walk, allowed_to
-from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import is_narrowed, may, narrow
 from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.database import job_database
 
 # Conflicts that are kept to be shown.
 MAX_CONFLICTS = 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import connections
 from django.db.models import QuerySet
 
-from django_pgjobs.client import job_database
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Dependency, Job
 from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.dependencies import list_dependants
 from django_pgjobs.status import AfterFailure
 

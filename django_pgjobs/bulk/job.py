@@ -13,13 +13,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 from django_pgjobs.bulk.changes import count_total, run_page
-from django_pgjobs.client import cancel, job_database
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.context import current_job
+from django_pgjobs.control.lifecycle import cancel
+from django_pgjobs.declaring.tasks import task
 from django_pgjobs.models import BulkChange, Job, QueueSettings
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import UNFINISHED, JobStatus
-from django_pgjobs.tasks import task
 
 MAX_PRIORITY, MAX_BOOST = 100, 200
 NOTE = "Large changes of the admin, ahead of all others."

@@ -29,10 +29,10 @@ from django.db.models.lookups import Exact, GreaterThanOrEqual, IContains, LessT
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_pgjobs.failure_groups import error_class_expression, error_message_expression
-from django_pgjobs.fields import TextArrayField
-from django_pgjobs.payload import is_storable
-from django_pgjobs.redaction import is_secret
+from django_pgjobs.declaring.redaction import is_secret
+from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
+from django_pgjobs.models.fields import TextArrayField
+from django_pgjobs.values.payload import is_storable
 
 # Jobs that can be named one by one.
 MAX_IDS = 10_000

@@ -24,12 +24,12 @@ from django_pgjobs.bulk.actions import Action, Options
 from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.walk import ORDER, Narrow, Walk
-from django_pgjobs.client import job_database
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.fields import shown_time
 from django_pgjobs.models import Job
+from django_pgjobs.models.fields import shown_time
 from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
 # Jobs that are counted; beyond it is "more than 10,000".

@@ -11,8 +11,8 @@ from django.db import connections
 from django.db.models import Q
 
 from django_pgjobs.bulk.lookups import InvalidLookup, conditions
-from django_pgjobs.client import job_database
 from django_pgjobs.queries.bulk import pin_jobs
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
 
 

@@ -19,9 +19,9 @@ from django.db.models.functions import Cast
 
 from django_pgjobs.bulk.lookups import names_masked
 from django_pgjobs.bulk.selection import Selection
-from django_pgjobs.client import job_database
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, narrow
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 
 # Jobs that one transaction changes.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from django_pgjobs.conf import automatic_concurrency, expected, fits
-from django_pgjobs.payload import is_storable
+from django_pgjobs.values.payload import is_storable
 
 # More digits than any bound has are not read at all.
 DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)

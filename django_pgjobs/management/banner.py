@@ -9,8 +9,8 @@ import django
 
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
+from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.queries.server import Server
-from django_pgjobs.registry import find_task, list_task_paths
 from django_pgjobs.worker.state import Options
 
 

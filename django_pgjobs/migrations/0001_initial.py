@@ -14,7 +14,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import migrations, models
 from django.db.models.functions import Now
 
-from django_pgjobs.fields import PlainJSONField, TextArrayField
+from django_pgjobs.models.fields import PlainJSONField, TextArrayField
 from django_pgjobs.operations import PostgresSQL
 
 

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from psycopg import DataError, RawCursor
 from psycopg.pq import Format
 
-from django_pgjobs.payload import EARLIEST, LATEST
 from django_pgjobs.sql import load, qualified
+from django_pgjobs.values.payload import EARLIEST, LATEST
 
 # The number of the type of times in PostgreSQL.
 TIMESTAMPTZ = 1184

@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.drawing import capped, moment, status_badge
-from django_pgjobs.admin.overview import overview
+from django_pgjobs.admin.overview.page import overview
 from django_pgjobs.admin.pages import navigation
-from django_pgjobs.moments import duration
+from django_pgjobs.values.moments import duration
 
 register = template.Library()
 

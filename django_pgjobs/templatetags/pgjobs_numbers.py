@@ -9,7 +9,7 @@ from django.utils import formats
 from django.utils.safestring import SafeString
 
 from django_pgjobs.admin.drawing import time_element
-from django_pgjobs.moments import duration
+from django_pgjobs.values.moments import duration
 
 register = template.Library()
 

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from django_pgjobs.admin.bulk_pages import bulk_address
+from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Job
 from tests.test_admin import page

@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgjobs.admin.bulk_pages import bulk_address
+from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Job, Worker
 

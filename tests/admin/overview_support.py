@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin.chart import RANGES
-from django_pgjobs.admin.overview import describe, read_numbers
+from django_pgjobs.admin.overview.chart import RANGES
+from django_pgjobs.admin.overview.page import describe, read_numbers
 
 
 def ago(seconds: float) -> sql.Composable:

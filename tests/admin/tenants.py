@@ -16,8 +16,8 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs.admin.job_actions import JOB_ACTIONS
-from django_pgjobs.admin.tabs import TABS
+from django_pgjobs.admin.job_list.tabs import TABS
+from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.models import (
     BulkChange,

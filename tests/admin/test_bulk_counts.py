@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from psycopg import sql
 
-from django_pgjobs.admin import bulk_pages
+from django_pgjobs.admin.bulk import asking
 from django_pgjobs.bulk import Selection, dependants
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.models import BulkChange, Job
@@ -29,7 +29,7 @@ OLD = {"task_path": "shop.tasks.old"}
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows and bounds that a few jobs exceed."""
     monkeypatch.setattr(previewing, "MAX_ROWS", 3)
-    monkeypatch.setattr(bulk_pages, "UNTYPED_JOBS", 4)
+    monkeypatch.setattr(asking, "UNTYPED_JOBS", 4)
 
 
 def make_old_jobs(count: int, status: str) -> None:
@@ -101,7 +101,7 @@ def test_many_jobs_are_not_ended_by_a_click(small: None, admin_client: Client, t
 
 @pytest.mark.parametrize("typed", ["1234", "1,234", "1.234", " 1 234 "])
 def test_the_number_may_be_grouped(typed: str) -> None:
-    form = bulk_pages.EndingForm({"typed": typed})
+    form = asking.EndingForm({"typed": typed})
     form.ask_to_type("1234")
     assert form.is_valid()
 
@@ -166,7 +166,7 @@ def test_more_than_can_be_counted_is_said_to_be_more(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dependants, "MAX_DEPENDANTS", 2)
-    monkeypatch.setattr(bulk_pages, "MAX_DEPENDANTS", 2)
+    monkeypatch.setattr(asking, "MAX_DEPENDANTS", 2)
     text = text_of(admin_client, address("cancel", Selection.ids([make_chain().pk])))
     assert "more than 2 other jobs" in text
 

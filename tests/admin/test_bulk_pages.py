@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from psycopg import sql
 
-from django_pgjobs.admin import bulk_pages
+from django_pgjobs.admin.bulk import asking
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.models import BulkChange
@@ -44,9 +44,9 @@ def test_the_page_says_more_than_it_counts(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(previewing, "MAX_COUNTED", 5)
-    monkeypatch.setattr(bulk_pages, "MAX_COUNTED", 5)
+    monkeypatch.setattr(asking, "MAX_COUNTED", 5)
     monkeypatch.setattr(previewing, "MAX_SKIPPED", 3)
-    monkeypatch.setattr(bulk_pages, "MAX_SKIPPED", 3)
+    monkeypatch.setattr(asking, "MAX_SKIPPED", 3)
     monkeypatch.setattr(previewing, "_count_exactly", lambda *args: (None, None))
     make_jobs(9, status="failed", finished_at=NOW)
     make_jobs(9)
@@ -207,11 +207,11 @@ def test_jobs_that_fail_after_the_preview_are_left_alone(admin_client: Client) -
 @pytest.mark.parametrize("selection", ["", "x", "tampered", "expired", "unknown lookup"])
 def test_a_link_that_is_damaged_or_old_is_refused(admin_client: Client, selection: str) -> None:
     job_id = make_job(status="failed", finished_at=NOW)
-    good = signing.dumps(FAILED.to_json(), salt=bulk_pages.SALT, compress=True)
+    good = signing.dumps(FAILED.to_json(), salt=asking.SALT, compress=True)
     given = {
         "tampered": good[:-2] + "xx",
         "expired": signing.dumps(FAILED.to_json(), salt="another"),
-        "unknown lookup": signing.dumps({"lookups": {"args__x": 1}}, salt=bulk_pages.SALT),
+        "unknown lookup": signing.dumps({"lookups": {"args__x": 1}}, salt=asking.SALT),
     }.get(selection, selection)
     query = {"verb": "retry", "selection": given}
     for response in (
@@ -241,7 +241,7 @@ def test_a_preview_of_another_page_person_or_time_does_nothing(
         response = admin_client.post(where, {"preview": token, "when": "now"})
         assert response["Location"] == where
     token = token_of(admin_client, where)
-    monkeypatch.setattr(bulk_pages, "FORM_SECONDS", -1)
+    monkeypatch.setattr(asking, "FORM_SECONDS", -1)
     admin_client.post(where, {"preview": token, "when": "now"})
     assert "too old" in said(admin_client)
     assert get_job(job_id).status == "failed"

@@ -8,7 +8,7 @@ from django.db import DatabaseError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs.admin import bulk_pages
+from django_pgjobs.admin.bulk import asking
 from django_pgjobs.bulk import enqueue_change
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.testing import run_jobs
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 def test_a_large_change_is_left_to_a_worker(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_pages, "INLINE_JOBS", 5)
+    monkeypatch.setattr(asking, "INLINE_JOBS", 5)
     make_jobs(9, status="failed", finished_at=NOW)
     response = confirm(admin_client, address("retry", FAILED), reason="after the outage")
     change = BulkChange.objects.get()
@@ -95,7 +95,7 @@ def test_a_change_that_the_database_interrupts_can_be_continued(
     def fail(change_id: int) -> None:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(bulk_pages, "run_change", fail)
+    monkeypatch.setattr(asking, "run_change", fail)
     response = confirm(admin_client, address("retry", FAILED))
     change = BulkChange.objects.get()
     assert response["Location"] == page("job", "bulk_progress", change.pk)

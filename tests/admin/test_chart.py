@@ -8,7 +8,7 @@ import pytest
 from django.test import override_settings
 from django.utils import translation
 
-from django_pgjobs.admin.chart import (
+from django_pgjobs.admin.overview.chart import (
     RANGES,
     SPARK_HEIGHT,
     build_chart,

@@ -13,10 +13,10 @@ from django.http import HttpResponse
 from django.test import Client, override_settings
 
 from django_pgjobs import Task, task
-from django_pgjobs.admin.job_copy import StillMasked, copied_task, unmask
+from django_pgjobs.admin.job_page.copy_form import StillMasked, copied_task, unmask
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.models import Job
-from django_pgjobs.redaction import MASK, redact
 from tests.admin.test_job_page import job_page, last_entry, user_with
 from tests.factories import get_job, make_job
 from tests.test_admin import LONG_NUMBER, page

@@ -11,9 +11,9 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client, override_settings
 
-from django_pgjobs.admin import export
+from django_pgjobs.admin.job_list import export
 from django_pgjobs.bulk import Selection
-from django_pgjobs.redaction import MASK
+from django_pgjobs.declaring.redaction import MASK
 from tests.admin.bulk_support import address, confirm, log_in
 from tests.factories import make_job, make_jobs, make_running_job
 from tests.odd_rows import admit_odd_values

@@ -12,12 +12,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin import failures
-from django_pgjobs.admin.failures import history, list_query, lookups_of
+from django_pgjobs.admin.overview import failures
+from django_pgjobs.admin.overview.failures import history, list_query, lookups_of
 from django_pgjobs.bulk.lookups import conditions
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.models import Job
+from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.queries.failures import FailureRow, list_failures
 from tests.factories import make_job, make_jobs
 from tests.odd_rows import admit_odd_values

@@ -13,8 +13,8 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin.changelist import JobChangeList, Refused, lookups_of
-from django_pgjobs.admin.filters import NumberRangeFilter, QueueFilter
+from django_pgjobs.admin.job_list.changelist import JobChangeList, Refused, lookups_of
+from django_pgjobs.admin.job_list.filters import NumberRangeFilter, QueueFilter
 from django_pgjobs.models import Job, QueueSettings
 from tests.admin.lists import listed, send
 from tests.factories import make_job, make_worker
@@ -147,7 +147,7 @@ def test_filters_offer_names_that_there_are(admin_client: Client) -> None:
 def test_no_more_names_are_offered_than_can_be_chosen_from(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_pgjobs.admin.suggestions.MAX_NAMES", 3)
+    monkeypatch.setattr("django_pgjobs.admin.job_list.page.suggestions.MAX_NAMES", 3)
     for number in range(9):
         make_job(queue_name=f"queue-{number}")
     offered = listed(admin_client).partition('<datalist id="pgjobs-names-queue">')[2]

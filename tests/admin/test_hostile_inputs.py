@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, reverse
 
 from django_pgjobs import task
-from django_pgjobs.admin.list_links import AFTER, BEFORE, COUNT_AFTER, PAGE_SIZE, TAB
+from django_pgjobs.admin.job_list.links import AFTER, BEFORE, COUNT_AFTER, PAGE_SIZE, TAB
 from django_pgjobs.models import Job
 from tests import helpers
 from tests.admin.test_view_only import NAMES, Rows

@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_pgjobs.admin.job_actions import JOB_ACTIONS
+from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.models import Job
 from tests.admin.test_job_page import LATER, job_page, last_entry, user_with
@@ -210,7 +210,7 @@ def test_a_locked_job_gives_a_message(
     def locked(job: Any) -> bool:
         raise JobError("job 1 is locked by another transaction.")
 
-    monkeypatch.setattr("django_pgjobs.client.cancel", locked)
+    monkeypatch.setattr("django_pgjobs.control.lifecycle.cancel", locked)
     assert "is locked by another" in press(admin_client, make_job(), "cancel")
 
 

@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from psycopg import sql
 
-from django_pgjobs.admin import changelist, tabs
+from django_pgjobs.admin.job_list import changelist, tabs
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from tests.admin.lists import (

@@ -12,9 +12,9 @@ from django.test import Client
 from django.test.utils import override_settings
 from django.urls import reverse
 
-from django_pgjobs.admin import changelist
-from django_pgjobs.admin.bulk_pages import SALT
-from django_pgjobs.admin.search import Reach
+from django_pgjobs.admin.bulk.asking import SALT
+from django_pgjobs.admin.job_list import changelist
+from django_pgjobs.admin.job_list.search import Reach
 from django_pgjobs.bulk import ACTIONS
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
@@ -132,7 +132,7 @@ def test_what_a_hook_hides_is_not_looked_through_for_ever(
 ) -> None:
     """The condition is the project's, and may have no index at all."""
     monkeypatch.setattr(changelist, "LOOK_THROUGH", {Reach.PLAIN: 10})
-    monkeypatch.setattr("django_pgjobs.admin.suggestions.RECENT_JOBS", 10)
+    monkeypatch.setattr("django_pgjobs.admin.job_list.page.suggestions.RECENT_JOBS", 10)
     oldest = make_job("shop.mail", queue_name="mail")
     make_jobs(15)
     with override_settings(PGJOBS=ONLY_MAIL):

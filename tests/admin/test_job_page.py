@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from psycopg import sql
 
+from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import ConcurrencyLimit, Dependency, Job, Pause
-from django_pgjobs.registry import discover_tasks_once
 from tests.factories import make_job, make_jobs, make_running_job
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, NOW, ROWS, page, read

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.admin.json_html import OPEN_LINES, json_html
-from django_pgjobs.admin.traceback_html import last_project_frame, traceback_html
-from django_pgjobs.fields import Undecodable
-from django_pgjobs.redaction import MASK, redact_text
+from django_pgjobs.admin.job_page.json_html import OPEN_LINES, json_html
+from django_pgjobs.admin.job_page.traceback_html import last_project_frame, traceback_html
+from django_pgjobs.declaring.redaction import MASK, redact_text
+from django_pgjobs.models.fields import Undecodable
 
 HOSTILE = "<script>alert(1)</script>'\"&"
 TRACEBACK = """Traceback (most recent call last):

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_pgjobs.admin.list_links import COUNT_AFTER
+from django_pgjobs.admin.job_list.links import COUNT_AFTER
 from django_pgjobs.bulk import ACTIONS, Selection, conditions, create_change, run_change
 from django_pgjobs.bulk.lookups import names_masked
 from django_pgjobs.models import BulkChange, Job

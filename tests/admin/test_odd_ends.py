@@ -15,8 +15,8 @@ from django.db import connection
 from django.db.models import Q
 from django.test import Client
 
-from django_pgjobs.admin import changelist, tabs
-from django_pgjobs.admin.search import Reach
+from django_pgjobs.admin.job_list import changelist, tabs
+from django_pgjobs.admin.job_list.search import Reach
 from django_pgjobs.bulk import ACTIONS, Selection, create_change, run_change
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.bulk import walk as walking

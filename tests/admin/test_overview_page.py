@@ -19,9 +19,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
 from psycopg import sql
 
-from django_pgjobs.admin import overview as page
 from django_pgjobs.admin import register
-from django_pgjobs.admin.chart import RANGES
+from django_pgjobs.admin.overview import page as page
+from django_pgjobs.admin.overview.chart import RANGES
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Pause
 from django_pgjobs.queries.cursor import statement
@@ -49,7 +49,7 @@ def test_an_empty_installation_has_a_page(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server counts what other tests have rolled back.
-    monkeypatch.setattr("django_pgjobs.admin.warnings.MANY_DEAD_ROWS", 10**9)
+    monkeypatch.setattr("django_pgjobs.admin.overview.warnings.MANY_DEAD_ROWS", 10**9)
     text = words(read(admin_client))
     for part in (
         "No job finished in the last 1 hour.",

@@ -16,7 +16,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs.admin import changelist, failures, overview, suggestions, tabs
+from django_pgjobs.admin.job_list import changelist, suggestions, tabs
+from django_pgjobs.admin.overview import failures
+from django_pgjobs.admin.overview import page as overview
 from django_pgjobs.bulk import preview
 from django_pgjobs.queries import job_page, limit_pages, queue_pages
 from tests.admin.large_pages import list_pages

@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgjobs import task
-from django_pgjobs.admin.previews import MAX_READ, MAX_SHOWN, arguments_line
-from django_pgjobs.redaction import MASK
+from django_pgjobs.admin.job_list.previews import MAX_READ, MAX_SHOWN, arguments_line
+from django_pgjobs.declaring.redaction import MASK
 from tests.factories import make_job
 
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs.admin.search import MAX_TERMS, Reach, parse_search
+from django_pgjobs.admin.job_list.search import MAX_TERMS, Reach, parse_search
 from tests.factories import make_job
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import ROWS

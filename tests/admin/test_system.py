@@ -15,8 +15,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext, override_settings
 from django.urls import reverse
 
-from django_pgjobs.admin import system_facts
-from django_pgjobs.admin.system_facts import gather
+from django_pgjobs.admin.system import facts
+from django_pgjobs.admin.system.facts import gather
 from django_pgjobs.queries.system import TransactionRow
 from tests.factories import make_jobs
 from tests.helpers import backend_pid
@@ -69,7 +69,7 @@ def test_a_transaction_that_is_open_for_long_is_warned_about(
     assert "nightly report" in text
     assert "do not show this" not in text
     assert "A transaction has been open" not in text
-    monkeypatch.setattr(system_facts, "OLD_TRANSACTION_SECONDS", -1.0)
+    monkeypatch.setattr(facts, "OLD_TRANSACTION_SECONDS", -1.0)
     text = read(admin_client)
     assert "A transaction has been open" in text
     assert f"pg_terminate_backend({backend_pid(other)})" in text
@@ -79,7 +79,7 @@ def test_what_the_role_may_not_see_is_said_to_be_so(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hidden = TransactionRow(4321, None, None, None, None, None, None)
-    monkeypatch.setattr(system_facts.system, "list_transactions", lambda cursor: [hidden])
+    monkeypatch.setattr(facts.system, "list_transactions", lambda cursor: [hidden])
     text = read(admin_client)
     assert "4321" in text
     assert "not visible to this role" in text
@@ -130,9 +130,9 @@ def test_the_settings_in_force_are_shown_and_whose_they_are(admin_client: Client
 def test_a_missing_migration_and_a_check_are_told(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_facts, "_migrations", lambda alias: (["0001"], ["0002_future"]))
+    monkeypatch.setattr(facts, "_migrations", lambda alias: (["0001"], ["0002_future"]))
     found = [CheckWarning("something <odd>", hint="mend it", id="pgjobs.W001")]
-    monkeypatch.setattr(system_facts, "_run_checks", lambda: found)
+    monkeypatch.setattr(facts, "_run_checks", lambda: found)
     text = read(admin_client)
     assert "Migrations are missing: 0002_future" in text
     assert "something &lt;odd&gt;" in text
@@ -140,7 +140,7 @@ def test_a_missing_migration_and_a_check_are_told(
 
 def test_clocks_that_differ_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any("clocks" in text for text in gather().warnings)
-    monkeypatch.setattr(system_facts, "SKEW_SECONDS", -1.0)
+    monkeypatch.setattr(facts, "SKEW_SECONDS", -1.0)
     assert any("clocks" in text for text in gather().warnings)
 
 

@@ -15,7 +15,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from django_pgjobs.admin.job_actions import JOB_ACTIONS
+from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.models import BulkChange, ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.status import JobStatus

@@ -11,9 +11,9 @@ from django.test import Client
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin import overview, warnings
-from django_pgjobs.admin.chart import RANGES
-from django_pgjobs.admin.overview import describe, read_numbers
+from django_pgjobs.admin.overview import page, warnings
+from django_pgjobs.admin.overview.chart import RANGES
+from django_pgjobs.admin.overview.page import describe, read_numbers
 from django_pgjobs.models import Pause
 from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
@@ -29,7 +29,7 @@ def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_dead_rows(cursor: Any, **bounds: Any) -> Installation:
         return get_installation(cursor, **bounds)._replace(dead_rows=0)
 
-    monkeypatch.setattr(overview, "get_installation", without_dead_rows)
+    monkeypatch.setattr(page, "get_installation", without_dead_rows)
 
 
 def ago(seconds: float) -> sql.Composable:
@@ -151,7 +151,7 @@ def test_a_transaction_that_keeps_dead_rows(monkeypatch: pytest.MonkeyPatch) -> 
         other.execute("SET application_name = 'forgotten shell'")
         other.execute("SELECT txid_current()")
         assert texts() == []
-        monkeypatch.setattr(overview, "OLD_TRANSACTION_SECONDS", 0.0)
+        monkeypatch.setattr(page, "OLD_TRANSACTION_SECONDS", 0.0)
         [text] = texts()
         assert f"(process {other.info.backend_pid}, forgotten shell)" in text
         other.rollback()

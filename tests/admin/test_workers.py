@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin.workers import heartbeat_of, state_of
+from django_pgjobs.admin.workers.page import heartbeat_of, state_of
 from django_pgjobs.models import Worker
 from django_pgjobs.queries import worker_pages
 from tests.factories import get_worker, make_running_job, make_worker
@@ -98,7 +98,7 @@ def test_a_worker_shows_what_it_runs_and_how_full_it_is(admin_client: Client) ->
 def test_more_running_jobs_than_are_shown_are_counted(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_pgjobs.admin.workers.MAX_JOBS", 2)
+    monkeypatch.setattr("django_pgjobs.admin.workers.page.MAX_JOBS", 2)
     worker_id = make_worker(slots=4)
     for _ in range(5):
         make_running_job(worker_id)

@@ -14,7 +14,7 @@ from django.test.utils import modify_settings, override_settings
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
-from django_pgjobs.admin.job_list import JobList
+from django_pgjobs.admin.job_list.page import JobList
 from tests.admin.browser import find_browser, open_browser, open_page, session_cookie
 from tests.admin.demo_data import fill, make_users
 from tests.browser.pages import PAGES

@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 from django.db.models import Model
 from django.urls import reverse
 
-from django_pgjobs.admin.bulk_pages import bulk_address
-from django_pgjobs.admin.tabs import TABS
+from django_pgjobs.admin.bulk.asking import bulk_address
+from django_pgjobs.admin.job_list.tabs import TABS
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.models import (
     BulkChange,

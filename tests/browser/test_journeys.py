@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from django_pgjobs import control
+from django_pgjobs.control import pauses
 from django_pgjobs.models import Pause, RateLimit
 from django_pgjobs.testing import run_jobs
 from tests.browser.pages import named
@@ -83,7 +83,7 @@ def test_ten_thousand_failed_jobs_are_retried(open_window: OpenWindow) -> None:
     every_second = sql.SQL("now() - make_interval(secs => generate_series)")
     make_jobs(10_500, queue_name="mail", status="failed", errors=[ERROR], finished_at=every_second)
     make_job(queue_name="mail", status="failed", finished_at=NOW)
-    control.pause(queue="mail")
+    pauses.pause(queue="mail")
     window = open_window()
     window.goto(named("pgjobs_job_failures"))
     wait_for(window, "The newest 5,000 failed jobs")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from django_pgjobs.worker import pump
+from django_pgjobs.worker.claiming import pump
 
 pump.HOARD_SECONDS = 3600.0

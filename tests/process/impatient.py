@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 
 from django_pgjobs.queries import connection
-from django_pgjobs.worker import outcome, pump, runner, watchdog
+from django_pgjobs.worker.claiming import pump
+from django_pgjobs.worker.process import worker_process
+from django_pgjobs.worker.running import outcome, watchdog
 
 connection.ANSWER_SECONDS = 1.0
 connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
 watchdog.LOOK_SECONDS = 0.2
-runner.LAST_SECONDS = 0.7
+worker_process.LAST_SECONDS = 0.7
 outcome.UNKNOWN_TASK_SECONDS = (
     float(os.environ.get("TESTS_UNKNOWN_TASK_MIN", "0.1")),
     float(os.environ.get("TESTS_UNKNOWN_TASK_MAX", "0.3")),

@@ -23,7 +23,7 @@ from django.db import connection, transaction
 
 from django_pgjobs import Snooze, current_job, task
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.pump import Pump
+from django_pgjobs.worker.claiming.pump import Pump
 from tests.models import Effect
 from tests.process.history import line_of
 from tests.tasks import Mishap, append_line, sleep_for

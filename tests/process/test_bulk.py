@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from psycopg import sql
 
 from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
-from django_pgjobs.control import pause
+from django_pgjobs.control.pauses import pause
 from django_pgjobs.models import BulkChange, QueueSettings
 from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import WorkerProcess, wait_until

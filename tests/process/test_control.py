@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-from django_pgjobs.control import pause, resume
+from django_pgjobs.control.pauses import pause, resume
 from django_pgjobs.models import ConcurrencyLimit, QueueSettings, RateLimit
 from tests.factories import count_jobs
 from tests.helpers import WorkerProcess, wait_until

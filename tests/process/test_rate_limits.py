@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from django_pgjobs import acquire, cancel, rate_limits
+from django_pgjobs import acquire, cancel
+from django_pgjobs.control import rate_limits
 from django_pgjobs.models import RateLimit, RateState, Worker
 from tests.factories import get_job
 from tests.helpers import ROOT, WorkerProcess, database_url, wait_until

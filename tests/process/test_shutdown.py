@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.tasks import Task
-from django_pgjobs.worker import shutdown
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.worker.process import signal_pipe
 from tests import tasks as common
 from tests.factories import count_jobs, get_job
 from tests.helpers import WorkerProcess, wait_until
@@ -157,12 +157,12 @@ def test_a_signal_that_comes_while_the_handlers_are_installed_is_not_lost(
 
     def install_and_send(number: int, handler: Any) -> Any:
         previous = install(number, handler)
-        if number == signal.SIGUSR1 and handler is shutdown._ignore:
+        if number == signal.SIGUSR1 and handler is signal_pipe._ignore:
             os.kill(os.getpid(), number)
         return previous
 
-    monkeypatch.setattr(shutdown.signal, "signal", install_and_send)
-    with shutdown.SignalPipe().installed() as pipe:
+    monkeypatch.setattr(signal_pipe.signal, "signal", install_and_send)
+    with signal_pipe.SignalPipe().installed() as pipe:
         assert pipe.wait(5) == [signal.SIGUSR1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from django_pgjobs import cancel
-from django_pgjobs.tasks import Task
+from django_pgjobs.declaring.tasks import Task
 from tests import tasks as common
 from tests.factories import get_job
 from tests.helpers import WorkerProcess, wait_until

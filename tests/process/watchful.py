@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgjobs.worker import supervisor, vitals
+from django_pgjobs.worker.process import supervisor, vitals
 
 vitals.STILL_SECONDS = 3.0
 supervisor.SILENT_SECONDS = 2.0

@@ -9,7 +9,8 @@ import pytest
 from django.db import transaction
 from psycopg import sql
 
-from django_pgjobs import JobError, cancel, client
+from django_pgjobs import JobError, cancel
+from django_pgjobs.control import lifecycle
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_job, make_running_job, make_worker
@@ -164,7 +165,7 @@ def test_of_two_cancels_at_once_the_second_sees_what_the_first_did(
 def test_a_cancel_gives_up_after_a_while_and_the_transaction_stays_usable(
     own: OwnConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "LOCKED_SECONDS", 0.05)
+    monkeypatch.setattr(lifecycle, "LOCKED_SECONDS", 0.05)
     job = make_running_job()
     with open_transaction(own), transaction.atomic():
         finish(own, job)

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django_pgjobs import cancel
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests.factories import get_job, make_running_job, make_worker
 from tests.helpers import backend_pid, connect, wait_until
 from tests.models import Effect

@@ -17,9 +17,9 @@ from django_pgjobs.models import Job, QueueSettings
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import ClaimedRow, Group, Scope, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection, Question
-from django_pgjobs.worker.keyed_claim import KeyedClaim
-from django_pgjobs.worker.outcome import Kind, Outcome
-from django_pgjobs.worker.run import make_attempt
+from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
+from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import count_jobs, make_job, make_worker
 from tests.process.history import Event, find_crowds, find_disorder, find_lost

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from django_pgjobs import acquire, rate_limits, try_acquire
+from django_pgjobs import acquire, try_acquire
+from django_pgjobs.control import rate_limits
 from django_pgjobs.models import RateLimit, RateState
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.rate_limits import (

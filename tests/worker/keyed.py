@@ -9,7 +9,7 @@ from typing import Any
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.keyed_claim import KeyedClaim
+from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from tests.factories import make_jobs
 
 # Where jobs with keys are, if the test does not say.

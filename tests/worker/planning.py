@@ -8,11 +8,11 @@ from typing import Any
 
 from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.demand import Demand
-from django_pgjobs.worker.event_loop import AsyncSlots
-from django_pgjobs.worker.executor import Slots
-from django_pgjobs.worker.places import Places
-from django_pgjobs.worker.plan import Listing, Plan
+from django_pgjobs.worker.claiming.demand import Demand
+from django_pgjobs.worker.claiming.places import Places
+from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
 

@@ -21,16 +21,16 @@ from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane, Taker
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
-from django_pgjobs.worker import runner as runner_module
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.completer import resolution, statements
-from django_pgjobs.worker.event_loop import AsyncSlots
-from django_pgjobs.worker.executor import Slots
-from django_pgjobs.worker.outcome import Outcome
-from django_pgjobs.worker.parent import Parent
-from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
-from django_pgjobs.worker.runner import Runner
-from django_pgjobs.worker.shutdown import SignalPipe
+from django_pgjobs.worker.claiming.completer import resolution, statements
+from django_pgjobs.worker.process import worker_process as runner_module
+from django_pgjobs.worker.process.parent import Parent
+from django_pgjobs.worker.process.signal_pipe import SignalPipe
+from django_pgjobs.worker.process.worker_process import WorkerProcess
+from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.running.outcome import Outcome
+from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import Options
 from tests.factories import make_worker
 from tests.helpers import wait_until
@@ -190,7 +190,7 @@ class ThreadedWorker:
         self._supervisor, end = socket.socketpair()
         with end:
             parent = Parent(end.fileno()) if is_child else None
-        self.runner = Runner(make_options(**options), self.pipe, parent)
+        self.runner = WorkerProcess(make_options(**options), self.pipe, parent)
         self.exit_code: int | None = None
         self.left_at_once = False
         self._is_closed = False

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
-from django_pgjobs.worker.outcome import Kind
+from django_pgjobs.worker.running.outcome import Kind
 from tests import tasks as plain_tasks
 from tests.factories import get_job
 from tests.helpers import wait_until

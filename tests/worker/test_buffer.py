@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.buffer import Buffer
+from django_pgjobs.worker.running.buffer import Buffer
 from tests.worker.support import make_attempt_of
 
 

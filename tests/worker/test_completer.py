@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.completer import MAX_BATCH, PAUSES, Completer, statements
-from django_pgjobs.worker.farewell import Farewell
-from django_pgjobs.worker.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
+from django_pgjobs.worker.claiming.completer import MAX_BATCH, PAUSES, Completer, statements
+from django_pgjobs.worker.process.farewell import Farewell
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_pgjobs.worker.demand import MAX_PREFETCH, PREFETCH_SECONDS
+from django_pgjobs.worker.claiming.demand import MAX_PREFETCH, PREFETCH_SECONDS
 from tests.worker.planning import Make
 from tests.worker.support import make_attempt_of
 

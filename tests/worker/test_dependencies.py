@@ -14,9 +14,9 @@ from django.db import connection
 from django_pgjobs import cancel, requeue
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import look
-from django_pgjobs.worker.outcome import Kind, Outcome
-from django_pgjobs.worker.run import run_in_thread
+from django_pgjobs.worker.running.calling import run_in_thread
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.upkeep import look
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_running_job, make_worker
 from tests.helpers import wait_until

@@ -9,10 +9,10 @@ from django.db import connection
 
 from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import pruner as pruner_module
-from django_pgjobs.worker.completer import statements
-from django_pgjobs.worker.outcome import Kind, Outcome
-from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.claiming.completer import statements
+from django_pgjobs.worker.process import pruner as pruner_module
+from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests.factories import make_job, make_running_job
 from tests.helpers import wait_until
 from tests.test_dependencies import CANCELLED, FREE, HELD, WAITING, edges, enqueue_after, state

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.worker import executor
-from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.worker.running import slots as slots_module
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import wait_until
@@ -187,9 +187,9 @@ def test_one_job_that_takes_a_hundred_times_as_long_hardly_counts(
     ignore: dict[str, Any] = dict.fromkeys(
         ("on_start", "on_done", "on_empty", "on_crash"), lambda *_: None
     )
-    slots = executor.Slots(make_options(), **ignore)
+    slots = slots_module.Slots(make_options(), **ignore)
     slots.mean_duration = 0.001
-    monkeypatch.setattr(executor, "run_in_thread", lambda *_: Outcome(Kind.DONE, duration=0.1))
+    monkeypatch.setattr(slots_module, "run_in_thread", lambda *_: Outcome(Kind.DONE, duration=0.1))
     slots._run(make_attempt_of(1))
     assert 0.001 < slots.mean_duration < 0.004
     for number in range(500):

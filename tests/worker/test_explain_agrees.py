@@ -10,9 +10,9 @@ from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs import pause
-from django_pgjobs.controls import ConcurrencyLimit, QueueSettings, RateLimit, RateState
-from django_pgjobs.explain import explain
+from django_pgjobs.control.explain import explain
 from django_pgjobs.models import Job
+from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_job, make_running_job, make_worker
 from tests.worker.keyed import keyed_claim

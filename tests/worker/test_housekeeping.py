@@ -13,10 +13,10 @@ from django.db.backends.signals import connection_created
 
 from django_pgjobs import Task
 from django_pgjobs.queries.sessions import reset_session
-from django_pgjobs.worker import housekeeping
-from django_pgjobs.worker.event_loop import AsyncSlots
-from django_pgjobs.worker.executor import Slots
-from django_pgjobs.worker.outcome import Kind
+from django_pgjobs.worker.running import housekeeping
+from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.outcome import Kind
+from django_pgjobs.worker.running.slots import Slots
 from tests import tasks
 from tests.factories import get_job
 from tests.helpers import wait_until

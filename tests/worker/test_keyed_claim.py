@@ -9,7 +9,7 @@ from django.db import connection as django_connection
 from django.db import transaction
 from psycopg import sql
 
-from django_pgjobs.controls import ConcurrencyLimit, Pause, RateLimit, RateState
+from django_pgjobs.models.control import ConcurrencyLimit, Pause, RateLimit, RateState
 from django_pgjobs.queries.claims import Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import get_job, make_job, make_jobs

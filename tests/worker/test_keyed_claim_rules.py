@@ -8,7 +8,7 @@ import pytest
 from django.db import connection as django_connection
 from django.db import transaction
 
-from django_pgjobs.controls import Pause, QueueSettings
+from django_pgjobs.models.control import Pause, QueueSettings
 from django_pgjobs.queries.claims import Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_job, make_jobs, make_running_job, make_worker

@@ -13,8 +13,8 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import leases
-from django_pgjobs.worker.leases import LeaseKeeper
+from django_pgjobs.worker.process import leases
+from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.state import WorkerState
 from tests.factories import (
     count_jobs,
@@ -280,7 +280,7 @@ def test_more_than_a_page_is_rescued_in_one_look(
     keep: Keep, caplog: pytest.LogCaptureFixture
 ) -> None:
     """River 1318."""
-    caplog.set_level(logging.CRITICAL, logger="django_pgjobs.worker.leases")
+    caplog.set_level(logging.CRITICAL, logger="django_pgjobs.worker.process.leases")
     for rows in (1_001, 500):
         dead = make_worker(lease_seconds=-1)
         make_jobs(rows, status="running", worker_id=dead, claim=1, attempts=1, worker_ids=["d"])

@@ -10,9 +10,9 @@ import pytest
 from django.db import connections
 
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import look
-from django_pgjobs.worker import watchdog as watchdog_module
-from django_pgjobs.worker.watchdog import Watchdog
+from django_pgjobs.worker.running import watchdog as watchdog_module
+from django_pgjobs.worker.running.watchdog import Watchdog
+from django_pgjobs.worker.upkeep import look
 from tests import tasks
 from tests.factories import get_job, get_worker
 from tests.helpers import connect, wait_until

@@ -14,12 +14,12 @@ from django.db import connection
 from django_pgjobs import Task, pause
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import look
-from django_pgjobs.worker.claimer import Claim, Claimer
-from django_pgjobs.worker.refusals import Refusals
+from django_pgjobs.worker.claiming.claimer import Claim, Claimer
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.turn import Turn
-from django_pgjobs.worker.unheld import Unheld
+from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.turns.turn import Turn
+from django_pgjobs.worker.upkeep import look
+from django_pgjobs.worker.upkeep.unheld import Unheld
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_worker
 from tests.helpers import wait_until

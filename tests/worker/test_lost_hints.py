@@ -15,7 +15,7 @@ from psycopg.errors import SerializationFailure
 
 from django_pgjobs import cancel
 from django_pgjobs.queries import jobs
-from django_pgjobs.worker import cancels
+from django_pgjobs.worker.upkeep import cancels
 from tests.factories import get_job, get_worker
 from tests.helpers import wait_until
 from tests.proxy import TcpProxy

@@ -25,8 +25,8 @@ from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLim
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.claims import ClaimedRow, Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.outcome import Kind, Outcome
-from django_pgjobs.worker.run import make_attempt
+from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests.factories import count_jobs, make_job, make_worker
 from tests.worker.keyed import keyed_claim
 from tests.worker.model import HELD, PLANNED, PUT_OFF, Model, ModelJob

@@ -16,13 +16,13 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
-from django_pgjobs.moments import logged_duration
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
 from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
-from django_pgjobs.worker.log import log_outcome, log_start
-from django_pgjobs.worker.run import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.worker.process.job_log import log_outcome, log_start
+from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
 from tests.odd_rows import ODD, ODD_VALUES, Odd, Rows, execute

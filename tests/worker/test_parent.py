@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from django_pgjobs.worker.parent import ALIVE, READY, Parent
+from django_pgjobs.worker.process.parent import ALIVE, READY, Parent
 
 
 @pytest.fixture

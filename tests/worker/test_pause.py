@@ -13,7 +13,7 @@ from django.db import connections
 from django_pgjobs import pause, resume
 from django_pgjobs.models import Pause
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import pump
+from django_pgjobs.worker.claiming import pump
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs
 from tests.helpers import wait_until

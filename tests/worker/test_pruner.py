@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import pruner as pruner_module
-from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.process import pruner as pruner_module
+from django_pgjobs.worker.process.pruner import Pruner
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
 from tests.worker.support import make_options

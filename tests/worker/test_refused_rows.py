@@ -15,9 +15,9 @@ from django.db import connection
 from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import refusals
-from django_pgjobs.worker.pruner import Pruner
+from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns import refusals
 from tests import tasks
 from tests.factories import (
     count_jobs,

@@ -12,7 +12,7 @@ from psycopg import sql
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.jobs import MAX_ERRORS, Rescued
-from django_pgjobs.worker.run import make_attempt
+from django_pgjobs.worker.running.calling import make_attempt
 from tests.factories import (
     count_jobs,
     get_job,

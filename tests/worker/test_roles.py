@@ -21,12 +21,13 @@ from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs import acquire, cancel, pause, rate_limits, requeue, reschedule, resume
+from django_pgjobs import acquire, cancel, pause, requeue, reschedule, resume
 from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
 from django_pgjobs.bulk.changes import run_change
-from django_pgjobs.controls import ConcurrencyLimit, QueueSettings, RateLimit, RateState
-from django_pgjobs.explain import explain
+from django_pgjobs.control import rate_limits
+from django_pgjobs.control.explain import explain
 from django_pgjobs.models import BulkChange, Job, Worker
+from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
 from tests import tasks
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until

@@ -9,7 +9,7 @@ from django.db import connection
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import describe_server
-from django_pgjobs.worker.schema import needed_schema
+from django_pgjobs.worker.process.schema import needed_schema
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
 from tests.helpers import wait_until

@@ -12,7 +12,7 @@ from django.db import connection
 from psycopg import sql
 
 from django_pgjobs import task
-from django_pgjobs.worker.outcome import Kind
+from django_pgjobs.worker.running.outcome import Kind
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs
 from tests.helpers import wait_until

@@ -12,8 +12,8 @@ import pytest
 from django.db import connection
 
 from django_pgjobs import cancel
-from django_pgjobs.controls import ConcurrencyLimit, RateLimit
 from django_pgjobs.models import Job
+from django_pgjobs.models.control import ConcurrencyLimit, RateLimit
 from django_pgjobs.queries.connection import OwnConnection
 from tests import tasks as plain_tasks
 from tests.factories import get_job, make_running_job, make_worker

@@ -22,7 +22,7 @@ from django_pgjobs.queries.connection import (
     SessionUnusable,
     connection_parameters,
 )
-from django_pgjobs.worker.executor import Slots
+from django_pgjobs.worker.running.slots import Slots
 from tests import tasks
 from tests.factories import get_job, get_worker
 from tests.helpers import connect, wait_until

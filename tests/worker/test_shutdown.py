@@ -11,14 +11,14 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
-from django_pgjobs.worker import runner as runner_module
-from django_pgjobs.worker.announcer import Announcer
-from django_pgjobs.worker.leases import LeaseKeeper
-from django_pgjobs.worker.pruner import Pruner
-from django_pgjobs.worker.pump import Pump
-from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
-from django_pgjobs.worker.upkeep import Upkeep
-from django_pgjobs.worker.watchdog import Watchdog
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.process import worker_process as runner_module
+from django_pgjobs.worker.process.leases import LeaseKeeper
+from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.worker_process import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
+from django_pgjobs.worker.running.announcer import Announcer
+from django_pgjobs.worker.running.watchdog import Watchdog
+from django_pgjobs.worker.upkeep.upkeep import Upkeep
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs
 from tests.helpers import wait_until

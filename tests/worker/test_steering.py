@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgjobs.retries import LONGEST_DELAY_SECONDS
-from django_pgjobs.worker.outcome import Kind, Outcome
+from django_pgjobs.declaring.retries import LONGEST_DELAY_SECONDS
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests.factories import get_job, make_job
 from tests.worker import steering
 from tests.worker.support import Bench

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from django_pgjobs.worker import stillness
-from django_pgjobs.worker import supervisor as supervisor_module
-from django_pgjobs.worker.parent import ALIVE, READY
-from django_pgjobs.worker.runner import EXIT_CRASHED, EXIT_DISMISSED, EXIT_RELOAD
-from django_pgjobs.worker.supervisor import (
+from django_pgjobs.worker.process import supervisor as supervisor_module
+from django_pgjobs.worker.process.parent import ALIVE, READY
+from django_pgjobs.worker.process.supervisor import (
     EXIT_UNREACHABLE,
     EXIT_USAGE,
     LOOK_SECONDS,
@@ -25,6 +24,7 @@ from django_pgjobs.worker.supervisor import (
     Child,
     Supervisor,
 )
+from django_pgjobs.worker.process.worker_process import EXIT_CRASHED, EXIT_DISMISSED, EXIT_RELOAD
 from tests.worker.support import make_options
 
 

@@ -16,18 +16,18 @@ from django.db import connections
 from django_pgjobs import cancel
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import cancels, look
-from django_pgjobs.worker.announcer import Announcer
-from django_pgjobs.worker.errands import Errands
-from django_pgjobs.worker.leases import LeaseKeeper
-from django_pgjobs.worker.look import Look
-from django_pgjobs.worker.pruner import Pruner
-from django_pgjobs.worker.pump import Pump
-from django_pgjobs.worker.refusals import Refusals
+from django_pgjobs.worker.claiming.errands import Errands
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.process.leases import LeaseKeeper
+from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.running.announcer import Announcer
+from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.turn import Turn
-from django_pgjobs.worker.upkeep import Upkeep
-from django_pgjobs.worker.watchdog import Watchdog
+from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.turns.turn import Turn
+from django_pgjobs.worker.upkeep import cancels, look
+from django_pgjobs.worker.upkeep.look import Look
+from django_pgjobs.worker.upkeep.upkeep import Upkeep
 from tests import tasks
 from tests.factories import get_job, get_worker, make_jobs
 from tests.helpers import ROOT, wait_until

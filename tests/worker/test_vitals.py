@@ -15,13 +15,14 @@ import pytest
 
 from django_pgjobs.queries import connection as connection_module
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import stillness, vitals
-from django_pgjobs.worker.exit_status import EXIT_RESTART
+from django_pgjobs.worker import stillness
+from django_pgjobs.worker.process import vitals
+from django_pgjobs.worker.process.exit_status import EXIT_RESTART
+from django_pgjobs.worker.process.signal_pipe import SignalPipe, say_past_log, write_at_once
+from django_pgjobs.worker.process.vitals import STILL_SECONDS, Vitals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
-from django_pgjobs.worker.shutdown import SignalPipe, say_past_log, write_at_once
 from django_pgjobs.worker.stillness import WAITS
-from django_pgjobs.worker.vitals import STILL_SECONDS, Vitals
 from tests.helpers import wait_until
 
 

@@ -15,13 +15,14 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_pgjobs import client, control
+from django_pgjobs.control import lifecycle, pauses
+from django_pgjobs.control.explain import explain
+from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.explain import explain
-from django_pgjobs.grants import WEB, WORKER, make_grants
+from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.models import Job
-from django_pgjobs.registry import discover_tasks, list_task_paths
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.job_ids import parse_job_id
 
 EXIT_USAGE = 2
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -48,7 +49,7 @@ was not changed, 2 wrong use.
 
 def job_id(text: str) -> int:
     """Return the id of a job."""
-    found = client.parse_job_id(text)
+    found = parse_job_id(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"expected the id of a job, a number, got {text!r}.")
     return found
@@ -240,10 +241,12 @@ class Command(BaseCommand):
     # Changing
 
     def _cancel(self, **flags: Any) -> None:
-        self._change(flags["ids"], client.cancel, "cancelled", "has finished or does not exist")
+        self._change(flags["ids"], lifecycle.cancel, "cancelled", "has finished or does not exist")
 
     def _requeue(self, **flags: Any) -> None:
-        self._change(flags["ids"], client.requeue, "requeued", "is not finished or does not exist")
+        self._change(
+            flags["ids"], lifecycle.requeue, "requeued", "is not finished or does not exist"
+        )
 
     def _change(
         self, ids: list[int], change: Callable[[int], bool], done: str, not_done: str
@@ -262,7 +265,7 @@ class Command(BaseCommand):
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)
         self._warn_of_unknown_task(flags["task"])
-        changed = control.pause(
+        changed = pauses.pause(
             **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
         )
         self.stdout.write(f"{_name_of(target)}: {'paused' if changed else 'was paused like this'}")
@@ -276,7 +279,7 @@ class Command(BaseCommand):
 
     def _resume(self, **flags: Any) -> None:
         target = _target_of(flags)
-        changed = control.resume(**target)
+        changed = pauses.resume(**target)
         self.stdout.write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
 
     # Rights

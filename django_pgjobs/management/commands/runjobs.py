@@ -12,10 +12,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import translation
 
-from django_pgjobs import client
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
+from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.arguments import (
     QueueSlots,
@@ -30,17 +30,17 @@ from django_pgjobs.management.arguments import (
 )
 from django_pgjobs.management.banner import banner
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server, describe_server
-from django_pgjobs.registry import discover_tasks
-from django_pgjobs.worker.code_changes import watch_files
-from django_pgjobs.worker.exit_status import EXIT_UNREACHABLE
-from django_pgjobs.worker.log import set_up_logging
-from django_pgjobs.worker.parent import Parent
-from django_pgjobs.worker.runner import LAST_SECONDS, Runner
-from django_pgjobs.worker.schema import needed_schema
-from django_pgjobs.worker.shutdown import SignalPipe, held_signals, leave_within
+from django_pgjobs.worker.process.code_changes import watch_files
+from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE
+from django_pgjobs.worker.process.job_log import set_up_logging
+from django_pgjobs.worker.process.parent import Parent
+from django_pgjobs.worker.process.schema import needed_schema
+from django_pgjobs.worker.process.signal_pipe import SignalPipe, held_signals, leave_within
+from django_pgjobs.worker.process.supervisor import Supervisor
+from django_pgjobs.worker.process.worker_process import LAST_SECONDS, WorkerProcess
 from django_pgjobs.worker.state import Options
-from django_pgjobs.worker.supervisor import Supervisor
 
 VALUE_FLAGS = (
     "concurrency",
@@ -252,7 +252,7 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
     pipe = SignalPipe()
     with pipe.installed():
         parent = Parent(sys.stdin.fileno()) if is_child else None
-        runner = Runner(options, pipe, parent)
+        runner = WorkerProcess(options, pipe, parent)
         if parent is not None:
             parent.end_with(runner.ask_to_stop)
         if reloads:
@@ -313,7 +313,7 @@ def check_flags(flags: dict[str, Any]) -> None:
 
 def worker_database(conf: Conf) -> str:
     """Return the alias whose parameters the worker's own connections use."""
-    database = conf.WORKER_DATABASE or client.job_database()
+    database = conf.WORKER_DATABASE or job_database()
     if connections[database].vendor != "postgresql":
         raise CommandError(
             f"expected the database {database!r} to be PostgreSQL, got "

@@ -55,7 +55,7 @@ def main() -> None:
     from django_pgjobs.queries import claims
     from django_pgjobs.queries.claims import HEAD, Group, Lane, Scope, Segment
     from django_pgjobs.queries.connection import OwnConnection
-    from django_pgjobs.worker.keyed_claim import KeyedClaim
+    from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 
     own = OwnConnection("default", "bench")
     connection = own.open()

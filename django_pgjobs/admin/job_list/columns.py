@@ -1,0 +1,157 @@
+"""The columns of the list of jobs, and what they read beside the fields of a row."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import F, Func, QuerySet, TextField
+from django.urls import reverse
+from django.utils import formats, timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_pgjobs.admin.drawing import moment, status_badge
+from django_pgjobs.admin.job_list.previews import arguments_line, start_of
+from django_pgjobs.models import Job
+from django_pgjobs.status import FINISHED, JobStatus
+from django_pgjobs.values.moments import duration
+
+# One huge payload must not enter the list: these are cut off in the database instead.
+LARGE_FIELDS = ("args", "kwargs", "metadata", "errors", "result", "progress", "worker_ids")
+MAX_TAGS = 5
+MAX_TAG = 40
+# The path of an exception's class and its message.
+LAST_ERROR = (
+    "left(COALESCE(%(expressions)s -> -1 ->> 'exception_class', ''), 200) || ': '"
+    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 200)"
+)
+NO_ERROR = ": "
+
+
+def with_columns(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Return *jobs* as the columns read them."""
+    return jobs.defer(*LARGE_FIELDS).annotate(
+        pgjobs_args=start_of("args"),
+        pgjobs_kwargs=start_of("kwargs"),
+        pgjobs_error=Func(F("errors"), template=LAST_ERROR, output_field=TextField()),
+    )
+
+
+class JobColumns:
+    """The columns; a row is a Job that `with_columns` read."""
+
+    admin_site: admin.AdminSite
+
+    @admin.display(description=gettext_lazy("Job"))
+    def job_column(self, job: Any) -> SafeString:
+        """Task, number, arguments, last error and tags: what a job is."""
+        address = reverse(
+            "admin:pgjobs_job_change", args=[job.pk], current_app=self.admin_site.name
+        )
+        return format_html(
+            '<a class="pgjobs-task" href="{}"><bdi>{}</bdi></a> '
+            '<span class="pgjobs-quiet">#{}</span>{}{}{}',
+            address,
+            _breakable(job.task_path),
+            job.pk,
+            _line("pgjobs-args", arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)),
+            _line("pgjobs-bad", _error_line(job)),
+            _draw_tags(job.tags),
+        )
+
+    @admin.display(description=gettext_lazy("Status"))
+    def status_column(self, job: Job) -> SafeString:
+        """The status, and what it waits for or was asked to do."""
+        detail: Any = ""
+        if job.hold is not None:
+            detail = job.get_hold_display()
+        elif job.status == JobStatus.READY and job.due_at is not None:
+            detail = _("retrying") if job.attempts else _("scheduled")
+        elif job.status == JobStatus.RUNNING and job.cancel_requested_at is not None:
+            detail = _("asked to end")
+        return format_html("{}{}", status_badge(job.status), _line("pgjobs-quiet", detail))
+
+    @admin.display(description=gettext_lazy("Queue"))
+    def queue_column(self, job: Job) -> SafeString:
+        """The queue, and the priority if it is not the usual one."""
+        priority = _("priority %d") % job.priority if job.priority else ""
+        return format_html("<bdi>{}</bdi>{}", job.queue_name, _line("pgjobs-quiet", priority))
+
+    @admin.display(description=gettext_lazy("Attempts"))
+    def attempts_column(self, job: Job) -> str:
+        """How many were begun, and how many there may be."""
+        most = job.allowed_attempts
+        return f"{job.attempts}/{most}" if most else str(job.attempts)
+
+    @admin.display(description=gettext_lazy("When"))
+    def when_column(self, job: Job) -> SafeString:
+        """When it ended, began, will begin or came, and how long that took."""
+        now = timezone.now()
+        if job.status in FINISHED:
+            return format_html("{}{}", moment(job.finished_at), _line("pgjobs-quiet", _took(job)))
+        if job.status == JobStatus.RUNNING:
+            text = _("running for %s") % duration(_seconds(job.last_attempted_at, now))
+            return format_html("{}{}", text, _line("pgjobs-quiet", _took(job)))
+        if job.due_at is not None:
+            overdue = _("overdue") if job.due_at <= now else ""
+            return format_html("{}{}", moment(job.due_at), _line("pgjobs-quiet", overdue))
+        since = max(filter(None, (job.enqueued_at, job.run_after)))
+        return format_html(
+            '<time datetime="{}" title="{}">{}</time>',
+            since.isoformat(),
+            formats.date_format(timezone.localtime(since), "DATETIME_FORMAT"),
+            _("waiting for %s") % duration(_seconds(since, now)),
+        )
+
+
+def _breakable(path: str) -> SafeString:
+    """Return a dotted path that may go on in the next line after a dot."""
+    return format_html_join(mark_safe(".<wbr>"), "{}", ((part,) for part in path.split(".")))
+
+
+def _line(css_class: str, text: Any) -> SafeString:
+    """Return a line of a cell, nothing without a text."""
+    if not text:
+        return SafeString("")
+    return format_html('<div class="{}"><bdi>{}</bdi></div>', css_class, text)
+
+
+def _error_line(job: Any) -> str:
+    """Return the last error of a job that is not over it, in one line."""
+    if job.status == JobStatus.SUCCESSFUL or job.pgjobs_error == NO_ERROR:
+        return ""
+    path, _colon, message = job.pgjobs_error.partition(": ")
+    lines = message.strip().splitlines()
+    name = path.rpartition(".")[2]
+    return f"{name}: {lines[0]}" if lines else name
+
+
+def _draw_tags(tags: Any) -> SafeString:
+    """Return the tags as links to the jobs that have them."""
+    if not tags:
+        return SafeString("")
+    shown = [str(tag)[:MAX_TAG] for tag in tags[:MAX_TAGS]]
+    more = [f"+{len(tags) - MAX_TAGS}"] if len(tags) > MAX_TAGS else []
+    names = format_html_join(
+        " ", '<span class="pgjobs-tag">{}</span>', ((t,) for t in shown + more)
+    )
+    return format_html('<div class="pgjobs-tags">{}</div>', names)
+
+
+def _took(job: Job) -> str:
+    """Return how long a job waited until its first attempt, and how long its last one ran."""
+    parts = []
+    if job.started_at is not None:
+        due = max(filter(None, (job.enqueued_at, job.run_after)))
+        parts.append(_("waited %s") % duration(_seconds(due, job.started_at)))
+    if job.finished_at is not None and job.last_attempted_at is not None:
+        parts.append(_("ran %s") % duration(_seconds(job.last_attempted_at, job.finished_at)))
+    return " · ".join(parts)
+
+
+def _seconds(begin: datetime | None, end: datetime) -> float | None:
+    return None if begin is None else max(0.0, (end - begin).total_seconds())

@@ -1,0 +1,124 @@
+"""What the templates of the list of jobs ask it: links to more, its forms, why it is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from django.utils.translation import gettext as _
+
+from django_pgjobs.admin.job_list.filters import JobFilter
+from django_pgjobs.admin.job_list.paging import Order, Place
+from django_pgjobs.admin.job_list.tabs import Tab, kept_text
+
+# More rows than the last are more than 150 kB.
+PAGE_SIZES = (25, 50, 100)
+TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER = "tab", "per", "after", "before", "count_after"
+
+
+class Rows(NamedTuple):
+    """A page of the list, newest first; *edge* is how far was looked, None: to the end."""
+
+    jobs: list[Any]
+    has_more: bool
+    edge: Place | None
+
+
+class PageSize(NamedTuple):
+    """A number of jobs that a page may show, and the address of such a page."""
+
+    size: int
+    url: str
+    is_current: bool
+
+
+class ListLinks:
+    """Base of the list, for its templates; the list reads what is named here."""
+
+    rows: Rows
+    tab: Tab
+    order: Order
+    place: Place | None
+    is_older: bool
+    is_filtered: bool
+    page_size: int
+    params: dict[str, Any]
+    filter_specs: list[Any]
+    get_query_string: Callable[..., str]
+
+    @property
+    def further_url(self) -> str:
+        """The address of the page that goes on where this one stopped looking."""
+        return self.older_url if self.is_older else self.newer_url
+
+    @property
+    def empty_text(self) -> str:
+        """Why there is nothing to see."""
+        if self.is_filtered:
+            return _("No job of this tab matches.")
+        return f"{self.tab.empty} {kept_text(self.tab)}"
+
+    @property
+    def form_parameters(self) -> list[tuple[str, Any]]:
+        """Name and value of what the form of the filters leaves as it is."""
+        own = {name for spec in self.form_filters for name in spec.expected_parameters()}
+        return [(name, value) for name, value in self.params.items() if name not in own]
+
+    @property
+    def form_filters(self) -> list[JobFilter]:
+        """The filters that share one form."""
+        specs: list[Any] = self.filter_specs
+        return [spec for spec in specs if isinstance(spec, JobFilter)]
+
+    @property
+    def foreign_filters(self) -> list[Any]:
+        """The filters of a subclass of the project, which draw themselves."""
+        return [spec for spec in self.filter_specs if not isinstance(spec, JobFilter)]
+
+    @property
+    def older_url(self) -> str:
+        """The address of the page of older jobs, nothing if this is the last one."""
+        jobs = self.rows.jobs
+        if self.is_older and self.rows.edge is not None:
+            return self._url(AFTER, self.rows.edge)
+        if jobs and (self.rows.has_more or not self.is_older):
+            return self._url(AFTER, self.order.place_of(jobs[-1]))
+        return self._url(AFTER, self.place) if self.place and not self.is_older else ""
+
+    @property
+    def newer_url(self) -> str:
+        """The address of the page of newer jobs, nothing if this is the first one."""
+        jobs = self.rows.jobs
+        if not self.is_older and self.rows.edge is not None:
+            return self._url(BEFORE, self.rows.edge)
+        if self.place is None or (not self.is_older and not self.rows.has_more):
+            return ""
+        return self._url(BEFORE, self.order.place_of(jobs[0])) if jobs else self.get_query_string()
+
+    @property
+    def may_hold_more(self) -> bool:
+        """May more jobs match than this page shows?"""
+        return bool(self.older_url or self.newer_url)
+
+    @property
+    def page_sizes(self) -> list[PageSize]:
+        """The sizes of a page, as links."""
+        return [
+            PageSize(size, self.get_query_string({PAGE_SIZE: size}), size == self.page_size)
+            for size in PAGE_SIZES
+        ]
+
+    def _url(self, name: str, place: Place) -> str:
+        return self.get_query_string({name: self.order.format(place)})
+
+    @property
+    def new_source(self) -> str:
+        """The address that says how many new jobs there are, on a first page they come to."""
+        if self.tab.sample or self.tab.index_column or self.newer_url or not self.rows.jobs:
+            return ""
+        return self._url(COUNT_AFTER, self.order.place_of(self.rows.jobs[0]))
+
+    @property
+    def first_url(self) -> str:
+        """The address of the first page."""
+        return self.get_query_string()

@@ -1,0 +1,1 @@
+"""The page of one job, and what may be done to it."""

@@ -1,0 +1,165 @@
+"""The page Failures: failed jobs by task, exception and message, and what to do with a group."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from django_pgjobs.admin.bulk.asking import bulk_address
+from django_pgjobs.admin.job_list.search import in_quotes
+from django_pgjobs.admin.job_page.traceback_html import last_project_frame
+from django_pgjobs.admin.overview.chart import Spark, build_spark
+from django_pgjobs.admin.overview.live import KEPT_SECONDS, kept
+from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.bulk.selection import Selection
+from django_pgjobs.conf import get_conf
+from django_pgjobs.permissions import Verb, is_narrowed, may, require
+from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.failures import FailureRow, list_failures
+from django_pgjobs.status import JobStatus
+
+# Failed jobs that are looked at. Their texts are long, 10 microseconds each and more, so the
+# larger number is for who asks: it has a time budget of its own and is kept for longer.
+MAX_JOBS = 5_000
+MAX_JOBS_ASKED = 100_000
+ASKED_SECONDS = 15.0
+ASKED_KEPT_SECONDS = 60
+MAX_GROUPS = 50
+# The history of a group: 28 periods of six hours.
+PERIODS = 28
+# Longer ago than any retention.
+EVER_SECONDS = 100 * 365.25 * 86_400
+
+
+class Group(NamedTuple):
+    """A group of failed jobs as a page shows it."""
+
+    row: FailureRow
+    task_name: str
+    class_name: str
+    message: str
+    frame: str
+    spark: Spark
+    query: str
+    key: str
+
+
+def make_groups(rows: list[FailureRow]) -> list[Group]:
+    """Return the groups with their texts for people."""
+    return [
+        Group(
+            row=row,
+            task_name=row.task_path.rpartition(".")[2] or row.task_path,
+            class_name=row.error_class.rpartition(".")[2] or row.error_class,
+            message=row.message.strip() or row.error_message,
+            frame=last_project_frame(row.traceback),
+            spark=build_spark(history(row)),
+            query=list_query(row),
+            key=group_key(row),
+        )
+        for row in rows
+    ]
+
+
+def group_key(row: FailureRow) -> str:
+    """Return a short name by which the page knows a group when it draws it again."""
+    text = "\n".join((row.task_path, row.error_class, row.error_message))
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def history(row: FailureRow) -> list[int]:
+    """Return how many failed in each period, the oldest first."""
+    found = dict(zip(row.periods, row.period_jobs, strict=True))
+    return [found.get(number, 0) for number in reversed(range(PERIODS))]
+
+
+def list_query(row: FailureRow) -> str:
+    """Return the query of the list of jobs that shows a group, as far as its search can say it.
+
+    Of the message it is the longest text that all of the group have.
+    """
+    text = max(row.error_message.split("*"), key=len).strip()
+    terms = [("task", row.task_path), ("error", row.error_class), ("error", text)]
+    words = [f"{name}:{quoted(value)}" for name, value in terms if value]
+    return urlencode({"tab": JobStatus.FAILED.value, "q": " ".join(words)})
+
+
+def quoted(text: str) -> str:
+    """Return a value as the search takes it."""
+    if re.fullmatch(r"[\w.:-]+", text):
+        return text
+    return in_quotes(text)
+
+
+def lookups_of(row: FailureRow) -> dict[str, Any]:
+    """Return the conditions of bulk changes for exactly the jobs of a group."""
+    return {
+        "status__in": [JobStatus.FAILED.value],
+        "task_path": row.task_path,
+        "error_class": row.error_class,
+        "error_message": row.error_message,
+    }
+
+
+def draw_failures(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
+    """Return the page."""
+    require(request, Verb.VIEW)
+    context: dict[str, Any] = {"title": _("Failures"), "pgjobs_page": "failures"}
+    if is_narrowed(request.user):
+        return model_admin.render_page(request, "failures.html", context | {"is_narrowed": True})
+    newest_first = request.GET.get("sort") == "newest"
+    asked = request.GET.get("jobs") == "all"
+    max_jobs = MAX_JOBS_ASKED if asked else MAX_JOBS
+    rows = kept(
+        f"failures:{max_jobs}:{newest_first}",
+        lambda: read_failures(max_jobs, newest_first),
+        seconds=ASKED_KEPT_SECONDS if asked else KEPT_SECONDS,
+    )
+    groups = make_groups(rows)
+    may_operate = may(request.user, Verb.OPERATE)
+    context |= {
+        "groups": [
+            {"group": group, "actions": actions(model_admin, group.row) if may_operate else []}
+            for group in groups
+        ],
+        "newest_first": newest_first,
+        "is_asked": asked,
+        "looked_at": rows[0].all_jobs if rows else 0,
+        "since": rows[0].all_since if rows else None,
+        "is_partial": bool(rows) and rows[0].all_jobs >= max_jobs,
+        "more_groups": rows[0].all_groups - len(rows) if rows else 0,
+        "max_asked": MAX_JOBS_ASKED,
+        "retention": get_conf().FAILED_RETENTION_SECONDS,
+    }
+    return model_admin.render_page(request, "failures.html", context)
+
+
+def read_failures(max_jobs: int, newest_first: bool) -> list[FailureRow]:
+    """Ask the database for the largest groups, or the newest."""
+    alias = job_database()
+    budget = time_budget(alias, ASKED_SECONDS) if max_jobs > MAX_JOBS else nullcontext()
+    with budget, connections[alias].cursor() as cursor:
+        return list_failures(
+            cursor,
+            seconds=EVER_SECONDS,
+            max_jobs=max_jobs,
+            max_groups=MAX_GROUPS,
+            newest_first=newest_first,
+        )
+
+
+def actions(model_admin: PageAdmin, row: FailureRow) -> list[tuple[str, str]]:
+    """Return the addresses where a bulk change of a group is confirmed, with their labels."""
+    selection = Selection(lookups_of(row))
+    return [
+        (_("Retry all"), bulk_address(model_admin, "retry", selection)),
+        (_("Discard all"), bulk_address(model_admin, "discard", selection)),
+    ]

@@ -1,0 +1,188 @@
+"""The forms of queues, pauses and limits: what the tables refuse, refused here in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
+from django_pgjobs.status import PauseKind
+from django_pgjobs.values.payload import is_storable
+
+MAX_QUEUE_BYTES = 128
+MAX_KEY_BYTES = 512
+# How long a pause may be asked to last, in seconds; empty: until somebody resumes.
+SPANS = (
+    ("", _("Until somebody resumes it")),
+    ("900", _("15 minutes")),
+    ("3600", _("1 hour")),
+    ("14400", _("4 hours")),
+    ("86400", _("1 day")),
+    ("604800", _("7 days")),
+)
+
+
+def one_line(max_bytes: int) -> Callable[[str], None]:
+    """Return a validator of names: one line of so many bytes that PostgreSQL can store."""
+
+    def check(value: str) -> None:
+        if "\n" in value or "\r" in value or not is_storable(value):
+            raise ValidationError(_("Expected one line of text."))
+        if len(value.encode()) > max_bytes:
+            text = ngettext("Expected at most %s byte.", "Expected at most %s bytes.", max_bytes)
+            raise ValidationError(text % max_bytes)
+
+    return check
+
+
+class LineField(forms.CharField):
+    """A name: one line, whose first and last spaces count."""
+
+    def __init__(self, *, max_bytes: int, **options: Any) -> None:
+        options.setdefault("strip", False)
+        super().__init__(
+            widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+            validators=[one_line(max_bytes)],
+            **options,
+        )
+
+
+class PauseForm(forms.Form):
+    """What to pause, why and until when."""
+
+    kind = forms.ChoiceField(label=_("Kind"), choices=PauseKind.choices)
+    name = LineField(
+        label=_("Name"),
+        max_bytes=MAX_KEY_BYTES,
+        help_text=_('A queue, a task\'s path, or a key or pattern such as "shop:*".'),
+    )
+    reason = forms.CharField(
+        label=_("Reason"),
+        required=False,
+        max_length=500,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+        help_text=_("Everybody who looks at the queue or at a waiting job reads it."),
+    )
+    lasts = forms.ChoiceField(label=_("For how long"), choices=SPANS, required=False)
+    until = forms.DateTimeField(
+        label=_("Or until"),
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text=_("By the clock of your time zone; it goes before the length."),
+    )
+
+    def hide_target(self) -> PauseForm:
+        """Let the form ask for reason and end only; what it pauses is known."""
+        for name in ("kind", "name"):
+            self.fields[name].widget = forms.HiddenInput()
+        return self
+
+    def clean_until(self) -> Any:
+        """Refuse an end that is over."""
+        until = self.cleaned_data["until"]
+        if until is not None and until <= timezone.now():
+            raise ValidationError(_("Expected a time in the future."))
+        return until
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse patterns where there are none."""
+        given = self.cleaned_data
+        if given.get("kind") != PauseKind.KEY and "*" in given.get("name", ""):
+            self.add_error("name", _("Only concurrency keys have patterns."))
+        return given
+
+    @property
+    def end(self) -> Any:
+        """The end of the pause: an instant, the time from now, or None for no end."""
+        given = self.cleaned_data
+        if given["until"] is not None:
+            return given["until"]
+        return timedelta(seconds=int(given["lasts"])) if given["lasts"] else None
+
+
+class PauseRowForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The row of a pause."""
+
+    name = LineField(
+        label=_("Name"), max_bytes=MAX_KEY_BYTES, help_text=Pause._meta.get_field("name").help_text
+    )
+    reason = forms.CharField(
+        label=_("Reason"),
+        required=False,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+
+    class Meta:
+        model = Pause
+        fields = ("kind", "name", "reason", "resume_at")
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse patterns where there are none."""
+        given: dict[str, Any] = super().clean() or {}
+        if given.get("kind") != PauseKind.KEY and "*" in given.get("name", ""):
+            self.add_error("name", _("Only concurrency keys have patterns."))
+        return given
+
+
+class QueueSettingsForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What holds for a queue."""
+
+    queue_name = LineField(label=_("Queue"), max_bytes=MAX_QUEUE_BYTES)
+
+    class Meta:
+        model = QueueSettings
+        fields = ("queue_name", "max_running", "boost", "note")
+        widgets = {"note": forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})}
+
+
+class ConcurrencyLimitForm(forms.ModelForm):  # type: ignore[type-arg]
+    """How many jobs of a key, or of each key of a pattern, run at a time."""
+
+    pattern = LineField(
+        label=_("Key or pattern"),
+        max_bytes=MAX_KEY_BYTES,
+        help_text=ConcurrencyLimit._meta.get_field("pattern").help_text,
+    )
+
+    class Meta:
+        model = ConcurrencyLimit
+        fields = ("pattern", "max_running", "weight", "note")
+        widgets = {"note": forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})}
+
+    def clean_pattern(self) -> str:
+        """Refuse stars side by side, which mean the same as one."""
+        pattern: str = self.cleaned_data["pattern"]
+        if "**" in pattern:
+            raise ValidationError(_("Expected single stars: each stands for any text."))
+        return pattern
+
+
+class RateLimitForm(forms.ModelForm):  # type: ignore[type-arg]
+    """How many starts in how much time."""
+
+    name = LineField(
+        label=_("Name"),
+        max_bytes=MAX_KEY_BYTES,
+        help_text=RateLimit._meta.get_field("name").help_text,
+    )
+
+    class Meta:
+        model = RateLimit
+        fields = ("name", "count", "period", "burst", "note")
+        widgets = {"note": forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})}
+
+    def clean_name(self) -> str:
+        """Refuse patterns, which rate limits do not have."""
+        name: str = self.cleaned_data["name"]
+        if "*" in name:
+            raise ValidationError(
+                _('Rate limits have no patterns: "shopify" holds for each key of "shopify:...".')
+            )
+        return name

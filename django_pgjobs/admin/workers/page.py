@@ -1,0 +1,231 @@
+"""The page Workers: who is there, what they run, and how to quiet and stop them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db import connections
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
+from django_pgjobs.admin.queues.shared import back, refuse_unless_posted, say, step
+from django_pgjobs.admin.workers.orders import ALL, WorkerOrder, carry_out, parse_order
+from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.queries import worker_pages
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
+
+# Running jobs on the list: of one worker, and of all together.
+MAX_JOBS = 10
+MAX_JOBS_IN_ALL = 150
+MAX_JOBS_OF_ONE = 50
+MAX_TASKS = 200
+# A renewal takes a moment: only a heartbeat that is later than this is late.
+GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownWorker:
+    """What a template says of a worker; *state* and *heartbeat* are keys of the tables below.
+
+    It holds *held* jobs, so many of them ahead of its slots. *jobs* are those that are listed,
+    each with its address.
+    """
+
+    row: WorkerRow
+    url: str
+    state: str
+    state_icon: str
+    state_label: Any
+    heartbeat: str
+    heartbeat_icon: str
+    heartbeat_label: Any
+    is_live: bool
+    held: int
+    held_ahead: int
+    jobs: list[tuple[HeldRow, str]]
+    more_jobs: int
+
+
+# State -> icon and word.
+STATES = {
+    "running": ("▶", gettext_lazy("Running")),
+    "quiet": ("‖", gettext_lazy("Quiet")),
+    "stopping": ("◷", gettext_lazy("Stopping")),
+    "ended": ("●", gettext_lazy("Ended")),
+    "lost": ("✕", gettext_lazy("Lost")),
+}
+HEARTBEATS = {
+    "on-time": ("✓", gettext_lazy("on time")),
+    "late": ("◷", gettext_lazy("late")),
+    "lost": ("✕", gettext_lazy("lost")),
+}
+DONE = {
+    "quiet": gettext_lazy("Asked to claim no new jobs"),
+    "resume": gettext_lazy("Asked to take jobs again"),
+    "stop": gettext_lazy("Asked to stop"),
+    "forget": gettext_lazy("Forgotten"),
+}
+
+
+class WorkerAdmin(ListPageAdmin):
+    """Live and recent worker processes."""
+
+    nav_key: ClassVar[str] = "workers"
+    actions = None
+
+    def get_urls(self) -> list[Any]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("control/", wrap(self.control_view), name="pgjobs_worker_control"),
+            *super().get_urls(),
+        ]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def draw_list(self, request: HttpRequest) -> HttpResponse:
+        """Return the list of workers with what they run."""
+        with connections[job_database()].cursor() as cursor:
+            rows = worker_pages.list_workers(cursor)
+            live = [row.id for row in rows if not row.has_ended]
+            each = max(1, min(MAX_JOBS, MAX_JOBS_IN_ALL // max(1, len(live))))
+            running = worker_pages.list_running(cursor, live, max_jobs=each)
+        workers = [self._shown(row, running.get(row.id, [])) for row in rows]
+        states = [worker.state for worker in workers]
+        context = {
+            "title": _("Workers"),
+            "workers": workers,
+            "live": sum(state in ("running", "quiet", "stopping") for state in states),
+            "any_quiet": any(row.is_quiet and not row.has_ended for row in rows),
+            "any_forgettable": any(row.has_ended and row.lost for row in rows),
+            "versions": len({row.version for row in rows if not row.has_ended}),
+            "is_cut": len(rows) >= worker_pages.MAX_WORKERS,
+            "max_rows": worker_pages.MAX_WORKERS,
+            **self._control_context(request),
+        }
+        return self.render_page(request, "workers.html", context)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        require(request, Verb.VIEW)
+        if request.method not in ("GET", "HEAD"):
+            raise PermissionDenied
+        return within_budget(self, request, lambda: self._draw_worker(request, object_id))
+
+    def _draw_worker(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        worker = self.get_object(request, unquote(object_id))
+        if worker is None:
+            text = _("Worker %(id)s is not there any more: rows are deleted a day after the end.")
+            say(request, text % {"id": object_id[:40]}, is_good=False)
+            return HttpResponseRedirect(self.url("pgjobs_worker_changelist"))
+        with connections[job_database()].cursor() as cursor:
+            row = worker_pages.get_worker(cursor, worker.pk)
+            found = worker_pages.list_running(cursor, [worker.pk], max_jobs=MAX_JOBS_OF_ONE)
+        context = {
+            "title": _("Worker %(name)s") % {"name": worker},
+            "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
+            "worker": worker,
+            "facts": self._shown(row, found.get(worker.pk, [])) if row is not None else None,
+            "tasks": sorted(worker.task_paths)[:MAX_TASKS],
+            "more_tasks": max(0, len(worker.task_paths) - MAX_TASKS),
+            "history_url": self.url("pgjobs_worker_history", worker.pk),
+            **self._control_context(request),
+        }
+        return self.render_page(request, "worker.html", context)
+
+    @page
+    def control_view(self, request: HttpRequest) -> HttpResponse:
+        """Quiet, resume, stop or forget a worker, or all: `do` is "stop 17" or "stop all"."""
+        refused = refuse_unless_posted(request, Verb.CONTROL_WORKERS)
+        if refused:
+            return refused
+        list_url = self.url("pgjobs_worker_changelist")
+        order = parse_order(request.POST.get("do", ""))
+        if order is None:
+            say(request, _("The request names no worker and nothing to do."), is_good=False)
+            return back(request, list_url)
+        if order.asks_first and "confirmed" not in request.POST:
+            return self._draw_confirmation(request, order)
+        count = carry_out(order, user=request.user, site=self.admin_site)
+        if count:
+            number = ngettext("%d worker", "%d workers", count) % count
+            say(request, _("%(done)s: %(number)s.") % {"done": DONE[order.verb], "number": number})
+        else:
+            say(request, _("No worker is in a state for that any more."), is_good=False)
+        return back(request, list_url)
+
+    def _draw_confirmation(self, request: HttpRequest, order: WorkerOrder) -> HttpResponse:
+        names = order.names()
+        context = {
+            "title": _("Are you sure?"),
+            "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
+            "order": order,
+            "names": names,
+            "next": request.POST.get("next", ""),
+            "list_url": self.url("pgjobs_worker_changelist"),
+            **self._control_context(request),
+        }
+        return self.render_page(request, "worker_confirm.html", context)
+
+    def _control_context(self, request: HttpRequest) -> dict[str, Any]:
+        return {
+            "may_control": may(request.user, Verb.CONTROL_WORKERS),
+            "control_url": self.url("pgjobs_worker_control"),
+            "all": ALL,
+            "here": request.get_full_path(),
+        }
+
+    def _shown(self, row: WorkerRow, running: list[HeldRow]) -> ShownWorker:
+        state, heartbeat = state_of(row), heartbeat_of(row)
+        held = running[0].held if running else 0
+        return ShownWorker(
+            row=row,
+            url=self.url("pgjobs_worker_change", row.id),
+            state=state,
+            state_icon=STATES[state][0],
+            state_label=STATES[state][1],
+            heartbeat=heartbeat,
+            heartbeat_icon=HEARTBEATS[heartbeat][0],
+            heartbeat_label=HEARTBEATS[heartbeat][1],
+            is_live=state in ("running", "quiet", "stopping"),
+            held=held,
+            held_ahead=max(0, held - row.slots),
+            jobs=[(job, self.url("pgjobs_job_change", job.id)) for job in running],
+            more_jobs=max(0, held - len(running)),
+        )
+
+
+def state_of(row: WorkerRow) -> str:
+    """Return one of STATES."""
+    if row.has_ended:
+        return "lost" if row.lost else "ended"
+    if row.lease_left <= 0:
+        return "lost"
+    if row.is_stopping:
+        return "stopping"
+    return "quiet" if row.is_quiet else "running"
+
+
+def heartbeat_of(row: WorkerRow) -> str:
+    """Return one of HEARTBEATS: a worker renews its lease every third of it."""
+    if row.lease_left <= 0:
+        return "lost"
+    return "on-time" if row.silent <= row.lease / 3 + GRACE_SECONDS else "late"

@@ -1,0 +1,400 @@
+"""Why is a job not running? The claim's conditions, evaluated for one job and put into words.
+
+The conditions are those of claim_jobs.sql and list_heads.sql, in few statements, because the page
+of a job has others to send. No task is imported. Texts are in the active language, times in the
+current time zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connections
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.queries import explain as queries
+from django_pgjobs.queries.control import PauseRow
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.explain import Facts, LaneRow, RateRow, WorkersRow
+from django_pgjobs.status import FINISHED, Hold, JobStatus, PauseKind
+from django_pgjobs.values.job_ids import job_id_of
+from django_pgjobs.values.moments import duration_in_words, moment_in_words
+
+MAX_NAMED = 10  # jobs and workers
+MAX_COUNTED = 1_000  # jobs before one
+# How the note of a job that was given back begins, and what that means.
+NOTES = {
+    "retry after": "retry",
+    "snoozed": "snoozed",
+    "unknown task": "unknown_task",
+    "worker lost": "rescued",
+}
+# How the note of a job begins that a worker could not change.
+REFUSED = ("passed over: ", "cannot be rescued: ")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason: a code for programs, a text for people, the ids of the jobs it names."""
+
+    code: str
+    text: str
+    refs: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a job is not running, blocking reasons first.
+
+    *is_ready_to_run*: no row holds it back, so a worker that serves its queue and has a free
+    slot will claim it.
+    """
+
+    job_id: int
+    status: str
+    is_ready_to_run: bool
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(reason.text for reason in self.reasons)
+
+
+def explain(job: Any) -> Explanation:
+    """Say why a job, given the Job, its id or its TaskResult, is not running.
+
+    Nothing is written or locked. Raise LookupError if there is no such job.
+    """
+    job_id = job_id_of(job)
+    with connections[job_database()].cursor() as cursor:
+        facts = queries.get_facts(cursor, job_id, max_named=MAX_NAMED)
+        if facts is None:
+            raise LookupError(
+                f"expected the id of a stored job, got {job_id}. Finished jobs are deleted when "
+                "their retention is over."
+            )
+        if facts.status in FINISHED:
+            return Explanation(job_id, facts.status, False, (_finished(facts),))
+        if facts.status == JobStatus.RUNNING:
+            return Explanation(job_id, facts.status, False, tuple(_running(facts)))
+        blockers = list(_blockers(cursor, facts))
+        outlook = _outlook(cursor, facts, is_blocked=bool(blockers))
+        return Explanation(job_id, facts.status, not blockers, (*blockers, *outlook))
+
+
+def _finished(job: Facts) -> Reason:
+    values = {
+        "status": JobStatus(job.status).label,
+        "moment": moment_in_words(job.finished_at, job.now),
+        "attempts": job.attempts,
+        "exception": job.exception_class,
+        "note": job.note,
+    }
+    text = _("It finished at %(moment)s: %(status)s.") % values
+    if job.status == JobStatus.FAILED and job.exception_class:
+        text += " " + _("Attempt %(attempts)s ended with %(exception)s.") % values
+    elif job.status == JobStatus.CANCELLED and job.note:
+        text += " " + _("Note: %(note)s.") % values
+    return Reason("finished", text)
+
+
+def _attempt(number: int, most: int | None) -> str:
+    text = _("attempt %(attempt)s of %(most)s") if most else _("attempt %(attempt)s")
+    return text % {"attempt": number, "most": most}
+
+
+def _running(job: Facts) -> Iterator[Reason]:
+    values = {
+        "worker": job.worker_name or "?",
+        "moment": moment_in_words(job.last_attempted_at, job.now),
+        "lease": moment_in_words(job.lease_ends, job.now),
+    }
+    values["attempt_in_words"] = _attempt(job.attempts, job.allowed_attempts)
+    if job.lease_ends is None or job.lease_ends <= job.now:
+        yield Reason(
+            "lease_lost",
+            _(
+                "Worker %(worker)s, which began it %(moment)s (%(attempt_in_words)s), is gone: "
+                "another one takes the job over."
+            )
+            % values,
+        )
+        yield from _refused(job)
+    else:
+        yield Reason(
+            "running",
+            _(
+                "Worker %(worker)s runs it: %(attempt_in_words)s, begun %(moment)s. "
+                "The worker's lease ends %(lease)s unless renewed."
+            )
+            % values,
+        )
+    if job.cancel_requested_at is not None:
+        values["moment"] = moment_in_words(job.cancel_requested_at, job.now)
+        yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)
+
+
+def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator[Reason]:
+    """Yield what keeps a ready job from being claimed; *is_first*: it is known to lead its key."""
+    waits = [*_holds(cursor, job), *_due(job)]
+    yield from waits
+    if not waits:
+        yield from _refused(job)
+    yield from (_pause(pause, job) for pause in job.pauses)
+    lane = queries.get_lane(cursor, job, max_named=MAX_NAMED)
+    cost = max(job.rate_cost, lane.head_cost) if lane else job.rate_cost
+    short = lane.short_rates if lane else []
+    yield from (_hopeless_rate(rate, job, lane, cost) for rate in short if _is_hopeless(rate, cost))
+    if waits:
+        return
+    if lane and job.concurrency_key is not None:
+        yield from _key(cursor, job, lane, is_first=is_first)
+    yield from _queue(job)
+    yield from (_rate(rate, job, lane, cost) for rate in short if not _is_hopeless(rate, cost))
+
+
+def _refused(job: Facts) -> Iterator[Reason]:
+    if job.note.startswith(REFUSED):
+        text = _(
+            "It is passed over, because the server refuses to change its row (%(reason)s); it is "
+            "tried again until that is mended."
+        )
+        said = job.note.partition(": ")[2].partition("\n")[0]
+        yield Reason("refused", text % {"reason": said})
+
+
+def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+    if job.hold is None:
+        return
+    found = queries.list_predecessors(cursor, job.id, max_jobs=MAX_NAMED)
+    refs = tuple(predecessor.id for predecessor in found)
+    labels = [
+        f"{each.id} ({JobStatus(each.status).label if each.status else '-'})" for each in found
+    ]
+    total = found[0].total if found else 0
+    values = {"jobs": _list_of(labels, total)}
+    if job.hold == Hold.PREDECESSOR_FAILED:
+        text = _(
+            "One of the jobs it waited for failed: %(jobs)s. Requeue that one, let this one go "
+            "on with reschedule(job, None), or cancel it."
+        )
+        yield Reason("predecessor_failed", text % values, refs)
+    elif found:
+        text = ngettext("It waits for job %(jobs)s.", "It waits for jobs %(jobs)s.", total)
+        yield Reason("dependencies", text % values, refs)
+    else:
+        text = _(
+            "It waits for other jobs, but no row says for which. reschedule(job, None) lets it run."
+        )
+        yield Reason("dependencies", text)
+
+
+def _due(job: Facts) -> Iterator[Reason]:
+    # A job that is due by now is promoted by the poll that claims it.
+    if job.due_at is None or job.due_at <= job.now:
+        return
+    code = next((code for note, code in NOTES.items() if job.note.startswith(note)), "given_back")
+    if job.due_at == job.run_after:
+        code = "scheduled"
+    texts = {
+        "scheduled": _("It is due %(moment)s, as asked for."),
+        "retry": _(
+            "Attempt %(attempts)s failed with %(exception)s; the next one is due %(moment)s."
+        ),
+        "snoozed": _("The task put it off (%(note)s); it is due %(moment)s."),
+        "unknown_task": _(
+            "A worker that does not know the task %(task)s gave it back; it is due %(moment)s."
+        ),
+        "rescued": _("The worker that ran it was lost; the next attempt is due %(moment)s."),
+        "given_back": _("It is due %(moment)s. Note: %(note)s."),
+    }
+    values = {
+        "moment": moment_in_words(job.due_at, job.now),
+        "attempts": job.attempts,
+        "exception": job.exception_class,
+        "note": job.note or "-",
+        "task": job.task_path,
+    }
+    yield Reason(code, texts[code] % values)
+
+
+def _pause(pause: PauseRow, job: Facts) -> Reason:
+    texts = {
+        PauseKind.QUEUE: _("The queue “%(name)s” has been paused since %(since)s"),
+        PauseKind.TASK: _("The task %(name)s has been paused since %(since)s"),
+        PauseKind.KEY: _(
+            "The concurrency key “%(key)s” has been paused as “%(name)s” since %(since)s"
+        ),
+    }
+    values = {
+        "name": pause.name,
+        "key": job.concurrency_key,
+        "since": moment_in_words(pause.paused_at, job.now),
+        "by": pause.paused_by,
+        "reason": pause.reason,
+        "until": moment_in_words(pause.resume_at, job.now),
+    }
+    text = texts[PauseKind(pause.kind)] % values
+    if pause.paused_by:
+        text += " " + _("by %(by)s") % values
+    if pause.reason:
+        text += _(", because: %(reason)s") % values
+    text += "." if pause.resume_at is None else _("; it resumes %(until)s.") % values
+    return Reason(f"{pause.kind}_paused", text)
+
+
+def _key(cursor: Cursor, job: Facts, lane: LaneRow, *, is_first: bool) -> Iterator[Reason]:
+    is_full = lane.running >= lane.max_running
+    if is_full:
+        refs = tuple(lane.running_ids or ())
+        values = {
+            "key": job.concurrency_key,
+            "most": lane.max_running,
+            "limit": lane.pattern,
+            "jobs": _list_of(refs, lane.running),
+        }
+        text = _("%(most)s of %(most)s jobs of the concurrency key “%(key)s” run: %(jobs)s.")
+        if lane.pattern is not None:
+            text += " " + _("The limit is the row “%(limit)s”.")
+        yield Reason("key_full", text % values, refs)
+    is_next = lane.next_id in (None, job.id) or (lane.next_id or 0) > job.id
+    if is_first or is_next or not lane.is_ordered:
+        return
+    values = {"key": job.concurrency_key, "id": lane.next_id}
+    text = _("The key “%(key)s” keeps its order, and job %(id)s is before this one.") % values
+    first = queries.get_facts(cursor, lane.next_id or 0, max_named=MAX_NAMED)
+    if first is not None and not is_full:
+        # While another one runs, that is what the first one waits for as well.
+        for reason in _blockers(cursor, first, is_first=True):
+            text += " " + _("That job: %(reason)s") % {"reason": reason.text}
+            break
+    yield Reason("key_order", text, (lane.next_id or 0,))
+
+
+def _queue(job: Facts) -> Iterator[Reason]:
+    queue = job.queue
+    if queue is None or queue.running < queue.max_running:
+        return
+    refs = tuple(queue.running_ids or ())
+    text = _("The queue “%(queue)s” is limited: %(running)s of %(most)s jobs run: %(jobs)s.") % {
+        "queue": job.queue_name,
+        "running": queue.running,
+        "most": queue.max_running,
+        "jobs": _list_of(refs, queue.running),
+    }
+    yield Reason("queue_full", text, refs)
+
+
+def _is_hopeless(rate: RateRow, cost: int) -> bool:
+    return rate.name is None or cost > rate.burst
+
+
+def _hopeless_rate(rate: RateRow, job: Facts, lane: LaneRow | None, cost: int) -> Reason:
+    values = {"key": rate.key, "name": rate.key.partition(":")[0], "burst": rate.burst}
+    if rate.name is None:
+        text = _(
+            "There is no rate limit for “%(key)s”. Make one named “%(name)s”: in the admin, by "
+            "RateLimit.objects.create(name=…, count=…, period=…), or in PGJOBS['RATE_LIMITS'] "
+            "and migrate."
+        )
+        return Reason("no_rate_limit", text % values)
+    text = _("It can never start: “%(key)s” has a burst of %(burst)s, and ") % values
+    said, refs = _cost_in_words(job, lane, cost)
+    return Reason("cost_above_burst", text + said + " " + _("Raise the burst of the limit."), refs)
+
+
+def _rate(rate: RateRow, job: Facts, lane: LaneRow | None, cost: int) -> Reason:
+    text = _(
+        "The rate limit “%(key)s” (%(count)s in %(period)s) is used up: it has enough again "
+        "%(moment)s, unless others take it first; "
+    ) % {
+        "key": rate.key,
+        "count": rate.tokens,
+        "period": duration_in_words(rate.period),
+        "moment": moment_in_words(rate.free_at, job.now),
+    }
+    said, refs = _cost_in_words(job, lane, cost)
+    return Reason("rate_limit", text + said, refs)
+
+
+def _cost_in_words(job: Facts, lane: LaneRow | None, cost: int) -> tuple[str, tuple[int, ...]]:
+    if lane is None or cost == job.rate_cost:
+        return _("it takes %(cost)s.") % {"cost": cost}, ()
+    text = _("job %(id)s, which is before this one, takes %(cost)s.")
+    return text % {"id": lane.head_id, "cost": cost}, (lane.head_id,)
+
+
+def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason]:
+    """Yield the jobs before this one, and the workers that would take it."""
+    workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
+    values: dict[str, object] = {
+        "backend": job.backend,
+        "queue": job.queue_name,
+        "task": job.task_path,
+        "names": _list_of(workers.names, workers.of_task),
+        "running": workers.running,
+        "slots": workers.slots,
+        "seconds": f"{get_conf().POLL_INTERVAL_SECONDS:g}",
+    }
+    if not is_blocked:
+        yield from _before(cursor, job)
+    if not (is_blocked and workers.awake):
+        code, text = _taker(workers)
+        yield Reason(code, text % values)
+
+
+def _taker(workers: WorkersRow) -> tuple[str, str]:
+    """Return the code and text of the reason that concerns the workers."""
+    if not workers.live:
+        return "no_worker", _("No worker runs. Start one: manage.py runjobs.")
+    if not workers.of_backend:
+        text = _("No live worker serves the backend “%(backend)s” of the setting TASKS.")
+        return "no_worker_for_backend", text
+    if not workers.of_queue:
+        return "no_worker_for_queue", _("No live worker serves the queue “%(queue)s”.")
+    if not workers.of_task:
+        return "no_worker_for_task", _(
+            "No live worker that serves the queue “%(queue)s” knows the task %(task)s: was it "
+            "renamed, or is the new code not deployed yet?"
+        )
+    if not workers.awake:
+        text = _("The workers that would take it (%(names)s) were asked to claim nothing.")
+        return "workers_quiet", text
+    if workers.running >= workers.slots:
+        return "workers_busy", _(
+            "The workers that would take it (%(names)s) run %(running)s jobs in %(slots)s slots."
+        )
+    return "next_look", _(
+        "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "
+        "%(seconds)s s."
+    )
+
+
+def _before(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+    count, has_more = queries.count_before(cursor, job.id, max_jobs=MAX_COUNTED)
+    if has_more:
+        text = _("More than %(count)s jobs of its queue are before it.") % {"count": MAX_COUNTED}
+        yield Reason("behind", text)
+    elif count:
+        text = ngettext(
+            "%(count)s job of its queue is before it.",
+            "%(count)s jobs of its queue are before it.",
+            count,
+        )
+        yield Reason("behind", text % {"count": count})
+
+
+def _list_of(items: Iterable[object], total: int) -> str:
+    """Return the items with commas between, and how many more there are."""
+    shown = [str(item) for item in items]
+    text = ", ".join(shown)
+    if total > len(shown):
+        text += " " + _("and %(count)s more") % {"count": total - len(shown)}
+    return text

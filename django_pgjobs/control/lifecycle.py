@@ -1,0 +1,169 @@
+"""Enqueueing, and what a program may do to a job afterwards.
+
+Everything runs on Django's own connection to the database of the jobs, inside whatever
+transaction is open there. Nothing here waits for a worker or leaves the transaction unusable:
+bad input is refused before the statement is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connections
+from django.utils import timezone
+
+from django_pgjobs.exceptions import DuplicateJob, JobError, seconds_or_none
+from django_pgjobs.queries import jobs, notifications
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
+from django_pgjobs.values.job_ids import job_id_of
+from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
+
+# How long cancel(), requeue() and reschedule() retry while a worker writes the same row.
+LOCKED_SECONDS = 2.0
+LONGEST_DELAY = timedelta(days=366_000)
+
+
+def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
+    """Return a stored job of a backend alias, None if there is none."""
+    with connections[job_database()].cursor() as cursor:
+        return jobs.get_job(cursor, job_id, backend=backend)
+
+
+def cancel(job: Any) -> bool:
+    """Cancel a job, given the Job, its id or its TaskResult.
+
+    A waiting job is cancelled at once; a running one is asked to end, and is cancelled when it
+    does. Return False if it had finished or does not exist. Runs in the caller's transaction;
+    the worker is notified at commit.
+    """
+    job_id = job_id_of(job)
+    with connections[job_database()].cursor() as cursor:
+        before = _change_when_unlocked(
+            cursor, job_id, UNFINISHED, lambda: jobs.cancel_jobs(cursor, [job_id])
+        )
+        if before == JobStatus.RUNNING:
+            notifications.notify_cancelled(cursor)
+    return before is not None
+
+
+def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
+    """Give a finished job new attempts, given the Job, its id or its TaskResult.
+
+    Its errors are kept, its result is not. Return False if it is not finished or does not
+    exist; raise DuplicateJob if a live job holds its unique key. Runs in the caller's
+    transaction.
+    """
+    job_id = job_id_of(job)
+    instant, delay = instant_or_delay(run_after)
+    with connections[job_database()].cursor() as cursor:
+        queue = _change_when_unlocked(
+            cursor,
+            job_id,
+            FINISHED,
+            lambda: _requeue(cursor, job_id, instant, delay),
+        )
+        if queue is not None:
+            notifications.notify_workers(cursor, [queue])
+    return queue is not None
+
+
+def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
+    """Move a waiting job to another time, None for now; the job may be an id or TaskResult.
+
+    Return False if it is running or finished, or does not exist. Runs in the caller's
+    transaction.
+    """
+    job_id = job_id_of(job)
+    instant, delay = instant_or_delay(run_after)
+    with connections[job_database()].cursor() as cursor:
+        queue = _change_when_unlocked(
+            cursor,
+            job_id,
+            {JobStatus.READY},
+            lambda: jobs.reschedule_jobs(cursor, [job_id], run_after=instant, delay=delay),
+        )
+        if queue is not None:
+            notifications.notify_workers(cursor, [queue])
+    return queue is not None
+
+
+def _requeue(
+    cursor: Cursor, job_id: int, run_after: datetime | None, delay: float | None
+) -> dict[int, str]:
+    """Return id -> queue if the job has new attempts now."""
+    requeued: dict[int, str] = {}
+    for row in jobs.requeue_jobs(cursor, [job_id], run_after=run_after, delay=delay):
+        if row.twin_id is not None:
+            raise DuplicateJob(
+                f"job {job_id} cannot be requeued: job {row.twin_id} holds its unique key. Wait "
+                "until that one has finished, or cancel it.",
+                job_id=row.twin_id,
+            )
+        if row.queue_name is not None:
+            requeued[row.id] = row.queue_name
+    return requeued
+
+
+acancel = sync_to_async(cancel, thread_sensitive=True)
+arequeue = sync_to_async(requeue, thread_sensitive=True)
+areschedule = sync_to_async(reschedule, thread_sensitive=True)
+
+
+def _change_when_unlocked(
+    cursor: Cursor,
+    job_id: int,
+    statuses: Collection[str],
+    change: Callable[[], dict[int, str]],
+) -> str | None:
+    """Return what *change* says of the job, None if its status is none of *statuses*.
+
+    The statements skip locked rows: waiting for a row that a worker is moving to the other
+    partition would end in a serialization error and abort the caller's transaction. So a
+    change that met a lock is retried.
+    """
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        changed = change()
+        if changed:
+            return changed[job_id]
+        if jobs.get_job_status(cursor, job_id) not in statuses:
+            return None
+        if time.monotonic() > deadline:
+            raise JobError(
+                f"job {job_id} is locked by another transaction, after "
+                f"{LOCKED_SECONDS:g} s of retries. Try again when that transaction has ended."
+            )
+        time.sleep(0.01)
+
+
+def instant_or_delay(
+    moment: datetime | timedelta | None, *, name: str = "run_after"
+) -> tuple[datetime | None, float | None]:
+    """Return *moment*, the argument *name*, as an instant or as seconds from now.
+
+    Raise TypeError or ValueError if it is neither, or out of all bounds.
+    """
+    if moment is None:
+        return None, None
+    if not isinstance(moment, datetime | timedelta):
+        raise TypeError(f"expected {name} to be a datetime or a timedelta, got {moment!r}.")
+    if isinstance(moment, timedelta):
+        if moment > LONGEST_DELAY:
+            raise ValueError(f"expected {name} within 1000 years from now, got {moment!r}.")
+        return None, seconds_or_none(moment)
+    instant = moment
+    if timezone.is_naive(moment):
+        if settings.USE_TZ:
+            raise ValueError(f"expected {name} with a time zone, got {moment!r}.")
+        instant = timezone.make_aware(moment)
+    if not EARLIEST <= instant <= LATEST:
+        first, last = BOUNDS_OF_TIMES
+        raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
+    return instant, None

@@ -1,0 +1,106 @@
+"""Pausing and resuming what workers claim: a queue, a task, a concurrency key.
+
+A pause is a row, which every claim reads in its own statement, so no claim that begins after
+the commit of `pause` takes a paused job. The commit notifies workers, which give back claimed
+jobs that have not begun; running jobs go on.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from django_pgjobs.control.lifecycle import instant_or_delay
+from django_pgjobs.declaring.keys import MAX_KEY_BYTES
+from django_pgjobs.queries import control, notifications
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import PauseKind
+from django_pgjobs.values.payload import is_storable
+
+
+def pause(
+    *,
+    queue: str | None = None,
+    task: Any = None,
+    key: str | None = None,
+    reason: str = "",
+    by: str = "",
+    until: datetime | timedelta | None = None,
+) -> bool:
+    """Pause a queue, a task, or a concurrency key: no worker starts its jobs.
+
+    Give exactly one: *task* is a task or its path, *key* a key or a pattern such as "shop:*".
+    With *until*, an instant or a duration from now, the pause ends by itself. Pausing again
+    changes the reason and the end. Return whether anything changed. Runs in the caller's
+    transaction: the pause takes effect at its commit.
+    """
+    kind, name = _target("pause", queue, task, key)
+    _check_text("reason", reason)
+    _check_text("by", by)
+    resume_at, delay = _end_of_pause(until)
+    with connections[job_database()].cursor() as cursor:
+        changed = control.pause_jobs(
+            cursor, kind, name, reason=reason, paused_by=by, resume_at=resume_at, delay=delay
+        )
+        if changed:
+            notifications.notify_of_control(cursor)
+    return changed
+
+
+def resume(*, queue: str | None = None, task: Any = None, key: str | None = None) -> bool:
+    """End the pause of a queue, a task, or a concurrency key, named exactly as in `pause`.
+
+    Return False if there was no such pause, or it had ended. Runs in the caller's transaction:
+    idle workers look for jobs at its commit.
+    """
+    kind, name = _target("resume", queue, task, key)
+    with connections[job_database()].cursor() as cursor:
+        changed = control.resume_jobs(cursor, kind, name)
+        if changed:
+            notifications.notify_of_control(cursor)
+    return changed
+
+
+apause = sync_to_async(pause, thread_sensitive=True)
+aresume = sync_to_async(resume, thread_sensitive=True)
+
+
+def _target(function: str, queue: str | None, task: Any, key: str | None) -> tuple[PauseKind, str]:
+    """Return what was named; raise TypeError or ValueError if that is not exactly one thing."""
+    given = {PauseKind.QUEUE: queue, PauseKind.TASK: task, PauseKind.KEY: key}
+    named = [(kind, value) for kind, value in given.items() if value is not None]
+    if len(named) != 1:
+        said = ", ".join(kind.value for kind, _ in named) or "none"
+        raise TypeError(f"{function}() expected one of queue=, task= and key=, got {said}.")
+    [(kind, value)] = named
+    name = getattr(value, "module_path", value) if kind is PauseKind.TASK else value
+    _check_text(kind.value, name)
+    if not name or len(name.encode()) > MAX_KEY_BYTES:
+        raise ValueError(
+            f"{function}() expected {kind.value}= of 1 to {MAX_KEY_BYTES} bytes, got {value!r}."
+        )
+    if kind is not PauseKind.KEY and "*" in name:
+        raise ValueError(
+            f"{function}() expected the whole name of one {kind.value}, got {value!r}. "
+            "Only keys have patterns."
+        )
+    return kind, name
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"expected {name}= to be text, got {value!r}.")
+    if not is_storable(value):
+        raise ValueError(f"expected {name}= without NUL and unpaired surrogates, got {value!r}.")
+
+
+def _end_of_pause(until: datetime | timedelta | None) -> tuple[datetime | None, float | None]:
+    """Return the end as an instant or as seconds from now; raise ValueError if it is over."""
+    if not (isinstance(until, timedelta) and until <= timedelta()):
+        resume_at, delay = instant_or_delay(until, name="until")
+        if resume_at is None or resume_at > datetime.now(UTC):
+            return resume_at, delay
+    raise ValueError(f"expected until in the future, got {until!r}. Use resume() to end a pause.")

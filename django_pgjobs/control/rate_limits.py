@@ -1,0 +1,279 @@
+"""Rate limits taken while code runs: `acquire("shopify:17")` before each call of an outside API.
+
+Tokens are taken on a separate connection, one per process, whose statements commit at once: on
+Django's connection a rollback would return them, and an open transaction would block all other
+callers. The server assigns a turn, an instant of its clock, in the order of the calls; the
+caller then waits for it without holding a lock or a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.apps import apps as installed_apps
+from django.db import connections, router
+from django.utils.asyncio import async_unsafe
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.context import current_job
+from django_pgjobs.declaring.keys import MAX_KEY_BYTES
+from django_pgjobs.exceptions import RateLimited, UnknownRateLimit, seconds_or_none
+from django_pgjobs.queries import rate_limits
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.payload import is_storable
+
+# An interrupt reaches a sleeping thread when its sleep ends.
+SLICE_SECONDS = 0.2
+# Tries when other transactions are in the way; each is over in milliseconds.
+MAX_TRIES = 20
+MAX_COST = 2**31 - 1
+
+CROSSED = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Tokens that were taken: seconds waited for them, and their instant by the server's clock."""
+
+    waited: float
+    granted_at: datetime
+
+
+@async_unsafe
+def acquire(
+    keys: str | Sequence[str], *, cost: int = 1, timeout: float | timedelta | None = None
+) -> Grant:
+    """Take *cost* tokens of a rate limit, sleeping until they are available.
+
+    Of several keys it takes *cost* each, at the first instant at which all have enough. Raise
+    RateLimited at once, with nothing taken, if that is more than *timeout* seconds away or
+    beyond the deadline of the running job. Raise UnknownRateLimit for a key without a limit,
+    and ValueError for a cost above the burst.
+    """
+    grant, moment = _take_turn(keys, cost, timeout)
+    while (left := moment - time.monotonic()) > 0:
+        time.sleep(min(left, SLICE_SECONDS))
+    return grant
+
+
+@async_unsafe
+def try_acquire(keys: str | Sequence[str], *, cost: int = 1) -> bool:
+    """Take *cost* tokens if they are available now; return whether they were."""
+    try:
+        _take_turn(keys, cost, 0.0)
+    except RateLimited:
+        return False
+    return True
+
+
+async def aacquire(
+    keys: str | Sequence[str], *, cost: int = 1, timeout: float | timedelta | None = None
+) -> Grant:
+    """Do as `acquire`, in async code."""
+    take_turn = sync_to_async(_take_turn, thread_sensitive=True)
+    grant, moment = await take_turn(keys, cost, timeout)
+    while (left := moment - time.monotonic()) > 0:
+        await asyncio.sleep(left)
+    return grant
+
+
+atry_acquire = sync_to_async(try_acquire, thread_sensitive=True)
+
+
+def _take_turn(
+    keys: str | Sequence[str], cost: int, timeout: float | timedelta | None
+) -> tuple[Grant, float]:
+    """Return the grant, and the moment on the clock of `time.monotonic()` when it holds."""
+    wanted = _check_keys(keys)
+    _check_cost(cost)
+    allowed = _seconds_allowed(timeout)
+    answer = _ask(wanted, cost, allowed)
+    while answer.missing:
+        _run(partial(rate_limits.create_rate_states, keys=answer.missing))
+        answer = _ask(wanted, cost, allowed)
+    if not answer.taken:
+        names = ", ".join(map(repr, wanted))
+        raise RateLimited(
+            f"expected to wait at most {allowed or 0:.3g} s for {names} (cost {cost}), got "
+            f"{answer.wait:.3g} s.",
+            retry_after=answer.wait,
+        )
+    is_skipping = _waits_in_tests.get() is False
+    waited = 0.0 if is_skipping else answer.wait
+    grant = Grant(waited, datetime.fromtimestamp(answer.instant, UTC))
+    return grant, time.monotonic() + waited
+
+
+def _ask(keys: list[str], cost: int, allowed: float | None) -> rate_limits.Answer:
+    """Return what the server says; raise what makes the request impossible."""
+    answer = _run(partial(rate_limits.take_rate_tokens, keys=keys, cost=cost, timeout=allowed))
+    if answer.unknown:
+        names = ", ".join(sorted({repr(key.partition(":")[0]) for key in answer.unknown}))
+        raise UnknownRateLimit(
+            f"there is no rate limit for {', '.join(map(repr, answer.unknown))}. Create {names} "
+            "in the admin, by RateLimit.objects.create(name=..., count=..., period=...), or in "
+            "PGJOBS['RATE_LIMITS'] and migrate."
+        )
+    if answer.too_small:
+        raise ValueError(
+            f"expected a cost of at most {answer.least_burst}, the burst of "
+            f"{', '.join(map(repr, answer.too_small))}, got {cost}. Raise the burst of the "
+            "rate limit, or take fewer tokens at a time."
+        )
+    return answer
+
+
+def _check_keys(keys: str | Sequence[str]) -> list[str]:
+    wanted = [keys] if isinstance(keys, str) else list(keys)
+    for key in wanted:
+        if not isinstance(key, str):
+            raise TypeError(f"expected a key such as 'shopify:17' or several, got {key!r}.")
+        if not key or "\n" in key or not is_storable(key):
+            raise ValueError(f"expected a key of one line of text without NUL, got {key!r}.")
+        if len(key.encode()) > MAX_KEY_BYTES:
+            raise ValueError(f"expected a key of at most {MAX_KEY_BYTES} bytes, got {key!r}.")
+    if not wanted:
+        raise ValueError("expected at least one key, got none.")
+    return sorted(set(wanted))
+
+
+def _check_cost(cost: int) -> None:
+    if isinstance(cost, bool) or not isinstance(cost, int):
+        raise TypeError(f"expected a cost in whole tokens, got {cost!r}.")
+    if not 1 <= cost <= MAX_COST:
+        raise ValueError(f"expected a cost from 1 to {MAX_COST}, got {cost!r}.")
+
+
+def _seconds_allowed(timeout: float | timedelta | None) -> float | None:
+    """Return how long to wait at most: not beyond the deadline of the running job."""
+    seconds = seconds_or_none(timeout)
+    try:
+        left = current_job().seconds_left
+    except LookupError:
+        return seconds
+    return min((limit for limit in (seconds, left) if limit is not None), default=None)
+
+
+class Session:
+    """The connection of this process to a database, shared by its threads."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self.connection = OwnConnection(alias, "limits")
+        self._lock = threading.Lock()
+
+    def run(self, function: Callable[[Cursor], T]) -> T:
+        """Return what *function* returns for a cursor; its statement commits by itself.
+
+        A broken connection is opened again once. That may take tokens twice, if only the
+        answer was lost; it never takes too few.
+        """
+        with connections[self.alias].wrap_database_errors, self._lock:
+            may_be_stale = self.connection.is_open
+            tries = 1
+            while True:
+                try:
+                    return self._try(function)
+                except CROSSED:
+                    if tries == MAX_TRIES:
+                        raise
+                    time.sleep(random.uniform(0.001, 0.01) * tries)
+                except BROKEN:
+                    if not may_be_stale:
+                        raise
+                    may_be_stale = False
+                tries += 1
+
+    def _try(self, function: Callable[[Cursor], T]) -> T:
+        try:
+            with self.connection.cursor() as cursor:
+                return function(cursor)
+        except CROSSED:
+            raise
+        except BaseException:
+            # Also an interrupt of the job, which may leave a statement without its answer.
+            self.connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; the next use opens a new one."""
+        with self._lock:
+            self.connection.close()
+
+
+_sessions: dict[str, Session] = {}
+# Those of the parent process: to close or collect them would end its sessions.
+_inherited: list[dict[str, Session]] = []
+
+
+def get_session() -> Session:
+    """Return the session of this process with the database of the jobs; it may not be open."""
+    alias = job_database()
+    return _sessions.get(alias) or _sessions.setdefault(alias, Session(alias))
+
+
+def close_sessions() -> None:
+    """Close the connections of this module; the next use opens new ones."""
+    for session in list(_sessions.values()):
+        session.close()
+
+
+def _leave_to_parent() -> None:
+    global _sessions
+    _inherited.append(_sessions)
+    _sessions = {}
+
+
+atexit.register(close_sessions)
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+# None outside of tests; in tests, which use Django's connection: whether to sleep.
+_waits_in_tests: ContextVar[bool | None] = ContextVar("django_pgjobs_waits_in_tests", default=None)
+
+
+@contextmanager
+def on_django_connection(*, waits: bool) -> Iterator[None]:
+    """Take tokens on Django's connection in this context; for tests, whose rows only it sees."""
+    token = _waits_in_tests.set(waits)
+    try:
+        yield
+    finally:
+        _waits_in_tests.reset(token)
+
+
+def _run(function: Callable[[Cursor], T]) -> T:
+    if _waits_in_tests.get() is None:
+        return get_session().run(function)
+    with connections[job_database()].cursor() as cursor:
+        return function(cursor)
+
+
+def create_declared_limits(*, using: str, apps: Any = installed_apps, **kwargs: object) -> None:
+    """Create the missing rows of PGJOBS["RATE_LIMITS"]; runs after each migrate."""
+    declared = get_conf().RATE_LIMITS
+    try:
+        model = apps.get_model("pgjobs", "RateLimit")
+    except LookupError:  # migrated back to before there were any
+        return
+    if declared and router.allow_migrate_model(using, model):
+        rows = [model(name=name, **limit) for name, limit in declared.items()]
+        model.objects.using(using).bulk_create(rows, ignore_conflicts=True)

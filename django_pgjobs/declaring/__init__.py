@@ -1,0 +1,1 @@
+"""What a project declares: tasks, their options, keys and retries, and finding them again."""

@@ -1,0 +1,118 @@
+"""What a task may declare about when its jobs start: each option alone, and against the others."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django_pgjobs.declaring.keys import find_key_problems
+
+ORDERINGS = ("block", "skip")
+CONFLICTS = ("return", "raise", "replace", "merge")
+UNTIL = ("finished", "claimed")
+MERGES = ("union", "append", "last")
+AFTER_FAILURES = ("cancel", "run", "hold")
+# 1000 years in seconds, as for a delay.
+LONGEST_WAIT = 366_000 * 86_400
+
+
+def is_count(value: object) -> bool:
+    """Is *value* a whole number from 1 that an integer column can hold?"""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
+
+
+def is_path(value: object) -> bool:
+    """Does *value* read like the dotted path of something in a module?"""
+    return (
+        isinstance(value, str)
+        and "." in value
+        and all(part.isidentifier() for part in value.split("."))
+    )
+
+
+def is_duration(value: object) -> bool:
+    """Is *value* a positive number of seconds, up to 1000 years?"""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value <= LONGEST_WAIT
+
+
+def find_control_problems(task: Any) -> Iterator[str]:
+    """Yield what is wrong with the options of *task* that control when its jobs start."""
+    names = argument_names(task.func, task.takes_context)
+    for option in ("concurrency_key", "unique_key"):
+        key = getattr(task, option)
+        if key is not None:
+            yield from find_key_problems(option, key, names)
+    for key in task.rate_limit:
+        yield from find_key_problems("rate_limit", key, names)
+    if task.concurrency_limit is not None and not is_count(task.concurrency_limit):
+        yield f"expected concurrency_limit from 1 to 2147483647, got {task.concurrency_limit!r}."
+    if not is_count(task.rate_cost):
+        yield f"expected rate_cost from 1 to 2147483647, got {task.rate_cost!r}."
+    for option, words in (
+        ("ordering", ORDERINGS),
+        ("on_conflict", CONFLICTS),
+        ("after_failure", AFTER_FAILURES),
+    ):
+        if getattr(task, option) not in words:
+            yield f"expected {option} to be one of {words}, got {getattr(task, option)!r}."
+    yield from _find_unique_problems(task)
+    yield from _find_contradictions(task)
+
+
+def _find_unique_problems(task: Any) -> Iterator[str]:
+    if task.unique_until is not None and task.unique_until not in UNTIL:
+        yield f"expected unique_until to be one of {UNTIL}, got {task.unique_until!r}."
+    merge = task.merge
+    if merge is not None and not callable(merge) and merge not in MERGES and not is_path(merge):
+        yield (
+            f"expected merge to be one of {MERGES}, a function or the dotted path of one, got "
+            f"{merge!r}."
+        )
+    wait = task.max_wait
+    seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
+    if wait is not None and not is_duration(seconds):
+        yield f"expected max_wait to be from 0 seconds to 1000 years, got {wait!r}."
+
+
+def _find_contradictions(task: Any) -> Iterator[str]:
+    changes = task.on_conflict in ("replace", "merge")
+    if task.unique_key is None:
+        for option, default in (("on_conflict", "return"), ("unique_until", None)):
+            if getattr(task, option) != default:
+                yield f"{option}={getattr(task, option)!r} has no effect without a unique_key."
+    if changes and task.unique_until == "finished":
+        yield (
+            f"on_conflict={task.on_conflict!r} contradicts unique_until='finished': a "
+            "running job is never changed."
+        )
+    yield from _find_idle_options(task, changes)
+
+
+def _find_idle_options(task: Any, changes: bool) -> Iterator[str]:
+    if task.merge is not None and task.on_conflict != "merge":
+        yield "merge has no effect without on_conflict='merge'."
+    if task.max_wait is not None and not changes:
+        yield "max_wait has no effect without on_conflict='merge' or 'replace'."
+    if changes and task.after:
+        yield (
+            f"after contradicts on_conflict={task.on_conflict!r}: a job that already waits gets "
+            "no further predecessors."
+        )
+    if task.rate_cost != 1 and not task.rate_limit:
+        yield "rate_cost has no effect without a rate_limit."
+    if task.ordering != "block" and task.concurrency_key is None:
+        yield f"ordering={task.ordering!r} has no effect without a concurrency_key."
+
+
+def argument_names(function: Any, takes_context: bool) -> list[str]:
+    """Return the names of a task's arguments, without its context and *args, **kwargs."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # no function: another check says so
+        return []
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters[int(takes_context) :] if p.kind not in variable]

@@ -1,0 +1,306 @@
+"""`@task` and what a task declares.
+
+A task is a `django.tasks` Task with our options as further fields. All of them are checked when
+the task is declared, and again by `.using()`: a mistake fails the import, not the first job.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, overload
+
+from asgiref.sync import sync_to_async
+from django.db.models import QuerySet
+
+from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.declaring.keys import Key
+from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
+from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
+from django_pgjobs.declaring.subjects import Subject, subject_of
+from django_pgjobs.values.job_ids import job_ids_of
+from django_pgjobs.values.payload import encode_value, is_storable
+
+Exceptions = tuple[type[BaseException], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(AnyTask):
+    """A module-level function that can be enqueued, and the options of its jobs.
+
+    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *max_losses* is the number of worker
+    deaths after which a job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: it is never run again after
+    one); such attempts do not count towards *max_attempts*. *timeout* is seconds per attempt.
+    *retry_on* lists the exceptions that are retried (default: any Exception), *discard_on*
+    those that fail the job at once; *discard_on* wins. *atomic* runs the task and its
+    completion in one transaction. *resets_session=False* promises that the task leaves nothing
+    in its database sessions: no setting, role, lock, temporary table. *correlation_id*, *tags*
+    and *metadata* are stored with the job for the project's own use.
+
+    *concurrency_key*: jobs that share it run at most *concurrency_limit* (1) at a time, with 1
+    in the order of their ids; *ordering* says whether one that waits for its retry blocks the
+    later ones ("block") or not ("skip"). A limit without a key applies to the whole task.
+    *rate_limit* names the limits that a start takes *rate_cost* tokens of. *unique_key*: at
+    most one job has it, and *on_conflict* says what a second enqueue does (`merging`). Keys
+    are templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
+    """
+
+    priority: int = 0
+    backend: str = "default"
+    queue_name: str = "default"
+    run_after: datetime | timedelta | None = None  # type: ignore[assignment]
+    takes_context: bool = False
+    max_attempts: int | None = None
+    backoff: Backoff = field(default=DEFAULT_BACKOFF, hash=False)
+    timeout: float | None = None
+    retry_on: Exceptions = (Exception,)
+    discard_on: Exceptions = ()
+    atomic: bool = False
+    resets_session: bool = True
+    correlation_id: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    concurrency_key: Key | None = None
+    concurrency_limit: int | None = None
+    ordering: str = "block"
+    rate_limit: tuple[Key, ...] = ()
+    rate_cost: int = 1
+    unique_key: Key | None = None
+    unique_until: str | None = None
+    on_conflict: str = "return"
+    merge: str | Callable[..., Any] | None = None
+    max_wait: float | timedelta | None = None
+    after: tuple[int, ...] = ()
+    after_failure: str = "cancel"
+    subject: Subject | None = None
+    max_losses: int | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        for name in ("retry_on", "discard_on"):
+            value = getattr(self, name)
+            is_one = isinstance(value, type | str) or not isinstance(value, Iterable)
+            set_field(self, name, (value,) if is_one else tuple(value))
+        if isinstance(self.tags, Iterable) and not isinstance(self.tags, str):
+            set_field(self, "tags", tuple(self.tags))
+        given = self.rate_limit
+        is_one = isinstance(given, str) or callable(given) or not isinstance(given, Iterable)
+        set_field(self, "rate_limit", () if given is None else (given,) if is_one else tuple(given))
+        if self.concurrency_limit is not None and self.concurrency_key is None:
+            set_field(self, "concurrency_key", "task:{task}")
+        if self.after != ():
+            set_field(self, "after", _ids_of_predecessors(self))
+        if self.subject is not None:
+            set_field(self, "subject", _subject_of(self))
+        check_options(self)
+        AnyTask.__post_init__(self)
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | timedelta | None = None,
+        backend: str | None = None,
+        max_attempts: int | None = None,
+        timeout: float | None = None,
+        correlation_id: str | None = None,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        concurrency_key: Key | None = None,
+        concurrency_limit: int | None = None,
+        ordering: str | None = None,
+        rate_limit: Key | Iterable[Key] | None = None,
+        rate_cost: int | None = None,
+        unique_key: Key | None = None,
+        unique_until: str | None = None,
+        on_conflict: str | None = None,
+        merge: str | Callable[..., Any] | None = None,
+        max_wait: float | timedelta | None = None,
+        after: Iterable[Any] | None = None,
+        after_failure: str | None = None,
+        subject: Any = None,
+        max_losses: int | None = None,
+    ) -> Task:
+        """Return a copy of the task with other options for the jobs enqueued through it.
+
+        None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from
+        the moment of enqueueing by the database's clock. *backoff*, *retry_on*, *discard_on*,
+        *atomic* and *resets_session* are read where the task runs, so only the declaration has
+        them. *after* lists jobs (Job, TaskResult or id) that have to finish first;
+        *after_failure* says what happens when one of them fails or is cancelled: "cancel",
+        "run" or "hold". *subject* is the saved model instance that the jobs are about; the
+        admin shows them on its page.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return replace(self, **{key: v for key, v in given.items() if v is not None})
+
+    def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
+        """Enqueue a job per item, a few thousand per statement; return their ids in order.
+
+        An item is a dict of keyword arguments or a tuple of positional ones. All jobs
+        are inserted, or none. Raise as `enqueue` does, naming the item.
+        """
+        backend: Any = self.get_backend()
+        if hasattr(backend, "enqueue_many"):
+            ids: list[str] = backend.enqueue_many(self, arguments)
+            return ids
+        # Another backend, such as Django's dummy in tests.
+        return [
+            backend.enqueue(self, (), item).id
+            if isinstance(item, Mapping)
+            else backend.enqueue(self, item, {}).id
+            for item in arguments
+        ]
+
+    async def aenqueue_many(
+        self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
+    ) -> list[str]:
+        """See `enqueue_many`."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(arguments)
+
+    def enqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
+        """Enqueue a job per row of *queryset* in one INSERT ... SELECT; return their number.
+
+        Each argument is an expression over the row, such as `F("pk")`, or a constant:
+        `push.enqueue_from(Order.objects.filter(paid=False), order_id=F("pk"))`. The rows never
+        reach Python, so `task_enqueued` is not sent.
+        """
+        backend: Any = self.get_backend()
+        if not hasattr(backend, "enqueue_from"):
+            raise TypeError(
+                f"enqueue_from() needs PgJobsBackend behind TASKS[{self.backend!r}], got "
+                f"{type(backend).__qualname__}. Use enqueue_many() instead."
+            )
+        count: int = backend.enqueue_from(self, queryset, arguments)
+        return count
+
+    async def aenqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
+        """See `enqueue_from`."""
+        return await sync_to_async(self.enqueue_from, thread_sensitive=True)(queryset, **arguments)
+
+
+def _ids_of_predecessors(task: Task) -> tuple[int, ...]:
+    try:
+        return job_ids_of(task.after)
+    except ValueError as error:
+        name = getattr(task.func, "__qualname__", repr(task.func))
+        raise InvalidTask(f"@task {name} option after: {error}") from None
+
+
+def _subject_of(task: Task) -> Subject:
+    try:
+        return subject_of(task.subject)
+    except (TypeError, ValueError) as error:
+        name = getattr(task.func, "__qualname__", repr(task.func))
+        raise InvalidTask(f"@task {name} option subject: {error}") from None
+
+
+def check_options(task: Task) -> None:
+    """Raise InvalidTask, saying what was expected and given, if an option is wrong."""
+    for problem in _find_problems(task):
+        name = getattr(task.func, "__qualname__", repr(task.func))
+        raise InvalidTask(f"@task {name} {problem}")
+
+
+def _find_problems(task: Task) -> Iterable[str]:
+    yield from _find_run_problems(task)
+    yield from find_control_problems(task)
+    if not isinstance(task.tags, tuple) or not all(t and is_storable(t) for t in task.tags):
+        yield f"expected tags to be a list of strings, got {task.tags!r}."
+    if not is_storable(task.correlation_id):
+        yield f"expected correlation_id to be text without NUL, got {task.correlation_id!r}."
+    if not isinstance(task.metadata, Mapping):
+        yield f"expected metadata to be a dict, got {task.metadata!r}."
+    elif task.metadata:
+        try:
+            encode_value(task.metadata, name="metadata", max_bytes=SERVER_PAYLOAD_BYTES)
+        except (TypeError, ValueError) as error:
+            yield str(error)
+
+
+def _find_run_problems(task: Task) -> Iterable[str]:
+    for name in ("max_attempts", "max_losses"):
+        count = getattr(task, name)
+        if count is not None and not is_count(count):
+            yield f"expected {name} from 1 to 2147483647, got {count!r}."
+    if task.timeout is not None and not is_duration(task.timeout):
+        yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
+    if isinstance(task.priority, bool):
+        yield f"expected priority to be a whole number, got {task.priority!r}."
+    try:
+        check_backoff(task.backoff)
+    except (TypeError, ValueError) as error:
+        yield str(error)
+    yield from _find_exception_problems(task)
+    if not isinstance(task.resets_session, bool):
+        yield f"expected resets_session to be True or False, got {task.resets_session!r}."
+    if task.atomic and inspect.iscoroutinefunction(task.func):
+        yield "expected a plain function for atomic=True: Django has no async transactions."
+
+
+def _find_exception_problems(task: Task) -> Iterable[str]:
+    for name in ("retry_on", "discard_on"):
+        for item in getattr(task, name):
+            if not (isinstance(item, type) and issubclass(item, BaseException)):
+                yield f"expected {name} to list exception classes, got {item!r}."
+
+
+@overload
+def task(function: Callable[..., Any], /) -> Task: ...
+
+
+@overload
+def task(
+    *,
+    priority: int = 0,
+    queue_name: str = "default",
+    backend: str = "default",
+    takes_context: bool = False,
+    max_attempts: int | None = None,
+    backoff: Backoff = DEFAULT_BACKOFF,
+    timeout: float | None = None,
+    retry_on: type[BaseException] | Iterable[type[BaseException]] = (Exception,),
+    discard_on: type[BaseException] | Iterable[type[BaseException]] = (),
+    atomic: bool = False,
+    resets_session: bool = True,
+    correlation_id: str = "",
+    tags: Iterable[str] = (),
+    metadata: Mapping[str, Any] = {},
+    concurrency_key: Key | None = None,
+    concurrency_limit: int | None = None,
+    ordering: str = "block",
+    rate_limit: Key | Iterable[Key] = (),
+    rate_cost: int = 1,
+    unique_key: Key | None = None,
+    unique_until: str | None = None,
+    on_conflict: str = "return",
+    merge: str | Callable[..., Any] | None = None,
+    max_wait: float | timedelta | None = None,
+    max_losses: int | None = None,
+) -> Callable[[Callable[..., Any]], Task]: ...
+
+
+def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare a module-level function as a task; see `Task` for the options.
+
+    Raise InvalidTask if an option or the function is wrong, and TypeError for an option that
+    does not exist.
+    """
+    if "run_after" in options:
+        raise TypeError("@task does not take run_after; use .using(run_after=...).")
+    of_jobs = {"func", "run_after", "after", "after_failure", "subject"}
+    known = {f.name for f in fields(Task)} - of_jobs
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")
+
+    def declare(func: Callable[..., Any]) -> Task:
+        declared = task_backends[options.get("backend", "default")].task_class
+        chosen = declared if issubclass(declared, Task) else Task
+        return chosen(func=func, **options)
+
+    return declare(function) if function is not None else declare

@@ -1,0 +1,1 @@
+"""From a call to one INSERT on Django's own connection."""

@@ -1,0 +1,114 @@
+"""The columns of a job, from its task and arguments; what cannot be stored is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.conf import get_conf
+from django_pgjobs.control.lifecycle import instant_or_delay
+from django_pgjobs.declaring.keys import render_key
+from django_pgjobs.declaring.signatures import check_signature, named_arguments
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
+from django_pgjobs.values.payload import encode_value
+
+Item = Mapping[str, Any] | tuple[Any, ...]
+
+
+def job_columns(task: AnyTask) -> TaskColumns:
+    """Return the columns that the task's options determine."""
+    run_after, delay = instant_or_delay(task.run_after)
+    ours = task if isinstance(task, Task) else None
+    metadata = ours.metadata if ours else None
+    return {
+        "task_path": task.module_path,
+        "queue_name": task.queue_name,
+        "backend": task.backend,
+        "priority": int(task.priority),
+        "run_after": run_after,
+        "delay": delay,
+        "max_attempts": (ours.max_attempts if ours else None) or get_conf().MAX_ATTEMPTS,
+        "timeout": ours.timeout if ours else None,
+        "correlation_id": ours.correlation_id if ours else "",
+        "tags": list(ours.tags) if ours else [],
+        "metadata": _encode_metadata(metadata) if metadata else "{}",
+    }
+
+
+def _encode_metadata(metadata: Mapping[str, Any]) -> str:
+    limit = get_conf().MAX_PAYLOAD_BYTES
+    return encode_value(dict(metadata), name="metadata", max_bytes=limit)
+
+
+def has_start_keys(task: AnyTask) -> bool:
+    """Do keys say when a job of the task may start?"""
+    return isinstance(task, Task) and bool(task.concurrency_key or task.rate_limit)
+
+
+def start_columns(task: AnyTask) -> StartColumns | None:
+    """Return what `all_start_columns` does, None if plain jobs are what the task has."""
+    if not isinstance(task, Task):
+        return None
+    has_others = task.subject is not None or task.max_losses is not None
+    return all_start_columns(task) if has_others or has_start_keys(task) else None
+
+
+def all_start_columns(task: Task) -> StartColumns:
+    """Return the columns that plain jobs leave empty and that are the same for all of a task."""
+    return {
+        "subject": task.subject,
+        "concurrency_limit": task.concurrency_limit,
+        "skips_waiting": task.ordering == "skip",
+        "rate_cost": task.rate_cost,
+        "max_losses": task.max_losses,
+    }
+
+
+def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the concurrency key and the rate limits of a job with these arguments by name.
+
+    Raise TypeError or ValueError for a key that comes to nothing usable.
+    """
+    path = task.module_path
+    concurrency_key = None
+    if task.concurrency_key is not None:
+        concurrency_key = render_key("concurrency_key", task.concurrency_key, path, arguments)
+    limits = {render_key("rate_limit", key, path, arguments) for key in task.rate_limit}
+    return concurrency_key, "\n".join(sorted(filter(None, limits))) or None
+
+
+def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
+    """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
+    line = _encoded(task, args, kwargs)
+    if not isinstance(task, Task) or not (
+        task.unique_key is not None or task.concurrency_key or task.rate_limit
+    ):
+        return line
+    arguments = named_arguments(task, args, kwargs)
+    unique_key = None
+    if task.unique_key is not None:
+        unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
+    return Line(line.args, line.kwargs, *start_keys(task, arguments), unique_key)
+
+
+def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Return the positional and the keyword arguments that an item of enqueue_many() holds."""
+    if isinstance(item, Mapping):
+        return (), item
+    if isinstance(item, tuple | list):
+        return item, {}
+    raise TypeError(
+        f"expected a dict of keyword arguments or a tuple of positional ones, got {item!r}."
+    )
+
+
+def _encoded(task: AnyTask, args: Any, kwargs: Any) -> Line:
+    """Return both texts; raise TypeError or ValueError if the task could not be called so."""
+    check_signature(task, args, kwargs)
+    limit = get_conf().MAX_PAYLOAD_BYTES
+    return Line(
+        encode_value(list(args), name="args", max_bytes=limit) if args else "[]",
+        encode_value(dict(kwargs), name="kwargs", max_bytes=limit) if kwargs else "{}",
+    )

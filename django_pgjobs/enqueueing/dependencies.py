@@ -1,0 +1,90 @@
+"""Jobs that wait for other jobs: `task.using(after=[...])`.
+
+A waiting job is `ready` with a *hold*, so that no worker claims it, and has a row in
+`pgjobs_dependency` for every predecessor it still waits for. The statement that finishes a
+predecessor removes that row and, with the last one, the hold. A predecessor that finishes
+between the enqueue and its commit is noticed by the commit (migrations/sql/0001/recheck.sql).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from django.db import connections, transaction
+
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.queries import dependencies
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import FINISHED, AfterFailure, JobStatus
+
+# Given the ids of jobs that were just inserted, lets them wait.
+HoldBack = Callable[[list[int]], None]
+# So many ids of missing jobs are named.
+NAMED = 10
+
+
+def waiting(task: AnyTask) -> AbstractContextManager[HoldBack]:
+    """Give the function that makes new jobs of *task* wait, in a block that inserts them.
+
+    The block is atomic if there is anything to wait for: no worker sees a job before it
+    waits. Raise ValueError if a predecessor does not exist, before anything is written.
+    """
+    if not isinstance(task, Task) or not task.after:
+        return nullcontext(_wait_for_nothing)
+    with connections[job_database()].cursor() as cursor:
+        statuses = dependencies.check_predecessors(cursor, task.after)
+    _refuse_missing(task, statuses)
+    awaited = {job_id: s for job_id, s in statuses.items() if _is_awaited(s, task.after_failure)}
+    return _atomic_wait(awaited, task.after_failure) if awaited else nullcontext(_wait_for_nothing)
+
+
+def refuse_waiting(task: AnyTask) -> None:
+    """Raise TypeError if jobs of *task* are to wait, where nobody learns their ids."""
+    if isinstance(task, Task) and task.after:
+        raise TypeError(
+            "enqueue_from() cannot let jobs wait for others: it takes no after=. "
+            "Use enqueue_many() instead."
+        )
+
+
+def _wait_for_nothing(ids: list[int]) -> None:
+    pass
+
+
+def _refuse_missing(task: Task, statuses: dict[int, str]) -> None:
+    missing = [job_id for job_id in task.after if job_id not in statuses]
+    if missing:
+        named = ", ".join(map(str, missing[:NAMED])) + (", ..." if len(missing) > NAMED else "")
+        raise ValueError(
+            f"{task.module_path} expected after to name jobs that exist, got {named}. "
+            "A finished job goes when its retention is over."
+        )
+
+
+def _is_awaited(status: str, after_failure: str) -> bool:
+    """Is there anything to wait for, or to do, for a predecessor of that status?"""
+    is_over = status == JobStatus.SUCCESSFUL or (
+        status in FINISHED and after_failure == AfterFailure.RUN
+    )
+    return not is_over
+
+
+@contextmanager
+def _atomic_wait(awaited: dict[int, str], after_failure: str) -> Iterator[HoldBack]:
+    database = job_database()
+    failed = [job_id for job_id, status in awaited.items() if status in FINISHED]
+
+    def hold_back(ids: list[int]) -> None:
+        if not ids:
+            return
+        with connections[database].cursor() as cursor:
+            dependencies.add_dependencies(cursor, ids, sorted(awaited), after_failure=after_failure)
+            if failed:
+                dependencies.resolve_dependencies(cursor, failed)
+
+    # In a transaction of the caller's there is nothing to add, not even a savepoint.
+    is_atomic = connections[database].in_atomic_block
+    with nullcontext() if is_atomic else transaction.atomic(using=database):
+        yield hold_back

@@ -1,0 +1,148 @@
+"""Enqueueing: from a call to one INSERT on Django's own connection.
+
+It runs inside whatever transaction is open there; bad input is refused before the statement
+is sent. A job without keys takes the shortest statement; `merging` has those with unique keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from django.db import IntegrityError, connections, transaction
+from django.db.models import QuerySet
+
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.signatures import check_signature
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.enqueueing import merging
+from django_pgjobs.enqueueing.columns import Item, job_columns, make_line, split_item, start_columns
+from django_pgjobs.enqueueing.selecting import select_arguments
+from django_pgjobs.queries import enqueue
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.enqueue import Known, Line
+
+# Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
+ROWS_PER_INSERT = 5_000
+
+
+class Inserted(NamedTuple):
+    """A job that was inserted; *args* and *kwargs* are as the task will get them."""
+
+    id: int
+    enqueued_at: datetime
+    run_after: datetime | None
+    args: Any
+    kwargs: Any
+
+
+def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
+    """Insert one job, or return the live one that has its unique key."""
+    if merging.is_unique(task):
+        return _insert_unique(task, args, kwargs)
+    row = job_columns(task)
+    line = make_line(task, args, kwargs)
+    with connections[job_database()].cursor() as cursor:
+        inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
+    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
+
+
+def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
+    args, kwargs = merging.call_to_store(task, args, kwargs)
+    line = make_line(task, args, kwargs)
+    [known] = merging.insert_lines(task, [line], detailed=True)
+    if not known.is_new or known.job is None:
+        return known
+    inserted = known.id, known.job.enqueued_at, known.job.run_after
+    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
+
+
+def as_stored(value: Any, text: str) -> Any:
+    """Return what *text* decodes to; that is *value* itself unless it has dicts inside."""
+    # The keys of dicts become strings; everything else TaskResult makes plain.
+    return json.loads(text) if "{" in text[1:] else value
+
+
+def batches(arguments: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield lists of as many items as one INSERT takes."""
+    remaining = iter(arguments)
+    while batch := list(islice(remaining, ROWS_PER_INSERT)):
+        yield batch
+
+
+def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[int]:
+    """Insert a job per item in one statement; return their ids.
+
+    Errors name the item, counted from *first_index*.
+    """
+    row = job_columns(task)
+    lines = _lines(items, first_index, partial(make_line, task))
+    with connections[job_database()].cursor() as cursor:
+        return enqueue.insert_jobs(cursor, row, lines, start_columns(task))
+
+
+def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
+    """Insert a job per item whose unique key no live job has; return the job of each item."""
+
+    def make(args: Any, kwargs: Mapping[str, Any]) -> Line:
+        return make_line(task, *merging.call_to_store(task, args, kwargs))
+
+    return merging.insert_lines(task, _lines(items, first_index, make), detailed=False)
+
+
+def _lines(
+    items: list[Item], first_index: int, make: Callable[[Any, Mapping[str, Any]], Line]
+) -> list[Line]:
+    """Return the line of each item; a TypeError or ValueError names the item it is about."""
+    lines = []
+    for index, item in enumerate(items, first_index):
+        try:
+            lines.append(make(*split_item(item)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"item {index} of enqueue_many(): {error}") from error
+    return lines
+
+
+def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]) -> int:
+    """Insert a job per row of *queryset*; return the number of new jobs."""
+    check_signature(task, (), arguments)
+    merging.refuse_function(task)
+    database = job_database()
+    if queryset.db != database:
+        raise ValueError(
+            f"enqueue_from() expected a QuerySet on {database!r}, the database of the jobs, "
+            f"got one on {queryset.db!r}. Use enqueue_many() for rows of another database."
+        )
+    selection = select_arguments(task, queryset, arguments)
+    if selection is None:
+        return 0
+    row = job_columns(task)
+    # A savepoint: only the server can refuse some input, such as a payload that is too long,
+    # and that must not abort the caller's transaction.
+    with _explaining_keys(), transaction.atomic(using=database):
+        if merging.is_unique(task):
+            return merging.insert_selected(task, selection)
+        with connections[database].cursor() as cursor:
+            return enqueue.insert_jobs_from(cursor, selection, row, start_columns(task))
+
+
+@contextmanager
+def _explaining_keys() -> Iterator[None]:
+    """Turn the refusal of a key by the domain of its column into a ValueError."""
+    try:
+        yield
+    except IntegrityError as error:
+        diagnosis = getattr(error.__cause__, "diag", None)
+        constraint = getattr(diagnosis, "constraint_name", None) or ""
+        for name in ("concurrency_key", "rate_limit", "unique_key"):
+            if constraint.startswith(f"pgjobs_{name}"):
+                raise ValueError(
+                    f"enqueue_from() expected each row to give a {name} of 1 to 512 bytes in one "
+                    "line, without NULL in its parts."
+                ) from error
+        raise

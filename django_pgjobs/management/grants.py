@@ -1,0 +1,83 @@
+"""The rights that a role of the database needs to be a worker, or a web process.
+
+Functions and triggers run with the rights of whoever calls them, so what they do is in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from django.db import connections
+
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.grants import DatabaseObject, list_objects
+
+Rights = Mapping[str, str]
+
+# Enqueues, reads and changes jobs, pauses, takes rate limits, and serves the admin.
+WEB: Rights = {
+    "pgjobs_job": "SELECT, INSERT, UPDATE",
+    "pgjobs_job_live": "SELECT, INSERT, UPDATE",
+    "pgjobs_job_finished": "SELECT, UPDATE, DELETE",
+    "pgjobs_dependency": "SELECT, INSERT, DELETE",
+    "pgjobs_worker": "SELECT, UPDATE (quiet_requested_at, stop_requested_at), DELETE",
+    "pgjobs_pause": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_queue_settings": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_concurrency_limit": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_rate_limit": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_bulk_change": "SELECT, INSERT, UPDATE",
+    "django_migrations": "SELECT",
+}
+# Claims and finishes jobs, rescues and prunes; its jobs enqueue and change jobs.
+WORKER: Rights = {
+    "pgjobs_job": "SELECT, INSERT, UPDATE",
+    "pgjobs_job_live": "SELECT, INSERT, UPDATE",
+    "pgjobs_job_finished": "SELECT, UPDATE, DELETE",
+    "pgjobs_dependency": "SELECT, INSERT, DELETE",
+    "pgjobs_worker": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_keyed_claim": "SELECT, INSERT, UPDATE",
+    "pgjobs_pause": "SELECT",
+    "pgjobs_queue_settings": "SELECT",
+    "pgjobs_concurrency_limit": "SELECT",
+    "pgjobs_rate_limit": "SELECT",
+    "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_bulk_change": "SELECT, UPDATE",
+    "django_migrations": "SELECT",
+}
+
+
+def make_grants(wanted: Sequence[tuple[str, Rights]]) -> list[str]:
+    """Return the GRANT statements that give each role its rights, from what is in the schema.
+
+    Raise LookupError if the tables are not there.
+    """
+    with connections[job_database()].cursor() as cursor:
+        found = list_objects(cursor, [role for role, _ in wanted])
+    if not any(each.kind == "schema" for each in found):
+        raise LookupError("there is no table pgjobs_job. Run manage.py migrate first.")
+    quoted = {each.name: each.quoted for each in found if each.kind == "role"}
+    return [line for role, rights in wanted for line in _grants(quoted[role], rights, found)]
+
+
+def _grants(role: str, rights: Rights, found: Sequence[DatabaseObject]) -> Iterator[str]:
+    for what, names in _granted(rights, found).items():
+        yield f"GRANT {what} {', '.join(names)} TO {role};"
+
+
+def _granted(rights: Rights, found: Sequence[DatabaseObject]) -> dict[str, list[str]]:
+    """Return what is granted -> on what, with objects of the same rights together."""
+    granted: dict[str, list[str]] = {}
+    for kind in ("schema", "table", "sequence", "function"):
+        for each in found:
+            if each.kind == kind and (right := _right_on(each, rights)):
+                granted.setdefault(f"{right} ON {kind.upper()}", []).append(each.quoted)
+    return granted
+
+
+def _right_on(each: DatabaseObject, rights: Rights) -> str | None:
+    if each.kind == "table":
+        return rights.get(each.name)
+    if each.kind == "sequence":
+        return "USAGE" if "INSERT" in rights.get(each.table or "", "") else None
+    return "USAGE" if each.kind == "schema" else "EXECUTE"

@@ -1,0 +1,30 @@
+"""The models: jobs, workers, bulk changes, and what decides when a job may start."""
+
+from __future__ import annotations
+
+from django_pgjobs.control.explain import Explanation, Reason
+from django_pgjobs.models.bulk import BulkChange
+from django_pgjobs.models.control import (
+    ConcurrencyLimit,
+    Dependency,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    RateState,
+)
+from django_pgjobs.models.jobs import Job
+from django_pgjobs.models.workers import Worker
+
+__all__ = [
+    "BulkChange",
+    "ConcurrencyLimit",
+    "Dependency",
+    "Explanation",
+    "Job",
+    "Pause",
+    "QueueSettings",
+    "RateLimit",
+    "RateState",
+    "Reason",
+    "Worker",
+]

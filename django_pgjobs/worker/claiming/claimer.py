@@ -1,0 +1,146 @@
+"""Sending a claim: its statements, and the way around a row that the server refuses to give."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.declaring.retries import Exponential
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.connection import OwnConnection, Send
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
+from django_pgjobs.worker.claiming.places import Places
+from django_pgjobs.worker.claiming.plan import Plan
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.turns.turn import Rows, Turn
+
+
+@dataclass
+class Claim:
+    """One claim and what came back."""
+
+    plan: Plan
+    rows: list[claims.ClaimedRow] = field(default_factory=list)
+    # Was it this worker's turn to claim jobs with keys, and how long did it wait for that?
+    held: bool = False
+    waited: float = 0.0
+    # Does it tell what is left? Not if the server refused it and fewer jobs were claimed instead.
+    is_whole: bool = False
+
+
+class Claimer:
+    """Sends the claims of one worker; it keeps nothing of them."""
+
+    def __init__(
+        self,
+        state: WorkerState,
+        places: Places,
+        connection: OwnConnection,
+        refusals: Refusals,
+        *,
+        detailed_paths: list[str],
+        wants_details: Callable[[], bool],
+    ) -> None:
+        self._state = state
+        self._places = places
+        self._connection = connection
+        self._refusals = refusals
+        self._detailed_paths = detailed_paths
+        self._wants_details = wants_details
+
+    def plan(self, turn: Turn, plan: Plan) -> Claim:
+        """Let a claim travel with the turn; return where what came back is to be found."""
+        claim = Claim(plan)
+        taker = self._taker(turn.worker_id, plan, self._refusals.passed_over())
+        part = turn.begin(lambda error: self._claim_apart(claim, turn.worker_id, error))
+
+        def note_hold(rows: Rows) -> None:
+            claim.held = bool(rows)
+            claim.waited = rows[0][1] if rows else 0.0
+
+        def note_claimed(rows: Rows) -> None:
+            claim.rows = claims.claimed_rows(rows)
+            claim.is_whole = True
+
+        if plan.holds:
+            part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
+        *before, take = _sends(plan, taker)
+        for send in before:
+            part.add(send, lambda rows: None)
+        part.add(take, note_claimed)
+        return claim
+
+    def note(self, claim: Claim, turn: Turn) -> None:
+        """Learn from a claim that was sent; its jobs are in the worker's hands by now."""
+        if claim.is_whole:
+            seconds = max(0.0, turn.elapsed - claim.waited)
+            self._places.note_claimed(claim.plan, claim.rows, held=claim.held, seconds=seconds)
+
+    def _claim_apart(self, claim: Claim, worker_id: int, error: psycopg.Error) -> None:
+        """Claim fewer jobs, and pass over those that the server refuses to give."""
+        plan = claim.plan
+        if trouble_of(error) is Trouble.LOCKED:
+            self._places.note_locked(plan)
+            return
+        hold: list[Send] = [claims.send_hold] if plan.holds else []
+        paths: dict[int, str] = {}
+
+        def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
+            some = replace(plan, wanted=min(size, plan.wanted - len(claim.rows)))
+            sends = [*hold, *_sends(some, self._taker(worker_id, some, passed_over))]
+            rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
+            claim.rows += rows
+            return rows
+
+        def find(passed_over: list[int]) -> Sequence[int]:
+            keyed = KeyedClaim(plan.scope, self._taker(worker_id, plan, passed_over))
+            heads = keyed.sends[0]
+            paths.update(self._connection.round_trip([*hold, heads, keyed.send_first])[-1])
+            return list(paths)
+
+        for _ in self._refusals.in_pages(
+            self._connection, take, size=plan.wanted, find=find, paths=paths
+        ):
+            if len(claim.rows) >= plan.wanted:
+                break
+        claim.is_whole = not claim.rows
+
+    def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
+        now = time.monotonic()
+        return claims.Taker(
+            worker_id=worker_id,
+            worker_name=self._state.name,
+            unknown_paths=[
+                path for path, until in self._state.unknown_paths.items() if until > now
+            ],
+            passed_over=passed_over,
+            detailed=self._wants_details(),
+            detailed_paths=self._detailed_paths,
+            takes_tokens=plan.takes_tokens,
+        )
+
+
+def _sends(plan: Plan, taker: claims.Taker) -> list[Send]:
+    """Return the statements of a claim; the rows of the last one are the jobs."""
+    if plan.is_keyed:
+        return KeyedClaim(plan.scope, taker).sends
+    return [partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)]
+
+
+def detailed_paths() -> list[str]:
+    """Return the tasks whose code sees the whole job: a context argument, a backoff callable."""
+    paths = []
+    for path in list_task_paths():
+        task = find_task(path)
+        backoff = task.backoff if isinstance(task, Task) else None
+        if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
+            paths.append(path)
+    return paths

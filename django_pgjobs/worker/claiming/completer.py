@@ -1,0 +1,263 @@
+"""From outcomes to finishing statements.
+
+Slots add outcomes; the pump takes them in batches and sends one statement per kind. An outcome
+leaves this module only when the server has answered: written, or lost to another attempt.
+Nothing is forgotten when a connection breaks; an outcome that may already be written is sent
+again, which the claim in every WHERE clause makes harmless.
+
+Somebody may hold the lock of a job's row, for as long as a transaction of the project lasts. Then
+the outcome steps aside and is written again and again, by statements that skip locked rows and so
+wait for nobody, until the row is free or belongs to another attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import psycopg
+
+from django_pgjobs.queries import dependencies, jobs
+from django_pgjobs.queries.connection import Send
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+
+logger = get_logger(__name__)
+
+# A busy worker lets outcomes wait this long for company.
+LINGER_SECONDS = 0.01
+# Outcomes of one round trip: more make its answer late without making it cheaper.
+MAX_BATCH = 1_000
+# An outcome whose row is locked is tried again after so long, then after twice that, and so on.
+PAUSES = (0.05, 1.0)
+
+# Recorded instead of an outcome that the server refuses.
+UNWRITABLE = {
+    "exception_class": "django_pgjobs.exceptions.PayloadError",
+    "message": "the outcome could not be written; see the worker's log",
+    "traceback": "",
+}
+
+Entry = tuple[Attempt, Outcome]
+
+
+class Completer:
+    """Outcomes on their way to the database."""
+
+    def __init__(self, state: WorkerState, on_stored: Callable[[Attempt, Outcome], None]) -> None:
+        self._state = state
+        self._on_stored = on_stored
+        self._pending: deque[Entry] = deque()
+        # Outcomes that could not be written, by the ids of their jobs.
+        self._aside: dict[int, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take over an outcome; safe from any thread."""
+        self._pending.append((attempt, outcome))
+
+    def oldest_age(self) -> float:
+        """Return how long the oldest outcome has waited, in seconds; 0 if none does."""
+        try:
+            return time.monotonic() - self._pending[0][1].ended_at
+        except IndexError:
+            return 0.0
+
+    def take(self) -> tuple[list[Entry], list[Attempt]]:
+        """Take a batch, and the attempts whose outcomes are stored already.
+
+        Outcomes that need no statement are settled at once.
+        """
+        batch: list[Entry] = []
+        stored: list[Attempt] = []
+        while self._pending and len(batch) < MAX_BATCH:
+            attempt, outcome = self._pending.popleft()
+            if outcome.kind is Kind.LOST:
+                self._settle_lost(attempt, outcome)
+            elif outcome.kind is Kind.LEFT:
+                self._state.let_go(attempt)
+            elif outcome.stored:
+                self._settle_stored(attempt, outcome)
+                stored.append(attempt)
+            else:
+                batch.append((attempt, outcome))
+        return batch, stored
+
+    def put_back(self, batch: list[Entry], *, is_sent: bool) -> None:
+        """Take a batch back to send it again; *is_sent*: it may be written all the same."""
+        for entry in reversed(batch):
+            entry[1].sent = entry[1].sent or is_sent
+            self._pending.appendleft(entry)
+
+    def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
+        """Note which outcomes of a batch the server has written; the others are lost."""
+        for attempt, outcome in batch:
+            if self.aside(attempt) is not None:
+                del self._aside[attempt.id]
+            if attempt.id in written:
+                self._settle_stored(attempt, outcome)
+            else:
+                self._settle_lost(attempt, outcome)
+
+    def aside(self, attempt: Attempt) -> Outcome | None:
+        """Return the outcome of an attempt that waits for somebody's lock."""
+        entry = self._aside.get(attempt.id)
+        return entry[1] if entry and entry[0] is attempt else None
+
+    # Outcomes that could not be written
+
+    @property
+    def is_all_aside(self) -> bool:
+        """Does everything that the worker still holds wait for somebody's lock?"""
+        return not self._pending and self._state.held.keys() <= self._aside.keys()
+
+    def take_due(self) -> list[Entry]:
+        """Return the outcomes that are to be tried again; they stay here until they are settled."""
+        now = time.monotonic()
+        return [entry for entry in self._aside.values() if entry[1].due <= now][:MAX_BATCH]
+
+    def next_due(self) -> float | None:
+        """Return when to try again, None if nothing waits for that."""
+        return min((outcome.due for _, outcome in self._aside.values()), default=None)
+
+    def put_aside(self, entry: Entry) -> None:
+        """Try an outcome again a little later, because its row is locked."""
+        attempt, outcome = entry
+        if not outcome.pause:
+            logger.info("job=%s its row is locked, its outcome waits", attempt.id)
+        outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
+        outcome.due = time.monotonic() + outcome.pause
+        self._aside[attempt.id] = entry
+
+    def simplify(self, entry: Entry, error: psycopg.Error) -> None:
+        """Let a job fail with a plain text, because the server refuses its outcome.
+
+        If it refuses even that, the job is left to rescue, and so is one that was only to be given
+        back before it had begun: it has not failed.
+        """
+        attempt, outcome = entry
+        self._aside.pop(attempt.id, None)
+        reason = str(error).strip()
+        is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
+        if outcome.replaces_refused or is_unbegun:
+            logger.error(
+                "job=%s its outcome cannot be written; it is left to rescue: %s", attempt.id, reason
+            )
+            self._state.unwritable.add(attempt.id)
+            self._state.let_go(attempt)
+            return
+        logger.error(
+            "job=%s the server refuses its outcome; it fails instead: %s", attempt.id, reason
+        )
+        plain = Outcome(
+            Kind.FAIL,
+            error=json.dumps(UNWRITABLE | {"attempt": attempt.attempt}),
+            duration=outcome.duration,
+            ended_at=outcome.ended_at,
+            replaces_refused=True,
+        )
+        self._aside[attempt.id] = (attempt, plain)
+
+    def _settle_stored(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._state.let_go(attempt)
+        if outcome.status is not None:
+            self._state.finished_jobs += 1
+        self._on_stored(attempt, outcome)
+
+    def _settle_lost(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._state.let_go(attempt)
+        if outcome.sent:
+            message = "job=%s outcome=%s was sent before the connection broke, or the claim is lost"
+        else:
+            message = "job=%s outcome=%s not written: the claim is lost, the job runs elsewhere"
+        logger.warning(message, attempt.id, outcome.kind.value)
+
+
+class Statement(NamedTuple):
+    """A statement that writes outcomes, and which."""
+
+    send: Send
+    entries: list[Entry]
+
+
+def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Statement]:
+    """Return the statements for a batch, one for each kind of outcome it has.
+
+    Their rows are the ids of the jobs that were changed.
+    """
+    now = time.monotonic()
+    successes = [entry for entry in batch if entry[1].kind is Kind.DONE]
+    others = [entry for entry in batch if entry[1].kind is not Kind.DONE]
+    ends = [entry for entry in others if entry[1].status is not None]
+    returns = [entry for entry in others if entry[1].status is None]
+    rows: list[tuple[Callable[..., None], list[Any], list[Entry]]] = [
+        (jobs.send_successes, [_success(*entry, now) for entry in successes], successes),
+        (jobs.send_ends, [_end(*entry, now) for entry in ends], ends),
+        (jobs.send_returns, [_return(*entry, now) for entry in returns], returns),
+    ]
+    return [
+        Statement(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)
+        for send, outcomes, entries in rows
+        if entries
+    ]
+
+
+def statements(
+    batch: Sequence[Entry], *, resolves: bool = True, skips_locked: bool = False
+) -> list[Send]:
+    """Return the functions that send the statements for a batch, each given its cursor.
+
+    Unless *resolves* is false the last one is its `resolution`.
+    """
+    sends = [writing.send for writing in writings(batch, skips_locked=skips_locked)]
+    if sends and resolves:
+        sends.append(resolution(batch))
+    return sends
+
+
+def resolution(batch: Sequence[Entry]) -> Send:
+    """Return the function that lets the jobs go on that waited for what a batch has finished.
+
+    Its rows are the queues of those that may run now.
+    """
+    ids = [attempt.id for attempt, _ in batch]
+    return lambda cursor: dependencies.resolve_dependencies(cursor, ids)
+
+
+def _success(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Success:
+    age = now - outcome.ended_at
+    return jobs.Success(attempt.id, attempt.claim, outcome.result, age, outcome.duration)
+
+
+def _end(attempt: Attempt, outcome: Outcome, now: float) -> jobs.End:
+    return jobs.End(
+        id=attempt.id,
+        claim=attempt.claim,
+        status=str(outcome.status),
+        error=outcome.error,
+        note=outcome.note,
+        age=now - outcome.ended_at,
+        duration=outcome.duration,
+    )
+
+
+def _return(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Return:
+    return jobs.Return(
+        id=attempt.id,
+        claim=attempt.claim,
+        delay=outcome.delay,
+        counted=outcome.kind is Kind.RETRY,
+        interrupted=outcome.interrupted,
+        error=outcome.error,
+        note=outcome.note,
+        age=now - outcome.ended_at,
+        duration=outcome.duration,
+    )

@@ -1,0 +1,283 @@
+"""Where this worker knows of jobs, and where in each place it goes on reading.
+
+A *place* is a lane without keys, or a group of lanes with keys. An offer adds places; the answer of
+a claim that read all of a place and came back short forgets it. Planning changes nothing.
+
+**Floors.** While a transaction anywhere in the database holds an old snapshot, dead index
+entries cannot be removed, and a claim from the head of a lane wades through all jobs that
+ran since. So each lane is read from the position where the last batch ended, its floor. Jobs
+before it (a higher priority, a retry) are found by a claim from the head, which follows an offer
+and a short batch; but those that have become slow are made so rarely that they take a tenth of the
+time at most.
+
+**Keys.** Jobs with keys are claimed by a longer statement that walks their lanes, by one worker at
+a time. In each group (a queue, a priority) it goes on behind the lane that was served last, so that
+all take turns. Walks take a fifth of the time at most; in between, the lanes whose jobs ended here
+are looked at and no others.
+
+**Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
+from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
+from django_pgjobs.worker.state import Options
+
+# After a claim from the heads that took d seconds there is none for this many times d.
+HEADS_PAUSE_FACTOR = 9
+WALK_PAUSE_FACTOR = 4
+
+
+class Places:
+    """What one worker knows of where jobs are; for the pump's thread."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._listing = Listing()
+        # Lanes that may have jobs from their floors on, and such that may have some before.
+        self._behind: set[Lane] = set()
+        self._before: set[Lane] = set()
+        self._floors: dict[Lane, Floor] = {}
+        self._heads_at = 0.0
+        # Groups that may have jobs, and the lane of each that was served last.
+        self._groups: set[Group] = set()
+        self._cursors: dict[Group, str] = {}
+        # Lanes with keys of which a job ended here.
+        self._freed: set[Segment] = set()
+        self._walk_at = 0.0
+        self._turn = TurnToClaim()
+        self._lift_at = time.monotonic() + (options.ageing or 0.0)
+
+    # What others say
+
+    def note_listing(self, listing: Listing) -> None:
+        """Take over where a look found jobs."""
+        self._listing = listing
+        self._behind |= listing.lanes
+        self._before |= listing.lanes
+        self._groups |= listing.groups
+        self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
+
+    def note_queue(self, queue_name: str) -> None:
+        """Take over a queue that a notification named."""
+        for backend in self._options.backends:
+            lane = Lane(backend, queue_name)
+            if self._options.serves(lane):
+                self._behind.add(lane)
+                self._before.add(lane)
+
+    def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
+        """Note jobs that ended here: what waited for their keys and queues may start."""
+        bounded = self._listing.limited | set(self._options.queue_slots)
+        for row in rows:
+            if row.lane is None and row.queue_name in bounded:
+                self.note_queue(row.queue_name)
+        freed = _segments_of(rows)
+        self._freed |= freed
+        self._groups |= {segment.group for segment in freed}
+
+    def note_returned(self, rows: Iterable[ClaimedRow]) -> None:
+        """Note jobs that were given back and may run at once: they are before the floors."""
+        for row in rows:
+            if row.lane is None:
+                self._before.add(Lane(row.backend, row.queue_name))
+
+    # What may be read
+
+    @property
+    def is_empty(self) -> bool:
+        """Is no place known?"""
+        return not (self._behind or self._before or self._groups or self._freed)
+
+    def claim_at(self) -> float:
+        """Return from when on there is something to claim; infinite if no place is known."""
+        turn_at = 0.0 if self.waits() else self._turn.ask_at
+        times = [turn_at if self._is_limited(lane) else 0.0 for lane in self._behind]
+        times += [
+            max(self._heads_at, turn_at if self._is_limited(lane) else 0.0)
+            for lane in self._before - self._behind
+        ]
+        if self._freed:
+            times.append(turn_at)
+        if self._groups:
+            times.append(max(turn_at, self._walk_at))
+        return min(times, default=math.inf)
+
+    def waits(self) -> bool:
+        """Is it another worker's turn, and is nothing known that needs none?"""
+        now = time.monotonic()
+        if not self._turn.may_wait(now):
+            return False
+        lanes = self._behind | self._before
+        needs_turn = bool(lanes or self._freed or (self._groups and now >= self._walk_at))
+        return needs_turn and all(self._is_limited(lane) for lane in lanes)
+
+    def plan(
+        self,
+        wanted: int,
+        now: float,
+        *,
+        free: int,
+        caps: Mapping[str, int],
+        ending: Iterable[ClaimedRow] = (),
+    ) -> Plan | None:
+        """Return what a claim of so many jobs is to read now, None if there is nothing.
+
+        *ending* are the jobs whose outcomes are written before it, *free* the slots.
+        """
+        if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
+            return self._plan_of_lowest(min(wanted, max(1, free)), now, caps)
+        waits = self.waits()
+        is_in_turn = waits or now >= self._turn.ask_at
+        heads = self._before if now >= self._heads_at else set()
+        lanes = sorted(
+            lane for lane in self._behind | heads if is_in_turn or not self._is_limited(lane)
+        )
+        segments = self._segments(now, _segments_of(ending)) if is_in_turn else []
+        if not (lanes or segments):
+            return None
+        return Plan(
+            wanted=wanted,
+            floors={
+                lane: HEAD if lane in heads else self._floors.get(lane, HEAD) for lane in lanes
+            },
+            segments=segments,
+            boosts=self._listing.boosts,
+            caps=caps,
+            limited=frozenset(lane.queue_name for lane in lanes) & self._listing.limited,
+            heads=frozenset(heads & set(lanes)),
+            takes_tokens=self._turn.may_take_tokens(now),
+            waits=waits,
+        )
+
+    def _plan_of_lowest(self, wanted: int, now: float, caps: Mapping[str, int]) -> Plan:
+        """Plan a claim of the lowest priority of each queue, so that it is not starved."""
+        lowest: dict[Lane, Group] = {}
+        for group in sorted(self._listing.groups):
+            lowest[Lane(group.backend, group.queue_name)] = group
+        floors = {lane: Floor(urgency, 0) for lane, urgency in sorted(self._listing.lowest.items())}
+        segments = [Segment(group) for group in lowest.values()]
+        return Plan(
+            wanted=wanted,
+            floors=floors,
+            segments=segments,
+            boosts=self._listing.boosts,
+            caps=caps,
+            limited=self._listing.limited,
+            takes_tokens=self._turn.may_take_tokens(now),
+            lifts=True,
+        )
+
+    def _segments(self, now: float, ending: set[Segment]) -> list[Segment]:
+        def rank(group: Group) -> tuple[int, Group]:
+            return group.urgency - self._listing.boosts.get(group.queue_name, 0), group
+
+        freed = self._freed | ending
+        if now < self._walk_at:
+            return sorted(freed, key=lambda segment: (rank(segment.group), segment))
+        segments = []
+        for group in sorted(self._groups | {segment.group for segment in ending}, key=rank):
+            cursor = self._cursors.get(group, "")
+            if cursor:
+                segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
+            else:
+                segments.append(Segment(group))
+        return segments
+
+    def _is_limited(self, lane: Lane) -> bool:
+        return lane.queue_name in self._listing.limited
+
+    # What came of a claim
+
+    def note_locked(self, plan: Plan) -> None:
+        """Note that a claim waited for a lock in vain.
+
+        Somebody holds the state of a rate limit or the right to claim jobs with keys.
+        """
+        now = time.monotonic()
+        self._turn.note_locked(now)
+        if plan.holds and not plan.takes_tokens:
+            self._turn.note(now, held=False)
+
+    def note_claimed(
+        self, plan: Plan, rows: Collection[ClaimedRow], *, held: bool, seconds: float
+    ) -> None:
+        """Learn from a claim that took so long; *held*: it was this worker's turn."""
+        now = time.monotonic()
+        if plan.holds:
+            self._turn.note(now, held=held)
+        if plan.lifts:
+            self._lift_at = now + (self._options.ageing or 0.0)
+            return
+        is_full = len(rows) >= plan.wanted
+        if plan.heads:
+            self._heads_at = now + HEADS_PAUSE_FACTOR * seconds
+        self._note_lanes(plan, rows, is_full=is_full, held=held)
+        if plan.segments and held:
+            self._freed.difference_update(plan.segments)
+            if plan.walks:
+                self._note_walked(plan, rows, is_full=is_full)
+                if not is_full:
+                    self._walk_at = now + WALK_PAUSE_FACTOR * seconds
+
+    def _note_lanes(
+        self, plan: Plan, rows: Collection[ClaimedRow], *, is_full: bool, held: bool
+    ) -> None:
+        """Move the floors to where the batch ended, and forget the lanes that have no more.
+
+        Only a full batch from the head may lower a floor: there may be more where it ended.
+        """
+        plain = [row for row in rows if row.lane is None]
+        ends = {Lane(row.backend, row.queue_name): Floor(-row.priority, row.id) for row in plain}
+        for lane, end in ends.items():
+            lowers = is_full and lane in plan.heads
+            self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
+        for lane in plan.floors:
+            if self._is_limited(lane) and not held:
+                continue
+            is_read_whole = lane in plan.heads or plan.floors[lane] == HEAD
+            if is_full:
+                if is_read_whole and lane in ends:
+                    self._before.discard(lane)
+                    self._behind.add(lane)
+            elif is_read_whole:
+                self._before.discard(lane)
+                self._behind.discard(lane)
+            else:
+                self._behind.discard(lane)
+                self._before.add(lane)
+
+    def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], *, is_full: bool) -> None:
+        served: dict[Group, set[str]] = {}
+        for segment in _segments_of(rows):
+            served.setdefault(segment.group, set()).add(segment.first_lane)
+        for group, lanes in served.items():
+            self._cursors[group] = _last_served(self._cursors.get(group, ""), lanes)
+        self._freed.clear()
+        if not served and not is_full:
+            self._groups.difference_update(segment.group for segment in plan.segments)
+
+
+def _segments_of(rows: Iterable[ClaimedRow]) -> set[Segment]:
+    """Return the lanes that jobs with keys come from."""
+    return {
+        Segment.single(Group(row.backend, row.queue_name, -row.priority), row.lane)
+        for row in rows
+        if row.lane is not None
+    }
+
+
+def _last_served(cursor: str, lanes: set[str]) -> str:
+    """Return the lane where a walk that began behind *cursor* and served *lanes* ended.
+
+    Even one whose batch is not full may have left lanes out: jobs that their key, their queue or
+    their tokens held back after all have taken places in it.
+    """
+    before = [lane for lane in lanes if lane <= cursor]
+    return max(before or lanes)

@@ -1,0 +1,326 @@
+"""The pump: claims jobs and writes outcomes, both in the same round trip.
+
+One loop, one connection. Every turn sends what has to be written and one claim together (they
+commit together, so a busy worker pays one commit for a batch of outcomes and the next claim), and
+hands on what came back. Where jobs are the upkeep finds out; the pump claims as long as it knows of
+places that may have some, and never polls.
+
+*Lost connections.* Outcomes are kept and sent again. A claim whose answer was lost may have
+taken jobs that we never heard of; the upkeep gives them back.
+
+*Rows that are locked or refused* delay themselves and nothing else (`sending`).
+
+*Planning changes nothing.* What the worker knows changes with the answers, so a turn that fails
+is planned again and nothing that was asked for is lost.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import psycopg
+
+from django_pgjobs.exceptions import LeaseLost
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.backoff import Backoff
+from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer, Entry
+from django_pgjobs.worker.claiming.demand import Demand
+from django_pgjobs.worker.claiming.errands import Errands
+from django_pgjobs.worker.claiming.places import Places
+from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Outcome, released
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.sending import Sender
+from django_pgjobs.worker.turns.turn import Rows, Turn
+
+logger = get_logger(__name__)
+
+# A claimed job that no slot began within this time goes back to the queue.
+HOARD_SECONDS = 0.5
+CONTROL_NOTE = "given back: something was paused or resumed"
+# How long a worker leaves the jobs of a task that it does not have to others; then one of them
+# is met and logged again.
+UNKNOWN_SECONDS = 60.0
+
+
+class Pump(Role):
+    """Moves jobs between the table and the slots."""
+
+    name = "pump"
+
+    def __init__(
+        self,
+        state: WorkerState,
+        connection: OwnConnection,
+        demand: Demand,
+        places: Places,
+        claimer: Claimer,
+        completer: Completer,
+        errands: Errands,
+        *,
+        dispatch: Callable[[list[Attempt]], None],
+        take_back: Callable[[float | None], list[Attempt]],
+        on_interrupted: Callable[[Attempt], None],
+        on_limit: Callable[[str], None],
+        on_crash: Callable[[str], None],
+    ) -> None:
+        super().__init__(on_crash)
+        self._state = state
+        self._connection = connection
+        self._demand = demand
+        self._places = places
+        self._claimer = claimer
+        self._completer = completer
+        self._errands = errands
+        self._dispatch = dispatch
+        self._take_back = take_back
+        self._on_interrupted = on_interrupted
+        self._on_limit = on_limit
+        self._sender = Sender(connection, state.name)
+        self._backoff = Backoff(state.name, "statement")
+        # Places that others told of, and whether they said that other rules hold.
+        self._offers: deque[Listing | str] = deque()
+        self._recall = threading.Event()
+        # As of the last turn, because it is asked for with every outcome.
+        self._low_water = 0
+        # How many jobs were claimed, and when the last claim was sent that had no answer.
+        self.claimed = 0
+        self.claim_lost_at = -math.inf
+
+    # What other threads say and ask
+
+    def add_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take over an outcome, and wake up unless it may wait for company."""
+        self._completer.add(attempt, outcome)
+        if len(self._completer) == 1 or self._demand.buffered() <= self._low_water:
+            self.wake()
+
+    def offer(self, place: Listing | str) -> None:
+        """Say where jobs are: what a look found, or the queue that a notification named."""
+        self._offers.append(place)
+        self.wake()
+
+    def recall(self) -> None:
+        """Give back what nothing has begun to run: it was claimed under other rules."""
+        self._recall.set()
+        self.wake()
+
+    def give_up_all(self) -> None:
+        """End and give back everything, because the lease is lost or about to be.
+
+        Where the lease is lost already, no row is changed: the claims have risen.
+        """
+        for attempt in self._take_back(None):
+            self._completer.add(attempt, released("given back: the lease was not renewed"))
+        for attempt in list(self._state.held.values()):
+            if attempt.interrupt(LeaseLost):
+                self._on_interrupted(attempt)
+        self.wake()
+
+    @property
+    def wants_jobs(self) -> bool:
+        """Is it to claim?"""
+        return self._demand.wanted() > 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Does it know of no place to claim from?"""
+        return not self._offers and self._places.is_empty
+
+    @property
+    def waits_for_news(self) -> bool:
+        """Is it to claim, and knows of no place?"""
+        return self.is_idle and self.wants_jobs
+
+    # The loop
+
+    def run(self) -> None:
+        while not (self.stop_requested and self._completer.is_all_aside):
+            try:
+                worked = self._take_turn()
+            except psycopg.Error as error:
+                pause = self._backoff.note_failure(error)
+                if trouble_of(error) is Trouble.LOST:
+                    self._connection.close()
+                if self.stop_requested and self._backoff.failures > 3:
+                    break
+                self.wait(pause)
+                continue
+            self._backoff.note_success()
+            if not worked:
+                self._rest()
+        self._connection.close()
+
+    def _take_turn(self) -> bool:
+        """Do what is due in one round trip; return False if nothing was."""
+        # While it rested, nobody would have noticed that the connection is gone.
+        self._connection.close_if_dead()
+        self._connection.open()
+        self._accept_offers()
+        now = time.monotonic()
+        self._return_unbegun(now)
+        self._low_water = self._demand.low_water
+        turn = Turn(self._state.worker_id)
+        waits = self._places.waits() and self.wants_jobs
+        # What is written stays locked until the commit: a claim that waits travels alone.
+        writing = self._plan_writing(turn, is_due=not waits)
+        claim = self._plan_claim(turn, writing, now)
+        if not turn.parts:
+            return False
+        if claim is None:
+            self._send(turn, writing)
+        else:
+            with self._state.claiming:
+                self._send_claim(turn, writing, claim)
+            self._claimer.note(claim, turn)
+        self._check_limit()
+        return True
+
+    def _accept_offers(self) -> None:
+        while self._offers:
+            # Known before it is taken, so that the pump does not look idle in between.
+            offer = self._offers[0]
+            if isinstance(offer, str):
+                self._places.note_queue(offer)
+            else:
+                self._places.note_listing(offer)
+            self._offers.popleft()
+
+    def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
+        fresh: list[Entry] = []
+        if is_due and len(self._completer) and self._flush_is_due():
+            fresh, stored = self._completer.take()
+            self._note_ended(stored)
+        aside = self._completer.take_due() if is_due else []
+        writing = Writing(self._completer, self._connection, fresh, aside)
+        writing.plan(turn, self._note_released)
+        return writing
+
+    def _plan_claim(self, turn: Turn, writing: Writing, now: float) -> Claim | None:
+        wanted = self._demand.wanted(waits=self._places.waits())
+        if not wanted:
+            return None
+        plan = self._places.plan(
+            wanted,
+            now,
+            free=self._demand.free,
+            caps=self._demand.caps(),
+            ending=[attempt.row for attempt, _ in writing.entries],
+        )
+        return self._claimer.plan(turn, plan) if plan else None
+
+    def _send_claim(self, turn: Turn, writing: Writing, claim: Claim) -> None:
+        try:
+            self._send(turn, writing)
+        except psycopg.Error as error:
+            if trouble_of(error) is not Trouble.CROSSED:
+                self.claim_lost_at = time.monotonic()
+            raise
+        finally:
+            # A turn in parts may have claimed jobs before its connection broke.
+            self._accept(claim, turn.worker_id)
+
+    def _send(self, turn: Turn, writing: Writing) -> None:
+        try:
+            self._sender.send(turn)
+        except psycopg.Error as error:
+            writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
+            raise
+        finally:
+            self._note_written(writing)
+
+    # What came back
+
+    def _note_written(self, writing: Writing) -> None:
+        ended = [entry for entry in writing.entries if not self._state.holds(entry[0])]
+        self._note_ended([attempt for attempt, _ in ended])
+        returned = [(a.row, end.delay or 0.0) for a, end in ended if end.status is None]
+        if returned:
+            self._places.note_returned(row for row, delay in returned if not delay)
+            self._errands.look_by(time.monotonic() + min(delay for _, delay in returned))
+
+    def _note_ended(self, attempts: list[Attempt]) -> None:
+        rows = [attempt.row for attempt in attempts]
+        self._places.note_ended(rows)
+        self._errands.note_ended(rows)
+
+    def _note_released(self, rows: Rows) -> None:
+        """Note the queues of jobs that waited for those that have ended."""
+        for (queue_name,) in rows:
+            self._places.note_queue(queue_name)
+        if rows:
+            self._errands.look_by(0.0)
+
+    def _accept(self, claim: Claim, worker_id: int) -> None:
+        """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
+        if not claim.rows:
+            return
+        self.claimed += len(claim.rows)
+        attempts = [make_attempt(row, self._state.options) for row in claim.rows]
+        if not self._state.options.unknown_fails:
+            until = time.monotonic() + UNKNOWN_SECONDS
+            self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
+        if worker_id != self._state.worker_id:
+            logger.warning(
+                "worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts)
+            )
+            return
+        for attempt in attempts:
+            self._state.held[attempt.id] = attempt
+        if self.stop_requested:  # the slots may have ended
+            self._give_back(attempts, AT_SHUTDOWN)
+        elif self._recall.is_set():  # claimed before the rules changed, perhaps
+            self._give_back(attempts, CONTROL_NOTE)
+        else:
+            self._dispatch(attempts)
+
+    def _check_limit(self) -> None:
+        limit = self._state.options.max_jobs
+        if limit is not None and self._state.finished_jobs >= limit:
+            self._on_limit(f"{limit} jobs are done")
+
+    # Conditions
+
+    def _flush_is_due(self) -> bool:
+        is_low = self._demand.buffered() <= self._low_water
+        return is_low or self._completer.oldest_age() >= LINGER_SECONDS
+
+    def _rest(self) -> None:
+        """Sleep until something is due, and let the upkeep look for jobs if none are known."""
+        now = time.monotonic()
+        waits = []
+        if len(self._completer):
+            waits.append(LINGER_SECONDS - self._completer.oldest_age())
+        if self.waits_for_news:
+            self._errands.wake()
+        elif self.wants_jobs:
+            waits.append(self._places.claim_at() - now)
+        due = self._completer.next_due()
+        if due is not None:
+            waits.append(due - now)
+        if self._demand.buffered():
+            waits.append(HOARD_SECONDS / 2)
+        pause = min(waits, default=math.inf)
+        self.wait(None if pause == math.inf else max(0.0, pause))
+
+    def _return_unbegun(self, now: float) -> None:
+        if self._recall.is_set():
+            self._recall.clear()
+            self._give_back(self._take_back(None), CONTROL_NOTE)
+        elif self._demand.buffered():
+            self._give_back(self._take_back(now - HOARD_SECONDS), "given back: no slot became free")
+
+    def _give_back(self, attempts: list[Attempt], note: str) -> None:
+        for attempt in attempts:
+            self._completer.add(attempt, released(note))

@@ -1,0 +1,1 @@
+"""The life of a worker process: start, signals, lease, end."""

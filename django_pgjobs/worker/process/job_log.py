@@ -1,0 +1,166 @@
+"""The worker's log lines: one event per line, `key=value`, never arguments or results."""
+
+from __future__ import annotations
+
+import json
+import logging
+import textwrap
+import time
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.queries.jobs import Rescued
+from django_pgjobs.status import JobStatus
+from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger("django_pgjobs.worker")
+
+LEVELS = {
+    Kind.DONE: logging.INFO,
+    Kind.FAIL: logging.ERROR,
+    Kind.RETRY: logging.WARNING,
+    Kind.UNKNOWN: logging.ERROR,
+    Kind.LOST: logging.WARNING,
+    Kind.LEFT: logging.WARNING,
+}
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
+
+
+def log_start(attempt: Attempt, worker: str) -> None:
+    """Log that an attempt begins."""
+    if logger.isEnabledFor(logging.INFO):
+        fields = _fields(attempt, worker) | {"waited": logged_duration(attempt.row.waited)}
+        _log(logging.INFO, "start", attempt.id, attempt.row.task_path, fields)
+
+
+def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
+    """Log what an attempt came to."""
+    level = LEVELS.get(outcome.kind, logging.INFO)
+    if not logger.isEnabledFor(level):
+        return
+    fields = _fields(attempt, worker) | {"ran": logged_duration(outcome.duration)}
+    if outcome.delay is not None:
+        fields["again_in"] = logged_duration(outcome.delay)
+    if outcome.exception is not None:
+        fields["error"] = _one_line(outcome.exception)
+    elif outcome.note:
+        fields["note"] = outcome.note
+    _log(level, outcome.kind.value, attempt.id, attempt.row.task_path, fields)
+
+
+def log_rescue(job: Rescued, worker: str) -> None:
+    """Log that *worker* took a job from a lost one."""
+    fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
+    # What runs without a worker is nobody's.
+    fields["lost_worker"] = "-" if job.worker_id is None else f"#{job.worker_id}"
+    fields["status"] = job.status
+    level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
+    _log(level, "rescue", job.id, job.task_path, fields)
+
+
+def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
+    """Log that the worker stops, and what it waits for."""
+    waiting = " nothing runs"
+    if running:
+        oldest = min(running, key=lambda attempt: attempt.started_at)
+        ran = logged_duration(time.monotonic() - oldest.started_at)
+        waiting = (
+            f" waiting for {len(running)} (longest {oldest.row.task_path} #{oldest.id}, "
+            f"{ran}); deadline {timeout:g}s"
+        )
+    logger.info("stop    %s: no new jobs;%s", reason, waiting)
+
+
+def _fields(attempt: Attempt, worker: str) -> dict[str, str]:
+    return {
+        "attempt": f"{attempt.attempt}/{attempt.max_attempts}",
+        "queue": attempt.queue_name,
+        "worker": worker,
+    }
+
+
+def _log(level: int, event: str, job_id: int, task_path: str, fields: dict[str, str]) -> None:
+    text = " ".join(f"{key}={value}" for key, value in fields.items())
+    extra = {"event": event, "job": job_id, "task": task_path, **fields}
+    logger.log(
+        level,
+        "%-7s %s #%d %s",
+        event,
+        task_path.translate(CONTROL),
+        job_id,
+        text.translate(CONTROL),
+        extra={"pgjobs": extra},
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        text = f"{type(error).__qualname__}: {error}"
+    except BaseException:  # its __str__ is the project's code
+        text = type(error).__qualname__
+    return text[:200]
+
+
+class TextFormatter(logging.Formatter):
+    """`18:47:03.118 done    shop.tasks.send_welcome #12 attempt=1/25 ...`."""
+
+    default_msec_format = "%s.%03d"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(message)s", datefmt=None)
+        self.default_time_format = "%H:%M:%S"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the event on one line, whatever a row or the server says."""
+        return super().formatMessage(record).translate(CONTROL)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the traceback indented, so that no line of it looks like an event."""
+        return textwrap.indent(super().formatException(ei), "    ")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, with the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= getattr(record, "pgjobs", {})
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+VERBOSITY = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
+
+
+def set_up_logging(verbosity: int, log_format: str) -> None:
+    """Write the worker's log lines to stderr, unless the project has handlers for them.
+
+    Django's own line per started and finished task would say the same again, at the price of
+    reading the job's row; it is left out unless the project set that logger's level.
+    """
+    ours = logging.getLogger("django_pgjobs")
+    ours.setLevel(VERBOSITY[verbosity])
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    driver = logging.getLogger("psycopg")
+    if not driver.hasHandlers():
+        # What it says of broken connections would be lines of another form.
+        driver.addHandler(handler)
+        driver.setLevel(max(logging.WARNING, VERBOSITY[verbosity]))
+    if not ours.handlers:
+        ours.addHandler(handler)
+        ours.propagate = False
+    tasks = logging.getLogger(TASKS_PACKAGE)
+    if tasks.level == logging.NOTSET:
+        tasks.setLevel(logging.WARNING)

@@ -1,0 +1,171 @@
+"""The pruner: deletes what is past its retention, finished jobs above all, a page at a time.
+
+Runs in the leader only, which saves work and is not needed for safety: two pruners pass over
+each other's rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.queries import dependencies, jobs, rate_limits, workers
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import Options
+from django_pgjobs.worker.turns.careful import STEP, in_pages
+from django_pgjobs.worker.turns.refusals import Told
+
+logger = get_logger(__name__)
+
+PAGE = 2_000
+# Between two passes; each is a few index probes when there is nothing to delete.
+PASS_SECONDS = 60.0
+# Between two full pages, so that pruning never takes the whole disk.
+PAGE_PAUSE_SECONDS = 0.05
+WORKER_RETENTION_SECONDS = 86400.0
+STATE_RETENTION_SECONDS = 86400.0
+# States of rate limits have no index by age, which would cost every token taken.
+STATE_PASS_SECONDS = 3600.0
+
+
+class Pruner(Role):
+    """Deletes what is older than its retention."""
+
+    name = "pruner"
+
+    def __init__(
+        self,
+        options: Options,
+        connection: OwnConnection,
+        *,
+        is_leader: Callable[[], bool],
+        on_crash: Callable[[str], None],
+    ) -> None:
+        super().__init__(on_crash)
+        self._connection = connection
+        self._is_leader = is_leader
+        self._states_due = 0.0
+        # Jobs that the server refused to delete.
+        self._told = Told()
+        self._retentions = {
+            JobStatus.SUCCESSFUL: options.retention,
+            JobStatus.CANCELLED: options.retention,
+            JobStatus.FAILED: options.failed_retention,
+        }
+
+    def run(self) -> None:
+        self.wait(random.uniform(1, 5))
+        while not self.stop_requested:
+            if self._is_leader():
+                self._prune()
+                self._connection.close()
+            # The wake-up of a stop may have ended a pause between two pages.
+            if not self.stop_requested:
+                self.wait(PASS_SECONDS)
+
+    def _prune(self) -> None:
+        steps: list[Callable[[], None]] = [
+            self._prune_workers,
+            # Before the jobs go that others may still wait for.
+            self._sweep_dependencies,
+            *(
+                partial(self._prune_jobs, status=status, retention=retention)
+                for status, retention in self._retentions.items()
+                if retention is not None
+            ),
+            self._prune_rate_states,
+        ]
+        for step in steps:
+            try:
+                step()
+            except psycopg.Error as error:
+                logger.warning("pruning failed: %s", str(error).strip())
+                if not trouble_of(error).is_of_rows:
+                    return
+
+    # Each statement takes a cursor of its own, and with it a deadline of its own.
+
+    def _prune_workers(self) -> None:
+        with self._connection.cursor() as cursor:
+            workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
+
+    def _prune_jobs(self, status: JobStatus, retention: float) -> None:
+        def prune(size: int, passed_over: list[int]) -> range:
+            with self._connection.cursor() as cursor:
+                count = jobs.prune_jobs(
+                    cursor,
+                    status=status.value,
+                    retention=retention,
+                    max_jobs=size,
+                    passed_over=passed_over,
+                )
+            return range(count)
+
+        def find(passed_over: list[int]) -> list[int]:
+            with self._connection.cursor() as cursor:
+                return jobs.find_old_job(
+                    cursor, status=status.value, retention=retention, passed_over=passed_over
+                )
+
+        for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
+            if deleted:
+                logger.info("pruned %d %s jobs", len(deleted), status.value)
+            if self.stop_requested:
+                return
+            if len(deleted) == PAGE:
+                self.wait(PAGE_PAUSE_SECONDS)
+
+    def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
+        level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
+        logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
+
+    def _sweep_dependencies(self) -> None:
+        position, page = dependencies.BEGIN, PAGE
+        while not self.stop_requested:
+            try:
+                end = self._sweep_page(position, page)
+            except psycopg.Error as error:
+                if not trouble_of(error).is_of_rows:
+                    raise
+                if page > 1:
+                    page = max(1, page // STEP)
+                    continue
+                reason = str(error).strip()
+                logger.warning("the dependency behind %s is not resolved: %s", position, reason)
+                end = self._sweep_page(position, 1, acts=False)
+            if end is None:
+                return
+            position, page = end, min(PAGE, page * STEP)
+            self.wait(PAGE_PAUSE_SECONDS)
+
+    def _sweep_page(
+        self, position: dependencies.Position, page: int, *, acts: bool = True
+    ) -> dependencies.Position | None:
+        with self._connection.cursor() as cursor:
+            return dependencies.sweep_dependencies(
+                cursor, position, max_dependencies=page, acts=acts
+            )
+
+    def _prune_rate_states(self) -> None:
+        if time.monotonic() < self._states_due:
+            return
+        deleted = PAGE
+        while deleted == PAGE and not self.stop_requested:
+            with self._connection.cursor() as cursor:
+                deleted = rate_limits.prune_rate_states(
+                    cursor, retention=STATE_RETENTION_SECONDS, max_states=PAGE
+                )
+            if deleted:
+                logger.info("pruned %d states of rate limits", deleted)
+            if deleted == PAGE:
+                self.wait(PAGE_PAUSE_SECONDS)
+        self._states_due = time.monotonic() + STATE_PASS_SECONDS

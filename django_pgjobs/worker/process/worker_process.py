@@ -1,0 +1,384 @@
+"""One worker process: builds the roles, waits for signals, and stops in good order.
+
+Stopping: claim nothing more, give unstarted jobs back, wait for the running ones up to the
+shutdown timeout, interrupt and give back what still runs, write the last outcomes, say
+goodbye. The lease is kept until the end, so nobody takes jobs that are just being finished.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+
+import django_pgjobs
+from django_pgjobs.control import rate_limits
+from django_pgjobs.declaring.registry import list_task_paths
+from django_pgjobs.exceptions import JobReleased
+from django_pgjobs.queries import workers
+from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
+from django_pgjobs.queries.cursor import name_schema
+from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.completer import Completer
+from django_pgjobs.worker.claiming.demand import Demand
+from django_pgjobs.worker.process.building import build_pump_and_upkeep
+from django_pgjobs.worker.process.exit_status import (
+    EXIT_CRASHED,
+    EXIT_DISMISSED,
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_QUIT,
+    EXIT_RELOAD,
+    EXIT_RESTART,
+)
+from django_pgjobs.worker.process.farewell import Farewell
+from django_pgjobs.worker.process.job_log import log_outcome, log_start, log_stop
+from django_pgjobs.worker.process.leases import LeaseKeeper
+from django_pgjobs.worker.process.limits import ProcessLimits
+from django_pgjobs.worker.process.parent import Parent
+from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.signal_pipe import SignalPipe
+from django_pgjobs.worker.process.vitals import Vitals
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.announcer import Announcer
+from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.calling import failure, is_async, settle, timeout_of
+from django_pgjobs.worker.running.outcome import Outcome, left_running
+from django_pgjobs.worker.running.slots import Slots
+from django_pgjobs.worker.running.watchdog import Watchdog
+from django_pgjobs.worker.safe_log import get_logger, oldest_call
+from django_pgjobs.worker.state import Options, WorkerState
+
+logger = get_logger("django_pgjobs.worker")
+
+RELOAD_SECONDS = 3.0
+# How long interrupted jobs and the last outcomes have at the end of a shutdown.
+LAST_SECONDS = 3.0
+# So many times as long the steps of a shutdown take at most, if nothing answers.
+LAST_STEPS = 5.5
+# However short the lease, its renewal may take that long to be answered.
+LEAST_ANSWER_SECONDS = 5.0
+LOCK_SECONDS = 0.2
+END = (signal.SIGTERM, signal.SIGINT)
+
+
+class WorkerProcess:
+    """One worker process, from registration to goodbye."""
+
+    def __init__(self, options: Options, pipe: SignalPipe, parent: Parent | None = None) -> None:
+        self._options = options
+        self._pipe = pipe
+        self._exit_code = EXIT_OK
+        self._parent = parent
+        self._dismissed_code = EXIT_DISMISSED if parent else EXIT_OK
+        self._done_code = EXIT_DONE if parent else EXIT_OK
+        self._stop_reason = ""
+        self._is_told_to_end = False
+        self._shutdown_timeout = options.shutdown_timeout
+        self._limits = ProcessLimits(options)
+        host = socket.gethostname()
+        self._host = host
+        self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
+        # So that a row that somebody has locked does not keep the others for long.
+        self._connections = {
+            role: OwnConnection(options.database, role, lock_seconds=LOCK_SECONDS)
+            for role in ("pump", "upkeep", "pruner")
+        }
+        # So that a renewal that gets no answer can be sent again on a new connection.
+        self._connections["lease"] = OwnConnection(
+            options.database,
+            "lease",
+            answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
+        )
+        self._build_slots()
+        self._build_roles()
+        self._build_vitals()
+
+    def _build_slots(self) -> None:
+        options, crash = self._options, self._crashed
+        self.slots = Slots(
+            options,
+            on_start=self._begin,
+            on_done=self._done,
+            on_empty=self._wants_more,
+            on_crash=crash,
+        )
+        self.async_slots = AsyncSlots(
+            options,
+            on_start=self._begin,
+            on_done=self._done,
+            on_empty=self._wants_more,
+            on_crash=crash,
+        )
+
+    def _build_roles(self) -> None:
+        options, state, crash = self._options, self.state, self._crashed
+        own = self._connections
+        self.announcer = Announcer(crash)
+        self.completer = Completer(state, self.announcer.add)
+        self._farewell = Farewell(state, self.completer)
+        self.watchdog = Watchdog(
+            [*own.values(), rate_limits.get_session().connection],
+            grace=options.timeout_grace,
+            is_running=self._is_running,
+            on_stuck=self._stuck,
+            on_crash=crash,
+        )
+        self.pump, self.upkeep = build_pump_and_upkeep(
+            state,
+            own,
+            Demand(state, self.slots, self.async_slots),
+            self.completer,
+            dispatch=self._dispatch,
+            take_back=self._take_back,
+            on_interrupted=self.watchdog.expect_end,
+            on_limit=self._reached_limit,
+            on_orders=lambda: self.leases.wake(),
+            on_crash=crash,
+        )
+        self.leases = LeaseKeeper(
+            state,
+            own["lease"],
+            register=self._register,
+            on_danger=self.pump.give_up_all,
+            on_quiet=self.upkeep.recall,
+            on_stop=self._dismiss,
+            on_crash=crash,
+        )
+        self.pruner = Pruner(
+            options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
+        )
+
+    def _build_vitals(self) -> None:
+        own = self._connections
+        self.vitals = Vitals(
+            {
+                "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
+                "the upkeep": lambda: max(self.upkeep.moved_at, own["upkeep"].moved_at),
+                "the lease keeper": lambda: max(self.leases.moved_at, own["lease"].moved_at),
+                "the watchdog": lambda: self.watchdog.moved_at,
+                "the pruner": lambda: max(self.pruner.moved_at, own["pruner"].moved_at),
+                "the main thread": lambda: self._pipe.moved_at,
+                "a log handler": oldest_call,
+            },
+            farewell=self._farewell,
+            tell_alive=self._parent.tell_alive if self._parent else lambda: None,
+            on_crash=self._crashed,
+        )
+
+    # The life of the process
+
+    def run(self) -> int:
+        """Run until a signal, a limit or a crash; return the exit code.
+
+        Raise psycopg.OperationalError if the database cannot be reached at the start.
+        """
+        self._register(self._connections["lease"])
+        for role in self._roles():
+            role.start()
+        logger.info("ready   worker=%s", self.state.name)
+        if self._parent:
+            self._parent.tell_ready()
+        while not self._stop_reason:
+            for number in self._pipe.wait(self._limits.seconds_to_look()):
+                self._handle(number)
+            self.leases.check_danger()
+            self._check_own_limits()
+        self._shut_down()
+        self.vitals.stop()
+        self.vitals.join()
+        return self._exit_code
+
+    def _roles(self) -> list[Role]:
+        roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
+        return [self.vitals, *roles, self.upkeep]
+
+    def _register(self, connection: OwnConnection) -> None:
+        options = self._options
+        row: workers.Registration = {
+            "name": self.state.name,
+            "host": self._host,
+            "pid": os.getpid(),
+            "version": django_pgjobs.__version__,
+            "slots": options.concurrency,
+            "queues": list(options.queues) if options.queues is not None else None,
+            "excluded_queues": list(options.excluded_queues),
+            "backends": list(options.backends),
+            "task_paths": list_task_paths(),
+            "lease": options.lease,
+            "quiet": self.state.quiet,
+        }
+        with connection.cursor() as cursor:
+            self.state.worker_id = workers.register_worker(cursor, row)
+        name_schema(connection.schema)
+
+    def _handle(self, number: int) -> None:
+        if number in END:
+            self._is_told_to_end = True
+            self.ask_to_stop(signal.Signals(number).name)
+        elif number == signal.SIGHUP:
+            self._exit_code = EXIT_RELOAD
+            self.ask_to_stop("HUP")
+        elif number == signal.SIGQUIT:
+            self._leave_at_once(number)
+        elif number == signal.SIGUSR1:
+            logger.info("quiet   SIGUSR1: no new jobs")
+            self.state.stopping = True
+        elif number == signal.SIGUSR2:
+            faulthandler.dump_traceback(sys.stderr)
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Let the worker stop in good order; safe from any thread."""
+        self._stop_reason = self._stop_reason or reason
+        self._pipe.wake()
+
+    def ask_to_reload(self, reason: str) -> None:
+        """Let the worker stop soon, to be started again by its supervisor."""
+        self._exit_code = EXIT_RELOAD
+        self._shutdown_timeout = min(self._shutdown_timeout, RELOAD_SECONDS)
+        self.ask_to_stop(reason)
+
+    def _reached_limit(self, reason: str) -> None:
+        if self._exit_code == EXIT_OK:
+            self._exit_code = self._done_code
+        self.ask_to_stop(reason)
+
+    def _dismiss(self) -> None:
+        if self._exit_code in (EXIT_OK, EXIT_RELOAD):
+            self._exit_code = self._dismissed_code
+        self.ask_to_stop("asked to stop in the table")
+
+    def _crashed(self, role: str) -> None:
+        self._farewell.loses_jobs = True
+        self._exit_code = EXIT_CRASHED
+        self.ask_to_stop(f"role {role} crashed")
+
+    def _check_own_limits(self) -> None:
+        if self._limits.is_time_over():
+            self._reached_limit(f"{self._options.max_time:g} s are over")
+        used = self._limits.excessive_memory()
+        if used is not None:
+            self._farewell.loses_jobs = True
+            self._reached_limit(f"{used} MiB of memory are in use")
+
+    # What the slots and the watchdog say
+
+    def _begin(self, attempt: Attempt) -> None:
+        log_start(attempt, self.state.name)
+        timeout = timeout_of(attempt)
+        if timeout is not None:
+            self.watchdog.watch(attempt, timeout)
+
+    def _wants_more(self) -> None:
+        # Nothing else would tell the pump while the jobs that were begun go on and on.
+        self.pump.wake()
+
+    def _done(self, attempt: Attempt, outcome: Outcome) -> None:
+        outcome = self._farewell.judge(outcome)
+        # Before it is logged, because that may take for ever.
+        self.pump.add_outcome(attempt, outcome)
+        log_outcome(attempt, outcome, self.state.name)
+
+    def _dispatch(self, attempts: list[Attempt]) -> None:
+        for_loop = [attempt for attempt in attempts if is_async(attempt)]
+        if for_loop:
+            self.async_slots.submit(for_loop)
+            attempts = [attempt for attempt in attempts if not is_async(attempt)]
+        if attempts:
+            self.slots.submit(attempts)
+
+    def _take_back(self, claimed_before: float | None) -> list[Attempt]:
+        taken = self.slots.buffer.take_back(claimed_before)
+        return taken + self.async_slots.buffer.take_back(claimed_before)
+
+    def _running(self) -> list[Attempt]:
+        return [*list(self.slots.running), *list(self.async_slots.running)]
+
+    def _is_running(self, attempt: Attempt) -> bool:
+        return attempt in self.slots.running or attempt in self.async_slots.running
+
+    def _stuck(self, attempt: Attempt) -> None:
+        logger.error(
+            "job=%s task=%s does not end: this process is given up, its other jobs go back",
+            attempt.id,
+            attempt.row.task_path,
+        )
+        reason = attempt.interrupted_by or JobReleased
+        outcome = failure(attempt, reason(), self._options)
+        settle(attempt, outcome)
+        if outcome.interrupted:
+            outcome = left_running(outcome.duration)
+        self._done(attempt, outcome)
+        self._exit_code = EXIT_RESTART
+        self.ask_to_stop(f"job {attempt.id} is stuck")
+
+    # The end
+
+    def _shut_down(self) -> None:
+        is_broken = self._exit_code in (EXIT_CRASHED, EXIT_RESTART)
+        timeout = 0.0 if is_broken else self._shutdown_timeout
+        self.state.stopping = True
+        # Every step may wait for ever, even for a line of the log.
+        self.vitals.end_within(timeout + LAST_STEPS * LAST_SECONDS, self._exit_code or EXIT_RESTART)
+        log_stop(self._stop_reason, self._running(), timeout)
+        self._farewell.release(self._take_back(None))
+        self.pump.wake()
+        if not self._wait_until_empty(timeout):
+            for attempt in self._running():
+                attempt.interrupt(JobReleased)
+            self._wait_until_empty(LAST_SECONDS)
+        self._farewell.release(list(self.state.held.values()))
+        for role in (self.pump, self.announcer, self.upkeep, self.pruner, self.watchdog):
+            role.stop()
+        self.slots.stop()
+        self.async_slots.stop()
+        ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
+        self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
+        self.leases.stop()
+        ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
+        if is_broken or self._farewell.loses_jobs:
+            # Again, because it may be the role for it that crashed.
+            self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)
+        logger.info(
+            "stop    %d jobs finished. %s. Bye.",
+            self.state.finished_jobs,
+            logged_duration(self._limits.lived()),
+        )
+        if not all(ended):
+            # A thread that cannot be ended would keep the interpreter from exiting cleanly.
+            logging.shutdown()
+            os._exit(self._exit_code)
+
+    def _wait_until_empty(self, timeout: float) -> bool:
+        """Wait until nothing is held; a second signal to end ends the process at once."""
+        deadline = time.monotonic() + timeout
+        while self.state.held:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for number in self._pipe.wait(min(left, 0.05)):
+                if number == signal.SIGQUIT or (number in END and self._is_told_to_end):
+                    self._leave_at_once(number)
+                if number in END:
+                    self._is_told_to_end = True
+                    logger.info("stop    once more to give the jobs back at once")
+            self.leases.check_danger()
+        return True
+
+    def _leave_at_once(self, number: int) -> None:
+        """Give everything back and end the process, whatever its threads are doing."""
+        self.state.stopping = True
+        code = EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED
+        count = len(self.state.held)
+        self.vitals.end_within(2 * LAST_SECONDS, code)
+        # First of all, because the log may take for ever.
+        self._farewell.leave_everything(LAST_SECONDS)
+        logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
+        logging.shutdown()
+        os._exit(code)

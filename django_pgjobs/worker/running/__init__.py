@@ -1,0 +1,1 @@
+"""Running claimed jobs in threads and in the event loop."""

@@ -1,0 +1,43 @@
+"""The announcer: sends `task_finished` once an outcome is stored.
+
+Receivers are the project's code, so they run in a thread of their own: not in the pump, which
+they could block, and not in the slot, which has gone on to the next job by then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.calling import announce_finish, wants_announcement
+from django_pgjobs.worker.running.housekeeping import clean_connections, close_connections
+from django_pgjobs.worker.running.outcome import Outcome
+
+
+class Announcer(Role):
+    """Sends task_finished for finished jobs, as long as anybody listens."""
+
+    name = "announcer"
+
+    def __init__(self, on_crash: Callable[[str], None]) -> None:
+        super().__init__(on_crash)
+        self._finished: deque[tuple[Attempt, Outcome]] = deque()
+
+    def add(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Announce a stored outcome, if it is final and anybody wants to know."""
+        if wants_announcement(outcome):
+            self._finished.append((attempt, outcome))
+            self.wake()
+
+    def run(self) -> None:
+        while True:
+            while self._finished:
+                attempt, outcome = self._finished.popleft()
+                announce_finish(attempt, outcome)
+                clean_connections(attempt.id)
+            if self.stop_requested:
+                break
+            self.wait(None)
+        close_connections()

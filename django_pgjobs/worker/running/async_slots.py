@@ -1,0 +1,171 @@
+"""Async jobs: one event loop in one thread, many jobs at a time.
+
+Django's ORM, called from async jobs, works in asgiref's one thread-sensitive thread, as it
+does in an ASGI server without per-request threads; all async jobs share its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from django_pgjobs.context import enter_job
+from django_pgjobs.signals import has_receivers, task_started
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running import calling
+from django_pgjobs.worker.running.buffer import Buffer
+from django_pgjobs.worker.running.forks import watched
+from django_pgjobs.worker.running.housekeeping import clean_connections
+from django_pgjobs.worker.running.outcome import Outcome, success
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import Options
+
+logger = get_logger(__name__)
+
+
+class AsyncSlots:
+    """Up to `options.async_concurrency` async jobs on an event loop of their own."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        on_start: Callable[[Attempt], None],
+        on_done: Callable[[Attempt, Outcome], None],
+        on_empty: Callable[[], None],
+        on_crash: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._on_start = on_start
+        self._on_done = on_done
+        self._on_empty = on_empty
+        self._on_crash = on_crash
+        self._loop = asyncio.new_event_loop()
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.buffer = Buffer()
+        self.running: set[Attempt] = set()
+
+    def submit(self, attempts: list[Attempt]) -> None:
+        """Queue attempts for the loop, in order."""
+        self.buffer.extend(attempts)
+        self._ensure_started()
+        self._loop.call_soon_threadsafe(self._fill)
+
+    def stop(self) -> None:
+        """End the loop once its jobs have ended."""
+        if self._thread is None:
+            self._loop.close()
+            return
+        with contextlib.suppress(RuntimeError):  # it crashed, and is closed
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the loop's thread; return whether it ended."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _ensure_started(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run_loop, name="pgjobs-event-loop", daemon=True
+            )
+            self._thread.start()
+
+    def _run_loop(self) -> None:
+        try:
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_forever()
+        except BaseException as error:
+            self._note_crash(error)
+        finally:
+            self._loop.close()
+
+    def _note_crash(self, error: BaseException) -> None:
+        self._on_crash("event loop")
+        logger.critical("the event loop crashed; the worker ends", exc_info=error)
+
+    def _fill(self) -> None:
+        while len(self.running) < self._options.async_concurrency:
+            attempt = self.buffer.take_first()
+            if attempt is None:
+                return
+            self.running.add(attempt)
+            task = self._loop.create_task(self._run(attempt))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            if not self.buffer:
+                self._on_empty()
+
+    async def _run(self, attempt: Attempt) -> None:
+        try:
+            self._on_start(attempt)
+            outcome = await self._outcome_of(attempt)
+            if len(self.running) == 1:
+                await sync_to_async(clean_connections, thread_sensitive=True)(attempt.id)
+            self.running.discard(attempt)
+            self._on_done(attempt, outcome)
+            self._fill()
+        except Exception as error:
+            # asyncio would keep it to itself, and the job would never end.
+            self._note_crash(error)
+
+    async def _outcome_of(self, attempt: Attempt) -> Outcome:
+        attempt.started_at = time.monotonic()
+        try:
+            call = await self._prepare(attempt)
+            value = await self._call(attempt, call)
+            outcome = success(value, self._options.max_payload_bytes)
+        except BaseException as error:
+            # In a thread, because a backoff of the project's own may read the database.
+            outcome = await sync_to_async(calling.failure, thread_sensitive=True)(
+                attempt, error, self._options
+            )
+        attempt.disarm()
+        calling.settle(attempt, outcome)
+        return outcome
+
+    async def _prepare(self, attempt: Attempt) -> calling.Call:
+        task = attempt.task
+        needs_row = task is not None and task.takes_context and attempt.row.detail is None
+        if has_receivers(task_started) or needs_row:
+            prepared = await sync_to_async(calling.prepare, thread_sensitive=True)(attempt)
+            await sync_to_async(calling.announce_start, thread_sensitive=True)(attempt)
+            return prepared
+        return calling.prepare(attempt)
+
+    async def _call(self, attempt: Attempt, call: calling.Call) -> Any:
+        loop = self._loop
+        # A task of its own, so that a cancellation ends the job and never its bookkeeping.
+        body = loop.create_task(_body(attempt, call))
+        attempt.arm(cancel_async=lambda: loop.call_soon_threadsafe(body.cancel))
+        await asyncio.wait([body])
+        if body.cancelled():
+            raise attempt.interrupted_by or asyncio.CancelledError
+        value, error = body.result()
+        if isinstance(error, asyncio.CancelledError) and attempt.interrupted_by is not None:
+            raise attempt.interrupted_by from error
+        if error is not None:
+            raise error
+        return value
+
+
+async def _body(attempt: Attempt, call: calling.Call) -> tuple[Any, BaseException | None]:
+    # asyncio would end its whole loop on the SystemExit or KeyboardInterrupt of one task.
+    enter_job(attempt)
+    try:
+        return await watched(_value_of(call), attempt.process), None
+    except BaseException as error:
+        return None, error
+
+
+async def _value_of(call: calling.Call) -> Any:
+    return await call.task.func(*call.args, **call.kwargs)

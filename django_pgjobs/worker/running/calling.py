@@ -1,0 +1,248 @@
+"""Running one attempt: resolve, decode, call, and say what it came to.
+
+Nothing escapes from here: whatever a row holds or a task does, the result is an Outcome.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import json
+import time
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from django.db import DataError, connections, transaction
+
+from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
+from django_pgjobs.context import enter_job
+from django_pgjobs.control import lifecycle
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.exceptions import ClaimLost, JobInterrupt, PayloadError, UnknownTask, WorkerLost
+from django_pgjobs.queries import claims, dependencies, jobs
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.results import result_of_row
+from django_pgjobs.signals import has_receivers, task_finished, task_started
+from django_pgjobs.values.payload import decode_arguments
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.forks import leave_if_forked
+from django_pgjobs.worker.running.housekeeping import clean_connections
+from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import Options
+
+logger = get_logger(__name__)
+
+
+def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
+    """Return the attempt for a claimed row; its task is None if this process has none."""
+    task: AnyTask | None = None
+    with suppress(UnknownTask):
+        task = find_task(row.task_path)
+    declared = task.max_attempts if isinstance(task, Task) else None
+    most = row.max_attempts or declared or options.max_attempts
+    # An attempt that was lost with its worker is not held against the task.
+    return Attempt(row, task, most + row.lost_count)
+
+
+def is_async(attempt: Attempt) -> bool:
+    """Does the attempt run on the event loop?"""
+    return attempt.task is not None and inspect.iscoroutinefunction(attempt.task.func)
+
+
+def timeout_of(attempt: Attempt) -> float | None:
+    """Return the seconds the attempt may take."""
+    if attempt.row.timeout is not None:
+        return attempt.row.timeout
+    return attempt.task.timeout if isinstance(attempt.task, Task) else None
+
+
+def needs_reset(attempt: Attempt, outcome: Outcome) -> bool:
+    """May the attempt have left something in its sessions?
+
+    One that failed may have been stopped between a lock and its unlocking, whatever its task
+    promises.
+    """
+    task = attempt.task
+    return not isinstance(task, Task) or task.resets_session or outcome.kind is not Kind.DONE
+
+
+class Call(NamedTuple):
+    """A task and what to call it with."""
+
+    task: AnyTask
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def prepare(attempt: Attempt) -> Call:
+    """Return the call of an attempt; raise what makes it impossible."""
+    task = attempt.task or find_task(attempt.row.task_path)
+    if attempt.attempt > attempt.max_attempts:
+        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
+    _check_losses(attempt.row, task)
+    args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
+    if task.takes_context:
+        args.insert(0, TaskContext(task_result=task_result(attempt)))
+    return Call(task, args, kwargs)
+
+
+def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
+    # The rescue knows what the row says, and lets jobs that were lost together go on up to three
+    # times as many. It does not know what a task declares whose job was inserted without saying
+    # it: that bound is kept here, whether others were lost with it or not.
+    most = task.max_losses if isinstance(task, Task) else None
+    if row.max_losses is not None:
+        most = row.max_losses * 3 if row.max_losses > 1 else 1
+    if most is not None and row.lost_count >= most:
+        raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
+
+
+def run_in_thread(attempt: Attempt, options: Options) -> Outcome:
+    """Run an attempt in this thread and return its outcome."""
+    return contextvars.copy_context().run(_run_in_context, attempt, options)
+
+
+def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
+    outcome: Outcome | None = None
+    attempt.started_at = time.monotonic()
+    try:
+        try:
+            call = prepare(attempt)
+            announce_start(attempt)
+            enter_job(attempt)
+            attempt.arm()
+            outcome = _call(attempt, call, options)
+        except BaseException as error:
+            outcome = failure(attempt, error, options)
+        attempt.disarm()
+    except JobInterrupt as interrupt:
+        # It arrived while the outcome was made; an outcome that was ready before stands.
+        attempt.disarm()
+        outcome = outcome or failure(attempt, interrupt, options)
+    settle(attempt, outcome)
+    return outcome
+
+
+def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
+    task = call.task
+    if not (isinstance(task, Task) and task.atomic):
+        return success(_value_of(attempt, call), options.max_payload_bytes)
+    database = job_database()
+    with transaction.atomic(using=database):
+        outcome = success(_value_of(attempt, call), options.max_payload_bytes)
+        duration = time.monotonic() - attempt.started_at
+        done = jobs.Success(
+            id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
+        )
+        with connections[database].cursor() as cursor:
+            jobs.send_successes(cursor, [done])
+            if not cursor.fetchall():
+                raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
+            dependencies.resolve_dependencies(cursor, [attempt.id])
+    outcome.stored = True
+    return outcome
+
+
+def _value_of(attempt: Attempt, call: Call) -> Any:
+    try:
+        return call.task.call(*call.args, **call.kwargs)
+    finally:
+        leave_if_forked(attempt.process)
+
+
+def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
+    """Return the outcome of an attempt that raised *error*, whatever that does when looked at."""
+    try:
+        return of_exception(
+            attempt,
+            error,
+            lambda: task_result(attempt),
+            unknown_fails=options.unknown_fails,
+        )
+    except JobInterrupt:
+        raise
+    except BaseException:
+        logger.exception("job=%s its exception cannot be judged; the job fails", attempt.id)
+        return Outcome(Kind.FAIL, error=describe(attempt, error), exception=error)
+
+
+def settle(attempt: Attempt, outcome: Outcome) -> None:
+    """Note when the attempt ended and how long it took."""
+    outcome.ended_at = time.monotonic()
+    outcome.duration = outcome.ended_at - attempt.started_at if attempt.started_at else 0.0
+
+
+def announce_start(attempt: Attempt) -> None:
+    """Send task_started; a receiver that raises is logged and changes nothing."""
+    if attempt.task is not None and has_receivers(task_started):
+        # The TestCase around run_jobs() has one open, which is not for us to end.
+        is_nested = any(c.in_atomic_block for c in connections.all(initialized_only=True))
+        result = task_result(attempt)
+        try:
+            send_to_receivers(task_started, attempt, result)
+        except Exception:
+            # Not of a receiver, but of a log handler that Django told of one.
+            logger.exception("job=%s task_started was not sent to all receivers", attempt.id)
+        if not is_nested and not is_async(attempt):
+            # In a transaction that a receiver left open, nothing of the job would be committed.
+            # Async jobs share their connection, which is not for one of them to clean.
+            clean_connections(attempt.id)
+
+
+def wants_announcement(outcome: Outcome) -> bool:
+    """Is the outcome final, and does anybody want to know?"""
+    failed = outcome.kind is not Kind.DONE
+    return outcome.status is not None and has_receivers(task_finished, failed=failed)
+
+
+def announce_finish(attempt: Attempt, outcome: Outcome) -> None:
+    """Send task_finished for a stored outcome; receivers that raise are logged."""
+    if not wants_announcement(outcome):
+        return
+    try:
+        row = lifecycle.get_row(attempt.id, backend=attempt.row.backend)
+        if row is None:
+            return
+        result = result_of_row(row, attempt.row.backend)
+        if outcome.exception is None:
+            send_to_receivers(task_finished, attempt, result)
+            return
+        # Receivers such as Django's own log what sys.exc_info() says.
+        try:
+            raise outcome.exception
+        except BaseException:
+            send_to_receivers(task_finished, attempt, result)
+    except Exception:
+        logger.exception("job=%s task_finished could not be sent", attempt.id)
+
+
+def send_to_receivers(signal: Any, attempt: Attempt, result: AnyResult) -> None:
+    """Send one of django.tasks' signals with the backend's class as sender, robustly."""
+    sender = type(task_backends[attempt.row.backend])
+    try:
+        responses = signal.send_robust(sender, task_result=result)
+    finally:
+        leave_if_forked(attempt.process)
+    for receiver, response in responses:
+        if isinstance(response, Exception):
+            logger.error(
+                "job=%s receiver %r raised %r", attempt.id, receiver, response, exc_info=response
+            )
+
+
+def task_result(attempt: Attempt) -> AnyResult:
+    """Return the running job as django.tasks shows it; raise PayloadError if it cannot be read."""
+    row = attempt.row
+    try:
+        if row.detail is None:
+            stored = lifecycle.get_row(row.id, backend=row.backend)
+        else:
+            stored = claims.row_of_claim(row, json.loads(row.detail))
+        if stored is not None:
+            return result_of_row(stored, row.backend)
+    except (ValueError, OverflowError, RecursionError, DataError) as error:
+        # A time beyond the year 9999, say.
+        raise PayloadError(f"the stored row of job {row.id} cannot be read: {error}") from error
+    raise PayloadError(f"job {row.id} is not in the table any more.")

@@ -1,0 +1,214 @@
+"""What an attempt came to: from a return value or an exception to what is written."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, LONGEST_DELAY_SECONDS, delay_after
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.exceptions import (
+    ClaimLost,
+    Discard,
+    JobCancelled,
+    JobReleased,
+    LeaseLost,
+    PayloadError,
+    Retry,
+    Snooze,
+    UnknownTask,
+    WorkerLost,
+)
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
+from django_pgjobs.results import exception_path
+from django_pgjobs.status import JobStatus
+from django_pgjobs.values.payload import encode_result, scrub
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+# A row of an unknown task is offered again after as long as it has waited, within these bounds.
+UNKNOWN_TASK_SECONDS = (5.0, 300.0)
+MAX_MESSAGE = 1_000
+
+AT_SHUTDOWN = "released at shutdown"
+
+
+class Kind(Enum):
+    """The outcomes of an attempt."""
+
+    DONE = "done"
+    FAIL = "FAIL"
+    RETRY = "RETRY"
+    CANCEL = "cancel"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    UNKNOWN = "unknown"
+    LOST = "lost"
+    LEFT = "left"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How an attempt ended; *error* and *result* are JSON text, empty for none.
+
+    *interrupted*: the job was begun, and ends or is handed back because of the worker.
+    *replaces_refused*: it is written instead of an outcome that the server refuses.
+    """
+
+    kind: Kind
+    result: str = ""
+    error: str = ""
+    note: str = ""
+    delay: float | None = None
+    exception: BaseException | None = None
+    duration: float = 0.0
+    ended_at: float = field(default_factory=time.monotonic)
+    interrupted: bool = False
+    stored: bool = False
+    sent: bool = False
+    replaces_refused: bool = False
+    # When to write it again if its row is locked, and how long after the last time.
+    due: float = 0.0
+    pause: float = 0.0
+
+    @property
+    def status(self) -> JobStatus | None:
+        """The status the job is finished with, None if it runs again."""
+        return _STATUS.get(self.kind)
+
+
+_STATUS = {
+    Kind.DONE: JobStatus.SUCCESSFUL,
+    Kind.FAIL: JobStatus.FAILED,
+    Kind.CANCEL: JobStatus.CANCELLED,
+}
+
+
+def success(value: object, max_bytes: int) -> Outcome:
+    """Return the outcome of a task that returned *value*.
+
+    Raise TypeError or ValueError if the value cannot be stored.
+    """
+    return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
+
+
+def released(note: str) -> Outcome:
+    """Return the outcome of a job that is handed back without its attempt counting."""
+    return Outcome(Kind.RELEASE, note=note)
+
+
+def interrupted(attempt: Attempt, note: str) -> Outcome:
+    """Return the outcome of a job that was begun and cannot go on because of the worker.
+
+    It is handed back, or fails if it was its last attempt and the interruption is not free.
+    """
+    is_free = attempt.row.interruptions < FREE_INTERRUPTIONS
+    if is_free or attempt.attempt < attempt.max_attempts:
+        return Outcome(Kind.RELEASE, note=note, interrupted=True)
+    error = WorkerLost(
+        f"the end of a worker or of its lease interrupted the last of {attempt.max_attempts} "
+        f"attempts; {FREE_INTERRUPTIONS} interruptions are free, and there were as many before."
+    )
+    return Outcome(
+        Kind.FAIL, error=describe(attempt, error), note=note, exception=error, interrupted=True
+    )
+
+
+def left_running(duration: float = 0.0) -> Outcome:
+    """Return the outcome of a job that may have ended its process: the rescue counts the loss."""
+    note = "left to the rescue: the process ends because of what it ran"
+    return Outcome(Kind.LEFT, note=note, duration=duration)
+
+
+def of_exception(
+    attempt: Attempt, error: BaseException, make_result: Callable[[], Any], *, unknown_fails: bool
+) -> Outcome:
+    """Return what becomes of a job whose attempt ended with *error*."""
+    if isinstance(error, JobReleased):
+        return interrupted(attempt, AT_SHUTDOWN)
+    if isinstance(error, LeaseLost):
+        return interrupted(attempt, "given back: the lease was not renewed")
+    if isinstance(error, ClaimLost):
+        return Outcome(Kind.LOST, exception=error)
+    if isinstance(error, JobCancelled) or attempt.interrupted_by is JobCancelled:
+        return Outcome(Kind.CANCEL, note="cancelled while running", exception=error)
+    if isinstance(error, Snooze):
+        note = scrub(f"snoozed: {error}" if str(error) else "snoozed", MAX_MESSAGE)
+        return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)
+    if isinstance(error, UnknownTask) and attempt.task is None and not unknown_fails:
+        delay = min(max(attempt.row.waited, UNKNOWN_TASK_SECONDS[0]), UNKNOWN_TASK_SECONDS[1])
+        return Outcome(Kind.UNKNOWN, delay=delay, note="unknown task", exception=error)
+    entry = describe(attempt, error)
+    delay_or_none = _retry_delay(attempt, error, make_result)
+    if delay_or_none is None:
+        return Outcome(Kind.FAIL, error=entry, exception=error)
+    note = scrub(f"retry after {type(error).__qualname__}", MAX_MESSAGE)
+    return Outcome(Kind.RETRY, error=entry, delay=delay_or_none, note=note, exception=error)
+
+
+def _retry_delay(
+    attempt: Attempt, error: BaseException, make_result: Callable[[], Any]
+) -> float | None:
+    task = attempt.task
+    ours = task if isinstance(task, Task) else None
+    if isinstance(error, Discard | PayloadError | WorkerLost | UnknownTask):
+        return None
+    if attempt.attempt >= attempt.max_attempts:
+        return None
+    if isinstance(error, Retry) and error.after is not None:
+        return min(error.after, LONGEST_DELAY_SECONDS)
+    retry_on = ours.retry_on if ours else (Exception,)
+    discard_on = ours.discard_on if ours else ()
+    is_ours = isinstance(error, Retry) or attempt.interrupted_by is not None
+    if isinstance(error, discard_on) or not (is_ours or isinstance(error, retry_on)):
+        return None
+    backoff = ours.backoff if ours else DEFAULT_BACKOFF
+    try:
+        return delay_after(backoff, attempt=attempt.attempt, error=error, make_result=make_result)
+    except Exception:
+        logger.exception("backoff of %s raised; the default is used", attempt.row.task_path)
+        return DEFAULT_BACKOFF.delay(attempt.attempt)
+
+
+def describe(attempt: Attempt, error: BaseException) -> str:
+    """Return the JSON text of one entry of a job's errors; the server adds worker and times.
+
+    Never raises, though everything about an exception can be broken, its str() included.
+    """
+    entry = {
+        "exception_class": _safely(lambda: exception_path(type(error)), "builtins.Exception"),
+        "message": scrub(_safely(lambda: str(error), "(its str() failed)"), MAX_MESSAGE),
+        "traceback": scrub(_safely(lambda: _format(error), "(its traceback failed to format)\n")),
+        "attempt": attempt.attempt,
+    }
+    return json.dumps(entry)
+
+
+def _format(error: BaseException) -> str:
+    # From the task's own frame on: how the worker got there tells nobody anything.
+    start = error.__traceback__
+    while start is not None and start.tb_next is not None and _is_ours(start):
+        start = start.tb_next
+    return "".join(traceback.format_exception(type(error), error, start))
+
+
+def _is_ours(frame: TracebackType) -> bool:
+    module = str(frame.tb_frame.f_globals.get("__name__", ""))
+    return module.startswith(("django_pgjobs.worker.", f"{TASKS_PACKAGE}."))
+
+
+def _safely(make: Callable[[], str], otherwise: str) -> str:
+    try:
+        text = make()
+        return text if isinstance(text, str) else otherwise
+    except BaseException:
+        return otherwise

@@ -1,0 +1,143 @@
+"""Slots: the threads that run jobs, and the buffer of claimed jobs in front of them.
+
+A thread that takes a job while more are waiting wakes one other thread, so a batch of short
+jobs is run by as few threads as keep up with it, and blocking jobs spread over all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.buffer import Buffer
+from django_pgjobs.worker.running.calling import needs_reset, run_in_thread
+from django_pgjobs.worker.running.housekeeping import (
+    clean_connections,
+    close_connections,
+    drop_dead_connections,
+)
+from django_pgjobs.worker.running.outcome import Outcome
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import Options
+
+logger = get_logger(__name__)
+
+# What one job counts in the mean of their durations: little, because on a busy machine a short
+# one now and then takes a hundred times as long, and the next claim should not be small for it.
+MEAN_WEIGHT = 0.02
+
+Done = Callable[[Attempt, Outcome], None]
+
+
+class Slots:
+    """Up to `options.concurrency` threads, started when they are first needed."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        on_start: Callable[[Attempt], None],
+        on_done: Done,
+        on_empty: Callable[[], None],
+        on_crash: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._on_start = on_start
+        self._on_done = on_done
+        self._on_empty = on_empty
+        self._on_crash = on_crash
+        self._ready = threading.Condition()
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
+        # How many threads there may be: fewer than asked for where no more are to be had.
+        self.most = options.concurrency
+        self.buffer = Buffer()
+        self.running: set[Attempt] = set()
+        # Seconds that recent jobs took, exponentially weighted; None before the first one.
+        self.mean_duration: float | None = None
+
+    def submit(self, attempts: list[Attempt]) -> None:
+        """Queue attempts for the threads, in order."""
+        self.buffer.extend(attempts)
+        was_idle = bool(self._idle)
+        self._wake_one()
+        if was_idle:
+            # Hand over the interpreter's lock: the thread would begin when this one waits next.
+            time.sleep(0)
+
+    def stop(self) -> None:
+        """Let idle threads end; busy ones end after their job."""
+        with self._ready:
+            self._stopping = True
+            self._ready.notify_all()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the threads; return whether all of them ended."""
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _wake_one(self) -> None:
+        with self._ready:
+            if self._idle:
+                self._ready.notify()
+            elif len(self._threads) < self.most:
+                self._start_thread()
+
+    def _start_thread(self) -> None:
+        name = f"pgjobs-slot-{len(self._threads) + 1}"
+        thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                raise
+            self.most = len(self._threads)
+            logger.error("no more threads: goes on with %d slots: %s", self.most, error)
+        else:
+            self._threads.append(thread)
+
+    def _loop(self) -> None:
+        try:
+            while (attempt := self._next()) is not None:
+                if len(self.running) < self.most:
+                    if self.buffer:
+                        self._wake_one()
+                    else:
+                        self._on_empty()
+                self._run(attempt)
+            close_connections()
+        except BaseException:
+            self._on_crash("slot")
+            logger.critical("a slot crashed; the worker ends", exc_info=True)
+
+    def _next(self) -> Attempt | None:
+        while True:
+            attempt = self.buffer.take_first()
+            if attempt is not None:
+                self.running.add(attempt)
+                return attempt
+            with self._ready:
+                if self._stopping:
+                    return None
+                if not self.buffer:
+                    self._idle += 1
+                    self._ready.wait()
+                    self._idle -= 1
+
+    def _run(self, attempt: Attempt) -> None:
+        try:
+            self._on_start(attempt)
+            drop_dead_connections()
+            outcome = run_in_thread(attempt, self._options)
+            clean_connections(attempt.id, resets=needs_reset(attempt, outcome))
+        finally:
+            self.running.discard(attempt)
+        duration = outcome.duration
+        mean = self.mean_duration
+        self.mean_duration = duration if mean is None else mean + MEAN_WEIGHT * (duration - mean)
+        self._on_done(attempt, outcome)

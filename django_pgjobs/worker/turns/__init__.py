@@ -1,0 +1,1 @@
+"""Round trips of many statements, and the way around rows that are locked or refused."""

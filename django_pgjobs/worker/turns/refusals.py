@@ -1,0 +1,153 @@
+"""Jobs that the server refuses to change, which one worker leaves alone for a while.
+
+A trigger or a CHECK of the project may raise for a row, a value in it may be corrupt. The job stays
+as it is, with a note where that can be written, and is met again when the time is over. The jobs
+of a task wait for a shorter time than a job: after each such pause others of them come up, and
+not the same ones again, so that those behind that are in order have their turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.careful import in_pages
+
+logger = get_logger(__name__)
+
+# A job waits for so long the first time, then twice that, and so on up to the second.
+JOB_SECONDS = (60.0, 600.0)
+# After so many jobs of a task that are refused, all of its jobs are left alone for so long.
+PATH_LIMIT = 10
+TASK_SECONDS = 10.0
+# So many jobs are known at a time; of more than these the oldest are met again before their time.
+MOST_KNOWN = 10_000
+# How many jobs that are refused one pass looks for before other things have their turn.
+PATIENCE = 100
+# A job that was refused is told of again if it is refused after so long a time.
+FORGET_SECONDS = 3600.0
+
+T = TypeVar("T")
+
+
+class Told:
+    """Jobs that were told of: each is for the log once, however often it is met again."""
+
+    def __init__(self) -> None:
+        # When each was met, the one that was met last at the end.
+        self._met_at: dict[int, float] = {}
+
+    def is_new(self, job_id: int) -> bool:
+        """Note that a job was met; return whether that is news."""
+        now = time.monotonic()
+        last = self._met_at.pop(job_id, -math.inf)
+        if len(self._met_at) >= MOST_KNOWN:
+            del self._met_at[next(iter(self._met_at))]
+        self._met_at[job_id] = now
+        return last + FORGET_SECONDS < now
+
+
+class Refusals:
+    """What a worker knows of such jobs; the shared part is in its state.
+
+    The pump meets them when it claims, the upkeep when it promotes.
+    """
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._told = Told()
+        self._paths: dict[int, str] = {}
+        self._waits: dict[int, float] = {}
+
+    def passed_over(self) -> list[int]:
+        """Return the jobs to leave alone now."""
+        if not self._state.passed_over:
+            return []
+        now = time.monotonic()
+        return [job_id for job_id, until in self._state.passed_over.items() if until > now]
+
+    def in_pages(
+        self,
+        connection: OwnConnection,
+        act: Callable[[int, list[int]], Sequence[T]],
+        *,
+        size: int,
+        find: Callable[[list[int]], Sequence[int]],
+        paths: Mapping[int, str],
+    ) -> Iterator[Sequence[T]]:
+        """Yield pages as `careful.in_pages` does, around the jobs to leave alone, and note more.
+
+        *paths* are the tasks of jobs, as far as *find* has entered those that it returned.
+        """
+
+        def leave(job_id: int, error: psycopg.Error) -> None:
+            self.note(connection, job_id, error, paths.get(job_id, ""))
+
+        return in_pages(
+            act,
+            size=size,
+            find=find,
+            on_refused=leave,
+            known=self.passed_over(),
+            patience=PATIENCE,
+        )
+
+    def note(
+        self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str = ""
+    ) -> None:
+        """Leave a job alone from now on, and say so in the log and in its row."""
+        with self._lock:
+            self._note(job_id, error, task_path)
+        note = f"passed over: {str(error).strip()}"[:1000]
+        try:
+            connection.round_trip([lambda cursor: jobs.send_note(cursor, job_id, note)])
+        except psycopg.Error as refusal:
+            if not trouble_of(refusal).is_of_rows:
+                raise
+
+    def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:
+        now, reason = time.monotonic(), str(error).strip()
+        level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
+        jobs_now = {
+            known: until
+            for known, until in self._state.passed_over.items()
+            if until > now - FORGET_SECONDS and known != job_id
+        }
+        known_wait = self._waits.get(job_id)
+        wait = min(2 * known_wait, JOB_SECONDS[1]) if known_wait else JOB_SECONDS[0]
+        if len(jobs_now) >= MOST_KNOWN:
+            del jobs_now[next(iter(jobs_now))]
+        self._waits = {known: self._waits[known] for known in jobs_now if known in self._waits}
+        self._waits[job_id] = wait
+        logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
+        self._state.passed_over = jobs_now | {job_id: now + wait}
+        self._note_path(job_id, task_path, now, level)
+
+    def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
+        known = self._state.passed_over
+        self._paths = {
+            known_id: path for known_id, path in self._paths.items() if known_id in known
+        }
+        self._paths[job_id] = task_path
+        refused = [
+            known_id
+            for known_id, path in self._paths.items()
+            if path == task_path and known[known_id] > now
+        ]
+        if task_path and len(refused) >= PATH_LIMIT:
+            logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
+            self._state.unknown_paths[task_path] = now + TASK_SECONDS
+            for known_id in refused:  # the next pause is for others
+                del self._paths[known_id]

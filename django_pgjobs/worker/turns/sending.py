@@ -1,0 +1,82 @@
+"""Sending a turn: as one transaction, or each part in one of its own.
+
+A turn that waits too long for a lock, or in which the server refuses something, is rolled back as
+a whole. Then its parts are sent again, one by one, and each part knows its way around the row that
+is to blame: the others are not to wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import psycopg
+
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.turns.careful import MAX_CROSSED
+from django_pgjobs.worker.turns.turn import Part, Turn
+
+logger = get_logger(__name__)
+
+
+class Sender:
+    """Sends the turns of one worker, and hands on the answers."""
+
+    def __init__(self, connection: OwnConnection, worker_name: str) -> None:
+        self._connection = connection
+        self._worker_name = worker_name
+        self._crossed = 0
+        # What was said of refusals since the last turn without one.
+        self._complaints: set[str] = set()
+
+    def send(self, turn: Turn) -> None:
+        """Send a turn; raise psycopg.Error if nothing of it worked, or the connection is lost."""
+        began = time.monotonic()
+        try:
+            answers = self._connection.round_trip(turn.sends)
+        except psycopg.Error as error:
+            self._crossed += trouble_of(error) is Trouble.CROSSED
+            if not self._is_of_rows(error):
+                raise
+            self._complain("a turn", error)
+            self._send_apart(turn)
+        else:
+            turn.elapsed = time.monotonic() - began
+            turn.receive(answers)
+            self._complaints.clear()
+        self._crossed = 0
+
+    def _send_apart(self, turn: Turn) -> None:
+        unsolved: list[psycopg.Error] = []
+        for part in turn.parts:
+            try:
+                self._send_part(part)
+            except psycopg.Error as error:
+                if not self._is_of_rows(error):
+                    raise
+                self._complain("a part of a turn", error)
+                unsolved.append(error)
+        if len(unsolved) == len(turn.parts):
+            raise unsolved[0]
+
+    def _send_part(self, part: Part) -> None:
+        try:
+            answers = self._connection.round_trip(part.sends)
+        except psycopg.Error as error:
+            if not self._is_of_rows(error):
+                raise
+            part.on_refused(error)
+        else:
+            part.receive(answers)
+
+    def _is_of_rows(self, error: psycopg.Error) -> bool:
+        trouble = trouble_of(error)
+        return trouble.is_of_rows or (trouble is Trouble.CROSSED and self._crossed >= MAX_CROSSED)
+
+    def _complain(self, what: str, error: psycopg.Error) -> None:
+        reason = str(error).strip()
+        level = logging.DEBUG if reason in self._complaints else logging.WARNING
+        self._complaints.add(reason)
+        logger.log(level, "worker=%s %s was refused: %s", self._worker_name, what, reason)

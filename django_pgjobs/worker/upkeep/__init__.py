@@ -1,0 +1,1 @@
+"""Finding out where jobs are, and what else is due now and then."""

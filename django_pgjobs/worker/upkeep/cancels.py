@@ -1,0 +1,63 @@
+"""The look for running jobs that somebody asked to cancel.
+
+A request is announced by a notification. One may be lost, so there is a look every CANCEL_SECONDS
+that nobody asked for; without LISTEN there is one each second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+
+from django_pgjobs.exceptions import JobCancelled
+from django_pgjobs.queries import jobs
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+from django_pgjobs.worker.upkeep.listening import Listening
+
+CANCEL_SECONDS = 10.0
+POLL_SECONDS = 1.0
+# A job may have been claimed by a claim whose answer is on its way.
+UNKNOWN_SECONDS = 0.1
+
+
+class Cancels(Duty):
+    """Interrupts the attempts of jobs that are to be cancelled."""
+
+    def __init__(
+        self,
+        state: WorkerState,
+        listening: Listening,
+        on_interrupted: Callable[[Attempt], None],
+    ) -> None:
+        self._state = state
+        self._listening = listening
+        self._on_interrupted = on_interrupted
+        self._due = 0.0
+
+    def note_request(self) -> None:
+        """Look at once: somebody asked to cancel a job."""
+        self._due = 0.0
+
+    def begin_anew(self) -> None:
+        self._due = 0.0
+
+    def due_at(self, now: float) -> float:
+        return self._due if self._state.held else math.inf
+
+    def plan(self, turn: Turn) -> None:
+        turn.add(partial(jobs.send_cancel_listing, worker_id=turn.worker_id), self._interrupt)
+
+    def _interrupt(self, rows: Rows) -> None:
+        pause = CANCEL_SECONDS if self._listening.can_listen else POLL_SECONDS
+        for (job_id,) in rows:
+            attempt = self._state.held.get(job_id)
+            if attempt is None and job_id not in self._state.unwritable:
+                pause = UNKNOWN_SECONDS
+            elif attempt is not None and attempt.interrupt(JobCancelled):
+                self._on_interrupted(attempt)
+        self._due = time.monotonic() + pause

@@ -1,0 +1,40 @@
+"""Telling idle workers of jobs that may start because one with the same key has ended here."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.notifications import JOBS_CHANNEL
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+
+# Keys that become free one after the other are told of together, at most so often.
+GAP_SECONDS = 0.02
+
+
+class FreedKeys(Duty):
+    """Wakes the workers that listen, unless this one has claimed what waited for the keys."""
+
+    def __init__(self) -> None:
+        self._lanes: set[str] = set()
+        self._told_at = 0.0
+
+    def note_freed(self, lanes: set[str]) -> None:
+        """Tell of the keys of these lanes."""
+        self._lanes |= lanes
+
+    def due_at(self, now: float) -> float:
+        return self._told_at + GAP_SECONDS if self._lanes else math.inf
+
+    def plan(self, turn: Turn) -> None:
+        lanes = frozenset(self._lanes)
+
+        def note(rows: Rows) -> None:
+            self._lanes -= lanes
+            self._told_at = time.monotonic()
+
+        send = partial(claims.send_key_wakeup, channel=JOBS_CHANNEL, lanes=lanes)
+        turn.add(send, note)

@@ -1,0 +1,77 @@
+"""The flag in the worker's row that says whether enqueues are to notify it.
+
+It is committed before the look that follows: a job of which nobody told, because the flag was not
+there yet, is found by that look or by one of the next.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.queries import workers
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+from django_pgjobs.worker.upkeep.look import Look
+
+# A worker that found jobs for so long takes back that it listens, ...
+BUSY_SECONDS = 0.05
+# ... and so does one whose slots have been taken for so long.
+FULL_SECONDS = 1.0
+# After so long a worker whose own row was locked tries again.
+AGAIN_SECONDS = 1.0
+
+
+class Listening(Duty):
+    """Says that the worker listens while its pump waits for news, and takes it back."""
+
+    travels_alone = True
+
+    def __init__(self, state: WorkerState, pump: Pump, look: Look) -> None:
+        self._state = state
+        self._pump = pump
+        self._look = look
+        # The worker id that the table shows as listening.
+        self._said_of = 0
+        self._again_at = 0.0
+        # Does this connection listen?
+        self.can_listen = False
+
+    def begin_anew(self) -> None:
+        self._said_of = 0
+
+    def due_at(self, now: float) -> float:
+        if self._is_said:
+            pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
+            due = math.inf if self._pump.waits_for_news else self._look.waited_at + pause
+        elif self.can_listen and self._look.is_quiet:
+            due = self._look.due_at(now)
+        else:
+            return math.inf
+        return max(due, self._again_at)
+
+    def plan(self, turn: Turn) -> None:
+        says = not self._is_said
+        send = partial(workers.set_listening, worker_id=turn.worker_id, listening=says)
+
+        def note(rows: Rows) -> None:
+            if rows:
+                self._said_of = turn.worker_id if says else 0
+            else:
+                try_later()
+
+        def try_later(error: psycopg.Error | None = None) -> None:
+            # Somebody holds the worker's row, or it cannot be changed.
+            self._again_at = time.monotonic() + AGAIN_SECONDS
+            self._look.look_by(self._again_at)
+
+        turn.begin(try_later).add(send, note)
+
+    @property
+    def _is_said(self) -> bool:
+        return self._said_of == self._state.worker_id

@@ -1,0 +1,205 @@
+"""The look for jobs: promotes those that are due, and lists where some may be claimed.
+
+A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
+poll interval: a transaction that was open at the last look is met after at most as long again
+as it lasted. Looks that have become slow are made so rarely that they take a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+
+FIRST_GAP_SECONDS = 0.01
+# A worker that found nothing for so long says that it listens.
+LISTEN_AFTER_SECONDS = 0.15
+# How often a worker looks whose pump knows where jobs are.
+BUSY_SECONDS = 1.0
+# After a look of d seconds there is none for this many times d.
+PAUSE_FACTOR = 9
+PROMOTE_BATCH = 1_000
+# A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
+VAIN_LOOKS = 3
+
+
+@dataclass
+class Found:
+    """What one look finds, and what it knew before."""
+
+    # How many jobs the pump had claimed; was it idle, and nothing held?
+    claimed: int
+    is_empty: bool
+    promoted: int = 0
+    # Seconds.
+    next_due: float | None = None
+    token_wait: float | None = None
+
+    def note_promotion(self, rows: Rows) -> None:
+        """Note how many jobs may run now, and when the next one may."""
+        [(promoted, self.next_due, _)] = rows
+        self.promoted += promoted
+
+    def note_token_wait(self, rows: Rows) -> None:
+        """Note when the next token of a rate limit is free."""
+        [(self.token_wait,)] = rows
+
+
+class Look(Duty):
+    """Finds out where jobs are, and when the next look is due."""
+
+    def __init__(
+        self,
+        state: WorkerState,
+        pump: Pump,
+        connection: OwnConnection,
+        refusals: Refusals,
+        *,
+        is_settled: Callable[[], bool],
+        on_drained: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._pump = pump
+        self._connection = connection
+        self._refusals = refusals
+        self._is_settled = is_settled
+        self._on_drained = on_drained
+        self._due = 0.0
+        self._gap = FIRST_GAP_SECONDS
+        self._looked_at = -math.inf
+        # When the pump was last seen waiting for news.
+        self.waited_at = 0.0
+        self._allowed_at = 0.0
+        # How many jobs had been claimed at the last look, and the groups that it found.
+        self._claimed = 0
+        self._knows_of_keys = False
+        self._vain = 0
+        # Was nothing held when the last look began?
+        self._was_empty = False
+
+    # What others say
+
+    def note_news(self) -> None:
+        """Look at once if nothing is known, and often after that."""
+        self._gap = FIRST_GAP_SECONDS
+        self._due = 0.0
+
+    def look_by(self, time: float) -> None:
+        """Look at *time* at the latest."""
+        self._due = min(self._due, time)
+
+    def observe(self, now: float) -> None:
+        """See what the pump is at."""
+        if self._pump.waits_for_news:
+            self.waited_at = now
+
+    def begin_anew(self) -> None:
+        self.note_news()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Has nothing been found for long enough to ask for notifications?"""
+        return self._gap >= min(LISTEN_AFTER_SECONDS, self._state.options.poll_interval)
+
+    # The duty
+
+    def due_at(self, now: float) -> float:
+        if not self._pump.wants_jobs:
+            return math.inf
+        if not self._pump.is_idle:
+            due = max(self._looked_at, self.waited_at) + BUSY_SECONDS
+        elif self._pump.claimed != self._claimed or self._may_end_drain:
+            due = 0.0
+        else:
+            due = self._due
+        return max(due, self._allowed_at)
+
+    def plan(self, turn: Turn) -> None:
+        found = Found(
+            claimed=self._pump.claimed,
+            is_empty=self._is_empty,
+        )
+        passed_over = self._refusals.passed_over()
+        turn.begin(lambda error: self._promote_apart(found)).add(
+            partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
+            found.note_promotion,
+        )
+        if self._knows_of_keys:
+            turn.add(claims.send_token_wait, found.note_token_wait)
+        with_lowest = self._state.options.ageing is not None
+        turn.add(
+            partial(claims.send_lane_listing, with_lowest=with_lowest),
+            lambda rows: self._note(found, rows, turn.elapsed),
+        )
+
+    def _note(self, found: Found, rows: Rows, seconds: float) -> None:
+        """Offer the places that were found, and decide when to look next."""
+        listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
+        now = self._looked_at = time.monotonic()
+        self._allowed_at = now + PAUSE_FACTOR * seconds
+        if found.claimed != self._claimed or found.promoted:
+            self._gap = FIRST_GAP_SECONDS
+        self._due = now if found.promoted else now + self._gap
+        self._gap = min(2 * self._gap, self._state.options.poll_interval)
+        for seconds_left in (found.next_due, found.token_wait):
+            if seconds_left is not None:
+                self.look_by(now + seconds_left + 0.001)
+        if self._state.options.drain:
+            self._check_drain(found, listing)
+        self._claimed, self._was_empty = found.claimed, found.is_empty
+        self._knows_of_keys = bool(listing.groups)
+        if listing:
+            self._pump.offer(listing)
+
+    @property
+    def _may_end_drain(self) -> bool:
+        return self._state.options.drain and not self._was_empty and self._is_empty
+
+    @property
+    def _is_empty(self) -> bool:
+        """Is nothing held, and nothing under way that might be?"""
+        return self._pump.is_idle and not self._state.held and self._is_settled()
+
+    def _check_drain(self, found: Found, listing: Listing) -> None:
+        is_over = found.is_empty and not found.promoted
+        if is_over and not listing:
+            self._on_drained("nothing is left to run")
+        has_waited = found.claimed == self._claimed and found.token_wait is None
+        self._vain = self._vain + 1 if is_over and has_waited else 0
+        if self._vain >= VAIN_LOOKS:
+            self._on_drained("nothing is left that may run now")
+
+    def _promote_apart(self, found: Found) -> None:
+        """Promote fewer jobs, and pass over those that the server refuses to change."""
+
+        def send(cursor: Cursor, max_jobs: int, passed_over: list[int], acts: bool) -> None:
+            jobs.send_promotion(cursor, max_jobs=max_jobs, passed_over=passed_over, acts=acts)
+
+        def promote(size: int, passed_over: list[int]) -> Sequence[int]:
+            statement = partial(send, max_jobs=size, passed_over=passed_over, acts=True)
+            [rows] = self._connection.round_trip([statement])
+            found.note_promotion(rows)
+            return range(rows[0][0])
+
+        def find(passed_over: list[int]) -> list[int]:
+            statement = partial(send, max_jobs=1, passed_over=passed_over, acts=False)
+            [[(_, _, ids)]] = self._connection.round_trip([statement])
+            return list(ids)
+
+        pages = self._refusals.in_pages(
+            self._connection, promote, size=PROMOTE_BATCH, find=find, paths={}
+        )
+        for _ in pages:
+            pass

@@ -1,0 +1,92 @@
+"""Giving back what a claim took whose answer was lost.
+
+For the length of a lease after it, everything that the table says we run and that we do not hold
+goes back. A claim whose answer is on its way must not look like that, so the pump holds a lock
+until it holds the jobs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.careful import in_pages
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+
+logger = get_logger(__name__)
+
+RETURN_BATCH = 1_000
+PAUSE_SECONDS = 1.0
+
+
+class Unheld(Duty):
+    """Returns what the worker runs in the table and does not hold."""
+
+    travels_alone = True
+
+    def __init__(self, state: WorkerState, pump: Pump, connection: OwnConnection) -> None:
+        self._state = state
+        self._pump = pump
+        self._connection = connection
+        # When the return was sent that was answered last.
+        self._returned_at = -math.inf
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        return self._state.claiming
+
+    @property
+    def is_settled(self) -> bool:
+        """Has there been a return since the last claim without an answer?"""
+        return self._returned_at >= self._pump.claim_lost_at
+
+    def due_at(self, now: float) -> float:
+        if not self.is_settled:
+            return 0.0
+        is_over = now >= self._pump.claim_lost_at + self._state.options.lease
+        return math.inf if is_over else self._returned_at + PAUSE_SECONDS
+
+    def plan(self, turn: Turn) -> None:
+        sent_at = time.monotonic()
+        held = [*self._state.held, *self._state.unwritable]
+        send = partial(jobs.send_release_unheld, worker_id=turn.worker_id)
+
+        def note(rows: Rows) -> None:
+            self._returned_at = sent_at
+            if rows:
+                logger.warning(
+                    "worker=%s gave back %d jobs of a claim whose answer was lost",
+                    self._state.name,
+                    len(rows),
+                )
+
+        def release(size: int, passed_over: list[int], *, acts: bool = True) -> Sequence[Rows]:
+            ids = held + passed_over
+            [rows] = self._connection.round_trip(
+                [partial(send, held_ids=ids, max_jobs=size, acts=acts)]
+            )
+            return rows
+
+        def find(passed_over: list[int]) -> list[int]:
+            return [row[0] for row in release(1, passed_over, acts=False)]
+
+        def leave(job_id: int, error: psycopg.Error) -> None:
+            logger.error("job=%s cannot be given back; it is left to rescue: %s", job_id, error)
+            self._state.unwritable.add(job_id)
+
+        def release_apart(error: psycopg.Error) -> None:
+            for rows in in_pages(release, size=RETURN_BATCH, find=find, on_refused=leave):
+                note(list(rows))
+
+        turn.begin(release_apart).add(partial(send, held_ids=held, max_jobs=RETURN_BATCH), note)

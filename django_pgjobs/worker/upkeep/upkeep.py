@@ -1,0 +1,207 @@
+"""The upkeep: finds out where jobs are, and does all that is due now and then.
+
+One loop, one connection, on which it also listens. It has a list of duties, each with its own due
+time. What is due travels in one round trip; a duty that needs a transaction of its own before the
+others *travels alone*, before them. Like those of the pump, its turns change nothing before they
+are answered, so what a lost connection has swallowed is simply still due.
+
+A LISTEN connection can die without a sign. TCP keepalives notice a dead peer, and each look
+is a sign of life. After every reconnect there is a look, because what was sent in between is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+import psycopg
+
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.notifications import (
+    CANCEL_CHANNEL,
+    CONTROL_CHANNEL,
+    WORKERS,
+    listen,
+    read_notifications,
+)
+from django_pgjobs.worker.backoff import Backoff
+from django_pgjobs.worker.claiming.errands import Errands
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.sending import Sender
+from django_pgjobs.worker.turns.turn import Turn
+from django_pgjobs.worker.upkeep.duties import Duties
+from django_pgjobs.worker.upkeep.duty import Duty
+
+logger = get_logger(__name__)
+
+# After a turn in which something was refused, which may be due at once again.
+REFUSED_SECONDS = 0.2
+# A worker that has jobs looks at its duties at least so often.
+BEAT_SECONDS = 1.0
+
+
+class Upkeep(Role):
+    """Does its duties when they are due, and hears notifications."""
+
+    name = "upkeep"
+
+    def __init__(
+        self,
+        state: WorkerState,
+        connection: OwnConnection,
+        pump: Pump,
+        errands: Errands,
+        duties: Duties,
+        *,
+        on_orders: Callable[[], None],
+        on_crash: Callable[[str], None],
+    ) -> None:
+        super().__init__(on_crash)
+        self._state = state
+        self._connection = connection
+        self._pump = pump
+        self._errands = errands
+        self._duties = duties
+        self._on_orders = on_orders
+        self._sender = Sender(connection, state.name)
+        self._backoff = Backoff(state.name, "upkeep")
+        # What the server told, and nothing was done about yet.
+        self._heard: deque[psycopg.Notify] = deque()
+        # Was it said that there is a pooler?
+        self._is_pooled = False
+
+    def wake(self) -> None:
+        self._errands.wake()
+
+    def stop(self) -> None:
+        super().stop()
+        self._connection.cut()
+
+    @property
+    def can_listen(self) -> bool:
+        """Does its connection listen?"""
+        return self._duties.listening.can_listen
+
+    def recall(self) -> None:
+        """Let the pump give back what nothing has begun, and look anew; safe from any thread."""
+        self._pump.recall()
+        self._errands.look_by(0.0)
+
+    # The loop
+
+    def run(self) -> None:
+        self._errands.open()
+        try:
+            while not self.stop_requested:
+                try:
+                    self._do_what_is_due()
+                except psycopg.Error as error:
+                    if not self.stop_requested:
+                        self._back_off(error)
+        finally:
+            self._connection.close()
+            self._errands.close()
+
+    def _do_what_is_due(self) -> None:
+        """Do what is due, or sleep until something is."""
+        self._duties.look.observe(time.monotonic())
+        self._connect()
+        self._hear()
+        now = time.monotonic()
+        due = [duty for duty in self._duties if duty.due_at(now) <= now]
+        sent = []
+        for duty in due:
+            if duty.travels_alone:
+                with duty.lock:
+                    sent.append(self._send(duty))
+        together = [duty for duty in due if not duty.travels_alone]
+        if together:
+            sent.append(self._send(*together))
+        self._backoff.note_success()
+        if not all(turn.is_whole for turn in sent):
+            self.wait(REFUSED_SECONDS)
+        elif not due:
+            self.wait(self._seconds_to_sleep())
+
+    def _send(self, *duties: Duty) -> Turn:
+        turn = Turn(self._state.worker_id)
+        for duty in duties:
+            duty.plan(turn)
+        self._sender.send(turn)
+        return turn
+
+    def _seconds_to_sleep(self) -> float | None:
+        now = time.monotonic()
+        due = min(duty.due_at(now) for duty in self._duties)
+        if self._state.held or not self._pump.is_idle:
+            due = min(due, now + BEAT_SECONDS)
+        return None if due == math.inf else max(0.0, due - now)
+
+    def _sleep(self, timeout: float | None) -> None:
+        listens = self._duties.listening.can_listen and self._connection.is_open
+        self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
+
+    # The connection
+
+    def _connect(self) -> None:
+        if self._connection.is_open:
+            return
+        self._duties.listening.can_listen = False
+        connection = self._connection.open()
+        if self._state.options.listen:
+            if self._connection.is_direct:
+                self._heard.clear()
+                connection.add_notify_handler(self._heard.append)
+                with self._connection.deadline():
+                    listen(connection)
+                self._duties.listening.can_listen = True
+            elif not self._is_pooled:
+                self._is_pooled = True
+                logger.warning(
+                    "the database is behind a pooler, where LISTEN does not work: polling instead. "
+                    "Set PGJOBS['WORKER_DATABASE'] to an alias with a direct connection."
+                )
+        for duty in self._duties:
+            duty.begin_anew()
+
+    def _back_off(self, error: psycopg.Error) -> None:
+        until = time.monotonic() + self._backoff.note_failure(error)
+        if trouble_of(error) is not Trouble.CROSSED:
+            self._connection.close()
+        # The pump may wake it meanwhile.
+        while not self.stop_requested and (left := until - time.monotonic()) > 0:
+            self.wait(left)
+
+    # What others say
+
+    def _hear(self) -> None:
+        if self._duties.listening.can_listen:
+            read_notifications(self._connection.open())
+        queue_names = set()
+        while self._heard:
+            notification = self._heard.popleft()
+            if notification.channel == CANCEL_CHANNEL:
+                self._duties.cancels.note_request()
+            elif notification.channel != CONTROL_CHANNEL:
+                queue_names.add(notification.payload)
+            elif notification.payload == WORKERS:
+                self._on_orders()
+            else:
+                self._pump.recall()
+                self._duties.look.note_news()
+        for queue_name in queue_names:
+            self._duties.look.note_news()
+            self._pump.offer(queue_name)
+        if queue_names:
+            # Hand over the interpreter's lock: the pump is to claim before the look is planned.
+            time.sleep(0)
+        look_time = self._errands.take_look_time()
+        if look_time is not None:
+            self._duties.look.look_by(look_time)
+        self._duties.freed_keys.note_freed(self._errands.take_freed())

@@ -40,8 +40,8 @@ CHOSEN = (
     ),
     (
         "worker whose lease ran out",
-        "AND worker.lease_expires_at > statement_timestamp()",
-        "",
+        "worker.id = %(worker_id)s::bigint AND {worker.is_live}",
+        "worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL",
         ("tests/worker/test_claim.py",),
     ),
 )

@@ -66,8 +66,8 @@ PROCESS = (
     (
         "statements read at import",
         "django_pgjobs/sql/__init__.py",
-        "TEXTS[name].splitlines()",
-        '(Path(__file__).parent / f"{name}.sql").read_text().splitlines()',
+        "written_out(TEXTS[name])",
+        'written_out((Path(__file__).parent / f"{name}.sql").read_text())',
         ("tests/process/test_upgrade_on_disk.py",),
     ),
     (
@@ -150,8 +150,8 @@ PROCESS = (
     (
         "marks of a role that waits",
         f"{WORKER}role.py",
-        "        self.moved_at = WAITS\n        self._wake.wait",
-        "        self._wake.wait",
+        "        self.moved_at = WAITS\n        self._sleep",
+        "        self._sleep",
         ("tests/worker/test_vitals.py",),
     ),
     (

@@ -11,14 +11,14 @@ LANE_TESTS = ("tests/worker/test_lane.py",)
 STATEMENTS = (
     (
         "second look of those who wait for other jobs",
-        "django_pgjobs/migrations/0004_dependencies.py",
-        "WHEN serialization_failure THEN\n                        -- A row",
-        "WHEN division_by_zero THEN\n                        -- A row",
+        "django_pgjobs/migrations/sql/0001/resolve.sql",
+        "WHEN serialization_failure THEN\n                -- A row",
+        "WHEN division_by_zero THEN\n                -- A row",
         ("tests/races/test_dependencies.py",),
     ),
     (
         "second look of a commit with a dependency",
-        "django_pgjobs/migrations/0004_dependencies.py",
+        "django_pgjobs/migrations/sql/0001/recheck.sql",
         "EXCEPTION WHEN serialization_failure THEN",
         "EXCEPTION WHEN division_by_zero THEN",
         ("tests/races/test_moved_rows.py",),

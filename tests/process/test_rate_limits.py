@@ -124,7 +124,8 @@ FORK = """
 import os
 import django
 django.setup()
-from django_pgjobs import acquire, rate_limits
+from django_pgjobs import acquire
+from django_pgjobs.control import rate_limits
 
 def take():
     acquire("api")

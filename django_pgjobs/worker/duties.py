@@ -8,6 +8,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.cancels import Cancels
 from django_pgjobs.worker.duty import Duty
+from django_pgjobs.worker.errands import Errands
 from django_pgjobs.worker.freed_keys import FreedKeys
 from django_pgjobs.worker.listening import Listening
 from django_pgjobs.worker.look import Look
@@ -27,6 +28,7 @@ class Duties:
         pump: Pump,
         connection: OwnConnection,
         refusals: Refusals,
+        errands: Errands,
         *,
         on_interrupted: Callable[[Attempt], None],
         on_drained: Callable[[str], None],
@@ -42,13 +44,12 @@ class Duties:
         )
         self.listening = Listening(state, pump, self.look)
         self.cancels = Cancels(state, self.listening, on_interrupted)
-        self.freed_keys = FreedKeys()
         self._in_order: list[Duty] = [
             unheld,
             self.listening,
             self.cancels,
             Progress(state, connection),
-            self.freed_keys,
+            FreedKeys(errands),
             # Last, so that it sees what the others have changed.
             self.look,
         ]

@@ -35,8 +35,9 @@ class Errands:
     def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
         """Tell of jobs that ended: somebody may wait for their keys."""
         lanes = {row.lane for row in rows if row.lane}
-        if lanes:
-            self._freed.extend(lanes)
+        is_first = bool(lanes) and not self._freed
+        self._freed.extend(lanes)
+        if is_first:
             self.wake()
 
     def wake(self) -> None:
@@ -76,6 +77,11 @@ class Errands:
     def take_look_time(self) -> float | None:
         """Return the earliest time that was asked for."""
         return min(_take_all(self._look_times), default=None)
+
+    @property
+    def has_freed(self) -> bool:
+        """Have jobs with keys ended?"""
+        return bool(self._freed)
 
     def take_freed(self) -> set[str]:
         """Return the lanes of jobs that ended."""

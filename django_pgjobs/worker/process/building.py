@@ -56,6 +56,8 @@ def build_pump_and_upkeep(
         on_limit=on_limit,
         on_crash=on_crash,
     )
-    own = connections["upkeep"]
-    duties = Duties(state, pump, own, refusals, on_interrupted=on_interrupted, on_drained=on_limit)
+    own, interrupted = connections["upkeep"], on_interrupted
+    duties = Duties(
+        state, pump, own, refusals, errands, on_interrupted=interrupted, on_drained=on_limit
+    )
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)

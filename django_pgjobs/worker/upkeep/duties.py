@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -27,6 +28,7 @@ class Duties:
         pump: Pump,
         connection: OwnConnection,
         refusals: Refusals,
+        errands: Errands,
         *,
         on_interrupted: Callable[[Attempt], None],
         on_drained: Callable[[str], None],
@@ -42,13 +44,12 @@ class Duties:
         )
         self.listening = Listening(state, pump, self.look)
         self.cancels = Cancels(state, self.listening, on_interrupted)
-        self.freed_keys = FreedKeys()
         self._in_order: list[Duty] = [
             unheld,
             self.listening,
             self.cancels,
             Progress(state, connection),
-            self.freed_keys,
+            FreedKeys(errands),
             # Last, so that it sees what the others have changed.
             self.look,
         ]

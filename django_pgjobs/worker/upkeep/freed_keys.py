@@ -8,28 +8,27 @@ from functools import partial
 
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
+from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 
 # Keys that become free one after the other are told of together, at most so often.
-GAP_SECONDS = 0.02
+GAP_SECONDS = 0.05
 
 
 class FreedKeys(Duty):
     """Wakes the workers that listen, unless this one has claimed what waited for the keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, errands: Errands) -> None:
+        self._errands = errands
         self._lanes: set[str] = set()
         self._told_at = 0.0
 
-    def note_freed(self, lanes: set[str]) -> None:
-        """Tell of the keys of these lanes."""
-        self._lanes |= lanes
-
     def due_at(self, now: float) -> float:
-        return self._told_at + GAP_SECONDS if self._lanes else math.inf
+        return self._told_at + GAP_SECONDS if self._lanes or self._errands.has_freed else math.inf
 
     def plan(self, turn: Turn) -> None:
+        self._lanes |= self._errands.take_freed()
         lanes = frozenset(self._lanes)
 
         def note(rows: Rows) -> None:

@@ -204,4 +204,3 @@ class Upkeep(Role):
         look_time = self._errands.take_look_time()
         if look_time is not None:
             self._duties.look.look_by(look_time)
-        self._duties.freed_keys.note_freed(self._errands.take_freed())

@@ -97,5 +97,8 @@ def copy(server: PrivateCluster, directory: Path) -> None:
     shutil.chown(directory, owner.pw_uid, owner.pw_gid)
     place = ("-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres", "-D", directory)
     server.run("pg_basebackup", *place, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+    # It copies these too. One that names a process which is not reaped yet stops the next start.
+    for lock in directory.glob(".s.PGSQL.*.lock"):
+        lock.unlink()
     with (directory / "postgresql.auto.conf").open("a") as configuration:
         configuration.write("synchronous_standby_names = ''\n")

@@ -34,14 +34,7 @@ def build_pump_and_upkeep(
 ) -> tuple[Pump, Upkeep]:
     """Return the two roles, each with what only they know."""
     errands, refusals, places = Errands(), Refusals(state), Places(state.options)
-    claimer = Claimer(
-        state,
-        places,
-        connections["pump"],
-        refusals,
-        detailed_paths=detailed_paths(),
-        wants_details=lambda: has_receivers(task_started),
-    )
+    claimer = _build_claimer(state, places, connections["pump"], refusals)
     pump = Pump(
         state,
         connections["pump"],
@@ -56,8 +49,21 @@ def build_pump_and_upkeep(
         on_limit=on_limit,
         on_crash=on_crash,
     )
-    own, interrupted = connections["upkeep"], on_interrupted
+    own = connections["upkeep"]
     duties = Duties(
-        state, pump, own, refusals, errands, on_interrupted=interrupted, on_drained=on_limit
+        state, pump, own, refusals, errands, on_interrupted=on_interrupted, on_drained=on_limit
     )
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)
+
+
+def _build_claimer(
+    state: WorkerState, places: Places, connection: OwnConnection, refusals: Refusals
+) -> Claimer:
+    return Claimer(
+        state,
+        places,
+        connection,
+        refusals,
+        detailed_paths=detailed_paths(),
+        wants_details=lambda: has_receivers(task_started),
+    )

@@ -147,7 +147,7 @@ def test_filters_offer_names_that_there_are(admin_client: Client) -> None:
 def test_no_more_names_are_offered_than_can_be_chosen_from(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_pgjobs.admin.job_list.page.suggestions.MAX_NAMES", 3)
+    monkeypatch.setattr("django_pgjobs.admin.job_list.suggestions.MAX_NAMES", 3)
     for number in range(9):
         make_job(queue_name=f"queue-{number}")
     offered = listed(admin_client).partition('<datalist id="pgjobs-names-queue">')[2]

@@ -63,7 +63,7 @@ FEW_ALWAYS = [
 def asked_for() -> set[str]:
     """Return the names of parameters that the source of the admin asks for."""
     folder = helpers.ROOT / "django_pgjobs" / "admin"
-    found = [ASKED.findall(path.read_text()) for path in folder.glob("*.py")]
+    found = [ASKED.findall(path.read_text()) for path in folder.rglob("*.py")]
     return {name for names in found for pair in names for name in pair if name}
 
 

@@ -132,7 +132,7 @@ def test_what_a_hook_hides_is_not_looked_through_for_ever(
 ) -> None:
     """The condition is the project's, and may have no index at all."""
     monkeypatch.setattr(changelist, "LOOK_THROUGH", {Reach.PLAIN: 10})
-    monkeypatch.setattr("django_pgjobs.admin.job_list.page.suggestions.RECENT_JOBS", 10)
+    monkeypatch.setattr("django_pgjobs.admin.job_list.suggestions.RECENT_JOBS", 10)
     oldest = make_job("shop.mail", queue_name="mail")
     make_jobs(15)
     with override_settings(PGJOBS=ONLY_MAIL):

@@ -165,7 +165,7 @@ def test_no_statement_reads_more_than_its_share(
         monkeypatch.setattr(module, name, 300)
     for name in ("LOOK_THROUGH", "LOOK_THROUGH_RARE"):
         monkeypatch.setattr(changelist, name, {Reach.PLAIN: 300, Reach.SLOW: 200})
-    monkeypatch.setattr("django_pgjobs.admin.job_list.page.suggestions.RECENT_JOBS", 300)
+    monkeypatch.setattr("django_pgjobs.admin.job_list.suggestions.RECENT_JOBS", 300)
     make_jobs(100, attempts=1, due_at=LATER)
     make_running_job()
     for status in ("failed", "successful"):

@@ -22,7 +22,9 @@ ALLOWED = {
     r"a turn was refused: ": "rows are locked, odd, and refused by triggers",
     r"lease not renewed: |lease renewed, but ": "servers go away",
     r"as if it were frozen; it is killed": "workers are stopped past their lease",
-    r"does not end: this process is given up": "jobs wait in statements for locks of users",
+    r"does not end: this process is given up|^left ": (
+        "jobs wait in statements for locks of users, or for a server that is gone"
+    ),
     r"lost its lease: ": "workers are stopped past their lease",
     r"no lease for \d+ s": "servers stay away",
     r"is lost: its lease ran out": "workers are killed",
@@ -55,8 +57,12 @@ PLAIN = (
     r"|Start it, or correct DATABASES"
 )
 # An interrupt that arrives while the driver calls back out of C is printed and dropped there; the
-# watchdog looks whether the job ends.
-DROPPED = r"Exception ignored in: .*\n?.*(LeaseLost|JobReleased|JobCancelled|JobTimeout)"
+# watchdog looks whether the job ends. And Django's cursor on the server is closed by the garbage
+# collector, which finds the connection gone.
+DROPPED = (
+    r"Exception ignored in: .*(LeaseLost|JobReleased|JobCancelled|JobTimeout"
+    r"|cursor_iter .*psycopg\.OperationalError)"
+)
 QUIET = {"DEBUG", "INFO"}
 
 

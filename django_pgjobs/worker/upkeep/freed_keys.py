@@ -16,7 +16,7 @@ GAP_SECONDS = 0.02
 
 
 class FreedKeys(Duty):
-    """Wakes the workers that listen, unless this one has claimed what waited for the keys."""
+    """Notifies the workers that listen of the queues whose jobs wait for the keys."""
 
     def __init__(self) -> None:
         self._lanes: set[str] = set()

@@ -1,4 +1,4 @@
-"""What `tests.mutations` takes out of the ways around rows that are locked or refused."""
+"""What `tests.mutations` takes out of the pump and the upkeep."""
 
 from __future__ import annotations
 

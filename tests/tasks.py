@@ -7,8 +7,6 @@ import os
 import time
 from typing import Any
 
-from django.db import connection
-
 from django_pgjobs import current_job, task
 from tests.models import Effect
 
@@ -72,19 +70,6 @@ def sleep_for(seconds: float) -> None:
 
 
 @task
-async def sleep_for_async(seconds: float) -> None:
-    """Sleep on the event loop."""
-    await asyncio.sleep(seconds)
-
-
-@task
-def sleep_in_database(seconds: float) -> None:
-    """Sleep in one statement of the job's own connection."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_sleep(%s)", [seconds])
-
-
-@task
 def touch(path: str, text: str) -> None:
     """Append a line to a file."""
     append_line(path, text)
@@ -94,21 +79,6 @@ def touch(path: str, text: str) -> None:
 async def touch_async(path: str, text: str) -> None:
     """Append a line to a file, from the event loop."""
     append_line(path, text)
-
-
-@task
-def touch_and_sleep(path: str, text: str, seconds: float) -> None:
-    """Append "start <text>", sleep, append "end <text>"."""
-    append_line(path, f"start {text}")
-    sleep_for.func(seconds)
-    append_line(path, f"end {text}")
-
-
-@task
-def touch_and_die(path: str, text: str) -> None:
-    """Append a line and kill the worker's process."""
-    append_line(path, text)
-    os.kill(os.getpid(), 9)
 
 
 @task(takes_context=True)

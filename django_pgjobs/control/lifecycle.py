@@ -41,7 +41,7 @@ def cancel(job: Any) -> bool:
 
     A waiting job is cancelled at once; a running one is asked to end, and is cancelled when it
     does. Return False if it had finished or does not exist. Runs in the caller's transaction;
-    the worker is notified at commit.
+    the worker is notified at commit, and its upkeep interrupts the attempt (`Cancels`).
     """
     job_id = job_id_of(job)
     with connections[job_database()].cursor() as cursor:

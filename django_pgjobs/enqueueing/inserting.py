@@ -2,6 +2,7 @@
 
 It runs inside whatever transaction is open there; bad input is refused before the statement
 is sent. A job without keys takes the shortest statement; `merging` has those with unique keys.
+A trigger of the table notifies idle workers (migrations/sql/0001/wake.sql).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `pgjobs_job` is partitioned by status, which Django's schema editor cannot say, so tables, indexes,
 functions and triggers are SQL, in the files of `sql/0001/`, each with its reasons; the model state
-beside it is what Django reads. This migration and its files are never edited: what a later release
-changes is a migration of its own (see docs/upgrading.md).
+beside it is what Django reads. This migration and its files are not edited after the first release:
+what a later release changes is a migration of its own (see docs/upgrading.md).
 """
 
 from __future__ import annotations

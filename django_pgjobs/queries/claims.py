@@ -163,7 +163,10 @@ class Scope:
 
 
 def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
-    """Send the question what a claim may choose from; `send_hold` goes before it."""
+    """Send the question what a claim may choose from.
+
+    `send_hold` goes before it, where it asks for keys or limited queues.
+    """
     params = taker.params() | floors_params(scope.floors)
     params |= segments_params(scope.segments, scope.boosts)
     params |= {

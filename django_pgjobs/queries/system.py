@@ -64,7 +64,6 @@ class ServerRow(NamedTuple):
     max_sessions: int
     notify_usage: float
     prepared: int
-    prepared_seconds: float | None
     slots: int
     autovacuum: str
     synchronous_commit: str

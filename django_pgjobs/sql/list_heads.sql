@@ -1,4 +1,4 @@
--- List what a claim may choose from: of each lane with keys, best rank first, the jobs that may
+-- List what a claim may choose from (choosing.py): of each lane with keys, best rank first, the jobs that may
 -- start, and of each lane without keys its best jobs.
 --
 -- Lanes with keys (one queue, one priority, the same keys) are walked with a loose index scan, and

@@ -2,7 +2,7 @@
 -- Parameters: none
 -- Returns: one row: version, database, role; the time now; is it a standby?; sessions of this
 --     database, max_connections; share of the notification queue in use; prepared transactions
---     of this database, seconds since the oldest; replication slots that hold an old snapshot;
+--     of this database; replication slots that hold an old snapshot;
 --     autovacuum, synchronous_commit, default_transaction_isolation, TimeZone,
 --     idle_in_transaction_session_timeout; when the oldest successful, failed and cancelled job
 --     ended (NULL: there is none)
@@ -14,20 +14,15 @@ SELECT
     (SELECT count(*) FROM pg_stat_activity AS session WHERE session.datname = current_database()),
     current_setting('max_connections')::integer,
     pg_notification_queue_usage(),
-    prepared.transactions, prepared.age,
+    (
+        SELECT count(*) FROM pg_prepared_xacts AS entry WHERE entry.database = current_database()
+    ),
     (SELECT count(*) FROM pg_replication_slots AS slot WHERE slot.xmin IS NOT NULL),
     current_setting('autovacuum'), current_setting('synchronous_commit'),
     current_setting('default_transaction_isolation'), current_setting('TimeZone'),
     current_setting('idle_in_transaction_session_timeout'),
     finished.successful_at, finished.failed_at, finished.cancelled_at
 FROM (
-    SELECT
-        count(*) AS transactions,
-        EXTRACT(EPOCH FROM clock_timestamp() - min(entry.prepared))::double precision AS age
-    FROM pg_prepared_xacts AS entry
-    WHERE entry.database = current_database()
-) AS prepared
-CROSS JOIN (
     SELECT
         (
             SELECT {job.finished_at.in_calendar}

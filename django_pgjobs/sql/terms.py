@@ -74,7 +74,7 @@ TERMS = {
         " '*', '%%')"
     ),
     # Of a concurrency key: SELECT the row that limits it. That of the key itself goes first, then
-    # the longest pattern.
+    # the longest pattern. The claim says the same in list_heads.sql, which reads the patterns once.
     "limit": (
         "SELECT maximum.max_running, maximum.pattern"
         " FROM pgjobs_concurrency_limit AS maximum"

@@ -69,7 +69,8 @@ class WorkerState:
     # Somebody asked the worker, by its row in the table, to claim nothing for now.
     quiet: bool = False
     finished_jobs: int = 0
-    # Held by the pump from sending a claim until its jobs are in `held`.
+    # Held by the pump from sending a claim until its jobs are in `held`, and by the upkeep while
+    # it returns what is not held.
     claiming: threading.Lock = field(default_factory=threading.Lock)
 
     def holds(self, attempt: Attempt) -> bool:

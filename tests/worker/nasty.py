@@ -141,13 +141,6 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-class BadInt(int):
-    """A number whose text is none."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no text")
-
-
 def make_cyclic_list() -> list[Any]:
     """Return a list that holds itself."""
     made: list[Any] = []

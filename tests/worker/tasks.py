@@ -94,11 +94,6 @@ def ignore_interrupts() -> None:
 
 
 @task
-def return_at_once() -> None:
-    """Do nothing."""
-
-
-@task
 def never_called() -> None:
     """Fail the test: nobody may call it."""
     raise AssertionError("the task was called")

@@ -115,7 +115,7 @@ def test_a_worker_without_a_lease_claims_nothing(
 
 
 def test_only_jobs_without_a_due_time_are_claimed(own: OwnConnection) -> None:
-    """S1.22, S4.18: the promoter decides that a time has come, by the server's clock."""
+    """S1.22, S4.18: the look decides that a time has come, by the server's clock."""
     make_job(run_after=sql.SQL("now() + interval '1 hour'"))
     make_job(due_at=sql.SQL("now() - interval '1 hour'"))
     past = make_job(run_after=sql.SQL("now() - interval '1 hour'"))

@@ -21,12 +21,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Drain = Callable[..., ThreadedWorker]
 
-# The class that is recorded, where it is not the one that was raised.
-RECORDED = {
-    "no module": "builtins.Exception",
-    "class of no module": "tests.worker.nasty.Unreachable",
-}
-
 
 def run_between_others(drain: Drain, *jobs: Any) -> None:
     """Run jobs with one slot, each before another; the others must not notice."""

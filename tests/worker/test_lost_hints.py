@@ -40,7 +40,7 @@ def cancellable(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Callable[..., st
         job = gate_tasks.wait_at_gate.enqueue()
         gate.wait_entered()
         wait_until(lambda: get_worker(worker.id).listening)
-        # The listener's first look is over when a cancel after it arrives.
+        # The upkeep's first look for cancelled jobs is over when a cancel after it arrives.
         other = gate_tasks.wait_at_gate.enqueue()
         gate.wait_entered()
         assert cancel(other)

@@ -1,6 +1,4 @@
-"""The pump in a whole worker: when it looks, listens, gives back, and what a lost connection
-leaves.
-"""
+"""A whole worker: when it looks, listens and gives back, and what a lost connection leaves."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ from tests.helpers import ROOT, wait_until
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
-from tests.worker.test_listener import end_session_of
 from tests.worker.test_pump import CLAIM
+from tests.worker.test_reconnects import end_session_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -129,7 +129,10 @@ class Claimer:
 
 
 def _sends(plan: Plan, taker: claims.Taker) -> list[Send]:
-    """Return the statements of a claim; the rows of the last one are the jobs."""
+    """Return the statements of a claim; the rows of the last one are the jobs.
+
+    It is claim_jobs.sql; for jobs with keys list_heads.sql goes before it.
+    """
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).sends
     return [partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)]

@@ -1,7 +1,8 @@
 """Where this worker knows of jobs, and where in each place it goes on reading.
 
-A *place* is a lane without keys, or a group of lanes with keys. An offer adds places; the answer of
-a claim that read all of a place and came back short forgets it. Planning changes nothing.
+A *place* is a lane without keys, or a group of lanes with keys. An offer, and a job that ended or
+went back here, add places; the answer of a claim that read all of a place and came back short
+forgets it. Planning changes nothing.
 
 **Floors.** While a transaction anywhere in the database holds an old snapshot, dead index
 entries cannot be removed, and a claim from the head of a lane wades through all jobs that
@@ -10,10 +11,10 @@ before it (a higher priority, a retry) are found by a claim from the head, which
 and a short batch; but those that have become slow are made so rarely that they take a tenth of the
 time at most.
 
-**Keys.** Jobs with keys are claimed by a longer statement that walks their lanes, by one worker at
-a time. In each group (a queue, a priority) it goes on behind the lane that was served last, so that
-all take turns. Walks take a fifth of the time at most; in between, the lanes whose jobs ended here
-are looked at and no others.
+**Keys.** Jobs with keys are listed, chosen and taken (`keyed_claim`), by one worker at a time. In
+each group (a queue, a priority) the list goes on behind the lane that was served last, so that all
+take turns. Walks that do not fill their batch take a fifth of the time at most; in between, the
+lanes whose jobs ended here are looked at and no others.
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 """

@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def is_keyed(self) -> bool:
-        """Does it take the statement that knows of keys, boosts and limits?"""
+        """Is it listed and chosen before it takes (keys, boosts, limits, slots)?"""
         return bool(self.segments or self.boosts or self.limited or self.caps)
 
     @property

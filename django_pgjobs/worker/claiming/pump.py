@@ -94,7 +94,7 @@ class Pump(Role):
         self._recall = threading.Event()
         # As of the last turn, because it is asked for with every outcome.
         self._low_water = 0
-        # How many jobs were claimed, and when the last claim was sent that had no answer.
+        # How many jobs were claimed, and when a claim last ended without an answer.
         self.claimed = 0
         self.claim_lost_at = -math.inf
 

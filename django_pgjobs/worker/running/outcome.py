@@ -132,7 +132,10 @@ def left_running(duration: float = 0.0) -> Outcome:
 def of_exception(
     attempt: Attempt, error: BaseException, make_result: Callable[[], Any], *, unknown_fails: bool
 ) -> Outcome:
-    """Return what becomes of a job whose attempt ended with *error*."""
+    """Return what becomes of a job whose attempt ended with *error*.
+
+    The pump writes it: give_back_jobs.sql if the job is to run again, else finish_unsuccessful.sql.
+    """
     if isinstance(error, JobReleased):
         return interrupted(attempt, AT_SHUTDOWN)
     if isinstance(error, LeaseLost):

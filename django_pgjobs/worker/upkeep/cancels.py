@@ -1,7 +1,11 @@
 """The look for running jobs that somebody asked to cancel.
 
-A request is announced by a notification. One may be lost, so there is a look every CANCEL_SECONDS
-that nobody asked for; without LISTEN there is one each second.
+The way of a request: `control.lifecycle.cancel` notes it in the row and notifies the workers; the
+upkeep hears that (`_hear`) and calls `note_request`; this duty lists the worker's jobs that are to
+be cancelled and interrupts their attempts (`Attempt.interrupt`).
+
+A notification may be lost, so there is a look every CANCEL_SECONDS that nobody asked for; without
+LISTEN there is one each second.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ GAP_SECONDS = 0.05
 
 
 class FreedKeys(Duty):
-    """Wakes the workers that listen, unless this one has claimed what waited for the keys."""
+    """Notifies the workers that listen of the queues whose jobs wait for the keys."""
 
     def __init__(self, errands: Errands) -> None:
         self._errands = errands

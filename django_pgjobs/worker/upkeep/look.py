@@ -82,7 +82,7 @@ class Look(Duty):
         # When the pump was last seen waiting for news.
         self.waited_at = 0.0
         self._allowed_at = 0.0
-        # How many jobs had been claimed at the last look, and the groups that it found.
+        # How many jobs had been claimed at the last look, and whether it found groups.
         self._claimed = 0
         self._knows_of_keys = False
         self._vain = 0

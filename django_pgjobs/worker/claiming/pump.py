@@ -172,10 +172,10 @@ class Pump(Role):
         self._return_unbegun(now)
         self._low_water = self._demand.low_water
         turn = Turn(self._state.worker_id)
-        waits = self._places.waits() and self.wants_jobs
+        waits = self.wants_jobs and self._places.waits(now)
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
-        claim = self._plan_claim(turn, writing, now)
+        claim = self._plan_claim(turn, writing, now, waits=waits)
         if not turn.parts:
             return False
         if claim is None:
@@ -207,8 +207,8 @@ class Pump(Role):
         writing.plan(turn, self._note_released)
         return writing
 
-    def _plan_claim(self, turn: Turn, writing: Writing, now: float) -> Claim | None:
-        wanted = self._demand.wanted(waits=self._places.waits())
+    def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
+        wanted = self._demand.wanted(waits=waits)
         if not wanted:
             return None
         plan = self._places.plan(
@@ -216,6 +216,7 @@ class Pump(Role):
             now,
             free=self._demand.free,
             caps=self._demand.caps(),
+            waits=waits,
             ending=[attempt.row for attempt, _ in writing.entries],
         )
         return self._claimer.plan(turn, plan) if plan else None
@@ -305,7 +306,7 @@ class Pump(Role):
         if self.waits_for_news:
             self._errands.wake()
         elif self.wants_jobs:
-            waits.append(self._places.claim_at() - now)
+            waits.append(self._places.claim_at(now) - now)
         due = self._completer.next_due()
         if due is not None:
             waits.append(due - now)

@@ -106,8 +106,15 @@ PUMP = (
     (
         "head of a lane before it is forgotten",
         f"{WORKER}claiming/places.py",
-        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
+        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
         "                self._behind.discard(lane)\n",
+        PLACES,
+    ),
+    (
+        "lane that is known all the time",
+        f"{WORKER}claiming/places.py",
+        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
+        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
         PLACES,
     ),
     (

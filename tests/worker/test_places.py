@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job
@@ -85,6 +87,31 @@ def test_a_lane_is_forgotten_after_a_short_batch_from_its_head_only() -> None:
     assert knowing.places.is_empty
     assert knowing.plan() is None
     assert knowing.places.claim_at(time.monotonic()) == math.inf
+
+
+def test_a_lane_is_known_all_the_time_while_a_claim_is_learnt_from() -> None:
+    """The upkeep asks at any moment whether the pump knows of a place."""
+    knowing = Knowing(*plain(DEFAULT))
+    seen: list[bool] = []
+
+    def look(*_: Any) -> Callable[..., Any]:
+        seen.append(knowing.places.is_empty)
+        return look
+
+    def claim(*rows: ClaimedRow) -> None:
+        plan = knowing.plan()
+        assert plan
+        before = sys.gettrace()
+        sys.settrace(look)
+        try:
+            knowing.places.note_claimed(plan, rows, held=True, seconds=0.0)
+        finally:
+            sys.settrace(before)
+
+    claim(row_of_job(7))
+    claim()
+    assert len(seen) > 20
+    assert not any(seen)
 
 
 def test_a_lane_whose_turn_did_not_come_in_a_full_batch_is_read_from_its_head_again() -> None:

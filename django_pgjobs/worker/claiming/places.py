@@ -231,7 +231,8 @@ class Places:
     ) -> None:
         """Move the floors to where the batch ended, and forget the lanes that have no more.
 
-        Only a full batch from the head may lower a floor: there may be more where it ended.
+        Only a full batch from the head may lower a floor: there may be more where it ended. A lane
+        that stays known is so all the time: the upkeep reads `is_empty` without a lock.
         """
         plain = [row for row in rows if row.lane is None]
         ends = {Lane(row.backend, row.queue_name): Floor(-row.priority, row.id) for row in plain}
@@ -244,14 +245,14 @@ class Places:
             is_read_whole = lane in plan.heads or plan.floors[lane] == HEAD
             if is_full:
                 if is_read_whole and lane in ends:
-                    self._before.discard(lane)
                     self._behind.add(lane)
+                    self._before.discard(lane)
             elif is_read_whole:
                 self._before.discard(lane)
                 self._behind.discard(lane)
             else:
-                self._behind.discard(lane)
                 self._before.add(lane)
+                self._behind.discard(lane)
 
     def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], *, is_full: bool) -> None:
         served: dict[Group, set[str]] = {}

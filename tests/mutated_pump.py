@@ -85,8 +85,15 @@ PUMP = (
     (
         "lock between a claim and the return of lost ones",
         f"{WORKER}upkeep/unheld.py",
-        "return self._state.claiming",
+        "return _hold(self._state.claiming)",
         "return super().lock",
+        UPKEEP,
+    ),
+    (
+        "patience of the return of lost claims",
+        f"{WORKER}upkeep/unheld.py",
+        "lock.acquire(timeout=PATIENCE_SECONDS)",
+        "lock.acquire()",
         UPKEEP,
     ),
     (

@@ -118,8 +118,9 @@ class Upkeep(Role):
         sent = []
         for duty in due:
             if duty.travels_alone:
-                with duty.lock:
-                    sent.append(self._send(duty))
+                with duty.lock as is_held:
+                    if is_held:
+                        sent.append(self._send(duty))
         together = [duty for duty in due if not duty.travels_alone]
         if together:
             sent.append(self._send(*together))

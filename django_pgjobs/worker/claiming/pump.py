@@ -10,8 +10,9 @@ taken jobs that we never heard of; the upkeep gives them back.
 
 *Rows that are locked or refused* delay themselves and nothing else (`sending`).
 
-*Planning changes nothing.* What the worker knows changes with the answers, so a turn that fails
-is planned again and nothing that was asked for is lost.
+*Planning changes nothing.* A turn begins with taking over what is known without a statement:
+offers, and outcomes that are stored already. From there on what the worker knows changes with the
+answers, so a turn that fails is planned again and nothing that was asked for is lost.
 """
 
 from __future__ import annotations
@@ -168,6 +169,7 @@ class Pump(Role):
         self._connection.close_if_dead()
         self._connection.open()
         self._accept_offers()
+        self._note_ended(self._completer.settle_known())
         now = time.monotonic()
         self._return_unbegun(now)
         self._low_water = self._demand.low_water
@@ -200,8 +202,7 @@ class Pump(Role):
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
         fresh: list[Entry] = []
         if is_due and len(self._completer) and self._flush_is_due():
-            fresh, stored = self._completer.take()
-            self._note_ended(stored)
+            fresh = self._completer.take()
         aside = self._completer.take_due() if is_due else []
         writing = Writing(self._completer, self._connection, fresh, aside)
         writing.plan(turn, self._note_released)

@@ -1,7 +1,7 @@
 """One round trip: statements, each with who waits for its rows.
 
 Planning a turn changes nothing but the turn: what a thread knows changes with the answers, so that
-a turn that fails loses nothing.
+a turn that fails loses nothing. What was taken for it to be written is given back then.
 """
 
 from __future__ import annotations

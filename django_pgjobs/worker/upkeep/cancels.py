@@ -56,7 +56,7 @@ class Cancels(Duty):
         pause = CANCEL_SECONDS if self._connection.listens else POLL_SECONDS
         for (job_id,) in rows:
             attempt = self._state.held.get(job_id)
-            if attempt is None and job_id not in self._state.unwritable:
+            if attempt is None and job_id not in self._state.left_to_rescue:
                 pause = UNKNOWN_SECONDS
             elif attempt is not None and attempt.interrupt(JobCancelled):
                 self._on_interrupted(attempt)

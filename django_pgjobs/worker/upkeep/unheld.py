@@ -62,7 +62,7 @@ class Unheld(Duty):
 
     def plan(self, turn: Turn) -> None:
         sent_at = time.monotonic()
-        held = [*self._state.held, *self._state.unwritable]
+        held = [*self._state.held, *self._state.left_to_rescue]
         send = partial(jobs.send_release_unheld, worker_id=turn.worker_id)
 
         def note(rows: Rows) -> None:
@@ -86,7 +86,7 @@ class Unheld(Duty):
 
         def leave(job_id: int, error: psycopg.Error) -> None:
             logger.error("job=%s cannot be given back; it is left to rescue: %s", job_id, error)
-            self._state.unwritable.add(job_id)
+            self._state.unreturnable.add(job_id)
 
         def release_apart(error: psycopg.Error) -> None:
             for rows in in_pages(release, size=RETURN_BATCH, find=find, on_refused=leave):

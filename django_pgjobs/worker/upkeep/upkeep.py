@@ -119,7 +119,7 @@ class Upkeep(Role):
         if together:
             sent.append(self._send(*together))
         self._backoff.note_success()
-        if not all(turn.is_whole for turn in sent):
+        if any(turn.was_apart for turn in sent):
             self.wait(REFUSED_SECONDS)
         elif not due:
             self.wait(self._seconds_to_sleep())

@@ -12,8 +12,12 @@ HEADS = (
     ("hold of the keyed claim", "turn.is_held AND room.jobs > 0\n", "room.jobs > 0\n"),
     ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
     ("first job of a key", "WHEN maximum.last_id = head.id AND", "WHEN FALSE AND"),
-    ("retry in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", ""),
-    ("planned job in its key", "OR oldest.due_at IS DISTINCT FROM oldest.run_after", "OR TRUE"),
+    ("retry in its key", "{oldest.is_in_line}", "{oldest.is_ready}"),
+    (
+        "planned job in its key",
+        "{oldest.is_in_line}",
+        "oldest.status = 'ready' AND oldest.hold IS NULL",
+    ),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
     ("pause of a queue", " OPERATOR(pg_catalog.||) paused.queues AS", " AS"),
 )

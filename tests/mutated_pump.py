@@ -85,8 +85,15 @@ PUMP = (
     (
         "lock between a claim and the return of lost ones",
         f"{WORKER}upkeep/unheld.py",
-        "return self._state.claiming",
+        "return _hold(self._state.claiming)",
         "return super().lock",
+        UPKEEP,
+    ),
+    (
+        "patience of the return of lost claims",
+        f"{WORKER}upkeep/unheld.py",
+        "lock.acquire(timeout=PATIENCE_SECONDS)",
+        "lock.acquire()",
         UPKEEP,
     ),
     (
@@ -106,8 +113,15 @@ PUMP = (
     (
         "head of a lane before it is forgotten",
         f"{WORKER}claiming/places.py",
-        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
+        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
         "                self._behind.discard(lane)\n",
+        PLACES,
+    ),
+    (
+        "lane that is known all the time",
+        f"{WORKER}claiming/places.py",
+        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
+        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
         PLACES,
     ),
     (

@@ -23,6 +23,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from django_pgjobs.queries.cursor import Cursor, OwnCursor
 from django_pgjobs.queries.errors import CommitRefused, is_stale
+from django_pgjobs.queries.notifications import listen
 
 # A statement of ours that takes longer than this is cut off by the server, ...
 STATEMENT_SECONDS = 30
@@ -127,6 +128,7 @@ class OwnConnection:
         self.answer_seconds = ANSWER_SECONDS if answer_seconds is None else answer_seconds
         self._settings = SERVER_SETTINGS | {"lock_timeout": f"{round(1000 * lock_seconds)}ms"}
         self.is_direct = True
+        self._listens = False
         self.answer_due: float | None = None
         # When a statement was last begun or over; infinity while connecting, which takes its time
         # with each name and host.
@@ -139,9 +141,15 @@ class OwnConnection:
     def is_open(self) -> bool:
         return self._connection is not None and not self._connection.closed
 
+    @property
+    def listens(self) -> bool:
+        """Is it open, and has it subscribed to notifications?"""
+        return self._listens and self.is_open
+
     def open(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Return the open connection; raise psycopg.OperationalError if it cannot be opened."""
         if self._connection is None or self._connection.closed:
+            self._listens = False
             params = connection_parameters(self.alias)
             params["application_name"] = f"pgjobs {self.role}"
             self.moved_at = math.inf
@@ -157,6 +165,14 @@ class OwnConnection:
                 self.close()
                 raise
         return self._connection
+
+    def listen(self, handler: Callable[[psycopg.Notify], None]) -> None:
+        """Subscribe to notifications, which *handler* is given when they are read."""
+        connection = self.open()
+        connection.add_notify_handler(handler)
+        with self.deadline():
+            listen(connection)
+        self._listens = True
 
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""

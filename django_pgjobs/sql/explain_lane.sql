@@ -19,11 +19,9 @@ SELECT
         SELECT oldest.id
         FROM pgjobs_job_live AS oldest
         WHERE
-            oldest.status = 'ready'
+            {oldest.is_in_line}
             AND oldest.concurrency_key >= job.concurrency_key
             AND oldest.concurrency_key <= job.concurrency_key
-            AND oldest.hold IS NULL
-            AND (oldest.due_at IS NULL OR oldest.due_at IS DISTINCT FROM oldest.run_after)
         ORDER BY oldest.concurrency_key, oldest.id
         LIMIT 1
     ),

@@ -151,12 +151,7 @@ walked AS MATERIALIZED (
                     SELECT oldest.id
                     FROM pgjobs_job_live AS oldest
                     WHERE
-                        oldest.status = 'ready'
-                        AND oldest.concurrency_key = head.concurrency_key
-                        AND oldest.hold IS NULL AND (
-                            oldest.due_at IS NULL
-                            OR oldest.due_at IS DISTINCT FROM oldest.run_after
-                        )
+                        {oldest.is_in_line} AND oldest.concurrency_key = head.concurrency_key
                     ORDER BY oldest.id
                     LIMIT 1
                 ) THEN 0

@@ -63,8 +63,12 @@ class WorkerState:
     unknown_paths: dict[str, float] = field(default_factory=dict)
     # Jobs that the server refuses to change, and until when this worker leaves them alone.
     passed_over: dict[int, float] = field(default_factory=dict)
-    # Jobs whose outcome the server refuses: they stay running until this worker is gone.
+    # Jobs whose outcome the server refuses: they stay running until this worker is gone. For the
+    # pump to add to.
     unwritable: set[int] = field(default_factory=set)
+    # Jobs of a lost claim that the server refuses to give back: they stay, too. For the
+    # upkeep to add to.
+    unreturnable: set[int] = field(default_factory=set)
     stopping: bool = False
     # Somebody asked the worker, by its row in the table, to claim nothing for now.
     quiet: bool = False
@@ -72,6 +76,11 @@ class WorkerState:
     # Held by the pump from sending a claim until its jobs are in `held`, and by the upkeep while
     # it returns what is not held.
     claiming: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def left_to_rescue(self) -> set[int]:
+        """The jobs that stay running until this worker is gone."""
+        return self.unwritable | self.unreturnable
 
     def holds(self, attempt: Attempt) -> bool:
         """Is the attempt held, and not settled?"""

@@ -44,7 +44,9 @@ class Knowing:
 
     def plan(self, wanted: int = 1, **given: Any) -> Plan | None:
         """Return the next claim of so many jobs, None if there is none to make now."""
-        return self.places.plan(wanted, time.monotonic(), **({"free": 4, "caps": {}} | given))
+        now = time.monotonic()
+        usual = {"free": 4, "caps": {}, "waits": self.places.waits(now)}
+        return self.places.plan(wanted, now, **(usual | given))
 
     def claim(
         self,

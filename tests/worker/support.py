@@ -202,6 +202,11 @@ class ThreadedWorker:
         return self.runner.state.worker_id
 
     @property
+    def listens(self) -> bool:
+        """Does it hear notifications?"""
+        return self.runner._connections["upkeep"].listens
+
+    @property
     def is_running(self) -> bool:
         """Whether the worker has not ended yet."""
         return self._thread.is_alive()

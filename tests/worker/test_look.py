@@ -12,9 +12,13 @@ import pytest
 from django.db import connection
 
 from django_pgjobs import Task, pause
-from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.completer import Completer
+from django_pgjobs.worker.claiming.errands import Errands
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
@@ -25,8 +29,15 @@ from tests.factories import count_jobs, get_job, get_worker, make_job, make_work
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
-from tests.worker.planning import Knowing, keyed
-from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options, row_of_job
+from tests.worker.planning import Knowing, ignore, keyed
+from tests.worker.support import (
+    NEVER,
+    Gate,
+    ThreadedWorker,
+    make_attempt_of,
+    make_options,
+    row_of_job,
+)
 
 Start = Callable[..., ThreadedWorker]
 Open = Callable[..., psycopg.Connection]
@@ -73,7 +84,7 @@ def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
     turn.elapsed = 100.1
     rows = [row_of_job(1, lane="a")]
     claimer.note(Claim(plan, rows, held=True, waited=100.0, is_whole=True), turn)
-    assert 0 < knowing.places.claim_at() - time.monotonic() < 1
+    assert 0 < knowing.places.claim_at(time.monotonic()) - time.monotonic() < 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -151,6 +162,72 @@ def test_outcomes_do_not_travel_with_a_claim_that_waits_for_its_turn(
     wait_until(lambda: get_job(running.id).status == "successful")
     assert {"wait"} in together
     assert {"wait", "write"} not in together
+
+
+class Enough(Exception):
+    """Ends a pump that runs in the test's own thread."""
+
+
+def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between walks, what has ended is what the worker waits for its turn for."""
+    knowing = Knowing(*keyed(KEYED))
+    knowing.claim(wanted=1, seconds=NEVER)
+    knowing.find(*keyed(KEYED))
+    freed = make_attempt_of(1, lane="a")
+    knowing.claim(wanted=1, ending=[freed.row], held=False)
+    state = WorkerState(knowing.options, "test:1")
+    demand = mock.Mock(free=1, low_water=0)
+    demand.configure_mock(
+        **{"wanted.return_value": 1, "buffered.return_value": 0, "caps.return_value": {}}
+    )
+    completer = Completer(state, ignore)
+    for attempt, is_stored in ((freed, True), (make_attempt_of(2), False)):
+        state.held[attempt.id] = attempt
+        completer.add(attempt, Outcome(Kind.DONE, stored=is_stored))
+    sent: set[str] = set()
+    monkeypatch.setattr(claims, "send_hold", lambda _, waits=False: sent.add(f"hold {waits}"))
+    monkeypatch.setattr(jobs, "send_successes", lambda *_, **given: sent.add("write"))
+    for module, name in (
+        (claims, "send_heads"),
+        (claims, "send_chosen_claim"),
+        (dependencies, "resolve_dependencies"),
+    ):
+        monkeypatch.setattr(module, name, ignore)
+
+    def send_all(sends: Any) -> None:
+        for send in sends:
+            send(None)
+        raise Enough
+
+    connection: Any = mock.Mock(round_trip=send_all)
+    claimer = Claimer(
+        state,
+        knowing.places,
+        connection,
+        Refusals(state),
+        detailed_paths=[],
+        wants_details=lambda: False,
+    )
+    pump = Pump(
+        state,
+        connection,
+        demand,
+        knowing.places,
+        claimer,
+        completer,
+        Errands(),
+        dispatch=ignore,
+        take_back=lambda _: [],
+        on_interrupted=ignore,
+        on_limit=ignore,
+        on_crash=ignore,
+    )
+    with pytest.raises(Enough):
+        pump.run()
+    assert sent
+    assert not {"write", "hold True"} <= sent
 
 
 @pytest.mark.django_db(transaction=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job
@@ -84,7 +86,32 @@ def test_a_lane_is_forgotten_after_a_short_batch_from_its_head_only() -> None:
     knowing.claim(wanted=1)
     assert knowing.places.is_empty
     assert knowing.plan() is None
-    assert knowing.places.claim_at() == math.inf
+    assert knowing.places.claim_at(time.monotonic()) == math.inf
+
+
+def test_a_lane_is_known_all_the_time_while_a_claim_is_learnt_from() -> None:
+    """The upkeep asks at any moment whether the pump knows of a place."""
+    knowing = Knowing(*plain(DEFAULT))
+    seen: list[bool] = []
+
+    def look(*_: Any) -> Callable[..., Any]:
+        seen.append(knowing.places.is_empty)
+        return look
+
+    def claim(*rows: ClaimedRow) -> None:
+        plan = knowing.plan()
+        assert plan
+        before = sys.gettrace()
+        sys.settrace(look)
+        try:
+            knowing.places.note_claimed(plan, rows, held=True, seconds=0.0)
+        finally:
+            sys.settrace(before)
+
+    claim(row_of_job(7))
+    claim()
+    assert len(seen) > 20
+    assert not any(seen)
 
 
 def test_a_lane_whose_turn_did_not_come_in_a_full_batch_is_read_from_its_head_again() -> None:
@@ -128,7 +155,7 @@ def test_claims_from_heads_that_have_become_slow_are_made_rarely() -> None:
     knowing.claim(row_of_job(7), wanted=1, seconds=100.0)
     knowing.claim(wanted=1)
     assert knowing.plan() is None, "nothing is left behind the floor"
-    assert time.monotonic() + 800 < knowing.places.claim_at() < math.inf
+    assert time.monotonic() + 800 < knowing.places.claim_at(time.monotonic()) < math.inf
     knowing.places.note_queue("default")
     assert floors(knowing) == {DEFAULT: Floor(0, 7)}
 
@@ -170,7 +197,7 @@ def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at() -> None:
     plan = knowing.claim(wanted=1)
     assert plan.segments == [Segment.single(KEYED, "a")]
     assert segments(knowing) == []
-    assert knowing.places.claim_at() > time.monotonic() + 30
+    assert knowing.places.claim_at(time.monotonic()) > time.monotonic() + 30
 
 
 def test_a_walk_that_another_worker_prevented_is_still_due_and_waits() -> None:
@@ -179,7 +206,7 @@ def test_a_walk_that_another_worker_prevented_is_still_due_and_waits() -> None:
     assert not knowing.claim(wanted=5, held=False).waits
     plan = knowing.claim(wanted=5)
     assert (plan.waits, plan.segments) == (True, [Segment(KEYED)])
-    assert not knowing.places.waits()
+    assert not knowing.places.waits(time.monotonic())
 
 
 def test_a_worker_whose_turn_it_is_not_goes_on_with_jobs_without_keys() -> None:
@@ -190,7 +217,7 @@ def test_a_worker_whose_turn_it_is_not_goes_on_with_jobs_without_keys() -> None:
     assert (plan.waits, plan.segments, plan.floors) == (False, [], {DEFAULT: Floor(0, 1)})
     knowing.claim(wanted=1, held=False)
     knowing.claim(wanted=1, held=False)
-    assert knowing.places.waits(), "jobs with keys are all that is left"
+    assert knowing.places.waits(time.monotonic()), "jobs with keys are all that is left"
 
 
 def test_a_claim_that_waited_for_a_lock_in_vain_is_made_without_what_was_locked() -> None:
@@ -202,7 +229,7 @@ def test_a_claim_that_waited_for_a_lock_in_vain_is_made_without_what_was_locked(
     again = knowing.plan()
     assert again
     assert not again.takes_tokens
-    assert not knowing.places.waits()
+    assert not knowing.places.waits(time.monotonic())
 
 
 def test_the_next_walk_goes_on_behind_the_lane_that_was_served_last() -> None:

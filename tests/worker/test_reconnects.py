@@ -49,7 +49,7 @@ def test_an_upkeep_whose_connection_dies_listens_again(start_thread: Start) -> N
     wait_until(lambda: get_worker(worker.id).listening)
     old = end_session_of("upkeep")
     wait_until(lambda: session_of("upkeep") not in (None, old))
-    wait_until(lambda: worker.runner.upkeep.can_listen)
+    wait_until(lambda: worker.listens)
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")

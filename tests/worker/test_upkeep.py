@@ -70,10 +70,17 @@ class WatchedLock:
         self._lock = threading.Lock()
         self.is_waited_for = threading.Event()
 
+    def acquire(self, timeout: float = -1) -> bool:
+        if self._lock.acquire(blocking=False):
+            return True
+        self.is_waited_for.set()
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        self._lock.release()
+
     def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self.is_waited_for.set()
-            self._lock.acquire()
+        self.acquire()
 
     def __exit__(
         self,
@@ -81,7 +88,7 @@ class WatchedLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._lock.release()
+        self.release()
 
 
 def test_a_claim_whose_answer_is_on_its_way_is_not_taken_for_lost(
@@ -101,6 +108,41 @@ def test_a_claim_whose_answer_is_on_its_way_is_not_taken_for_lost(
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).status == "successful")
     assert get_job(job.id).claim == 1
+
+
+def test_the_upkeep_hears_while_the_return_of_a_lost_claim_waits_for_the_next_one(
+    start_thread: Start, gate: Gate, during_next_claim: During, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim may be under way for long: in a wait for its turn, on a dead connection."""
+    monkeypatch.setattr(cancels, "CANCEL_SECONDS", NEVER)
+    worker = start_thread(poll_interval=NEVER, concurrency=2)
+    running = gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: get_worker(worker.id).listening)
+    lock: Any = WatchedLock()
+    worker.runner.state.claiming = lock
+    listed = threading.Event()
+    heard: list[bool] = []
+    send = jobs.send_cancel_listing
+
+    def list_cancelled(cursor: Any, **params: Any) -> None:
+        listed.set()
+        send(cursor, **params)
+
+    def cancel_meanwhile() -> None:
+        worker.runner.pump.claim_lost_at = time.monotonic()
+        worker.runner.upkeep.wake()
+        assert lock.is_waited_for.wait(15)
+        listed.clear()
+        assert cancel(running.id)
+        heard.append(listed.wait(5))
+
+    monkeypatch.setattr(jobs, "send_cancel_listing", list_cancelled)
+    during_next_claim(cancel_meanwhile)
+    tasks.add.enqueue(1, 2)
+    wait_until(lambda: heard)
+    assert heard == [True]
+    wait_until(lambda: get_job(running.id).status == "cancelled")
 
 
 def test_a_cancel_of_a_job_whose_claim_is_under_way_arrives(

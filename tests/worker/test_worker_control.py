@@ -36,7 +36,7 @@ STOP = "stop_requested_at = now()"
 
 
 def wait_until_listening(worker: ThreadedWorker) -> None:
-    wait_until(lambda: worker.runner.upkeep.can_listen)
+    wait_until(lambda: worker.listens)
 
 
 def test_a_quiet_worker_goes_on_with_what_it_runs_and_claims_nothing(

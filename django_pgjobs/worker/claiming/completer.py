@@ -54,42 +54,43 @@ class Completer:
         self._state = state
         self._on_stored = on_stored
         self._pending: deque[Entry] = deque()
+        # Those that need no statement.
+        self._known: deque[Entry] = deque()
         # Outcomes that could not be written, by the ids of their jobs.
         self._aside: dict[int, Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + len(self._known)
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take over an outcome; safe from any thread."""
-        self._pending.append((attempt, outcome))
+        needs_none = outcome.stored or outcome.kind in (Kind.LOST, Kind.LEFT)
+        (self._known if needs_none else self._pending).append((attempt, outcome))
 
     def oldest_age(self) -> float:
-        """Return how long the oldest outcome has waited, in seconds; 0 if none does."""
+        """Return how long the oldest outcome to be written has waited, 0 seconds if none does."""
         try:
             return time.monotonic() - self._pending[0][1].ended_at
         except IndexError:
             return 0.0
 
-    def take(self) -> tuple[list[Entry], list[Attempt]]:
-        """Take a batch, and the attempts whose outcomes are stored already.
-
-        Outcomes that need no statement are settled at once.
-        """
-        batch: list[Entry] = []
-        stored: list[Attempt] = []
-        while self._pending and len(batch) < MAX_BATCH:
-            attempt, outcome = self._pending.popleft()
+    def settle_known(self) -> list[Attempt]:
+        """Settle the outcomes that need no statement; return the attempts that are stored."""
+        stored = []
+        while self._known:
+            attempt, outcome = self._known.popleft()
             if outcome.kind is Kind.LOST:
                 self._settle_lost(attempt, outcome)
             elif outcome.kind is Kind.LEFT:
                 self._state.let_go(attempt)
-            elif outcome.stored:
+            else:
                 self._settle_stored(attempt, outcome)
                 stored.append(attempt)
-            else:
-                batch.append((attempt, outcome))
-        return batch, stored
+        return stored
+
+    def take(self) -> list[Entry]:
+        """Take a batch of outcomes to be written."""
+        return [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
 
     def put_back(self, batch: list[Entry], *, is_sent: bool) -> None:
         """Take a batch back to send it again; *is_sent*: it may be written all the same."""
@@ -117,7 +118,7 @@ class Completer:
     @property
     def is_all_aside(self) -> bool:
         """Does everything that the worker still holds wait for somebody's lock?"""
-        return not self._pending and self._state.held.keys() <= self._aside.keys()
+        return not len(self) and self._state.held.keys() <= self._aside.keys()
 
     def take_due(self) -> list[Entry]:
         """Return the outcomes that are to be tried again; they stay here until they are settled."""

@@ -96,9 +96,9 @@ class Places:
         """Is no place known?"""
         return not (self._behind or self._before or self._groups or self._freed)
 
-    def claim_at(self) -> float:
+    def claim_at(self, now: float) -> float:
         """Return from when on there is something to claim; infinite if no place is known."""
-        turn_at = 0.0 if self.waits() else self._turn.ask_at
+        turn_at = 0.0 if self.waits(now) else self._turn.ask_at
         times = [turn_at if self._is_limited(lane) else 0.0 for lane in self._behind]
         times += [
             max(self._heads_at, turn_at if self._is_limited(lane) else 0.0)
@@ -110,9 +110,8 @@ class Places:
             times.append(max(turn_at, self._walk_at))
         return min(times, default=math.inf)
 
-    def waits(self) -> bool:
+    def waits(self, now: float) -> bool:
         """Is it another worker's turn, and is nothing known that needs none?"""
-        now = time.monotonic()
         if not self._turn.may_wait(now):
             return False
         lanes = self._behind | self._before
@@ -126,15 +125,16 @@ class Places:
         *,
         free: int,
         caps: Mapping[str, int],
+        waits: bool = False,
         ending: Iterable[ClaimedRow] = (),
     ) -> Plan | None:
         """Return what a claim of so many jobs is to read now, None if there is nothing.
 
-        *ending* are the jobs whose outcomes are written before it, *free* the slots.
+        *waits*: it waits for its turn. *ending* are the jobs whose outcomes are written before it,
+        *free* the slots.
         """
         if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
             return self._plan_of_lowest(min(wanted, max(1, free)), now, caps)
-        waits = self.waits()
         is_in_turn = waits or now >= self._turn.ask_at
         heads = self._before if now >= self._heads_at else set()
         lanes = sorted(
@@ -232,7 +232,8 @@ class Places:
     ) -> None:
         """Move the floors to where the batch ended, and forget the lanes that have no more.
 
-        Only a full batch from the head may lower a floor: there may be more where it ended.
+        Only a full batch from the head may lower a floor: there may be more where it ended. A lane
+        that stays known is so all the time: the upkeep reads `is_empty` without a lock.
         """
         plain = [row for row in rows if row.lane is None]
         ends = {Lane(row.backend, row.queue_name): Floor(-row.priority, row.id) for row in plain}
@@ -245,14 +246,14 @@ class Places:
             is_read_whole = lane in plan.heads or plan.floors[lane] == HEAD
             if is_full:
                 if is_read_whole and lane in ends:
-                    self._before.discard(lane)
                     self._behind.add(lane)
+                    self._before.discard(lane)
             elif is_read_whole:
                 self._before.discard(lane)
                 self._behind.discard(lane)
             else:
-                self._behind.discard(lane)
                 self._before.add(lane)
+                self._behind.discard(lane)
 
     def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], *, is_full: bool) -> None:
         served: dict[Group, set[str]] = {}

@@ -10,8 +10,9 @@ taken jobs that we never heard of; the upkeep gives them back.
 
 *Rows that are locked or refused* delay themselves and nothing else (`sending`).
 
-*Planning changes nothing.* What the worker knows changes with the answers, so a turn that fails
-is planned again and nothing that was asked for is lost.
+*Planning changes nothing.* A turn begins with taking over what is known without a statement:
+offers, and outcomes that are stored already. From there on what the worker knows changes with the
+answers, so a turn that fails is planned again and nothing that was asked for is lost.
 """
 
 from __future__ import annotations
@@ -168,14 +169,15 @@ class Pump(Role):
         self._connection.close_if_dead()
         self._connection.open()
         self._accept_offers()
+        self._note_ended(self._completer.settle_known())
         now = time.monotonic()
         self._return_unbegun(now)
         self._low_water = self._demand.low_water
         turn = Turn(self._state.worker_id)
-        waits = self._places.waits() and self.wants_jobs
+        waits = self.wants_jobs and self._places.waits(now)
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
-        claim = self._plan_claim(turn, writing, now)
+        claim = self._plan_claim(turn, writing, now, waits=waits)
         if not turn.parts:
             return False
         if claim is None:
@@ -200,15 +202,14 @@ class Pump(Role):
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
         fresh: list[Entry] = []
         if is_due and len(self._completer) and self._flush_is_due():
-            fresh, stored = self._completer.take()
-            self._note_ended(stored)
+            fresh = self._completer.take()
         aside = self._completer.take_due() if is_due else []
         writing = Writing(self._completer, self._connection, fresh, aside)
         writing.plan(turn, self._note_released)
         return writing
 
-    def _plan_claim(self, turn: Turn, writing: Writing, now: float) -> Claim | None:
-        wanted = self._demand.wanted(waits=self._places.waits())
+    def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
+        wanted = self._demand.wanted(waits=waits)
         if not wanted:
             return None
         plan = self._places.plan(
@@ -216,6 +217,7 @@ class Pump(Role):
             now,
             free=self._demand.free,
             caps=self._demand.caps(),
+            waits=waits,
             ending=[attempt.row for attempt, _ in writing.entries],
         )
         return self._claimer.plan(turn, plan) if plan else None
@@ -305,7 +307,7 @@ class Pump(Role):
         if self.waits_for_news:
             self._errands.wake()
         elif self.wants_jobs:
-            waits.append(self._places.claim_at() - now)
+            waits.append(self._places.claim_at(now) - now)
         due = self._completer.next_due()
         if due is not None:
             waits.append(due - now)

@@ -17,7 +17,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.completer import Completer, Entry, resolution, writings
 from django_pgjobs.worker.turns.careful import by_halves
-from django_pgjobs.worker.turns.turn import Part, Rows, Turn
+from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
 
 class Writing:
@@ -49,8 +49,10 @@ class Writing:
             for send, entries in writings(self._fresh):
                 part.add(send, partial(self._settle, entries))
         if self._aside:
-            turn.parts.append(self._careful_part(self._aside))
-            turn.parts[-1].on_refused = lambda error: self._write_apart(self._aside)
+            part = self._careful_part(
+                self._aside, on_refused=lambda error: self._write_apart(self._aside)
+            )
+            turn.parts.append(part)
         if self._fresh or self._aside:
             turn.add(resolution([*self._fresh, *self._aside]), on_released)
 
@@ -79,8 +81,10 @@ class Writing:
 
         by_halves(batch, write, on_refused=note)
 
-    def _careful_part(self, batch: Sequence[Entry]) -> Part:
-        part, written = Part(), set[int]()
+    def _careful_part(
+        self, batch: Sequence[Entry], *, on_refused: Callable[[psycopg.Error], None] = give_up
+    ) -> Part:
+        part, written = Part(on_refused), set[int]()
         for send, _ in writings(batch, skips_locked=True):
             part.add(send, lambda rows: written.update(row[0] for row in rows))
 

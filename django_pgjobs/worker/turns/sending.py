@@ -49,6 +49,7 @@ class Sender:
         self._crossed = 0
 
     def _send_apart(self, turn: Turn) -> None:
+        turn.was_apart = True
         unsolved: list[psycopg.Error] = []
         for part in turn.parts:
             try:

@@ -1,7 +1,7 @@
 """One round trip: statements, each with who waits for its rows.
 
 Planning a turn changes nothing but the turn: what a thread knows changes with the answers, so that
-a turn that fails loses nothing.
+a turn that fails loses nothing. What was taken for it to be written is given back then.
 """
 
 from __future__ import annotations
@@ -48,13 +48,9 @@ class Turn:
     def __init__(self, worker_id: int) -> None:
         self.worker_id = worker_id
         self.parts: list[Part] = []
-        # How long the round trip took; 0 if its parts had to be sent one by one.
+        # Had its parts to be sent one by one? Else, how long did the round trip take?
+        self.was_apart = False
         self.elapsed = 0.0
-
-    @property
-    def is_whole(self) -> bool:
-        """Was nothing of it refused?"""
-        return self.elapsed > 0
 
     @property
     def sends(self) -> list[Send]:

@@ -17,11 +17,11 @@ from functools import partial
 
 from django_pgjobs.exceptions import JobCancelled
 from django_pgjobs.queries import jobs
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
-from django_pgjobs.worker.upkeep.listening import Listening
 
 CANCEL_SECONDS = 10.0
 POLL_SECONDS = 1.0
@@ -35,11 +35,11 @@ class Cancels(Duty):
     def __init__(
         self,
         state: WorkerState,
-        listening: Listening,
+        connection: OwnConnection,
         on_interrupted: Callable[[Attempt], None],
     ) -> None:
         self._state = state
-        self._listening = listening
+        self._connection = connection
         self._on_interrupted = on_interrupted
         self._due = 0.0
 
@@ -57,10 +57,10 @@ class Cancels(Duty):
         turn.add(partial(jobs.send_cancel_listing, worker_id=turn.worker_id), self._interrupt)
 
     def _interrupt(self, rows: Rows) -> None:
-        pause = CANCEL_SECONDS if self._listening.can_listen else POLL_SECONDS
+        pause = CANCEL_SECONDS if self._connection.listens else POLL_SECONDS
         for (job_id,) in rows:
             attempt = self._state.held.get(job_id)
-            if attempt is None and job_id not in self._state.unwritable:
+            if attempt is None and job_id not in self._state.left_to_rescue:
                 pause = UNKNOWN_SECONDS
             elif attempt is not None and attempt.interrupt(JobCancelled):
                 self._on_interrupted(attempt)

@@ -42,11 +42,10 @@ class Duties:
             is_settled=lambda: unheld.is_settled,
             on_drained=on_drained,
         )
-        self.listening = Listening(state, pump, self.look)
-        self.cancels = Cancels(state, self.listening, on_interrupted)
+        self.cancels = Cancels(state, connection, on_interrupted)
         self._in_order: list[Duty] = [
             unheld,
-            self.listening,
+            Listening(state, pump, connection, self.look),
             self.cancels,
             Progress(state, connection),
             FreedKeys(errands),

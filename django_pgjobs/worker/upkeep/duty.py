@@ -15,9 +15,12 @@ class Duty:
     travels_alone = False
 
     @property
-    def lock(self) -> AbstractContextManager[object]:
-        """What is held from planning to the answer, if it travels alone."""
-        return contextlib.nullcontext()
+    def lock(self) -> AbstractContextManager[bool]:
+        """What is held from planning to the answer, if it travels alone.
+
+        It gives whether it could be had; if not the duty stays due.
+        """
+        return contextlib.nullcontext(True)
 
     def due_at(self, now: float) -> float:
         """Return when it is due, as far as is known now; infinite if nothing is to be done."""

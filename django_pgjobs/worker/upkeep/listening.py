@@ -13,6 +13,7 @@ from functools import partial
 import psycopg
 
 from django_pgjobs.queries import workers
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
@@ -32,15 +33,16 @@ class Listening(Duty):
 
     travels_alone = True
 
-    def __init__(self, state: WorkerState, pump: Pump, look: Look) -> None:
+    def __init__(
+        self, state: WorkerState, pump: Pump, connection: OwnConnection, look: Look
+    ) -> None:
         self._state = state
         self._pump = pump
+        self._connection = connection
         self._look = look
         # The worker id that the table shows as listening.
         self._said_of = 0
         self._again_at = 0.0
-        # Does this connection listen?
-        self.can_listen = False
 
     def begin_anew(self) -> None:
         self._said_of = 0
@@ -49,7 +51,7 @@ class Listening(Duty):
         if self._is_said:
             pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
             due = math.inf if self._pump.waits_for_news else self._look.waited_at + pause
-        elif self.can_listen and self._look.is_quiet:
+        elif self._connection.listens and self._look.is_quiet:
             due = self._look.due_at(now)
         else:
             return math.inf

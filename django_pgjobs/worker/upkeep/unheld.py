@@ -8,9 +8,10 @@ until it holds the jobs.
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import psycopg
@@ -28,6 +29,8 @@ logger = get_logger(__name__)
 
 RETURN_BATCH = 1_000
 PAUSE_SECONDS = 1.0
+# So long it waits for a claim that is under way before the upkeep goes on with other things.
+PATIENCE_SECONDS = 0.05
 
 
 class Unheld(Duty):
@@ -43,8 +46,8 @@ class Unheld(Duty):
         self._returned_at = -math.inf
 
     @property
-    def lock(self) -> AbstractContextManager[object]:
-        return self._state.claiming
+    def lock(self) -> AbstractContextManager[bool]:
+        return _hold(self._state.claiming)
 
     @property
     def is_settled(self) -> bool:
@@ -59,7 +62,7 @@ class Unheld(Duty):
 
     def plan(self, turn: Turn) -> None:
         sent_at = time.monotonic()
-        held = [*self._state.held, *self._state.unwritable]
+        held = [*self._state.held, *self._state.left_to_rescue]
         send = partial(jobs.send_release_unheld, worker_id=turn.worker_id)
 
         def note(rows: Rows) -> None:
@@ -83,10 +86,20 @@ class Unheld(Duty):
 
         def leave(job_id: int, error: psycopg.Error) -> None:
             logger.error("job=%s cannot be given back; it is left to rescue: %s", job_id, error)
-            self._state.unwritable.add(job_id)
+            self._state.unreturnable.add(job_id)
 
         def release_apart(error: psycopg.Error) -> None:
             for rows in in_pages(release, size=RETURN_BATCH, find=find, on_refused=leave):
                 note(list(rows))
 
         turn.begin(release_apart).add(partial(send, held_ids=held, max_jobs=RETURN_BATCH), note)
+
+
+@contextmanager
+def _hold(lock: threading.Lock) -> Iterator[bool]:
+    is_held = lock.acquire(timeout=PATIENCE_SECONDS)
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            lock.release()

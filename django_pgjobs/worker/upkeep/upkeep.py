@@ -24,7 +24,6 @@ from django_pgjobs.queries.notifications import (
     CANCEL_CHANNEL,
     CONTROL_CHANNEL,
     WORKERS,
-    listen,
     read_notifications,
 )
 from django_pgjobs.worker.backoff import Backoff
@@ -83,11 +82,6 @@ class Upkeep(Role):
         super().stop()
         self._connection.cut()
 
-    @property
-    def can_listen(self) -> bool:
-        """Does its connection listen?"""
-        return self._duties.listening.can_listen
-
     def recall(self) -> None:
         """Let the pump give back what nothing has begun, and look anew; safe from any thread."""
         self._pump.recall()
@@ -118,13 +112,14 @@ class Upkeep(Role):
         sent = []
         for duty in due:
             if duty.travels_alone:
-                with duty.lock:
-                    sent.append(self._send(duty))
+                with duty.lock as is_held:
+                    if is_held:
+                        sent.append(self._send(duty))
         together = [duty for duty in due if not duty.travels_alone]
         if together:
             sent.append(self._send(*together))
         self._backoff.note_success()
-        if not all(turn.is_whole for turn in sent):
+        if any(turn.was_apart for turn in sent):
             self.wait(REFUSED_SECONDS)
         elif not due:
             self.wait(self._seconds_to_sleep())
@@ -144,7 +139,7 @@ class Upkeep(Role):
         return None if due == math.inf else max(0.0, due - now)
 
     def _sleep(self, timeout: float | None) -> None:
-        listens = self._duties.listening.can_listen and self._connection.is_open
+        listens = self._connection.listens
         self._errands.wait(timeout, self._connection.open().fileno() if listens else None)
 
     # The connection
@@ -152,15 +147,11 @@ class Upkeep(Role):
     def _connect(self) -> None:
         if self._connection.is_open:
             return
-        self._duties.listening.can_listen = False
-        connection = self._connection.open()
+        self._connection.open()
         if self._state.options.listen:
             if self._connection.is_direct:
                 self._heard.clear()
-                connection.add_notify_handler(self._heard.append)
-                with self._connection.deadline():
-                    listen(connection)
-                self._duties.listening.can_listen = True
+                self._connection.listen(self._heard.append)
             elif not self._is_pooled:
                 self._is_pooled = True
                 logger.warning(
@@ -181,7 +172,7 @@ class Upkeep(Role):
     # What others say
 
     def _hear(self) -> None:
-        if self._duties.listening.can_listen:
+        if self._connection.listens:
             read_notifications(self._connection.open())
         queue_names = set()
         while self._heard:

@@ -78,7 +78,7 @@ PUMP = (
     (
         "cancel of a job whose claim is under way",
         f"{WORKER}upkeep/cancels.py",
-        "pause = UNKNOWN_SECONDS",
+        "pause = UNDER_WAY_SECONDS",
         "pass",
         UPKEEP,
     ),

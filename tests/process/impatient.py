@@ -14,7 +14,7 @@ from django_pgjobs.worker.running import outcome, watchdog
 
 connection.ANSWER_SECONDS = 1.0
 connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
-watchdog.LOOK_SECONDS = 0.2
+watchdog.DEADLINE_LOOK_SECONDS = 0.2
 worker_process.LAST_SECONDS = 0.7
 outcome.UNKNOWN_TASK_SECONDS = (
     float(os.environ.get("TESTS_UNKNOWN_TASK_MIN", "0.1")),

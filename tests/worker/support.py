@@ -22,7 +22,7 @@ from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane, Taker
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import resolution, statements
+from django_pgjobs.worker.claiming.completer import resolution, writings
 from django_pgjobs.worker.process import worker_process as runner_module
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.signal_pipe import SignalPipe
@@ -96,7 +96,7 @@ def claim(
 
 def write(connection: OwnConnection, *batch: tuple[Attempt, Outcome]) -> set[int]:
     """Write outcomes in one round trip; return the ids of the jobs that were changed."""
-    answers = connection.round_trip([*statements(batch, resolves=False), resolution(batch)])
+    answers = connection.round_trip([*(each.send for each in writings(batch)), resolution(batch)])
     return {row[0] for rows in answers[:-1] for row in rows}
 
 
@@ -150,7 +150,7 @@ class Bench:
         """Run an attempt, of the next job by default, and write its outcome."""
         attempt = attempt or self.claim()
         outcome = run_in_thread(attempt, self.options)
-        if not outcome.stored and statements([(attempt, outcome)]):
+        if not outcome.stored and writings([(attempt, outcome)]):
             write(self.connection, (attempt, outcome))
         announce_finish(attempt, outcome)
         return outcome

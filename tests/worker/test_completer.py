@@ -11,7 +11,13 @@ import psycopg
 import pytest
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import MAX_BATCH, PAUSES, Completer, statements
+from django_pgjobs.worker.claiming.completer import (
+    MAX_BATCH,
+    PAUSES,
+    Completer,
+    statements,
+    writings,
+)
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
 from django_pgjobs.worker.state import WorkerState
@@ -241,7 +247,7 @@ def test_there_is_one_statement_per_kind_of_outcome(
     make_outcomes: Callable[[], list[Outcome]], count: int
 ) -> None:
     batch = [(make_attempt_of(number), o) for number, o in enumerate(make_outcomes())]
-    assert len(statements(batch, resolves=False)) == count
+    assert len(writings(batch)) == count
 
 
 def test_one_more_statement_resolves_what_waits_for_all_of_them() -> None:

@@ -9,7 +9,7 @@ from django.db import connection
 
 from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.completer import statements
+from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.process import pruner as pruner_module
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.outcome import Kind, Outcome
@@ -113,7 +113,7 @@ def test_an_outcome_that_is_sent_alone_leaves_dependencies_to_the_sweep(own: Own
     running = make_running_job()
     job_id = enqueue_after(running.id)
     batch = [(make_attempt_of(running.id, claim=running.claim), Outcome(Kind.DONE))]
-    alone = statements(batch, resolves=False)
+    alone = [each.send for each in writings(batch)]
     assert len(alone) == 1
     own.round_trip(alone)
     assert state(job_id) == WAITING

@@ -211,15 +211,13 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Stat
     ]
 
 
-def statements(
-    batch: Sequence[Entry], *, resolves: bool = True, skips_locked: bool = False
-) -> list[Send]:
+def statements(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Send]:
     """Return the functions that send the statements for a batch, each given its cursor.
 
-    Unless *resolves* is false the last one is its `resolution`.
+    The last one is its `resolution`.
     """
     sends = [writing.send for writing in writings(batch, skips_locked=skips_locked)]
-    if sends and resolves:
+    if sends:
         sends.append(resolution(batch))
     return sends
 

@@ -64,7 +64,7 @@ LAST_SECONDS = 3.0
 LAST_STEPS = 5.5
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
-LOCK_SECONDS = 0.2
+ROW_LOCK_SECONDS = 0.2
 END = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -87,7 +87,7 @@ class WorkerProcess:
         self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
         # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
-            role: OwnConnection(options.database, role, lock_seconds=LOCK_SECONDS)
+            role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
             for role in ("pump", "upkeep", "pruner")
         }
         # So that a renewal that gets no answer can be sent again on a new connection.

@@ -21,7 +21,7 @@ from django_pgjobs.worker.safe_log import get_logger
 logger = get_logger(__name__)
 
 # How often the deadlines of our own statements are looked at while something is held.
-LOOK_SECONDS = 5.0
+DEADLINE_LOOK_SECONDS = 5.0
 
 
 class Step(Enum):
@@ -87,7 +87,7 @@ class Watchdog(Role):
                     connection.cut()
             with self._lock:
                 next_deadline = self._deadlines[0][0] if self._deadlines else float("inf")
-            self.wait(min(LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
+            self.wait(min(DEADLINE_LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
 
     def _take_due(self) -> list[tuple[Attempt, Step]]:
         due = []

@@ -105,7 +105,7 @@ class Refusals:
         )
 
     def note(
-        self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str = ""
+        self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str
     ) -> None:
         """Leave a job alone from now on, and say so in the log and in its row."""
         with self._lock:

@@ -26,7 +26,7 @@ from django_pgjobs.worker.upkeep.duty import Duty
 CANCEL_SECONDS = 10.0
 POLL_SECONDS = 1.0
 # A job may have been claimed by a claim whose answer is on its way.
-UNKNOWN_SECONDS = 0.1
+UNDER_WAY_SECONDS = 0.1
 
 
 class Cancels(Duty):
@@ -61,7 +61,7 @@ class Cancels(Duty):
         for (job_id,) in rows:
             attempt = self._state.held.get(job_id)
             if attempt is None and job_id not in self._state.left_to_rescue:
-                pause = UNKNOWN_SECONDS
+                pause = UNDER_WAY_SECONDS
             elif attempt is not None and attempt.interrupt(JobCancelled):
                 self._on_interrupted(attempt)
         self._due = time.monotonic() + pause

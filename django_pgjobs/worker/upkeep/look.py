@@ -27,7 +27,7 @@ FIRST_GAP_SECONDS = 0.01
 # A worker that found nothing for so long says that it listens.
 LISTEN_AFTER_SECONDS = 0.15
 # How often a worker looks whose pump knows where jobs are.
-BUSY_SECONDS = 1.0
+BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
 PROMOTE_BATCH = 1_000
@@ -119,7 +119,7 @@ class Look(Duty):
         if not self._pump.wants_jobs:
             return math.inf
         if not self._pump.is_idle:
-            due = max(self._looked_at, self.waited_at) + BUSY_SECONDS
+            due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
         elif self._pump.claimed != self._claimed or self._may_end_drain:
             due = 0.0
         else:

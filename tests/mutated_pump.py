@@ -34,6 +34,13 @@ PUMP = (
         HELD,
     ),
     (
+        "limit of jobs after a turn without statements",
+        f"{WORKER}claiming/pump.py",
+        "            self._check_limit()\n            if not worked",
+        "            if not worked",
+        ("tests/worker/test_atomic.py", "tests/worker/test_executor.py"),
+    ),
+    (
         "parts of a refused turn",
         f"{WORKER}turns/sending.py",
         "part.on_refused(error)",

@@ -193,3 +193,12 @@ def test_steering_exceptions_roll_back(bench: Bench, name: str, kind: Kind, stat
     assert bench.run().kind is kind
     assert not Effect.objects.exists()
     assert get_job(job.id).status == status
+
+
+def test_a_worker_ends_with_its_last_job_though_that_wrote_its_own_end(start_thread: Start) -> None:
+    """What is stored already needs no turn of the pump."""
+    Effect.objects.create(key="x")
+    jobs = [tasks.take_effect_atomic.enqueue("x") for _ in range(2)]
+    worker = start_thread(max_jobs=1, concurrency=1, poll_interval=3600.0)
+    assert worker.join() == 0
+    assert sorted(get_job(job.id).status for job in jobs) == ["ready", "successful"]

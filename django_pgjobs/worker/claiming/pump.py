@@ -159,6 +159,7 @@ class Pump(Role):
                 self.wait(pause)
                 continue
             self._backoff.note_success()
+            self._check_limit()
             if not worked:
                 self._rest()
         self._connection.close()
@@ -186,7 +187,6 @@ class Pump(Role):
             with self._state.claiming:
                 self._send_claim(turn, writing, claim)
             self._claimer.note(claim, turn)
-        self._check_limit()
         return True
 
     def _accept_offers(self) -> None:

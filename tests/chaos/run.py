@@ -248,6 +248,8 @@ def main(arguments: list[str] | None = None) -> int:
     run = Run(make_parser().parse_args(arguments))
     # So that nothing of it is left when somebody ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    # Under nohup the workers would inherit that HUP is ignored, until they have a handler for it.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     home = Path(tempfile.mkdtemp(prefix="pgjobs-chaos-"))
     os.chmod(home, 0o755)
     folder = home / "run"

@@ -26,7 +26,7 @@ CREATE FUNCTION log_claims() RETURNS trigger LANGUAGE plpgsql
 SET search_path = public AS $body$
 BEGIN
     INSERT INTO claim_log VALUES (
-        NEW.id, NEW.queue_name, statement_timestamp(), NEW.concurrency_key
+        NEW.id, NEW.queue_name, transaction_timestamp(), NEW.concurrency_key
     );
     RETURN NULL;
 END
@@ -43,7 +43,7 @@ DROP TABLE claim_log;
 
 @pytest.fixture
 def _log_of_claims(transactional_db: None) -> Iterator[None]:
-    """Write every claim to the table claim_log, with the time its statement began."""
+    """Write every claim to the table claim_log, with the begin of its transaction, which lists."""
     with connection.cursor() as cursor:
         cursor.execute(WRITE_DOWN)
     yield

@@ -87,8 +87,11 @@ def test_a_log_that_stands_still_costs_no_job_an_outcome_or_a_start(
 
 
 def test_a_worker_whose_pump_stands_still_ends(start: Start, journal: Journal) -> None:
-    worker = start("-c", "1", "--lease-seconds", "1", modules=WATCHFUL)
+    worker = start("-c", "2", "--lease-seconds", "1", modules=WATCHFUL)
     tasks.stop_pump.enqueue(journal.folder)
+    journal.wait_for("stopped")
+    # The pump rests while it knows of no job; the free slot makes it claim this one.
+    common.add.enqueue(1, 2)
     assert worker.wait() == 75
     assert "the pump has stood still for" in worker.output()
 

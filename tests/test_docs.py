@@ -91,6 +91,30 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     assert named <= {*setting_names()}
 
 
+def tables_of(page: str, heading: str) -> list[str]:
+    """Return the first cells of each table of a section, one text per table."""
+    section = read(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    return ["\n".join(row.split("|")[1] for row in table.splitlines()) for table in tables]
+
+
+def test_every_column_of_jobs_and_workers_is_documented_and_no_other() -> None:
+    from django_pgjobs.models import Job, Worker
+
+    columns = [{field.column for field in model._meta.local_fields} for model in (Job, Worker)]
+    columns[0].add("lane")  # the engine's own, as tests/test_sql.py has it
+    named = [re.findall(r"`(\w+)`", cells) for cells in tables_of("job-lifecycle.md", "Columns")]
+    assert [sorted(names) for names in named] == [sorted(names) for names in columns]
+
+
+def test_every_index_of_jobs_is_documented_and_no_other() -> None:
+    schema = ROOT / "django_pgjobs/migrations/sql/0001/jobs.sql"
+    indexes = re.findall(r"INDEX (\w+)", schema.read_text())
+    [cells] = tables_of("job-lifecycle.md", "Indexes")
+    assert "pgjobs_job_ready" in indexes
+    assert sorted(re.findall(r"`(\w+)`", cells)) == sorted(indexes)
+
+
 def public_names() -> list[str]:
     """Return module.name for every public name."""
     return [

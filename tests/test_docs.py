@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import importlib
+import inspect
 import json
 import re
+import typing
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from django_pgjobs.management.arguments import MAX_NAME_BYTES, MAX_QUEUE_BYTES, MAX_SLOTS
+from django_pgjobs.status import PauseKind
 from tests.helpers import ROOT
 from tests.test_house import check_ids
 
@@ -130,6 +134,42 @@ def test_every_public_name_is_documented() -> None:
     assert "django_pgjobs.task" in names
     missing = [name for name in names if not mentions(page, name.rsplit(".", 1)[1])]
     assert not missing, f"docs/api.md does not explain {missing}"
+
+
+def test_the_signature_of_task_is_documented_as_it_is() -> None:
+    from django_pgjobs import Exponential, task
+
+    [documented] = re.findall(r"`task\((\*, .+?)\)` ", read("api.md"))
+    defaults = ast.parse(f"def task({documented}): ...").body[0].args  # type: ignore[attr-defined]
+    known = {"Exponential": Exponential, "Exception": Exception}
+    found = {
+        argument.arg: eval(ast.unparse(default), known)
+        for argument, default in zip(defaults.kwonlyargs, defaults.kw_defaults, strict=True)
+    }
+    declared = inspect.signature(typing.get_overloads(task)[1]).parameters
+    assert found == {name: parameter.default for name, parameter in declared.items()}
+
+
+def test_every_option_of_a_task_is_explained() -> None:
+    from django_pgjobs import Task
+
+    rows = re.findall(r"^\| (`.+?) \|", read("tasks.md") + read("coalescing.md"), re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    of_jobs = {"run_after", "after", "after_failure", "subject"}
+    options = {field.name for field in dataclasses.fields(Task)} - {"func"}
+    assert options - of_jobs - explained == set()
+
+
+def test_every_reason_of_an_explanation_is_documented_and_no_other() -> None:
+    source = (ROOT / "django_pgjobs/control/explain.py").read_text()
+    told = {
+        *re.findall(r'Reason\(\s*"(\w+)"', source),
+        *re.findall(r'return "(\w+)", _?', source),
+        *re.findall(r'^        "(\w+)": _\(', source, re.MULTILINE),
+        *(f"{kind}_paused" for kind in PauseKind.values),
+    }
+    rows = re.findall(r"^\| (`.+?) \|", read("why-not-running.md"), re.MULTILINE)
+    assert told == {code for row in rows for code in re.findall(r"`(\w+)`", row)}
 
 
 def test_every_check_is_documented() -> None:

@@ -35,7 +35,6 @@ CHOICE = (
 
 # The same of the claim of what was chosen, with the tests.
 CHOSEN = (
-    ("tokens that are spent", "SET next_free = GREATEST(", "SET next_free = LEAST(", CLAIMS),
     (
         "lane of a chosen job",
         "ON chosen.id = job.id AND chosen.lane = job.lane",

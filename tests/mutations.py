@@ -245,6 +245,20 @@ MUTATIONS = (
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
     *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),
     Mutation(
+        "tokens that are spent",
+        f"{SQL}spend_tokens.sql",
+        "SET next_free = GREATEST(",
+        "SET next_free = LEAST(",
+        CLAIMS,
+    ),
+    Mutation(
+        "tokens of jobs that were not claimed",
+        f"{SQL}spend_tokens.sql",
+        " AND job.worker_id = %(worker_id)s::bigint",
+        "",
+        ("tests/races/test_keyed_claims.py",),
+    ),
+    Mutation(
         "end of a session that stands still with the keyed claim",
         "django_pgjobs/queries/connection.py",
         "before, after = [_send_begin, _send_patience], [_send_commit]",

@@ -95,9 +95,6 @@ NOTHING_CHOSEN = {
     "counted": False,
     "chosen_ids": "{}",
     "chosen_lanes": "{}",
-    "token_ids": "{}",
-    "token_keys": "{}",
-    "token_seconds": "{}",
 }
 
 
@@ -217,7 +214,6 @@ def send_chosen_claim(
     plain = Counter(
         Lane(job.head.backend, job.head.queue_name) for job in chosen if job.head.lane is None
     )
-    tokens = [(job, rate) for job in keyed for rate in job.head.rates]
     params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
     params |= {
         "lane_jobs": array_text(plain.values()),
@@ -225,11 +221,21 @@ def send_chosen_claim(
         "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
         "chosen_lanes": text_array_text(job.head.lane for job in keyed),
-        "token_ids": array_text(job.id for job, _ in tokens),
-        "token_keys": text_array_text(rate.key for _, rate in tokens),
-        "token_seconds": array_text(job.cost * rate.seconds_per_token for job, rate in tokens),
     }
     execute(cursor, "claim_jobs", params)
+
+
+def send_spending(cursor: Cursor, chosen: Sequence[Candidate], worker_id: int) -> None:
+    """Send, behind the claim of what was chosen, what its jobs cost; nothing if nothing does."""
+    tokens = [(job, rate) for job in chosen for rate in job.head.rates]
+    if tokens:
+        params = {
+            "worker_id": worker_id,
+            "token_ids": array_text(job.id for job, _ in tokens),
+            "token_keys": text_array_text(rate.key for _, rate in tokens),
+            "token_seconds": array_text(job.cost * rate.seconds_per_token for job, rate in tokens),
+        }
+        execute(cursor, "spend_tokens", params)
 
 
 def send_first_free(cursor: Cursor, ids: Sequence[int]) -> None:

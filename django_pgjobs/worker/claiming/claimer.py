@@ -15,7 +15,7 @@ from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
+from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Plan
 from django_pgjobs.worker.state import WorkerState
@@ -72,10 +72,12 @@ class Claimer:
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        *before, take = _sends(plan, taker)
-        for send in before:
-            part.add(send, lambda rows: None)
-        part.add(take, note_claimed)
+        statements = _statements(plan, taker)
+        for send in statements.before:
+            part.add(send, ignore)
+        part.add(statements.take, note_claimed)
+        for send in statements.after:
+            part.add(send, ignore)
         return claim
 
     def note(self, claim: Claim, turn: Turn) -> None:
@@ -95,15 +97,17 @@ class Claimer:
 
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             some = replace(plan, wanted=min(size, plan.wanted - len(claim.rows)))
-            sends = [*hold, *_sends(some, self._taker(worker_id, some, passed_over))]
-            rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
+            before, send, after = _statements(some, self._taker(worker_id, some, passed_over))
+            before = [*hold, *before]
+            answers = self._connection.round_trip([*before, send, *after])
+            rows = claims.claimed_rows(answers[len(before)])
             claim.rows += rows
             return rows
 
         def find(passed_over: list[int]) -> Sequence[int]:
             keyed = KeyedClaim(plan.scope, self._taker(worker_id, plan, passed_over))
-            heads = keyed.sends[0]
-            paths.update(self._connection.round_trip([*hold, heads, keyed.send_first])[-1])
+            sends = [*hold, *keyed.statements.before, keyed.send_first]
+            paths.update(self._connection.round_trip(sends)[-1])
             return list(paths)
 
         for _ in self._refusals.in_pages(
@@ -128,14 +132,16 @@ class Claimer:
         )
 
 
-def _sends(plan: Plan, taker: claims.Taker) -> list[Send]:
-    """Return the statements of a claim; the rows of the last one are the jobs.
+def ignore(rows: Rows) -> None:
+    """Need nothing of what a statement returns."""
 
-    It is claim_jobs.sql; for jobs with keys list_heads.sql goes before it.
-    """
+
+def _statements(plan: Plan, taker: claims.Taker) -> Statements:
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
-        return KeyedClaim(plan.scope, taker).sends
-    return [partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)]
+        return KeyedClaim(plan.scope, taker).statements
+    take = partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)
+    return Statements([], take, [])
 
 
 def detailed_paths() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -14,7 +13,7 @@ from django.db import connection
 from django_pgjobs import Task, pause
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
@@ -74,17 +73,16 @@ def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
     connection: Any = None
     claimer = Claimer(
         state,
-        knowing.places,
         connection,
         Refusals(state),
         detailed_paths=[],
         wants_details=lambda: False,
     )
     turn = Turn(1)
+    claim = claimer.plan(turn, plan)
     turn.elapsed = 100.1
-    rows = [row_of_job(1, lane="a")]
-    claimer.note(Claim(plan, rows, held=True, waited=100.0, is_whole=True), turn)
-    assert 0 < knowing.places.claim_at(time.monotonic()) - time.monotonic() < 1
+    turn.receive([[("held", 100.0)], [], [row_of_job(1, lane="a")]])
+    assert 0 < claim.seconds < 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -204,7 +202,6 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     connection: Any = mock.Mock(round_trip=send_all)
     claimer = Claimer(
         state,
-        knowing.places,
         connection,
         Refusals(state),
         detailed_paths=[],

@@ -186,7 +186,7 @@ class Pump(Role):
         else:
             with self._state.claiming:
                 self._send_claim(turn, writing, claim)
-            self._claimer.note(claim, turn)
+            self._learn(claim)
         return True
 
     def _accept_offers(self) -> None:
@@ -286,6 +286,15 @@ class Pump(Role):
             self._give_back(attempts, CONTROL_NOTE)
         else:
             self._dispatch(attempts)
+
+    def _learn(self, claim: Claim) -> None:
+        """Let the places know what came of a claim; its jobs are in the worker's hands by now."""
+        if claim.was_locked:
+            self._places.note_locked(claim.plan)
+        elif claim.is_whole:
+            self._places.note_claimed(
+                claim.plan, claim.rows, held=claim.held, seconds=claim.seconds
+            )
 
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs

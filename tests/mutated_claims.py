@@ -11,24 +11,33 @@ CHOICES = ("tests/test_choosing.py",)
 HEADS = (
     ("hold of the keyed claim", "turn.is_held AND room.jobs > 0\n", "room.jobs > 0\n"),
     ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
-    ("first job of a key", "WHEN maximum.last_id = head.id AND", "WHEN FALSE AND"),
+    ("first job of a key", "WHEN maximum.next_id <> head.id THEN 0", ""),
+    ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
+    ("pause of a queue", " OPERATOR(pg_catalog.||) paused.queues AS", " AS"),
+)
+
+# The same of what the list and explain() both say of a lane.
+LANE = (
     ("retry in its key", "{oldest.is_in_line}", "{oldest.is_ready}"),
     (
         "planned job in its key",
         "{oldest.is_in_line}",
         "oldest.status = 'ready' AND oldest.hold IS NULL",
     ),
-    ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
-    ("pause of a queue", " OPERATOR(pg_catalog.||) paused.queues AS", " AS"),
+    ("order of a key", " THEN LEAST({it}.id, (", " THEN NULLIF({it}.id, ("),
 )
 
 # The same of the choice.
 CHOICE = (
-    ("limit of a key over its lanes", "job.head.running + self._of_key[key]", "job.head.running"),
+    ("limit of a key over its lanes", "head.running + self._of_key[key]", "head.running"),
     ("smaller limit within a key", "max(1, self.head.limits[self.place] or 1)", "1000"),
     ("tokens that are left", "self._tokens[rate.key] < job.cost", "False"),
     ("tokens of a claim", "self._tokens[rate.key] -= job.cost", "pass"),
-    ("place in the line for tokens", "self._tokens[key] = 0.0", "pass"),
+    (
+        "place in the line for tokens",
+        "self._tokens |= {obstacle.name: 0.0 for obstacle in obstacles}",
+        "pass",
+    ),
     ("limit of a queue", "self._room[head.queue_name] -= 1", "pass"),
     ("share of a lane", "ceil(wanted * head.weight / weights)", "wanted"),
 )

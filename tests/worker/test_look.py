@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import psycopg
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from django_pgjobs import Task, pause
+from django_pgjobs.models.control import RateLimit, RateState
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.claimer import Claimer
@@ -322,3 +325,34 @@ def test_a_drain_ends_where_all_that_is_left_has_paused_keys(drain: Start) -> No
     drain(poll_interval=NEVER)
     assert get_job(paused).status == "ready"
     assert count_jobs(status="successful") == 1
+
+
+def spend_tokens(name: str, *, seconds: float) -> None:
+    """Make a rate limit whose only token is back after so long."""
+    RateLimit.objects.create(name=name, count=1, period=max(seconds, 1.0))
+    RateState.objects.create(key=name, next_free=timezone.now() + timedelta(seconds=seconds))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_drain_does_not_wait_for_tokens_that_no_job_of_its_needs(drain: Start) -> None:
+    """Rates that other code or the jobs of other queues have used up, and a rate that is full."""
+    spend_tokens("unused", seconds=3600)
+    spend_tokens("others", seconds=3600)
+    make_job(rate_limit_keys="others", queue_name="mail")
+    pause(key="shop:*")
+    paused = make_job(concurrency_key="shop:1")
+    spend_tokens("too small", seconds=3600)
+    hopeless = make_job(rate_limit_keys="too small", rate_cost=2)
+    done = make_job()
+    drain(poll_interval=NEVER, queues=("default",))
+    assert {get_job(job_id).status for job_id in (paused, hopeless)} == {"ready"}
+    assert get_job(done).status == "successful"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_drain_waits_for_the_tokens_of_its_jobs_and_no_longer(drain: Start) -> None:
+    """Two of them, and no poll comes before the second is there."""
+    spend_tokens("slow", seconds=0.5)
+    jobs_of_it = [make_job(rate_limit_keys="slow") for _ in range(2)]
+    drain(poll_interval=NEVER)
+    assert {get_job(job_id).status for job_id in jobs_of_it} == {"successful"}

@@ -29,7 +29,7 @@ SELECT
         FROM pg_catalog.unnest(string_to_array(job.rate_limit_keys, E'\n'))
             WITH ORDINALITY AS rate (key, place)
         LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
-        LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+        LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
     )
 FROM pgjobs_job_live AS job
 CROSS JOIN LATERAL (

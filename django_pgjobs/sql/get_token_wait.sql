@@ -47,7 +47,7 @@ CROSS JOIN LATERAL (
         bool_and(COALESCE(head.rate_cost <= rule.burst, FALSE)) AS has_an_end
     FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
     LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
-    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+    LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
 ) AS wait
 WHERE wait.has_an_end AND wait.seconds > 0::double precision AND wait.seconds < 'infinity'
 GROUP BY head.backend, head.queue_name, head.urgency

@@ -178,7 +178,7 @@ walked AS MATERIALIZED (
                 OR %(takes_tokens)s::boolean AND NOT EXISTS (
                     SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
                     LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
-                    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
+                    LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
                     WHERE COALESCE({state.tokens} < head.rate_cost::double precision, TRUE)
                 )
             )

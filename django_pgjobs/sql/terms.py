@@ -143,6 +143,11 @@ TERMS = {
         " LIMIT 1"
         ") AS rate"
     ),
+    # Of the key of a rate limit: SELECT its state. The limit keeps the planner from joining it with
+    # all states.
+    "rate_state": (
+        "SELECT state.next_free FROM pgjobs_rate_state AS state WHERE state.key = {it} LIMIT 1"
+    ),
     # Of the state of a rate limit, which may be missing, beside its *rule*: how many tokens there
     # are; NULL if there is no such limit.
     "tokens": (

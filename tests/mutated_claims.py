@@ -6,6 +6,7 @@ SQL = "django_pgjobs/sql/"
 WORKER = "django_pgjobs/worker/"
 CLAIMS = ("tests/worker/test_keyed_claim.py", "tests/worker/test_keyed_claim_rules.py")
 CHOICES = ("tests/test_choosing.py",)
+EXPLAINED = ("tests/test_explain_limits.py", "tests/worker/test_explain_agrees.py")
 
 # Name, what is replaced in the list of what a claim may choose from, and by what.
 HEADS = (
@@ -40,6 +41,12 @@ CHOICE = (
     ),
     ("limit of a queue", "self._room[head.queue_name] -= 1", "pass"),
     ("share of a lane", "ceil(wanted * head.weight / weights)", "wanted"),
+)
+
+# The same of what is said of one job.
+TOLD = (
+    ("first job of a lane, for all of it", "*choice.obstacles(jobs[0]), ", ""),
+    ("job itself in its lane", ", *choice.obstacles(jobs[-1])", ""),
 )
 
 # The same of the claim of what was chosen, with the tests.

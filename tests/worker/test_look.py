@@ -265,6 +265,31 @@ def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("place", [{"queue_name": "mail"}, {"priority": -5}], ids=str)
+def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_poll(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch, place: dict[str, Any]
+) -> None:
+    """Another queue or priority is a place that the worker has found to have nothing to start."""
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    offers: list[Any] = []
+    offer = Pump.offer
+
+    def offer_and_count(pump: Pump, place: Any) -> None:
+        offer(pump, place)
+        offers.append(place)
+
+    monkeypatch.setattr(Pump, "offer", offer_and_count)
+    gate_tasks.wait_at_gate.using(concurrency_key="shop:1").enqueue()
+    waiting = make_job(concurrency_key="shop:1", concurrency_limit=1, **place)
+    worker = start_thread(listen=False, concurrency=2, poll_interval=NEVER)
+    gate.wait_entered()
+    wait_until(lambda: len(offers) == 2)  # with the first claim, and after it
+    wait_until(lambda: worker.runner.pump.is_idle)
+    gate.open()
+    wait_until(lambda: get_job(waiting).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_next_job_of_a_key_is_claimed_in_the_turn_that_writes_the_outcome_before(
     start_thread: Start, gate: Gate, together: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

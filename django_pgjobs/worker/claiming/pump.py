@@ -256,6 +256,9 @@ class Pump(Role):
         rows = [attempt.row for attempt in attempts]
         self._places.note_ended(rows)
         self._errands.note_ended(rows)
+        if not self._state.options.listen and any(row.lane for row in rows):
+            # Nobody tells it that what waits for the key in another place may start.
+            self._errands.look_by(0.0)
 
     def _note_released(self, rows: Rows) -> None:
         """Note the queues of jobs that waited for those that have ended."""

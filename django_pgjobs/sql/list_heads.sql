@@ -117,7 +117,6 @@ walked AS MATERIALIZED (
             SELECT CASE
                 WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
                 WHEN head.concurrency_key LIKE ANY (turn.key_patterns) THEN 0
-                WHEN maximum.next_id <> head.id THEN 0
                 ELSE maximum.jobs - (
                     SELECT count(*)
                     FROM ({head.concurrency_key.running} LIMIT maximum.jobs) AS running
@@ -137,6 +136,7 @@ walked AS MATERIALIZED (
                     {job.is_ready}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                     AND -job.priority = segment.urgency AND job.lane = head.lane
+                    -- Nothing else, if the key keeps its order.
                     AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)
                     AND job.task_path <> ALL (turn.excluded_paths)
                     AND job.id <> ALL (%(passed_over)s::bigint[])

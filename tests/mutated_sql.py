@@ -79,9 +79,16 @@ STATEMENTS = (
     (
         "limit of the key itself before one of a pattern",
         "django_pgjobs/sql/terms.py",
-        "ORDER BY maximum.pattern = {it} DESC, length",
-        "ORDER BY length",
-        ("tests/admin/test_limits.py",),
+        "WHERE exact.pattern = {it}",
+        "WHERE FALSE",
+        ("tests/test_explain_limits.py", "tests/admin/test_limits.py"),
+    ),
+    (
+        "longest pattern of a limit",
+        "django_pgjobs/sql/terms.py",
+        " ORDER BY length(maximum.pattern) DESC",
+        " ORDER BY length(maximum.pattern)",
+        ("tests/test_explain_limits.py", "tests/admin/test_limits.py"),
     ),
     (
         "operator of a claim",

@@ -15,7 +15,18 @@ import argparse
 import os
 import sys
 
-from tests.mutated_claims import CHOICE, CHOICES, CHOSEN, CLAIMS, HEADS, SQL, WORKER
+from tests.mutated_claims import (
+    CHOICE,
+    CHOICES,
+    CHOSEN,
+    CLAIMS,
+    EXPLAINED,
+    HEADS,
+    LANE,
+    SQL,
+    TOLD,
+    WORKER,
+)
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -242,7 +253,9 @@ MUTATIONS = (
         ("tests/races/test_unique.py",),
     ),
     *(Mutation(name, f"{SQL}list_heads.sql", old, new, CLAIMS) for name, old, new in HEADS),
+    *(Mutation(name, f"{SQL}terms.py", old, new, CLAIMS) for name, old, new in LANE),
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
+    *(Mutation(name, "django_pgjobs/choosing.py", old, new, EXPLAINED) for name, old, new in TOLD),
     *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),
     Mutation(
         "tokens that are spent",

@@ -192,7 +192,7 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
             limits=limits or (),
             costs=costs or (),
             queue_room=queue_room,
-            rates=[_rate(*rate) for rate in json.loads(rates)] if rates else (),
+            rates=[rate_of(*rate) for rate in json.loads(rates)] if rates else (),
         )
         for (
             backend, queue_name, rank, lane, key, weight, max_running, running,
@@ -201,7 +201,7 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
     ]  # fmt: skip
 
 
-def _rate(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
+def rate_of(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
     """Return a rate limit; one without a state yet, or without a row, has no tokens."""
     return Rate(key, float(tokens or 0.0), seconds_per_token or 0.0)
 
@@ -286,7 +286,10 @@ def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
 
 
 def send_token_wait(cursor: Cursor) -> None:
-    """Send the question when the next token of a used up rate limit is free, in seconds."""
+    """Send the question in how many seconds jobs that wait for tokens have enough of them.
+
+    Each row is the parts of a Group, and the seconds until the first of its jobs has.
+    """
     execute(cursor, "get_token_wait", {})
 
 

@@ -16,7 +16,6 @@ from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
-from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Plan
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -29,9 +28,13 @@ class Claim:
 
     plan: Plan
     rows: list[claims.ClaimedRow] = field(default_factory=list)
-    # Was it this worker's turn to claim jobs with keys, and how long did it wait for that?
+    # Was it this worker's turn to claim jobs with keys? How long did it wait for that, and how long
+    # did the rest take?
     held: bool = False
     waited: float = 0.0
+    seconds: float = 0.0
+    # Did it wait for a lock in vain?
+    was_locked: bool = False
     # Does it tell what is left? Not if the server refused it and fewer jobs were claimed instead.
     is_whole: bool = False
 
@@ -42,7 +45,6 @@ class Claimer:
     def __init__(
         self,
         state: WorkerState,
-        places: Places,
         connection: OwnConnection,
         refusals: Refusals,
         *,
@@ -50,7 +52,6 @@ class Claimer:
         wants_details: Callable[[], bool],
     ) -> None:
         self._state = state
-        self._places = places
         self._connection = connection
         self._refusals = refusals
         self._detailed_paths = detailed_paths
@@ -68,6 +69,7 @@ class Claimer:
 
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows)
+            claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
         if plan.holds:
@@ -80,17 +82,11 @@ class Claimer:
             part.add(send, ignore)
         return claim
 
-    def note(self, claim: Claim, turn: Turn) -> None:
-        """Learn from a claim that was sent; its jobs are in the worker's hands by now."""
-        if claim.is_whole:
-            seconds = max(0.0, turn.elapsed - claim.waited)
-            self._places.note_claimed(claim.plan, claim.rows, held=claim.held, seconds=seconds)
-
     def _claim_apart(self, claim: Claim, worker_id: int, error: psycopg.Error) -> None:
         """Claim fewer jobs, and pass over those that the server refuses to give."""
         plan = claim.plan
         if trouble_of(error) is Trouble.LOCKED:
-            self._places.note_locked(plan)
+            claim.was_locked = True
             return
         hold: list[Send] = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}

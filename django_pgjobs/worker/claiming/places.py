@@ -64,6 +64,10 @@ class Places:
         self._before |= listing.lanes
         self._groups |= listing.groups
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
+        if time.monotonic() >= self._heads_at:
+            # The next claim of a lane that is not known begins at its head anyway.
+            known = self._behind | self._before
+            self._floors = {lane: end for lane, end in self._floors.items() if lane in known}
 
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""

@@ -186,7 +186,7 @@ class Pump(Role):
         else:
             with self._state.claiming:
                 self._send_claim(turn, writing, claim)
-            self._claimer.note(claim, turn)
+            self._learn(claim)
         return True
 
     def _accept_offers(self) -> None:
@@ -256,6 +256,9 @@ class Pump(Role):
         rows = [attempt.row for attempt in attempts]
         self._places.note_ended(rows)
         self._errands.note_ended(rows)
+        if not self._state.options.listen and any(row.lane for row in rows):
+            # Nobody tells it that what waits for the key in another place may start.
+            self._errands.look_by(0.0)
 
     def _note_released(self, rows: Rows) -> None:
         """Note the queues of jobs that waited for those that have ended."""
@@ -286,6 +289,15 @@ class Pump(Role):
             self._give_back(attempts, CONTROL_NOTE)
         else:
             self._dispatch(attempts)
+
+    def _learn(self, claim: Claim) -> None:
+        """Let the places know what came of a claim; its jobs are in the worker's hands by now."""
+        if claim.was_locked:
+            self._places.note_locked(claim.plan)
+        elif claim.is_whole:
+            self._places.note_claimed(
+                claim.plan, claim.rows, held=claim.held, seconds=claim.seconds
+            )
 
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs

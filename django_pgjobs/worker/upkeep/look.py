@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.worker.claiming.plan import Listing
@@ -43,18 +44,23 @@ class Found:
     claimed: int
     is_empty: bool
     promoted: int = 0
-    # Seconds.
+    # In how many seconds.
     next_due: float | None = None
-    token_wait: float | None = None
+    token_waits: dict[Group, float] = field(default_factory=dict)
 
     def note_promotion(self, rows: Rows) -> None:
         """Note how many jobs may run now, and when the next one may."""
         [(promoted, self.next_due, _)] = rows
         self.promoted += promoted
 
-    def note_token_wait(self, rows: Rows) -> None:
-        """Note when the next token of a rate limit is free."""
-        [(self.token_wait,)] = rows
+    def note_token_waits(self, rows: Rows) -> None:
+        """Note in which groups jobs wait for tokens, and how long."""
+        self.token_waits = {Group(*names): seconds for *names, seconds in rows}
+
+    def token_wait(self, listing: Listing) -> float | None:
+        """Return how long the jobs listed wait for tokens, None if none of them does."""
+        waits = self.token_waits.items()
+        return min((seconds for group, seconds in waits if group in listing.groups), default=None)
 
 
 class Look(Duty):
@@ -136,8 +142,8 @@ class Look(Duty):
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
             found.note_promotion,
         )
-        if self._knows_of_keys:
-            turn.add(claims.send_token_wait, found.note_token_wait)
+        if self._knows_of_keys and self._pump.is_idle:
+            turn.add(claims.send_token_wait, found.note_token_waits)
         with_lowest = self._state.options.ageing is not None
         turn.add(
             partial(claims.send_lane_listing, with_lowest=with_lowest),
@@ -153,7 +159,7 @@ class Look(Duty):
             self._gap = FIRST_GAP_SECONDS
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
-        for seconds_left in (found.next_due, found.token_wait):
+        for seconds_left in (found.next_due, found.token_wait(listing)):
             if seconds_left is not None:
                 self.look_by(now + seconds_left + 0.001)
         if self._state.options.drain:
@@ -176,7 +182,7 @@ class Look(Duty):
         is_over = found.is_empty and not found.promoted
         if is_over and not listing:
             self._on_drained("nothing is left to run")
-        has_waited = found.claimed == self._claimed and found.token_wait is None
+        has_waited = found.claimed == self._claimed and found.token_wait(listing) is None
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")

@@ -16,6 +16,7 @@ import os
 import sys
 
 from tests.mutated_claims import CHOICE, CHOICES, CHOSEN, CLAIMS, HEADS, SQL, WORKER
+from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -35,6 +36,7 @@ MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
     *(Mutation(*row, ODD_ROWS_TESTS) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
+    *(Mutation(*lines) for lines in DEPENDANTS),
     *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(

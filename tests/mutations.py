@@ -27,6 +27,7 @@ from tests.mutated_claims import (
     TOLD,
     WORKER,
 )
+from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -46,6 +47,7 @@ MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
     *(Mutation(*row, ODD_ROWS_TESTS) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
+    *(Mutation(*lines) for lines in DEPENDANTS),
     *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(

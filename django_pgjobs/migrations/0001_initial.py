@@ -284,6 +284,6 @@ class Migration(migrations.Migration):
         PostgresSQL(read("postpone"), DROP_POSTPONE),
         PostgresSQL(read("wake"), DROP_WAKE),
         PostgresSQL(read("merge"), DROP_MERGE),
-        PostgresSQL(read("resolve"), "DROP FUNCTION pgjobs_resolve_v1(bigint[]);"),
+        PostgresSQL(read("resolve"), "DROP FUNCTION pgjobs_resolve_v1(bigint[], integer, bigint[]);"),
         PostgresSQL(read("recheck"), DROP_RECHECK),
     ]

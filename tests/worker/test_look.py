@@ -193,7 +193,7 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     for module, name in (
         (claims, "send_heads"),
         (claims, "send_chosen_claim"),
-        (dependencies, "resolve_dependencies"),
+        (dependencies, "send_resolution"),
     ):
         monkeypatch.setattr(module, name, ignore)
 

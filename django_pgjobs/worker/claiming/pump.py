@@ -36,6 +36,7 @@ from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
@@ -43,7 +44,7 @@ from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
-from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.turns.turn import Turn
 
 logger = get_logger(__name__)
 
@@ -89,6 +90,7 @@ class Pump(Role):
         self._on_interrupted = on_interrupted
         self._on_limit = on_limit
         self._sender = Sender(connection, state.name)
+        self._releases = Releases(self._note_released)
         self._backoff = Backoff(state.name, "statement")
         # Places that others told of, and whether they said that other rules hold.
         self._offers: deque[Listing | str] = deque()
@@ -138,6 +140,11 @@ class Pump(Role):
     def is_idle(self) -> bool:
         """Does it know of no place to claim from?"""
         return not self._offers and self._places.is_empty
+
+    @property
+    def is_releasing(self) -> bool:
+        """Are there jobs that waited for others and are still to be let go?"""
+        return self._releases.are_under_way
 
     @property
     def waits_for_news(self) -> bool:
@@ -205,7 +212,9 @@ class Pump(Role):
             fresh = self._completer.take()
         aside = self._completer.take_due() if is_due else []
         writing = Writing(self._completer, self._connection, fresh, aside)
-        writing.plan(turn, self._note_released)
+        writing.plan(turn)
+        if is_due:
+            self._releases.plan(turn, [attempt for attempt, _ in writing.entries])
         return writing
 
     def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
@@ -260,11 +269,11 @@ class Pump(Role):
             # Nobody tells it that what waits for the key in another place may start.
             self._errands.look_by(0.0)
 
-    def _note_released(self, rows: Rows) -> None:
+    def _note_released(self, queues: list[str]) -> None:
         """Note the queues of jobs that waited for those that have ended."""
-        for (queue_name,) in rows:
+        for queue_name in queues:
             self._places.note_queue(queue_name)
-        if rows:
+        if queues:
             self._errands.look_by(0.0)
 
     def _accept(self, claim: Claim, worker_id: int) -> None:

@@ -176,7 +176,8 @@ class Look(Duty):
     @property
     def _is_empty(self) -> bool:
         """Is nothing held, and nothing under way that might be?"""
-        return self._pump.is_idle and not self._state.held and self._is_settled()
+        is_idle = self._pump.is_idle and not self._pump.is_releasing
+        return is_idle and not self._state.held and self._is_settled()
 
     def _check_drain(self, found: Found, listing: Listing) -> None:
         is_over = found.is_empty and not found.promoted

@@ -196,7 +196,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     is_settled: bool,
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
-    pump = mock.Mock(is_idle=True, claimed=0)
+    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=0)
     state = WorkerState(make_options(drain=True), "test:1")
     ends: list[str] = []
     own: Any = None

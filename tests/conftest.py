@@ -32,6 +32,13 @@ def pytest_configure(config: pytest.Config) -> None:
     install_progress(config)
 
 
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`-n auto`: two for a processor. A test waits half of its time, for the server and others."""
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # xdist reads it
+    return 2 * processors()
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
     """Before the test database is created: remove those of runs that were killed."""
@@ -153,6 +160,13 @@ def private_database(
         connections["default"].close()
         settings.clear()
         settings.update(before)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def seconds_for(item: pytest.Item) -> float:

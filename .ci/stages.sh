@@ -25,16 +25,14 @@ begin() {
     log=$(log_of "$1")
     shift
     : >"$log"
-    set -m # a process group of its own, whose children `abandon` ends with it
     (
-        set +em
+        set +e
         (set -e; "$@") >"$log" 2>&1
         code=$?
         echo "$((SECONDS - started))" >"$log.seconds"
         exit "$code"
     ) &
     echo $! >"$log.pid"
-    set +m
 }
 
 follow() {
@@ -85,10 +83,19 @@ conclude() {
 abandon() {
     local pid
     for pid in "$folder"/*.pid; do
-        [ -e "$pid" ] && kill -- "-$(cat "$pid")"
+        [ -e "$pid" ] && end_tree "$(cat "$pid")"
     done
     printf '\n=== not all stages were run\n'
     cat "$folder/summary"
     rm -rf "$folder"
     exit 1
+}
+
+# End a process and all below it; `timeout` leaves the process group.
+end_tree() {
+    local child
+    for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
+        end_tree "$child"
+    done
+    kill "$1" 2>/dev/null || true
 }

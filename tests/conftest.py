@@ -24,6 +24,8 @@ from tests.progress import install_progress
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
 
+# Of pytest, that share a server.
+MANY_WORKERS = 8
 TEST_SECONDS = float(os.environ.get("PGJOBS_TEST_SECONDS", "120"))
 
 
@@ -33,10 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """`-n auto`: two for a processor. A test waits half of its time, for the server and others."""
+    """`-n auto`: two for a processor, because half of the time a test waits for the server.
+
+    Where there are many processors the server is what has enough to do.
+    """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # xdist reads it
-    return 2 * processors()
+    return max(processors(), min(2 * processors(), MANY_WORKERS))
 
 
 @pytest.fixture(scope="session")

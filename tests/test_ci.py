@@ -82,7 +82,7 @@ def test_the_output_of_stages_side_by_side_is_kept_apart() -> None:
 
 def test_nothing_goes_on_when_the_script_ends_early() -> None:
     # Were it still there, it would hold the pipe until `run` gives up.
-    done = run('exec 9>&1\nhold() { timeout 1000 sleep 1000; }\nbegin first hold\nfalse')
+    done = run("exec 9>&1\nhold() { timeout 1000 sleep 1000; }\nbegin first hold\nfalse")
     assert done.returncode == 1
     assert "not all stages were run" in done.stdout
 

@@ -26,7 +26,6 @@ from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, 
 
 # Of pytest, that share a server.
 MANY_WORKERS = 8
-TEST_SECONDS = float(os.environ.get("PGJOBS_TEST_SECONDS", "120"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     install_progress(config)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
     """`-n auto`: two for a processor, because half of the time a test waits for the server.
 
@@ -177,7 +177,7 @@ def processors() -> int:
 def seconds_for(item: pytest.Item) -> float:
     """Return what each phase of a test may take."""
     marker = item.get_closest_marker("time_limit")
-    return float(marker.args[0]) if marker else TEST_SECONDS
+    return float(marker.args[0]) if marker else helpers.TEST_SECONDS
 
 
 @pytest.hookimpl(wrapper=True)

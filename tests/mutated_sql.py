@@ -67,7 +67,9 @@ STATEMENTS = (
         "django_pgjobs/queries/connection.py",
         '    "search_path": "pg_catalog, pg_temp",\n',
         "",
-        SEARCH_PATH,
+        (
+            "tests/worker/test_search_path.py::test_own_connections_search_no_schema_but_postgresqls",
+        ),
     ),
     (
         "pause that is over",
@@ -95,28 +97,28 @@ STATEMENTS = (
         "django_pgjobs/sql/claim_jobs.sql",
         "END OPERATOR(pg_catalog.||) %(worker_name)s",
         "END || %(worker_name)s",
-        SEARCH_PATH,
+        ("tests/test_search_path.py::test_a_statement_uses_nobody_elses_operators",),
     ),
     (
         "functions of PostgreSQL",
         "django_pgjobs/sql/__init__.py",
         'text = CALL.sub("pg_catalog.", text)',
         "pass",
-        SEARCH_PATH,
+        ("tests/test_search_path.py::test_a_statement_names_the_schema_of_everything",),
     ),
     (
         "schema in a job that changed its path",
         "django_pgjobs/worker/process/worker_process.py",
         "name_schema(connection.schema)",
         "name_schema(None)",
-        SEARCH_PATH,
+        ("tests/worker/test_search_path.py::test_a_job_may_change_its_search_path",),
     ),
     (
         "no compilation in functions",
         "django_pgjobs/migrations/sql/0001/recheck.sql",
         "SET enable_seqscan = off SET jit = off",
         "SET enable_seqscan = off",
-        ("tests/test_raw_sql.py",),
+        ("tests/test_raw_sql.py::test_functions_that_read_tables_compile_nothing",),
     ),
     (
         "lane of a new job",

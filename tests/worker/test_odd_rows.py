@@ -243,6 +243,7 @@ SCENARIOS = [
 STORABLE = [odd for odd in ODD_VALUES if odd.column != "status"]
 
 
+@pytest.mark.sql
 @pytest.mark.parametrize("odd", STORABLE, ids=str)
 def test_an_odd_row_harms_only_itself(odd: Odd) -> None:
     for scenario in SCENARIOS:
@@ -354,6 +355,7 @@ def test_pages_are_read_beside_odd_rows(status: str) -> None:
     read_everything([odd_id for odd_id, _ in made])
 
 
+@pytest.mark.sql
 @pytest.mark.parametrize("odd", [odd for odd in ODD_VALUES if odd.refused_by], ids=str)
 def test_an_odd_value_is_refused_where_it_enters(odd: Odd) -> None:
     with pytest.raises(DatabaseError, match=odd.refused_by), transaction.atomic():

@@ -40,15 +40,18 @@ class Listening(Duty):
         self._pump = pump
         self._connection = connection
         self._look = look
-        # The worker id that the table shows as listening.
-        self._said_of = 0
+        # The worker id that the table shows as listening; None: unknown, a connection broke.
+        self._said_of: int | None = 0
         self._again_at = 0.0
 
     def begin_anew(self) -> None:
-        self._said_of = 0
+        if self._said_of:
+            self._said_of = None
 
     def due_at(self, now: float) -> float:
-        if self._is_said:
+        if self._said_of is None:
+            due = now
+        elif self._is_said:
             pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
             due = math.inf if self._pump.waits_for_news else self._look.waited_at + pause
         elif self._connection.listens and self._look.is_quiet:
@@ -58,7 +61,7 @@ class Listening(Duty):
         return max(due, self._again_at)
 
     def plan(self, turn: Turn) -> None:
-        says = not self._is_said
+        says = self._said_of is not None and not self._is_said
         send = partial(workers.set_listening, worker_id=turn.worker_id, listening=says)
 
         def note(rows: Rows) -> None:

@@ -201,12 +201,48 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     ends: list[str] = []
     own: Any = None
     duty = Look(
-        state, pump, own, Refusals(state), is_settled=lambda: is_settled, on_drained=ends.append
+        state,
+        pump,
+        own,
+        Refusals(state),
+        is_settled=lambda: is_settled,
+        is_told=lambda: False,
+        on_drained=ends.append,
     )
     turn = Turn(1)
     duty.plan(turn)
     turn.receive([[(0, None, [])], []])
     assert bool(ends) is is_settled
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
+    """A worker that listens looks once after a job, and then at the poll interval again."""
+    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=0)
+    state = WorkerState(make_options(poll_interval=NEVER), "test:1")
+    own: Any = None
+    duty = Look(
+        state,
+        pump,
+        own,
+        Refusals(state),
+        is_settled=lambda: True,
+        is_told=lambda: is_told and duty.is_quiet,
+        on_drained=mock.Mock(),
+    )
+
+    def look() -> float:
+        turn = Turn(1)
+        duty.plan(turn)
+        turn.receive([[(0, None, [])], []])
+        return duty.due_at(0.0) - time.monotonic()
+
+    while not duty.is_quiet:
+        look()
+    duty.note_news()
+    pump.claimed += 1
+    assert duty.due_at(0.0) <= time.monotonic()
+    assert (look() > 0.1) is is_told
 
 
 def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(

@@ -40,12 +40,14 @@ class Duties:
             connection,
             refusals,
             is_settled=lambda: unheld.is_settled,
+            is_told=lambda: listening.is_said,
             on_drained=on_drained,
         )
+        listening = Listening(state, pump, connection, self.look)
         self.cancels = Cancels(state, connection, on_interrupted)
         self._in_order: list[Duty] = [
             unheld,
-            Listening(state, pump, connection, self.look),
+            listening,
             self.cancels,
             Progress(state, connection),
             FreedKeys(errands),

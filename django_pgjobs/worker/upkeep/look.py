@@ -2,7 +2,9 @@
 
 A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
 poll interval: a transaction that was open at the last look is met after at most as long again
-as it lasted. Looks that have become slow are made so rarely that they take a tenth of the time.
+as it lasted. What it finds lets the gaps begin anew, except while every new job is told of: then
+only transactions that began before that are to be met. Looks that have become slow are made so
+rarely that they take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ class Look(Duty):
         refusals: Refusals,
         *,
         is_settled: Callable[[], bool],
+        is_told: Callable[[], bool],
         on_drained: Callable[[str], None],
     ) -> None:
         self._state = state
@@ -81,6 +84,8 @@ class Look(Duty):
         self._connection = connection
         self._refusals = refusals
         self._is_settled = is_settled
+        # Does every enqueue notify this worker?
+        self._is_told = is_told
         self._on_drained = on_drained
         self._due = 0.0
         self._gap = FIRST_GAP_SECONDS
@@ -98,8 +103,8 @@ class Look(Duty):
     # What others say
 
     def note_news(self) -> None:
-        """Look at once if nothing is known, and often after that."""
-        self._gap = FIRST_GAP_SECONDS
+        """Look at once if nothing is known, and often after that unless all news is told."""
+        self._begin_gaps()
         self._due = 0.0
 
     def look_by(self, time: float) -> None:
@@ -112,7 +117,12 @@ class Look(Duty):
             self.waited_at = now
 
     def begin_anew(self) -> None:
-        self.note_news()
+        self._gap = FIRST_GAP_SECONDS
+        self._due = 0.0
+
+    def _begin_gaps(self) -> None:
+        if not self._is_told():
+            self._gap = FIRST_GAP_SECONDS
 
     @property
     def is_quiet(self) -> bool:
@@ -156,7 +166,7 @@ class Look(Duty):
         now = self._looked_at = time.monotonic()
         self._allowed_at = now + PAUSE_FACTOR * seconds
         if found.claimed != self._claimed or found.promoted:
-            self._gap = FIRST_GAP_SECONDS
+            self._begin_gaps()
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
         for seconds_left in (found.next_due, found.token_wait(listing)):

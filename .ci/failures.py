@@ -22,7 +22,7 @@ SECTION = re.compile(r"={3,} (FAILURES|ERRORS) ={3,}$")
 TITLE = re.compile(r"_{3,} .+ _{3,}$")
 END = re.compile(r"={3,} ")
 CAPTURED = re.compile(r"-{3,} Captured ")
-NAMES = re.compile(r"(FAILED|ERROR) |.*\bNOT CAUGHT$|.*does not contain .* any more$")
+NAMES = re.compile(r"(FAILED|ERROR) \S|.*\bNOT CAUGHT$|.*does not contain .* any more$")
 
 
 def first_failure(lines: Sequence[str]) -> list[str]:

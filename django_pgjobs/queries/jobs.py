@@ -239,6 +239,8 @@ def requeue_jobs(
 
     With *delay*, each of them is due at random within *spread* seconds after it.
     """
+    # Who waits for the end that they have had does not wait for the next one.
+    dependencies.resolve_dependencies(cursor, ids)
     params = {
         "ids": ids,
         "run_after": run_after,

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
-from django_pgjobs import cancel
+from django_pgjobs import cancel, requeue
 from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.connection import OwnConnection
@@ -316,3 +316,14 @@ def test_a_commit_resolves_its_own_dependencies_and_not_all_that_are_left(
         finish(own, running)
     assert states(job_ids) == [FREE] * 3
     assert states(others) == [WAITING] * 5
+
+
+def test_a_requeue_between_two_pages_delays_nobody(own: OwnConnection) -> None:
+    """All of them waited for the end that was."""
+    running = make_running_job()
+    waiting = make_waiting(25, running.id)
+    finish(own, running)
+    resolve(own, running.id)
+    assert states(waiting) == [FREE] * PAGE + [WAITING] * 15
+    assert requeue(running.id)
+    assert states(waiting) == [FREE] * 25

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from psycopg import sql
 
+from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import pruner as pruner_module
 from django_pgjobs.worker.process.pruner import Pruner
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
+from tests.test_dependencies import enqueue_after
 from tests.worker.support import make_options
+from tests.worker.test_dependencies import execute
+from tests.worker.test_dependency_sweep import sweep
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -213,3 +217,20 @@ def test_everything_else_is_looked_at_once_a_minute_however_short_a_retention_is
     start(retention=0.5, failed_retention=None)
     wait_until(lambda: counts["prune_jobs"] > 10)
     assert {name: counts[name] for name in rest} == dict.fromkeys(rest, 1)
+
+
+def test_a_failed_job_stays_until_those_who_wait_have_learned_of_it(own: OwnConnection) -> None:
+    """A predecessor that is gone counts as a success; who is held by the failure knows already."""
+    held, waiting, careless, alone = (make_job() for _ in range(4))
+    ended = "status = 'failed', finished_at = now() - interval '1 h'"
+    fail = f"UPDATE pgjobs_job SET {ended} WHERE id = %s"
+    enqueue_after(held, after_failure="hold")
+    execute(fail, held)
+    sweep(own)
+    enqueue_after(waiting)
+    enqueue_after(careless, after_failure="run")
+    for job_id in (waiting, careless, alone):
+        execute(fail, job_id)
+    with own.cursor() as cursor:
+        assert jobs.prune_jobs(cursor, status="failed", retention=1.0, max_jobs=10) == 3
+    assert get_job(waiting).status == "failed"

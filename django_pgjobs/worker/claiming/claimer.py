@@ -111,7 +111,7 @@ class Claimer:
         ):
             if len(claim.rows) >= plan.wanted:
                 break
-        claim.is_whole = not claim.rows
+        claim.is_whole = not (claim.rows or plan.holds)
 
     def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
         now = time.monotonic()

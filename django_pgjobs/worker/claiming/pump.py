@@ -188,12 +188,16 @@ class Pump(Role):
         claim = self._plan_claim(turn, writing, now, waits=waits)
         if not turn.parts:
             return False
-        if claim is None:
-            self._send(turn, writing)
-        else:
-            with self._state.claiming:
-                self._send_claim(turn, writing, claim)
-            self._learn(claim)
+        try:
+            if claim is None:
+                self._send(turn, writing)
+            else:
+                with self._state.claiming:
+                    self._send_claim(turn, writing, claim)
+                self._learn(claim)
+        finally:
+            # After what the claim has said of the places: it counted these jobs as held.
+            self._note_written(writing)
         return True
 
     def _accept_offers(self) -> None:
@@ -248,8 +252,6 @@ class Pump(Role):
         except psycopg.Error as error:
             writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
             raise
-        finally:
-            self._note_written(writing)
 
     # What came back
 

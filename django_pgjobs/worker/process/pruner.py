@@ -94,7 +94,7 @@ class Pruner(Role):
             if retention is not None
         ]
         if does_all:
-            # The sweep comes before the jobs go that others may still wait for.
+            # First who waits for jobs is told of their end, then these go.
             first = [self._prune_workers, self._sweep_dependencies]
             steps = [*first, *steps, self._prune_rate_states]
         for step in steps:

@@ -42,7 +42,7 @@ logger = get_logger(__name__)
 # After a turn in which something was refused, which may be due at once again.
 REFUSED_SECONDS = 0.2
 # So long after a notification the interpreter's lock is the pump's.
-HAND_OVER_SECONDS = 0.001
+HAND_OVER_SECONDS = 0.005
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
 
@@ -193,7 +193,7 @@ class Upkeep(Role):
             self._duties.look.note_news()
         if queue_names:
             # The pump needs the interpreter's lock to claim; nothing here is as urgent.
-            time.sleep(HAND_OVER_SECONDS)
+            self.wait(HAND_OVER_SECONDS)
         look_time = self._errands.take_look_time()
         if look_time is not None:
             self._duties.look.look_by(look_time)

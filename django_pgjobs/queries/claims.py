@@ -202,7 +202,7 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
 
 
 def rate_of(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
-    """Return a rate limit; one without a state yet, or without a row, has no tokens."""
+    """Return a rate limit; one without a row, or whose state is being made, has no tokens."""
     return Rate(key, float(tokens or 0.0), seconds_per_token or 0.0)
 
 

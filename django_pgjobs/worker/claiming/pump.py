@@ -11,8 +11,9 @@ taken jobs that we never heard of; the upkeep gives them back.
 *Rows that are locked or refused* delay themselves and nothing else (`sending`).
 
 *Planning changes nothing.* A turn begins with taking over what is known without a statement:
-offers, and outcomes that are stored already. From there on what the worker knows changes with the
-answers, so a turn that fails is planned again and nothing that was asked for is lost.
+offers, outcomes that are stored already, and jobs that no slot has begun. From there on what the
+worker knows changes with the answers, so a turn that fails is planned again and nothing that was
+asked for is lost.
 """
 
 from __future__ import annotations

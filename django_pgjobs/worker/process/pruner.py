@@ -1,8 +1,8 @@
 """The pruner: deletes what is past its retention, finished jobs above all, a page at a time.
 
 Finished jobs go within a tenth of their retention after its end, and within a minute; everything
-else is looked at once a minute. Runs in the leader only, which saves work and is not needed for
-safety: two pruners pass over each other's rows.
+else is looked at once a minute, states of rate limits once an hour. Runs in the leader only, which
+saves work and is not needed for safety: two pruners pass over each other's rows.
 """
 
 from __future__ import annotations

@@ -56,9 +56,30 @@ DEPENDANTS = (
     (
         "dependants that the server refuses, left to the sweep",
         RELEASES,
-        "self._rest, self._is_sent = [], False\n",
+        "self._rest, self._is_asked = [], False\n",
         "pass\n",
         MANY,
+    ),
+    (
+        "failed job that somebody is to learn of",
+        "django_pgjobs/sql/prune_jobs.sql",
+        "%(status)s::text = 'successful' OR (",
+        "TRUE OR (",
+        PRUNER,
+    ),
+    (
+        "end of a job before it is requeued",
+        "django_pgjobs/queries/jobs.py",
+        "not wait for the next one.\n    dependencies.resolve_dependencies(cursor, ids)\n",
+        "not wait for the next one.\n",
+        MANY,
+    ),
+    (
+        "groups of a limited queue with a free place",
+        "django_pgjobs/worker/claiming/places.py",
+        "self._groups |= {each for each in self._listing.groups if each.queue_name == queue_name}",
+        "pass",
+        ("tests/worker/test_limited_queues.py",),
     ),
     (
         "page of a sweep",

@@ -13,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from django_pgjobs import Task, pause
-from django_pgjobs.models.control import QueueSettings, RateLimit, RateState
+from django_pgjobs.models.control import RateLimit, RateState
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.claimer import Claimer
@@ -55,20 +55,6 @@ def is_anybody_waiting_for_the_turn() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(WAITING)
         return bool(cursor.fetchone()[0])
-
-
-RESTLESS = """
-SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name IN ('pgjobs pump', 'pgjobs upkeep')
-    AND (state <> 'idle' OR clock_timestamp() - state_change < interval '0.3 s')
-"""
-
-
-def does_the_worker_rest() -> bool:
-    """Has it sent nothing for a while, so that nothing is under way?"""
-    with connection.cursor() as cursor:
-        cursor.execute(RESTLESS)
-        return not cursor.fetchone()[0]
 
 
 def hold_the_turn(open_connection: Open) -> psycopg.Connection:
@@ -395,29 +381,3 @@ def test_a_drain_waits_for_the_tokens_of_its_jobs_and_no_longer(drain: Start) ->
     jobs_of_it = [make_job(rate_limit_keys="slow") for _ in range(2)]
     drain(poll_interval=NEVER)
     assert {get_job(job_id).status for job_id in jobs_of_it} == {"successful"}
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("limit", ["row", "slots"])
-@pytest.mark.parametrize("keys", [(None, "a"), ("a", None), ("a", "b"), (None, None)], ids=str)
-def test_a_place_of_a_limited_queue_that_becomes_free_is_taken_at_once(
-    start_thread: Start,
-    gate: Gate,
-    monkeypatch: pytest.MonkeyPatch,
-    limit: str,
-    keys: tuple[str | None, str | None],
-) -> None:
-    """Whether the job that ends, or the one that waits, has a key or not."""
-    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
-    if limit == "row":
-        QueueSettings.objects.create(queue_name="default", max_running=1)
-    slots = {"default": 1} if limit == "slots" else {}
-    worker = start_thread(poll_interval=NEVER, concurrency=2, queue_slots=slots)
-    wait_until(lambda: get_worker(worker.id).listening)
-    first, second = keys
-    make_job("tests.worker.tasks.wait_at_gate", concurrency_key=first, args=[])
-    gate.wait_entered()
-    job_id = make_job(concurrency_key=second)
-    wait_until(does_the_worker_rest)
-    gate.open()
-    wait_until(lambda: get_job(job_id).status == "successful")

@@ -20,12 +20,15 @@ Start = Callable[..., ThreadedWorker]
 RESTLESS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name IN ('pgjobs pump', 'pgjobs upkeep')
-    AND (state <> 'idle' OR clock_timestamp() - state_change < interval '0.3 s')
+    AND (
+        state <> 'idle' OR clock_timestamp() - state_change < interval '0.3 s'
+        OR query_start < (SELECT max(enqueued_at) FROM pgjobs_job)
+    )
 """
 
 
 def does_the_worker_rest() -> bool:
-    """Has it sent nothing for a while, so that nothing is under way?"""
+    """Has it looked and claimed since the last enqueue, and sent nothing for a while?"""
     with connection.cursor() as cursor:
         cursor.execute(RESTLESS)
         return not cursor.fetchone()[0]

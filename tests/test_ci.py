@@ -135,3 +135,10 @@ def test_the_last_lines_are_told_of_what_is_no_test(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("\n".join(f"error {number}" for number in range(500)))
     assert failures(log)[-1] == "error 499"
+
+
+def test_captured_log_lines_are_not_taken_for_failed_tests(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    logged = "\n".join(f"ERROR    django_pgjobs.worker:it.py:{n} said" for n in range(50))
+    log.write_text(f"{logged}\n===== short =====\nFAILED tests/test_it.py::test_it\n")
+    assert "FAILED tests/test_it.py::test_it" in failures(log)

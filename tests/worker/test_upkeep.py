@@ -191,27 +191,35 @@ def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
     assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
 
 
+def make_look(pump: Any, options: Any, **given: Any) -> Look:
+    """Make a look that is sent nowhere."""
+    state = WorkerState(options, "test:1")
+    own: Any = None
+    return Look(state, pump, own, Refusals(state), **given)
+
+
+def look_in_vain(duty: Look) -> None:
+    """Let it plan, and answer that there is nothing."""
+    turn = Turn(1)
+    duty.plan(turn)
+    turn.receive([[(0, None, [])], []])
+
+
 @pytest.mark.parametrize("is_settled", [True, False])
 def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     is_settled: bool,
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
     pump = mock.Mock(is_idle=True, is_releasing=False, claimed=0)
-    state = WorkerState(make_options(drain=True), "test:1")
     ends: list[str] = []
-    own: Any = None
-    duty = Look(
-        state,
+    duty = make_look(
         pump,
-        own,
-        Refusals(state),
+        make_options(drain=True),
         is_settled=lambda: is_settled,
         is_told=lambda: False,
         on_drained=ends.append,
     )
-    turn = Turn(1)
-    duty.plan(turn)
-    turn.receive([[(0, None, [])], []])
+    look_in_vain(duty)
     assert bool(ends) is is_settled
 
 
@@ -219,30 +227,20 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
     pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=0)
-    state = WorkerState(make_options(poll_interval=NEVER), "test:1")
-    own: Any = None
-    duty = Look(
-        state,
+    duty = make_look(
         pump,
-        own,
-        Refusals(state),
+        make_options(poll_interval=NEVER),
         is_settled=lambda: True,
         is_told=lambda: is_told and duty.is_quiet,
         on_drained=mock.Mock(),
     )
-
-    def look() -> float:
-        turn = Turn(1)
-        duty.plan(turn)
-        turn.receive([[(0, None, [])], []])
-        return duty.due_at(0.0) - time.monotonic()
-
     while not duty.is_quiet:
-        look()
+        look_in_vain(duty)
     duty.note_news()
     pump.claimed += 1
     assert duty.due_at(0.0) <= time.monotonic()
-    assert (look() > 0.1) is is_told
+    look_in_vain(duty)
+    assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
 
 
 def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(

@@ -140,5 +140,9 @@ def test_the_last_lines_are_told_of_what_is_no_test(tmp_path: Path) -> None:
 def test_captured_log_lines_are_not_taken_for_failed_tests(tmp_path: Path) -> None:
     log = tmp_path / "log"
     logged = "\n".join(f"ERROR    django_pgjobs.worker:it.py:{n} said" for n in range(50))
-    log.write_text(f"{logged}\n===== short =====\nFAILED tests/test_it.py::test_it\n")
-    assert "FAILED tests/test_it.py::test_it" in failures(log)
+    log.write_text(
+        f"===== FAILURES =====\n____ test_it ____\n---- Captured log ----\n{logged}\n"
+        "===== short =====\nFAILED tests/test_it.py::test_it\n"
+    )
+    told = failures(log)
+    assert told[told.index("=== failures") + 1 :] == ["FAILED tests/test_it.py::test_it"]

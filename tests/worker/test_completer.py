@@ -15,7 +15,6 @@ from django_pgjobs.worker.claiming.completer import (
     MAX_BATCH,
     PAUSES,
     Completer,
-    statements,
     writings,
 )
 from django_pgjobs.worker.process.farewell import Farewell
@@ -248,10 +247,3 @@ def test_there_is_one_statement_per_kind_of_outcome(
 ) -> None:
     batch = [(make_attempt_of(number), o) for number, o in enumerate(make_outcomes())]
     assert len(writings(batch)) == count
-
-
-def test_one_more_statement_resolves_what_waits_for_all_of_them() -> None:
-    kinds = [Kind.DONE, Kind.FAIL, Kind.RETRY, Kind.DONE]
-    batch = [(make_attempt_of(number), Outcome(kind)) for number, kind in enumerate(kinds)]
-    assert len(statements(batch)) == 4
-    assert statements([]) == []

@@ -211,17 +211,6 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Stat
     ]
 
 
-def statements(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Send]:
-    """Return the functions that send the statements for a batch, each given its cursor.
-
-    The last one is its `resolution`.
-    """
-    sends = [writing.send for writing in writings(batch, skips_locked=skips_locked)]
-    if sends:
-        sends.append(resolution(batch))
-    return sends
-
-
 def resolution(batch: Sequence[Entry]) -> Send:
     """Return the function that lets jobs go on that waited for what a batch has finished.
 

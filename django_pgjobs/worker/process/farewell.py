@@ -10,7 +10,7 @@ import psycopg
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import Completer, statements
+from django_pgjobs.worker.claiming.completer import Completer, resolution, writings
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Kind,
@@ -86,7 +86,8 @@ class Farewell:
         ]
         batch = [end for end in ends if end[1].kind is not Kind.LEFT]
         if batch:
-            own.round_trip(statements(batch, skips_locked=True))
+            sends = [writing.send for writing in writings(batch, skips_locked=True)]
+            own.round_trip([*sends, resolution(batch)])
 
     def leave_everything(self, timeout: float) -> None:
         """Free all that is held, as far as that can be done in time."""

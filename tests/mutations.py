@@ -2,6 +2,7 @@
 
     python -m tests.mutations               all of them
     python -m tests.mutations token lease   those whose names contain one of the words
+    python -m tests.mutations --part 2/4    the second quarter: .ci/run takes one in turn
     python -m tests.mutations --list
 
 Each mutation is made in a copy of the project, where the tests that guard it are run until one
@@ -318,6 +319,14 @@ MUTATIONS = (
 )
 
 
+def part_of(text: str) -> slice:
+    """Return what "2/4" stands for: of a list, each fourth from the second on."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"expected a part such as 2/4, got {text!r}")
+    return slice(int(number) - 1, None, int(count))
+
+
 def main() -> int:
     """Run the mutations that the command line names; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -325,6 +334,13 @@ def main() -> int:
     )
     parser.add_argument("words", nargs="*", help="run the mutations whose names contain a word")
     parser.add_argument("--list", action="store_true", help="name the mutations and end")
+    parser.add_argument(
+        "--part",
+        type=part_of,
+        default=slice(None),
+        metavar="N/M",
+        help="run each Mth of them from the Nth on",
+    )
     parser.add_argument(
         "--at-once",
         type=int,
@@ -337,7 +353,7 @@ def main() -> int:
         mutation
         for mutation in MUTATIONS
         if not arguments.words or any(word in mutation.name for word in arguments.words)
-    ]
+    ][arguments.part]
     if arguments.list:
         for mutation in chosen:
             print(f"{mutation.name:40} {mutation.file}")

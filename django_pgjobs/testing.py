@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from django.db import DatabaseError, connections
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, connections, transaction
 from django.db.models.functions import Now
+from django.utils.asyncio import async_unsafe
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.compat import task_backends
@@ -37,7 +39,7 @@ from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
 
-__all__ = ["rate_limits_on_test_connection", "run_jobs"]
+__all__ = ["arun_jobs", "rate_limits_on_test_connection", "run_jobs"]
 
 LEASE_SECONDS = 3600.0
 # A claim may only make what the next one needs: the row that it locks, if the tables were
@@ -45,15 +47,23 @@ LEASE_SECONDS = 3600.0
 MAX_TRIES = 3
 
 
+@async_unsafe("run_jobs() cannot be called in an async test. Write `await arun_jobs()`.")
 def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     """Run waiting jobs, and those they enqueue, until none is left; return the number of attempts.
 
     With *at_once* retries and scheduled jobs do not wait for their time, nor limited ones for
-    tokens. Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end.
+    tokens. Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end,
+    and SynchronousOnlyOperation in async code. Inside a transaction, such as that of a TestCase,
+    jobs run in it; else what they do is committed.
     """
     discover_tasks_once()
     with rate_limits_on_test_connection(waits=not at_once):
         return _run_jobs(limit, at_once)
+
+
+async def arun_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
+    """Do as `run_jobs`, in an async test."""
+    return await sync_to_async(run_jobs, thread_sensitive=True)(limit, at_once=at_once)
 
 
 @contextmanager
@@ -145,6 +155,13 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
         detailed=True,
         detailed_paths=[],
     )
+    # Outside of a TestCase a claim is a transaction, as a worker's is: who may claim jobs with
+    # keys or of limited queues holds a row until its end.
+    with transaction.atomic(using=job_database(), savepoint=False):
+        return _claim_within(cursor, taker, places)
+
+
+def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> list[ClaimedRow]:
     boosts = {place.queue_name: place.boost for place in places}
     groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
     groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
@@ -163,9 +180,12 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
         claim.send_heads(cursor)
         claim.choose(cursor.fetchall())
         claim.send_chosen(cursor)
+        rows = cursor.fetchall()
+        claim.send_spending(cursor)
     else:
         claims.send_claim(cursor, floors, max_jobs=1, taker=taker)
-    return claims.claimed_rows(cursor.fetchall())
+        rows = cursor.fetchall()
+    return claims.claimed_rows(rows)
 
 
 def _run(cursor: Cursor, row: ClaimedRow) -> None:
@@ -174,9 +194,10 @@ def _run(cursor: Cursor, row: ClaimedRow) -> None:
     with _savepoints():
         outcome = run_in_thread(attempt, options)
     if not outcome.stored:
-        for writing in writings([(attempt, outcome)]):
-            writing.send(cursor)
-        dependencies.resolve_dependencies(cursor, [attempt.id])
+        with transaction.atomic(using=job_database(), savepoint=False):
+            for writing in writings([(attempt, outcome)]):
+                writing.send(cursor)
+            dependencies.resolve_dependencies(cursor, [attempt.id])
     announce_finish(attempt, outcome)
 
 

@@ -18,6 +18,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
+from django_pgjobs.control import rate_limits
 from tests import helpers
 from tests.helpers import WorkerProcess
 from tests.progress import install_progress
@@ -65,6 +66,14 @@ def open_connection(transactional_db: None) -> Iterator[Callable[..., psycopg.Co
             return connection
 
         yield opener
+
+
+@pytest.fixture
+def kept_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let `acquire` keep its connection from one use to the next, as outside of tests."""
+    monkeypatch.setattr(rate_limits, "is_testing", lambda: False)
+    yield
+    rate_limits.close_sessions()
 
 
 @pytest.fixture

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 
 from django_pgjobs import JobError, UnknownRateLimit, acquire, try_acquire
-from django_pgjobs.control import rate_limits
 from django_pgjobs.models import RateLimit, RateState
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _no_session_stays_open() -> Iterator[None]:
-    yield
-    rate_limits.close_sessions()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("kept_session")]
 
 
 def test_a_cost_above_the_burst_can_never_be_paid() -> None:

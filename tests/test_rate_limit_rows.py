@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
+from django.db import connection
 from django.db.migrations.state import ProjectState
-from django.test import override_settings
+from django.test import TestCase, override_settings
 
-from django_pgjobs import UnknownRateLimit, aacquire, acquire, task, try_acquire
+from django_pgjobs import aacquire, acquire, atry_acquire, task, try_acquire
 from django_pgjobs.conf import find_problems
 from django_pgjobs.control import rate_limits
 from django_pgjobs.models import Job, RateLimit, RateState
@@ -28,12 +30,6 @@ from tests.worker.support import make_options
 
 HOUR = 3600.0
 LIMIT = {"count": 2, "period": 1.0, "burst": 1}
-
-
-@pytest.fixture(autouse=True)
-def _no_session_stays_open() -> Iterator[None]:
-    yield
-    rate_limits.close_sessions()
 
 
 def problem(name: Any = "api", limit: Any = LIMIT) -> str:
@@ -158,9 +154,57 @@ def test_code_that_takes_tokens_can_be_tested_without_a_job() -> None:
     RateLimit.objects.create(name="api", count=1, period=HOUR)
     with rate_limits_on_test_connection():
         assert acquire("api").waited == 0
+        assert acquire("api").waited == 0
         assert not try_acquire("api")
-    with pytest.raises(UnknownRateLimit):
-        acquire("api")
+
+
+def connect_to(database: str) -> str:
+    """Return the database in which tokens are taken if the settings name *database*."""
+    with mock.patch.dict(connection.settings_dict, NAME=database):
+        return rate_limits.get_session().run(current_database)
+
+
+def current_database(cursor: Any) -> str:
+    [(name,)] = cursor.execute("SELECT pg_catalog.current_database()::text").fetchall()
+    return str(name)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tokens_are_taken_in_the_test_database_and_no_connection_stays() -> None:
+    """One that stayed would keep the runner from dropping the database."""
+    with mock.patch.object(rate_limits, "is_testing", return_value=False):
+        assert connect_to("postgres") == "postgres"
+        assert rate_limits.get_session().connection.is_open
+    RateLimit.objects.create(name="api", count=1, period=HOUR)
+    assert try_acquire("api")
+    assert RateState.objects.get().key == "api"
+    assert not rate_limits.get_session().connection.is_open
+    assert not try_acquire("api")
+
+
+class TestInATestCase(TestCase):
+    """Whose rows no other connection sees."""
+
+    def test_tokens_are_taken_in_its_transaction(self) -> None:
+        assert not RateState.objects.exists()
+        RateLimit.objects.create(name="api", count=1, period=HOUR)
+        assert try_acquire("api")
+        assert not try_acquire("api")
+        assert RateState.objects.exists()
+
+    test_and_nothing_is_left = test_tokens_are_taken_in_its_transaction
+
+    def test_turns_are_waited_for(self) -> None:
+        RateLimit.objects.create(name="api", count=1, period=0.2)
+        first, second = acquire("api"), acquire("api")
+        assert second.granted_at - first.granted_at >= timedelta(seconds=0.2)
+        assert second.waited > 0
+
+    async def test_async_code_takes_them_there_too(self) -> None:
+        await RateLimit.objects.acreate(name="api", count=2, burst=2, period=HOUR)
+        assert (await aacquire("api")).waited == 0
+        assert await atry_acquire("api")
+        assert not await atry_acquire("api")
 
 
 @pytest.mark.django_db

@@ -8,7 +8,7 @@ import ctypes
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -35,15 +35,9 @@ from tests.helpers import wait_until
 from tests.windows import largest_window
 from tests.worker.support import make_attempt_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("kept_session")]
 
 HOUR = 3600.0
-
-
-@pytest.fixture(autouse=True)
-def _no_session_stays_open() -> Iterator[None]:
-    yield
-    rate_limits.close_sessions()
 
 
 def limit(name: str = "api", **columns: Any) -> RateLimit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,15 +10,15 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import Discard, Retry, Snooze, acancel, current_job, signals, task
 from django_pgjobs.compat import TASKS_PACKAGE, TaskResultStatus, task_finished, task_started
-from django_pgjobs.models import Job, RateLimit, Worker
-from django_pgjobs.testing import run_jobs
+from django_pgjobs.models import Job, QueueSettings, RateLimit, Worker
+from django_pgjobs.testing import arun_jobs, run_jobs
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job
 from tests.models import Effect
@@ -127,7 +128,7 @@ class TestInsideATestCase(TestCase):
         assert await tasks.add.aget_result(results[0].id) == results[0]
         ids = await tasks.add.aenqueue_many([(5, 6)])
         assert await acancel(ids[0])
-        assert await sync_to_async(run_jobs)() == 2
+        assert await arun_jobs(limit=2, at_once=False) == 2
         for result in results:
             await result.arefresh()
         assert [result.return_value for result in results] == [3, 7]
@@ -170,6 +171,48 @@ class TestOutsideATransaction(TransactionTestCase):
         assert atomic.is_finished and failing.is_finished
         assert not connection.in_atomic_block
         assert Effect.objects.filter(key="before the mistake").count() == 2
+
+    def test_jobs_with_keys_run_one_after_the_other(self) -> None:
+        """Whoever claims them holds a row, until the transaction of the claim ends."""
+        tasks.add.using(concurrency_key="shop:1").enqueue_many([(1, 2), (3, 4)])
+        tasks.add.using(concurrency_key="shop:2", priority=5).enqueue(5, 6)
+        assert run_jobs() == 3
+        assert count_jobs(status="successful") == 3
+        assert not connection.in_atomic_block
+
+    def test_jobs_with_rate_limits_run(self) -> None:
+        RateLimit.objects.create(name="api", count=1, period=3600)
+        tasks.add.using(rate_limit="api").enqueue_many([(1, 2), (3, 4)])
+        assert run_jobs() == 2
+
+    def test_rate_limits_hold_where_the_test_is_about_time(self) -> None:
+        RateLimit.objects.create(name="api", count=1, period=3600)
+        tasks.add.using(rate_limit="api").enqueue_many([(1, 2), (3, 4)])
+        assert [run_jobs(at_once=False), run_jobs(at_once=False)] == [1, 0]
+
+    def test_jobs_of_limited_queues_run(self) -> None:
+        QueueSettings.objects.create(queue_name="default", max_running=1, boost=3)
+        tasks.add.enqueue_many([(1, 2), (3, 4)])
+        assert run_jobs() == 2
+
+    async def test_an_async_test_runs_jobs_with_keys(self) -> None:
+        await tasks.add_async.using(concurrency_key="shop:1").aenqueue(1, 2)
+        await tasks.add.using(concurrency_key="shop:1").aenqueue(3, 4)
+        assert await arun_jobs() == 2
+
+
+def test_rate_limits_hold_in_a_transaction_too() -> None:
+    RateLimit.objects.create(name="api", count=1, period=3600)
+    tasks.add.using(rate_limit="api").enqueue_many([(1, 2), (3, 4)])
+    assert [run_jobs(at_once=False), run_jobs(at_once=False)] == [1, 0]
+
+
+def test_run_jobs_in_an_async_test_says_what_to_write() -> None:
+    async def call() -> None:
+        run_jobs()
+
+    with pytest.raises(SynchronousOnlyOperation, match=r"Write `await arun_jobs\(\)`"):
+        asyncio.run(call())
 
 
 def test_without_jobs_nothing_runs() -> None:

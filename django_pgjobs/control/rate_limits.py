@@ -3,7 +3,8 @@
 Tokens are taken on a separate connection, one per process, whose statements commit at once: on
 Django's connection a rollback would return them, and an open transaction would block all other
 callers. The server assigns a turn, an instant of its clock, in the order of the calls; the
-caller then waits for it without holding a lock or a connection.
+caller then waits for it without holding a lock or a connection. In a TestCase, whose rows no other
+connection sees, it is Django's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import atexit
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -188,20 +190,35 @@ class Session:
         answer was lost; it never takes too few.
         """
         with connections[self.alias].wrap_database_errors, self._lock:
-            may_be_stale = self.connection.is_open
-            tries = 1
-            while True:
-                try:
-                    return self._try(function)
-                except CROSSED:
-                    if tries == MAX_TRIES:
-                        raise
-                    time.sleep(random.uniform(0.001, 0.01) * tries)
-                except BROKEN:
-                    if not may_be_stale:
-                        raise
-                    may_be_stale = False
-                tries += 1
+            self._follow_settings()
+            try:
+                return self._try_again(function)
+            finally:
+                if is_testing():
+                    # Else the test database could not be dropped.
+                    self.connection.close()
+
+    def _follow_settings(self) -> None:
+        """Leave the project's database for the test database, and the other way round."""
+        wanted = connections[self.alias].settings_dict["NAME"]
+        if wanted and self.connection.is_open and self.connection.open().info.dbname != wanted:
+            self.connection.close()
+
+    def _try_again(self, function: Callable[[Cursor], T]) -> T:
+        may_be_stale = self.connection.is_open
+        tries = 1
+        while True:
+            try:
+                return self._try(function)
+            except CROSSED:
+                if tries == MAX_TRIES:
+                    raise
+                time.sleep(random.uniform(0.001, 0.01) * tries)
+            except BROKEN:
+                if not may_be_stale:
+                    raise
+                may_be_stale = False
+            tries += 1
 
     def _try(self, function: Callable[[Cursor], T]) -> T:
         try:
@@ -260,10 +277,23 @@ def on_django_connection(*, waits: bool) -> Iterator[None]:
         _waits_in_tests.reset(token)
 
 
+def is_testing() -> bool:
+    """Has Django's test runner, or pytest-django, set this process up?"""
+    utils = sys.modules.get("django.test.utils")
+    return hasattr(getattr(utils, "_TestState", None), "saved_data")
+
+
+def _is_in_test_case(alias: str) -> bool:
+    """Is the thread in the transaction of a TestCase, whose rows no other connection sees?"""
+    blocks = connections[alias].atomic_blocks
+    return any(getattr(block, "_from_testcase", False) for block in blocks)
+
+
 def _run(function: Callable[[Cursor], T]) -> T:
-    if _waits_in_tests.get() is None:
+    alias = job_database()
+    if _waits_in_tests.get() is None and not _is_in_test_case(alias):
         return get_session().run(function)
-    with connections[job_database()].cursor() as cursor:
+    with connections[alias].cursor() as cursor:
         return function(cursor)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -24,18 +24,16 @@ from tests.helpers import wait_until_blocked
 from tests.races.support import DjangoThread, open_transaction
 from tests.windows import largest_window
 
-pytestmark = [pytest.mark.race, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.race,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("kept_session"),
+]
 
 OpenOwn = Callable[[], OwnConnection]
 InThread = Callable[..., DjangoThread]
 
 HOUR = 3600.0
-
-
-@pytest.fixture(autouse=True)
-def _no_session_stays_open() -> Iterator[None]:
-    yield
-    rate_limits.close_sessions()
 
 
 def take(own: OwnConnection, *keys: str, timeout: float | None = None) -> Answer:

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from django_pgjobs.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
-from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.exceptions import PayloadError, UnknownTask
@@ -66,7 +66,7 @@ def task_of_row(row: JobRow, backend: str) -> AnyTask:
         changes["timeout"] = row.timeout
         changes["correlation_id"] = row.correlation_id
         changes["tags"] = tuple(row.tags)
-        if row.max_attempts not in (None, declared.max_attempts or get_conf().MAX_ATTEMPTS):
+        if row.max_attempts not in (None, attempts_of(declared, backend)):
             changes["max_attempts"] = row.max_attempts
         metadata = decode_or_none(row.metadata)
         if isinstance(metadata, dict) and metadata != declared.metadata:

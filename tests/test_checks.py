@@ -93,8 +93,8 @@ WRONG_BACKENDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "value": (
         {"OPTIONS": {"FOREIGN_MAX_ATTEMPTS": 0}},
         (
-            "expected TASKS['default']['OPTIONS']['FOREIGN_MAX_ATTEMPTS'] to be a whole number from 1 "
-            "to 1000000, got 0."
+            "expected TASKS['default']['OPTIONS']['FOREIGN_MAX_ATTEMPTS'] to be a whole number "
+            "from 1 to 1000000, got 0."
         ),
         "See docs/settings.md.",
     ),

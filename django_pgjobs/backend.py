@@ -23,7 +23,7 @@ from django_pgjobs.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
 )
-from django_pgjobs.conf import OWN_QUEUE
+from django_pgjobs.conf import MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
 from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
@@ -37,7 +37,6 @@ from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import is_storable
 
 # What the domains of the columns allow, in bytes.
-MAX_QUEUE_NAME = 128
 MAX_TASK_PATH = 512
 
 
@@ -49,6 +48,8 @@ class PgJobsBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+    # The keys of OPTIONS in TASKS; a subclass with options of its own adds theirs.
+    known_options: frozenset[str] = frozenset(OPTION_RULES)
 
     def __init__(self, alias: str, params: Any) -> None:
         super().__init__(alias, params)

@@ -11,8 +11,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.db import connections, router
 
-from django_pgjobs.conf import Conf, find_problems, get_conf
+from django_pgjobs.compat import task_backends
+from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
 from django_pgjobs.declaring.registry import load_module
+from django_pgjobs.declaring.tasks import Task
 
 MODELS_NAMED = 3
 # What the function in ADMIN_PERMISSION is called with, one after the other.
@@ -24,11 +26,27 @@ HOOK = f"({', '.join(HOOK_ARGUMENTS)})"
 def check_settings(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Report every wrong key of PGJOBS."""
-    return [
-        Error(fact, hint=hint, id="pgjobs.E002")
-        for fact, hint in find_problems(getattr(settings, "PGJOBS", {}))
-    ]
+    """Report every wrong key of PGJOBS, and of TASKS where a backend of ours reads them."""
+    problems = [*find_problems(getattr(settings, "PGJOBS", {})), *_backend_problems()]
+    return [Error(fact, hint=hint, id="pgjobs.E002") for fact, hint in problems]
+
+
+def _backend_problems() -> Iterator[tuple[str, str]]:
+    """Yield (fact, remedy) for what is wrong in TASKS."""
+    for alias, params in task_backends.settings.items():
+        for known_options in _options_of_ours(params):
+            yield from find_backend_problems(alias, params, known_options)
+
+
+def _options_of_ours(params: Any) -> Iterator[frozenset[str]]:
+    """Yield the keys of OPTIONS that a backend in TASKS takes, if it is one of ours."""
+    try:
+        module_name, _, name = params["BACKEND"].rpartition(".")
+        found = getattr(load_module(module_name), name)
+    except Exception:  # Django says what is wrong there
+        return
+    if issubclass(getattr(found, "task_class", object), Task):
+        yield frozenset(getattr(found, "known_options", ()))
 
 
 @register()

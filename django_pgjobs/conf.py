@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -37,6 +37,8 @@ class Conf:
     ASYNC_CONCURRENCY: int = 100
     PROCESSES: int = 1
     MAX_ATTEMPTS: int = 25
+    FOREIGN_MAX_ATTEMPTS: int = 1
+    FOREIGN_MAX_ATTEMPTS_BY_PATH: Mapping[str, int] = field(default_factory=dict)
     MAX_LOSSES: int = 3
     MAX_PAYLOAD_BYTES: int = 262_144
     LISTEN: bool = True
@@ -66,6 +68,14 @@ class Rule(NamedTuple):
     nullable: bool = False
 
 
+_ATTEMPTS = Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
+
+
+def is_dotted(text: str) -> bool:
+    """Does *text* read like the name of a module, or of something in one?"""
+    return all(part.isidentifier() for part in text.split("."))
+
+
 _RULES = {
     "LEASE_SECONDS": Rule(float, "seconds from 1 to 86400", lambda v: 1 <= v <= 86400),
     "POLL_INTERVAL_SECONDS": Rule(float, "seconds from 0.05 to 3600", lambda v: 0.05 <= v <= 3600),
@@ -84,7 +94,16 @@ _RULES = {
     ),
     "ASYNC_CONCURRENCY": Rule(int, "a whole number from 1 to 100000", lambda v: 1 <= v <= 100_000),
     "PROCESSES": Rule(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
-    "MAX_ATTEMPTS": Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000),
+    "MAX_ATTEMPTS": _ATTEMPTS,
+    "FOREIGN_MAX_ATTEMPTS": _ATTEMPTS,
+    "FOREIGN_MAX_ATTEMPTS_BY_PATH": Rule(
+        dict,
+        "a dict of whole numbers from 1 to 1000000 by the dotted path of a task, module or package",
+        lambda v: all(
+            isinstance(path, str) and is_dotted(path) and _is_given(_ATTEMPTS, count)
+            for path, count in v.items()
+        ),
+    ),
     "MAX_LOSSES": Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000),
     "MAX_PAYLOAD_BYTES": Rule(
         int,
@@ -116,6 +135,12 @@ _RULES = {
         nullable=True,
     ),
 }
+
+# What TASKS says of a backend of ours, and what its OPTIONS do.
+BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
+OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": _ATTEMPTS}
+# What the domain of the column allows, in bytes.
+MAX_QUEUE_NAME = 128
 
 # What a message shows of an expression.
 MAX_SHOWN = 80
@@ -206,6 +231,69 @@ def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
         yield f"expected a burst that is paid back within ten years, got {dict(limit)!r}"
 
 
+def find_backend_problems(
+    alias: str, params: Mapping[str, Any], known_options: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (fact, remedy) for all that is wrong with TASKS[*alias*] of a backend of ours.
+
+    *known_options* are the keys of OPTIONS that its class takes.
+    """
+    place = f"TASKS[{alias!r}]"
+    for key in params:
+        if key not in BACKEND_KEYS:
+            yield f"unknown key {key!r} in {place}.", _hint(key, BACKEND_KEYS)
+    queues = params.get("QUEUES", [])
+    if not isinstance(queues, list | tuple | set | frozenset) or not all(
+        is_storable(name) and 1 <= len(name.encode()) <= MAX_QUEUE_NAME for name in queues
+    ):
+        names = f"a list of names of 1 to {MAX_QUEUE_NAME} bytes"
+        fact = f"expected {place}['QUEUES'] to be {names}, got {queues!r}."
+        yield fact, "Write [] to allow any name."
+    options = params.get("OPTIONS", {})
+    if not isinstance(options, Mapping):
+        yield f"expected {place}['OPTIONS'] to be a dict, got {options!r}.", "See docs/settings.md."
+        return
+    for key, value in options.items():
+        rule = OPTION_RULES.get(key)
+        if key not in known_options:
+            yield f"unknown key {key!r} in {place}['OPTIONS'].", _hint(key, known_options)
+        elif rule is not None and not _accepts(rule, value):
+            fact = f"expected {place}['OPTIONS'][{key!r}] to be {rule.expected}, got {value!r}."
+            yield fact, "See docs/settings.md."
+
+
+def _hint(key: object, known: Collection[str]) -> str:
+    """Return what to do about an unknown key: what is near, and what is known."""
+    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.4)
+    known_keys = ", ".join(sorted(known))
+    return f"Did you mean {near[0]}? Known: {known_keys}." if near else f"Known: {known_keys}."
+
+
+def foreign_max_attempts(path: str, alias: str, options: Mapping[str, Any]) -> int:
+    """Return how many attempts a job has whose task was not declared with our @task.
+
+    *options* are those of the backend *alias* in TASKS. The longest path of
+    FOREIGN_MAX_ATTEMPTS_BY_PATH that the task is at or below says it, else the options, else the
+    setting. Raise ImproperlyConfigured if the options say nothing usable.
+    """
+    conf = get_conf()
+    if conf.FOREIGN_MAX_ATTEMPTS_BY_PATH:
+        place = path
+        while place:
+            if place in conf.FOREIGN_MAX_ATTEMPTS_BY_PATH:
+                return conf.FOREIGN_MAX_ATTEMPTS_BY_PATH[place]
+            place = place.rpartition(".")[0]
+    given: int | None = options.get("FOREIGN_MAX_ATTEMPTS")
+    if given is None:
+        return conf.FOREIGN_MAX_ATTEMPTS
+    if not _accepts(_ATTEMPTS, given):
+        raise ImproperlyConfigured(
+            f"expected TASKS[{alias!r}]['OPTIONS']['FOREIGN_MAX_ATTEMPTS'] to be "
+            f"{_ATTEMPTS.expected}, got {given!r}. See docs/settings.md."
+        )
+    return given
+
+
 def fits(key: str, value: object) -> bool:
     """May the setting *key* have this value?"""
     return _accepts(_RULES[key], value)
@@ -214,6 +302,10 @@ def fits(key: str, value: object) -> bool:
 def expected(key: str) -> str:
     """Return in words what the setting *key* accepts."""
     return _RULES[key].expected.removesuffix(", or None")
+
+
+def _is_given(rule: Rule, value: object) -> bool:
+    return value is not None and _accepts(rule, value)
 
 
 def _accepts(rule: Rule, value: object) -> bool:

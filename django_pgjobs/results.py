@@ -7,19 +7,24 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.utils import timezone
 
 from django_pgjobs.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
-from django_pgjobs.conf import get_conf
-from django_pgjobs.declaring.registry import discover_tasks_once, find_task
+from django_pgjobs.declaring.attempts import attempts_of
+from django_pgjobs.declaring.registry import (
+    discover_tasks_once,
+    find_in_module,
+    find_task,
+    is_class,
+)
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.exceptions import PayloadError, UnknownTask
 from django_pgjobs.queries.jobs import JobRow
 from django_pgjobs.status import JobStatus
-from django_pgjobs.values.payload import decode_arguments, decode_value
+from django_pgjobs.values.payload import decode_arguments, decode_value, shorten
 
 STATUSES = {
     JobStatus.READY: TaskResultStatus.READY,
@@ -29,19 +34,43 @@ STATUSES = {
     JobStatus.CANCELLED: TaskResultStatus.FAILED,
 }
 
+# A path of a class that is longer was not written by a worker.
+MAX_PATH = 2_000
+
 
 def exception_path(exception: type[BaseException]) -> str:
-    """Return the dotted path to store for an exception class.
+    """Return the dotted path to store for an exception class, as `shop.models.Order.DoesNotExist`.
 
-    Readers import what is stored here (`TaskError.exception_class`), so only the path of a
-    class that really lives in a loaded module is; for others the path of its nearest base
-    that does.
+    Readers look up what is stored here (`TaskError.exception_class`), so only the path of a
+    class that can be found in a loaded module is, also within other classes; for one that was
+    made in a function it is the path of its nearest base that can.
     """
     for candidate in exception.__mro__:
-        module = sys.modules.get(candidate.__module__)
-        if getattr(module, candidate.__qualname__, None) is candidate:
+        names = candidate.__qualname__.split(".")
+        if find_in_module(candidate.__module__, names) is candidate:
             return f"{candidate.__module__}.{candidate.__qualname__}"
     return "builtins.BaseException"
+
+
+def find_exception(path: str) -> type[BaseException]:
+    """Return the exception class that `exception_path` gave this path; import nothing for it.
+
+    Raise ImportError if its module is not loaded, and ValueError if there is no such class in it.
+    """
+    names = path.split(".") if len(path) <= MAX_PATH else []
+    is_loaded = False
+    for count in range(len(names) - 1, 0, -1):
+        module_name = ".".join(names[:count])
+        found = find_in_module(module_name, names[count:])
+        if is_class(found) and issubclass(found, BaseException):
+            return cast(type[BaseException], found)
+        # What follows the module may be within a class of it, or be a module of a package.
+        is_direct = count == len(names) - 1
+        is_within = not is_direct and is_class(find_in_module(module_name, [names[count]]))
+        is_loaded |= module_name in sys.modules and (is_direct or is_within)
+    if not is_loaded:
+        raise ImportError(f"the module of {shorten(path)!r} is not loaded. Import it first.")
+    raise ValueError(f"{shorten(path)!r} does not reference a valid exception.")
 
 
 def local_time(instant: datetime | None) -> datetime | None:
@@ -66,7 +95,7 @@ def task_of_row(row: JobRow, backend: str) -> AnyTask:
         changes["timeout"] = row.timeout
         changes["correlation_id"] = row.correlation_id
         changes["tags"] = tuple(row.tags)
-        if row.max_attempts not in (None, declared.max_attempts or get_conf().MAX_ATTEMPTS):
+        if row.max_attempts not in (None, attempts_of(declared, backend)):
             changes["max_attempts"] = row.max_attempts
         metadata = decode_or_none(row.metadata)
         if isinstance(metadata, dict) and metadata != declared.metadata:
@@ -151,15 +180,7 @@ class StoredError(TaskError):  # type: ignore[misc]
 
     @property
     def exception_class(self) -> type[BaseException]:
-        path = self.exception_class_path
-        module_name, _, name = path.rpartition(".")
-        module = sys.modules.get(module_name)
-        if module is None:
-            raise ImportError(f"the module of {path!r} is not loaded. Import it first.")
-        found = getattr(module, "__dict__", {}).get(name)
-        if not (isinstance(found, type) and issubclass(found, BaseException)):
-            raise ValueError(f"{path!r} does not reference a valid exception.")
-        return found
+        return find_exception(self.exception_class_path)
 
 
 def task_error(entry: object) -> TaskError:

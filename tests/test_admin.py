@@ -215,8 +215,9 @@ def test_no_page_imports_what_a_row_names(
 ) -> None:
     (tmp_path / "canary_of_admin.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    error = {"exception_class": "canary_of_admin.Boom", "message": "m", "traceback": "t"}
-    job_id = make_job("canary_of_admin.f", errors=[error])
+    error = {"exception_class": "canary_of_admin.Api.Boom", "message": "m", "traceback": "t"}
+    job_id = make_job("canary_of_admin.f", errors=[error], status="failed", finished_at=NOW)
+    assert "Api.Boom" in admin_client.get(reverse("admin:pgjobs_job_failures")).content.decode()
     read(admin_client, "job", "changelist")
     read(admin_client, "job", "change", job_id)
     read(admin_client, "job", "history", job_id)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from django.db import connection
 from psycopg import sql
 
-from django_pgjobs import Task, UnknownTask
-from django_pgjobs.results import exception_path, stand_in
+from django_pgjobs import Task, UnknownTask, task
+from django_pgjobs.results import exception_path, find_exception, stand_in
+from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.factories import make_job
+from tests.models import Effect
 from tests.test_backend_results import TaskResultMismatch, Unlucky
 
 pytestmark = pytest.mark.django_db
@@ -105,6 +109,108 @@ def test_a_stored_class_path_is_looked_up_and_never_imported(
     with pytest.raises(ImportError):
         _ = empty.exception_class
     assert known.exception_class is KeyError
+
+
+class Api:
+    """A client, with its exceptions inside, as many libraries have them."""
+
+    class RateLimited(Exception):
+        """Come back later."""
+
+    class Deep:
+        """Has one of its own."""
+
+        class Closed(OSError):
+            """Gone."""
+
+    limit = 5
+
+
+class OtherApi(Api):
+    """Inherits them."""
+
+
+@task(max_attempts=1)
+def end_with(name: str) -> None:
+    """Raise an exception that is defined in a class."""
+    if name == "model":
+        Effect.objects.get(pk=-1)
+    if name == "inherited":
+        raise OtherApi.RateLimited("slow down")
+    raise Api.Deep.Closed("nobody there")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "found"),
+    [
+        ("model", "tests.models.Effect.DoesNotExist", Effect.DoesNotExist),
+        ("inherited", "tests.test_backend_rows.Api.RateLimited", Api.RateLimited),
+        ("deep", "tests.test_backend_rows.Api.Deep.Closed", Api.Deep.Closed),
+    ],
+)
+def test_a_class_within_classes_is_stored_with_its_dots_and_found_again(
+    name: str, path: str, found: type[Exception]
+) -> None:
+    """Issue 13, point 5: it was stored as its nearest base in a module."""
+    job = end_with.enqueue(name)
+    run_jobs()
+    [error] = end_with.get_result(job.id).errors
+    assert error.exception_class_path == path
+    assert error.exception_class is found
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("tests.test_backend_rows.Api", ValueError),
+        ("tests.test_backend_rows.Api.limit", ValueError),
+        ("tests.test_backend_rows.Api.limit.real", ValueError),
+        ("tests.test_backend_rows.Api.Nothing", ValueError),
+        ("tests.test_backend_rows.Nothing", ValueError),
+        ("tests.test_backend_rows.nothing.Error", ImportError),
+        ("tests.nothing.Api.RateLimited", ImportError),
+        ("KeyError", ImportError),
+        (".", ImportError),
+        ("..KeyError", ImportError),
+        ("a." * 500_000 + "KeyError", ImportError),
+    ],
+)
+def test_a_path_that_leads_to_no_exception_says_so(path: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        find_exception(path)
+    assert len(str(caught.value)) < 300
+
+
+def test_an_inherited_class_is_found_under_the_name_of_its_heir() -> None:
+    """A raw row may say so."""
+    assert find_exception("tests.test_backend_rows.OtherApi.RateLimited") is Api.RateLimited
+
+
+def test_looking_for_a_class_runs_no_code_of_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not its `__getattr__`, by which many packages import on demand, and no lazy object."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"somebody asked for {name}")
+
+    class Lazy:
+        @property
+        def __class__(self) -> Any:
+            raise AssertionError("somebody asked what it is")
+
+    module = ModuleType("lazy_package")
+    vars(module).update(__getattr__=refuse, thing=Lazy())
+    monkeypatch.setitem(sys.modules, "lazy_package", module)
+    spec = importlib.util.spec_from_file_location("late_module", Path(__file__).parent / "no.py")
+    assert spec and spec.loader
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    late = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "late_module", late)
+    spec.loader.exec_module(late)
+    for path in ("lazy_package.Error", "lazy_package.thing", "lazy_package.thing.Error"):
+        with pytest.raises((ValueError, ImportError)):
+            find_exception(path)
+    with pytest.raises(ValueError, match="valid exception"):
+        find_exception("late_module.Error")
 
 
 def test_only_classes_that_can_be_found_again_are_stored_by_name() -> None:

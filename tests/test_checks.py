@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from django_pgjobs import checks
 from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.compat import task_backends
+from django_pgjobs.compat import TASKS_PACKAGE, task_backends
 
 BACKEND = "django_pgjobs.backend.PgJobsBackend"
 
@@ -66,6 +66,83 @@ def test_every_wrong_key_is_an_error_with_its_remedy() -> None:
         "Did you mean LEASE_SECONDS?",
     )
     assert "to be a whole number from 1 to 256, got 'two'" in wrong.msg
+
+
+class OwnOptions(PgJobsBackend):
+    """A project's own backend, with an option of its own."""
+
+    known_options = PgJobsBackend.known_options | {"TENANT"}
+
+
+WRONG_BACKENDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "key": (
+        {"QUEUE": []},
+        "unknown key 'QUEUE' in TASKS['default'].",
+        "Did you mean QUEUES? Known: BACKEND, OPTIONS, QUEUES.",
+    ),
+    "option": (
+        {"OPTIONS": {"MAX_ATTEMPTS": 5}},
+        "unknown key 'MAX_ATTEMPTS' in TASKS['default']['OPTIONS'].",
+        "Did you mean FOREIGN_MAX_ATTEMPTS? Known: FOREIGN_MAX_ATTEMPTS.",
+    ),
+    "strange option": (
+        {"OPTIONS": {7: 5}},
+        "unknown key 7 in TASKS['default']['OPTIONS'].",
+        "Known: FOREIGN_MAX_ATTEMPTS.",
+    ),
+    "value": (
+        {"OPTIONS": {"FOREIGN_MAX_ATTEMPTS": 0}},
+        (
+            "expected TASKS['default']['OPTIONS']['FOREIGN_MAX_ATTEMPTS'] to be a whole number "
+            "from 1 to 1000000, got 0."
+        ),
+        "See docs/settings.md.",
+    ),
+    "no dict": (
+        {"OPTIONS": None},
+        "expected TASKS['default']['OPTIONS'] to be a dict, got None.",
+        "See docs/settings.md.",
+    ),
+    "one queue": (
+        {"QUEUES": "mail"},
+        "expected TASKS['default']['QUEUES'] to be a list of names of 1 to 128 bytes, got 'mail'.",
+        "Write [] to allow any name.",
+    ),
+    "long queue": (
+        {"QUEUES": ["ä" * 65]},
+        (
+            "expected TASKS['default']['QUEUES'] to be a list of names of 1 to 128 bytes, got "
+            f"{['ä' * 65]!r}."
+        ),
+        "Write [] to allow any name.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_BACKENDS)
+def test_what_our_backend_does_not_know_in_tasks_is_an_error(name: str) -> None:
+    """Issue 13, point 6."""
+    params, fact, hint = WRONG_BACKENDS[name]
+    with override_settings(TASKS={"default": {"BACKEND": BACKEND, **params}}):
+        [message] = checks.check_settings()
+    assert (message.id, message.msg, message.hint) == ("pgjobs.E002", fact, hint)
+
+
+def test_what_other_backends_know_in_tasks_is_theirs() -> None:
+    """A subclass says which options it adds; a backend that cannot be imported is Django's."""
+    options = {"FOREIGN_MAX_ATTEMPTS": 5, "TENANT": "a"}
+    aliases = {
+        "default": {"BACKEND": f"{__name__}.OwnOptions", "QUEUES": ["a"], "OPTIONS": options},
+        "other": {
+            "BACKEND": f"{TASKS_PACKAGE}.backends.dummy.DummyBackend",
+            "OPTIONS": {"anything": 1},
+            "MORE": 1,
+        },
+        "missing": {"BACKEND": "no_such_package.Backend", "MORE": 1},
+        "without": {"MORE": 1},
+    }
+    with override_settings(TASKS=aliases):
+        assert checks.check_settings() == []
 
 
 def narrow(user: Any, permission: str, jobs: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any, TypeGuard
@@ -51,8 +52,7 @@ def find_task(path: str) -> AnyTask:
     found = _found.get(path)
     if found is None:
         module_name, _, name = path.rpartition(".")
-        # sys.modules may hold None and things without a namespace.
-        candidate = getattr(sys.modules.get(module_name), "__dict__", {}).get(name)
+        candidate = find_in_module(module_name, [name])
         if not is_task(candidate) or candidate.module_path != path:
             raise UnknownTask(
                 f"no task {path} is declared here. Deploy its code, or add its module to "
@@ -60,6 +60,32 @@ def find_task(path: str) -> AnyTask:
             )
         found = _found[path] = candidate
     return found
+
+
+def find_in_module(module_name: str, names: Sequence[str]) -> Any:
+    """Return what a loaded module has under *names*, one within the class before; else None.
+
+    Only looked up: no code of the module runs, no descriptor and no `__getattr__`.
+    """
+    found: Any = sys.modules.get(module_name)
+    try:
+        # Not even that of a module that loads itself when somebody looks at it.
+        namespaces = [object.__getattribute__(found, "__dict__")]
+    except AttributeError:  # sys.modules may hold None and things without a namespace
+        return None
+    for name in names:
+        holder = next((each for each in namespaces if name in each), None)
+        if holder is None:
+            return None
+        found = holder[name]
+        bases = type.mro(found) if is_class(found) else []
+        namespaces = [type.__getattribute__(base, "__dict__") for base in bases]
+    return found
+
+
+def is_class(value: object) -> bool:
+    """Is *value* a class? Asks its type only, as `is_task`."""
+    return issubclass(type(value), type)
 
 
 @cache

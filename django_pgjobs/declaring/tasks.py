@@ -31,9 +31,10 @@ Exceptions = tuple[type[BaseException], ...]
 class Task(AnyTask):
     """A module-level function that can be enqueued, and the options of its jobs.
 
-    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`. *max_losses* is the number of worker
-    deaths after which a job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: it is never run again after
-    one); such attempts do not count towards *max_attempts*. *timeout* is seconds per attempt.
+    `max_attempts=None` stands for `PGJOBS["MAX_ATTEMPTS"]`, and for one attempt where django.tasks'
+    own `@task` declared it (`attempts_of`). *max_losses* is the number of worker deaths after
+    which a job fails (None: `PGJOBS["MAX_LOSSES"]`; 1: it is never run again after one); such
+    attempts do not count towards *max_attempts*. *timeout* is seconds per attempt.
     *retry_on* lists the exceptions that are retried (default: any Exception), *discard_on*
     those that fail the job at once; *discard_on* wins. *atomic* runs the task and its
     completion in one transaction. *resets_session=False* promises that the task leaves nothing
@@ -77,6 +78,8 @@ class Task(AnyTask):
     after_failure: str = "cancel"
     subject: Subject | None = None
     max_losses: int | None = None
+    # Was it declared with our @task? django.tasks makes tasks of this class too.
+    is_ours: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -292,7 +295,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     if "run_after" in options:
         raise TypeError("@task does not take run_after; use .using(run_after=...).")
-    of_jobs = {"func", "run_after", "after", "after_failure", "subject"}
+    of_jobs = {"func", "run_after", "after", "after_failure", "subject", "is_ours"}
     known = {f.name for f in fields(Task)} - of_jobs
     unknown = sorted(options.keys() - known)
     if unknown:
@@ -301,6 +304,6 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     def declare(func: Callable[..., Any]) -> Task:
         declared = task_backends[options.get("backend", "default")].task_class
         chosen = declared if issubclass(declared, Task) else Task
-        return chosen(func=func, **options)
+        return chosen(func=func, is_ours=True, **options)
 
     return declare(function) if function is not None else declare

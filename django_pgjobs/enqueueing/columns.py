@@ -8,6 +8,7 @@ from typing import Any
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.lifecycle import instant_or_delay
+from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.keys import render_key
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task
@@ -29,7 +30,7 @@ def job_columns(task: AnyTask) -> TaskColumns:
         "priority": int(task.priority),
         "run_after": run_after,
         "delay": delay,
-        "max_attempts": (ours.max_attempts if ours else None) or get_conf().MAX_ATTEMPTS,
+        "max_attempts": attempts_of(task),
         "timeout": ours.timeout if ours else None,
         "correlation_id": ours.correlation_id if ours else "",
         "tags": list(ours.tags) if ours else [],

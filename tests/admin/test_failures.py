@@ -99,6 +99,42 @@ def test_what_differs_in_words_class_or_task_is_not(
     assert [group.jobs for group in groups()] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("shop.models.Order.DoesNotExist", "Order.DoesNotExist"),
+        ("shop.api.Api.Deep.closed", "Api.Deep.closed"),
+        ("shop.errors.Refused", "Refused"),
+        ("builtins.KeyError", "KeyError"),
+        ("zlib.error", "error"),
+        ("Refused", "Refused"),
+        ("", ""),
+        ("shop.Api.", "shop.Api."),
+        ("." * 200, "." * 200),
+    ],
+)
+def test_a_group_is_called_as_its_class_is_without_the_module(path: str, name: str) -> None:
+    assert failures.class_name(path) == name
+
+
+def test_a_class_within_another_is_a_group_of_its_own_that_the_search_finds(
+    admin_client: Client,
+) -> None:
+    """Issue 13, point 5: all models' DoesNotExist were one group."""
+    names = ("shop.models.Order.DoesNotExist", "shop.models.Customer.DoesNotExist")
+    jobs = {name: make_failed("matching query does not exist.", name=name)[0] for name in names}
+    text = read(admin_client)
+    for row in groups():
+        wanted = jobs.pop(row.error_class)
+        assert failures.class_name(row.error_class) in text
+        found = admin_client.get(f"{reverse('admin:pgjobs_job_changelist')}?{list_query(row)}")
+        assert [job.pk for job in found.context["cl"].result_list] == [wanted]
+        query = {"tab": "failed", "q": f"error:{row.error_class}"}
+        found = admin_client.get(reverse("admin:pgjobs_job_changelist"), query)
+        assert [job.pk for job in found.context["cl"].result_list] == [wanted]
+    assert jobs == {}
+
+
 MESSAGES = [
     "", " ", "0", "'", '"', "'a'b'c'", "a'b'c", "1.2.3,4:5", "x1y2z3", "é'à'ü 7", "\n'a\nb'\n9",
     UUID, UUID.upper(), f"<{UUID}>", "0x", "0x1F", "abcdef0", "abcdef01", "_abcdef01_", "12:30:01",

@@ -58,7 +58,7 @@ def make_groups(rows: list[FailureRow]) -> list[Group]:
         Group(
             row=row,
             task_name=row.task_path.rpartition(".")[2] or row.task_path,
-            class_name=row.error_class.rpartition(".")[2] or row.error_class,
+            class_name=class_name(row.error_class),
             message=row.message.strip() or row.error_message,
             frame=last_project_frame(row.traceback),
             spark=build_spark(history(row)),
@@ -67,6 +67,15 @@ def make_groups(rows: list[FailureRow]) -> list[Group]:
         )
         for row in rows
     ]
+
+
+def class_name(path: str) -> str:
+    """Return the name of an exception's class without its module: `Order.DoesNotExist`.
+
+    Which part of a path is a module is guessed by the first capital: nothing is imported.
+    """
+    within = re.search(r"(?:^|\.)([A-Z]\w*(?:\.\w+)+)$", path)
+    return within[1] if within else path.rpartition(".")[2] or path
 
 
 def group_key(row: FailureRow) -> str:

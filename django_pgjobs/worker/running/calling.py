@@ -17,6 +17,7 @@ from django.db import DataError, connections, transaction
 from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
 from django_pgjobs.context import enter_job
 from django_pgjobs.control import lifecycle
+from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.exceptions import ClaimLost, JobInterrupt, PayloadError, UnknownTask, WorkerLost
@@ -40,8 +41,8 @@ def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     task: AnyTask | None = None
     with suppress(UnknownTask):
         task = find_task(row.task_path)
-    declared = task.max_attempts if isinstance(task, Task) else None
-    most = row.max_attempts or declared or options.max_attempts
+    declared = attempts_of(task, row.backend) if task is not None else options.max_attempts
+    most = row.max_attempts or declared
     # An attempt that was lost with its worker is not held against the task.
     return Attempt(row, task, most + row.lost_count)
 

@@ -96,9 +96,16 @@ _STATUS = {
 def success(value: object, max_bytes: int) -> Outcome:
     """Return the outcome of a task that returned *value*.
 
-    Raise TypeError or ValueError if the value cannot be stored.
+    Raise PayloadError, with which the job fails at once, if the value cannot be stored: what the
+    task did is done, and to do it again would not help.
     """
-    return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
+    try:
+        return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
+    except Exception as error:  # a value may raise anything when it is looked at
+        raise PayloadError(
+            f"the task ended, but what it returned cannot be stored: {error} "
+            "It is not run again. Return None, or what JSON can hold."
+        ) from error
 
 
 def released(note: str) -> Outcome:

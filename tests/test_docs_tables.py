@@ -7,6 +7,7 @@ import ast
 import dataclasses
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 
 from django.core.management import load_command_class
@@ -142,3 +143,22 @@ def test_every_name_of_compat_is_documented_and_no_other() -> None:
     [listed] = re.findall(r"`django_pgjobs\.compat`: .*?: (.*)\.\n", read("api.md"))
     for_us = {"AnyResult", "AnyTask"}
     assert names_in(listed) == set(compat.__all__) - for_us
+
+
+def test_what_the_readme_says_for_the_choice_holds() -> None:
+    """S1.6: its criteria are there, and true: what is to be set up, needed, and known."""
+    text = (ROOT / "README.md").read_text()
+    choice = text.partition("\n## When to choose it\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^- \*(.*?)\*", choice, re.MULTILINE) == [
+        "Short to adopt",
+        "For the scale that most projects have",
+        "Fits the stack",
+        "Observed with what you know",
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    always = [each for each in project["dependencies"] if "python_version" not in each]
+    names = [re.split(r"[>=<;]", each)[0] for each in always]
+    assert names == ["django", "psycopg", "django-admin-rangefilter"]
+    assert "Little to run**: one app, one setting, one migration, one process" in text
+    assert [path.stem for path in (PACKAGE / "migrations").glob("0*.py")] == ["0001_initial"]
+    # That one app and one setting are enough is shown by tests/process/test_projects.py.

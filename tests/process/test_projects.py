@@ -84,7 +84,7 @@ def database() -> Iterator[dict[str, Any]]:
 
 
 def test_the_smallest_project_runs_a_job(tmp_path: Path, database: dict[str, Any]) -> None:
-    """No admin, no users, no content types; the templates' engine is there."""
+    """S1.6: one app and one setting; no admin, no users, no content types."""
     project = Project(tmp_path)
     project.write("mysite/urls.py", "urlpatterns = []\n")
     project.set(

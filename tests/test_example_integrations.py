@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -62,6 +63,22 @@ def test_edits_of_a_product_coalesce_into_one_sync(product: Product, api: Outsid
     delivery = Delivery.objects.get()
     assert (delivery.fields, delivery.revision) == (["title", "price"], 4)
     assert (delivery.price, delivery.job_id) == (1300, job.pk)
+
+
+def test_a_job_says_what_has_changed_and_the_worker_reads_what_it_is(
+    product: Product, api: OutsideApi
+) -> None:
+    """S4.5: no value is in the row, so what was written since without a job is sent, too."""
+    edit_product(product.pk, title="Big mug", price=1300)
+    stored = Job.objects.get()
+    names = {"fields": ["price", "title"]}
+    keys = {"integration_id": product.integration_id, "product_id": product.pk}
+    assert (stored.args, stored.kwargs) == ([], keys | names)
+    assert len(json.dumps(stored.kwargs)) < 100
+    Product.objects.update(title="Written by an import")
+    run_jobs()
+    sent = api.product(product.integration_id, product.pk)
+    assert sent == {"title": "Written by an import", "price": 1300}
 
 
 def test_only_what_has_changed_is_sent(product: Product, api: OutsideApi) -> None:

@@ -1,4 +1,8 @@
-"""Tags and filters of the admin's templates. Statuses are always an icon and a word."""
+"""Tags and filters of the admin's templates. Statuses are always an icon and a word.
+
+Django imports every library of tags as soon as it makes an engine of templates, also in a project
+without the admin. So what needs the admin is imported when it is drawn.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,7 @@ from django.template import Context
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.drawing import capped, moment, status_badge
-from django_pgjobs.admin.overview.page import overview
-from django_pgjobs.admin.pages import navigation
+from django_pgjobs.drawing import capped, moment, status_badge
 from django_pgjobs.values.moments import duration
 
 register = template.Library()
@@ -26,6 +28,8 @@ for drawn in (capped, duration, moment):
 @register.inclusion_tag("admin/pgjobs/navigation.html", takes_context=True)
 def pgjobs_navigation(context: Context) -> dict[str, Any]:
     """Draw the links to all pages; the one of `pgjobs_page` is lit."""
+    from django_pgjobs.admin.pages import navigation
+
     request = context["request"]
     site_name = getattr(request, "current_app", None) or "admin"
     return {"entries": navigation(request, site_name), "current": context.get("pgjobs_page")}
@@ -49,4 +53,6 @@ def pgjobs_breadcrumbs(context: Context) -> dict[str, Any]:
 @register.inclusion_tag("admin/pgjobs/overview.html", takes_context=True)
 def pgjobs_overview(context: Context) -> dict[str, Any]:
     """Draw the Overview, which has no view of its own: it is the app's index in the admin."""
+    from django_pgjobs.admin.overview.page import overview
+
     return overview(context["request"])

@@ -8,7 +8,7 @@ from django import template
 from django.utils import formats
 from django.utils.safestring import SafeString
 
-from django_pgjobs.admin.drawing import time_element
+from django_pgjobs.drawing import time_element
 from django_pgjobs.values.moments import duration
 
 register = template.Library()

@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_pgjobs.admin.drawing import moment, status_badge
 from django_pgjobs.admin.job_list.previews import arguments_line, start_of
+from django_pgjobs.drawing import moment, status_badge
 from django_pgjobs.models import Job
 from django_pgjobs.status import FINISHED, JobStatus
 from django_pgjobs.values.moments import duration

@@ -1,0 +1,164 @@
+"""Tables and lists of the docs name what the code has, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator
+
+from django.core.management import load_command_class
+
+import django_pgjobs
+from django_pgjobs import Task, compat, exceptions, testing
+from django_pgjobs.models import RateLimit
+from django_pgjobs.worker.process import exit_status
+from django_pgjobs.worker.running.outcome import Kind
+from django_pgjobs.worker.state import CONNECTED_ROLES
+from tests.helpers import ROOT
+from tests.test_docs import read
+
+NAME = re.compile(r"`(\w+)`")
+PACKAGE = ROOT / "django_pgjobs"
+
+
+def rows_of(page: str, heading: str, column: int = 0) -> list[str]:
+    """Return the cells of one column of the first table below a heading."""
+    _, found, section = read(page).partition(f" {heading}\n")
+    assert found, f"docs/{page}: a heading {heading!r} is expected"
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert table, f"docs/{page}: a table below {heading!r} is expected"
+    lines = table[0].splitlines()[2:]
+    return [re.split(r"(?<!\\)\|", line)[column + 1].strip() for line in lines]
+
+
+def names_in(text: str) -> set[str]:
+    """Return the names in code style."""
+    return set(NAME.findall(text))
+
+
+def test_what_using_takes_is_documented() -> None:
+    takes = set(inspect.signature(Task.using).parameters) - {"self"}
+    declared = {field.name for field in dataclasses.fields(Task)} - {"func"}
+    [left_out, added] = re.findall(
+        r"`using` does not take (.*?), which are read where the job runs; it also takes (.*?)\.\n",
+        read("tasks.md"),
+    )[0]
+    assert declared - takes == names_in(left_out)
+    options = names_in("".join(rows_of("tasks.md", "Options")))
+    of_keys = names_in("".join(rows_of("coalescing.md", "Options")))
+    assert takes == (options | of_keys | names_in(added)) - names_in(left_out)
+    [in_api] = re.findall(r"all of `task` but (.*?); also", read("api.md"))
+    assert names_in(in_api) == names_in(left_out)
+
+
+def roles_of_connections() -> Iterator[str]:
+    """Yield what the connections of the package's own are for."""
+    yield from (*CONNECTED_ROLES, "pruner")  # of a worker's process, see WorkerProcess
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if getattr(getattr(node, "func", None), "id", "") == "OwnConnection":
+                role = node.args[1]  # type: ignore[attr-defined]
+                if isinstance(role, ast.Constant):
+                    yield str(role.value)
+
+
+def test_every_connection_is_documented_and_no_other() -> None:
+    documented = re.findall(r"`pgjobs (\w+)`", "".join(rows_of("workers.md", "Connections")))
+    assert sorted(documented) == sorted(set(roles_of_connections()))
+
+
+def actions_of_jobs() -> dict[str, argparse.ArgumentParser]:
+    """Return the actions of `manage.py jobs`."""
+    parser = load_command_class("django_pgjobs", "jobs").create_parser("manage.py", "jobs")
+    [actions] = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    return dict(actions.choices)
+
+
+def test_every_action_of_jobs_and_each_of_its_flags_is_documented() -> None:
+    documented = rows_of("workers.md", "The command `jobs`")
+    found = {
+        name: {
+            flag
+            for action in parser._actions
+            for flag in action.option_strings
+            if flag not in ("-h", "--help")
+        }
+        for name, parser in actions_of_jobs().items()
+    }
+    told = {}
+    for cell in documented:
+        for name in names_in(cell):
+            told[name] = set(re.findall(r"--[a-z]+", cell))
+    assert told == found
+
+
+def test_every_event_of_the_log_is_documented_and_no_other() -> None:
+    events = {kind.value for kind in Kind} | {"start", "rescue"}
+    assert names_in("".join(rows_of("workers.md", "Log"))) == events
+
+
+def test_every_exit_status_is_documented_and_no_other() -> None:
+    # Two are between a child and its supervisor only.
+    inside = {exit_status.EXIT_DISMISSED, exit_status.EXIT_DONE}
+    statuses = {value for name, value in vars(exit_status).items() if name.startswith("EXIT_")}
+    documented = re.findall(r"\d+", ",".join(rows_of("workers.md", "Exit status")))
+    assert {int(number) for number in documented} == statuses - inside
+
+
+def test_every_column_of_a_rate_limit_is_documented_and_no_other() -> None:
+    columns = {field.column for field in RateLimit._meta.local_fields} - {"id"}
+    assert names_in("".join(rows_of("rate-limits.md", "Limits"))) == columns
+
+
+def test_every_exception_is_documented_with_its_bases() -> None:
+    names = rows_of("api.md", "Exceptions")
+    bases = rows_of("api.md", "Exceptions", 1)
+    documented = {
+        name: names_in(cell)
+        for row, cell in zip(names, bases, strict=True)
+        for name in names_in(row)
+    }
+    public = {name: getattr(exceptions, name, None) for name in django_pgjobs.__all__}
+    found = {
+        name: {base.__name__ for base in each.__bases__}
+        for name, each in public.items()
+        if isinstance(each, type) and not issubclass(each, exceptions.JobSteering)
+    }
+    assert documented == found
+
+
+def test_every_async_twin_is_documented_and_no_other() -> None:
+    [listed] = re.findall(r"Async twins, with the same arguments: (.*)\.\n", read("api.md"))
+    places = (*django_pgjobs.__all__, *testing.__all__, *vars(Task))
+    twins = {name for name in places if name.startswith("a") and name[1:] in places}
+    # Of django.tasks itself.
+    assert names_in(listed) == twins | {"aenqueue"}
+
+
+def test_every_name_of_compat_is_documented_and_no_other() -> None:
+    [listed] = re.findall(r"`django_pgjobs\.compat`: .*?: (.*)\.\n", read("api.md"))
+    for_us = {"AnyResult", "AnyTask"}
+    assert names_in(listed) == set(compat.__all__) - for_us
+
+
+def test_what_the_readme_says_for_the_choice_holds() -> None:
+    """S1.6: its criteria are there, and true: what is to be set up, needed, and known."""
+    text = (ROOT / "README.md").read_text()
+    choice = text.partition("\n## When to choose it\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^- \*(.*?)\*", choice, re.MULTILINE) == [
+        "Short to adopt",
+        "For the scale that most projects have",
+        "Fits the stack",
+        "Observed with what you know",
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    always = [each for each in project["dependencies"] if "python_version" not in each]
+    names = [re.split(r"[>=<;]", each)[0] for each in always]
+    assert names == ["django", "psycopg", "django-admin-rangefilter"]
+    assert "Little to run**: one app, one setting, one migration, one process" in text
+    assert [path.stem for path in (PACKAGE / "migrations").glob("0*.py")] == ["0001_initial"]
+    # That one app and one setting are enough is shown by tests/process/test_projects.py.

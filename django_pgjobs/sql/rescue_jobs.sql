@@ -83,7 +83,7 @@ counted AS (
         AND count(*) OVER (PARTITION BY taken.worker_id) > 1 AS together
     FROM taken
 ),
-judged AS MATERIALIZED (
+judged AS (
     SELECT
         counted.id,
         counted.worker_id,
@@ -98,18 +98,14 @@ judged AS MATERIALIZED (
         ) AS fails
     FROM counted
 ),
-rescued AS (
-    UPDATE pgjobs_job AS job
-    SET
-        status = CASE
-            WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN judged.fails THEN 'failed'
-            ELSE 'ready'
-        END,
-        finished_at = CASE
-            WHEN job.cancel_requested_at IS NOT NULL OR judged.fails THEN statement_timestamp()
-        END,
-        due_at = CASE
+delayed AS MATERIALIZED (
+    SELECT
+        judged.id,
+        judged.worker_id,
+        judged.losses,
+        judged.together,
+        judged.fails,
+        CASE
             WHEN judged.losses > 1
                 THEN statement_timestamp() + make_interval(
                     secs => GREATEST(
@@ -120,13 +116,28 @@ rescued AS (
             WHEN judged.together
                 THEN statement_timestamp()
                     + make_interval(secs => 5::double precision * random())
+        END AS due_at
+    FROM judged
+),
+rescued AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = CASE
+            WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN delayed.fails THEN 'failed'
+            ELSE 'ready'
         END,
+        finished_at = CASE
+            WHEN job.cancel_requested_at IS NOT NULL OR delayed.fails THEN statement_timestamp()
+        END,
+        due_at = delayed.due_at,
+        ready_at = COALESCE(delayed.due_at, statement_timestamp()),
         claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
-        lost_count = judged.losses,
+        lost_count = delayed.losses,
         worker_id = NULL,
         progress = NULL,
         note = CASE
-            WHEN judged.together THEN %(note_together)s::text ELSE %(note)s::text
+            WHEN delayed.together THEN %(note_together)s::text ELSE %(note)s::text
         END,
         errors = CASE
             WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
@@ -135,7 +146,7 @@ rescued AS (
         END || jsonb_build_object(
             'exception_class', 'django_pgjobs.exceptions.WorkerLost',
             'message', CASE
-                WHEN judged.together THEN %(note_together)s::text ELSE %(note)s::text
+                WHEN delayed.together THEN %(note_together)s::text ELSE %(note)s::text
             END,
             'traceback', '',
             'attempt', job.attempts,
@@ -143,14 +154,14 @@ rescued AS (
             'started_at', job.last_attempted_at,
             'failed_at', statement_timestamp()
         )
-    FROM judged
+    FROM delayed
     WHERE
         %(acts)s::boolean
         AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
         AND {job.runs}
-        AND job.id = judged.id
+        AND job.id = delayed.id
     RETURNING
-        job.id, job.task_path, job.queue_name, job.status, job.attempts, judged.worker_id
+        job.id, job.task_path, job.queue_name, job.status, job.attempts, delayed.worker_id
 )
 SELECT
     rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,

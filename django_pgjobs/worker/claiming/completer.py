@@ -255,6 +255,7 @@ def _return(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Return:
         delay=outcome.delay,
         counted=outcome.kind is Kind.RETRY,
         interrupted=outcome.interrupted,
+        begun=outcome.interrupted or outcome.kind in (Kind.RETRY, Kind.SNOOZE),
         error=outcome.error,
         note=outcome.note,
         age=now - outcome.ended_at,

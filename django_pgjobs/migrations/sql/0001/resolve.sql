@@ -159,6 +159,11 @@ BEGIN
                         WHEN effect.is_held THEN 'predecessor failed'
                         WHEN job.waits_for > effect.steps THEN job.hold
                     END,
+                    ready_at = CASE
+                        WHEN NOT effect.is_held AND job.waits_for <= effect.steps
+                            THEN GREATEST(job.due_at, statement_timestamp())
+                        ELSE job.ready_at
+                    END,
                     waits_for = CASE
                         WHEN effect.culprit_id IS NOT NULL THEN 0
                         ELSE GREATEST(job.waits_for - effect.steps, 0)

@@ -213,7 +213,8 @@ class Job(models.Model):
 
         A retry waits since it was due, a requeued job since it was requeued.
         """
-        return self.ready_at or max(filter(None, (self.enqueued_at, self.run_after)))
+        since: datetime = self.ready_at or max(filter(None, (self.enqueued_at, self.run_after)))
+        return since
 
     def cancel(self) -> bool:
         """See `django_pgjobs.cancel`."""

@@ -178,6 +178,7 @@ class Rescued(NamedTuple):
     status: str
     attempts: int
     worker_id: int | None
+    correlation_id: str = ""
 
 
 def rescue_jobs(

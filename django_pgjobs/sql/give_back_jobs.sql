@@ -20,7 +20,7 @@ SET
         WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
     END,
     ready_at = CASE
-        WHEN NOT outcome.begun THEN job.ready_at
+        WHEN NOT outcome.begun THEN {job.waiting_since}
         WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
         ELSE statement_timestamp()
     END,

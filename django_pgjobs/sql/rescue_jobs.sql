@@ -14,7 +14,8 @@
 -- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
 --     other jobs); max_dependencies integer (resolved at most)
--- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or NULL)
+-- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or
+--     NULL), correlation_id
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
 -- Index: pgjobs_job_running
@@ -161,19 +162,20 @@ rescued AS (
         AND {job.runs}
         AND job.id = delayed.id
     RETURNING
-        job.id, job.task_path, job.queue_name, job.status, job.attempts, delayed.worker_id
+        job.id, job.task_path, job.queue_name, job.status, job.attempts, delayed.worker_id,
+        job.correlation_id
 )
 SELECT
     rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,
-    rescued.worker_id
+    rescued.worker_id, rescued.correlation_id
 FROM rescued
 UNION ALL
 -- No row more, but the function is called; what it leaves is found by the sweep.
-SELECT NULL, NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM pgjobs_resolve_v1(
     ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready'),
     %(max_dependencies)s::integer
 ) AS resolved
 WHERE resolved.queue_name IS NULL AND resolved.predecessor_id IS NULL
 UNION ALL
-SELECT taken.id, NULL, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean
+SELECT taken.id, NULL, NULL, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean

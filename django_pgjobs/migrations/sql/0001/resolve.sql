@@ -160,9 +160,10 @@ BEGIN
                         WHEN job.waits_for > effect.steps THEN job.hold
                     END,
                     ready_at = CASE
-                        WHEN NOT effect.is_held AND job.waits_for <= effect.steps
-                            THEN GREATEST(job.due_at, statement_timestamp())
-                        ELSE job.ready_at
+                        WHEN effect.is_held OR job.waits_for > effect.steps THEN NULL
+                        WHEN job.due_at > statement_timestamp()
+                            THEN LEAST(job.due_at, '9999-12-30')
+                        ELSE statement_timestamp()
                     END,
                     waits_for = CASE
                         WHEN effect.culprit_id IS NOT NULL THEN 0

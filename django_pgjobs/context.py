@@ -21,6 +21,8 @@ class RunningJob(Protocol):
     attempt: int
     max_attempts: int
     queue_name: str
+    waited: float
+    correlation_id: str
     deadline: float | None
     progress: str
     cancelling: bool
@@ -54,6 +56,19 @@ class CurrentJob:
     def queue_name(self) -> str:
         """The queue the job was enqueued to."""
         return self._running.queue_name
+
+    @property
+    def waited(self) -> float:
+        """Seconds from when this attempt could have begun until a worker claimed the job.
+
+        The backoff of a retry, and what was before a requeue, do not count.
+        """
+        return self._running.waited
+
+    @property
+    def correlation_id(self) -> str:
+        """The id given with `using(correlation_id=...)`, empty without one."""
+        return self._running.correlation_id
 
     @property
     def seconds_left(self) -> float | None:

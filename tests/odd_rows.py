@@ -87,6 +87,7 @@ ODD: dict[str, dict[str, str | None]] = {
     "enqueued_at": TIME_VALUES,
     "run_after": TIME_VALUES,
     "due_at": TIME_VALUES,
+    "ready_at": TIME_VALUES,
     "started_at": TIME_VALUES,
     "last_attempted_at": TIME_VALUES,
     "finished_at": TIME_VALUES,

@@ -46,8 +46,8 @@ TEXTS = (
     "concurrency_key", "unique_key", "rate_limit_keys", "subject",
 )  # fmt: skip
 TIMES = (
-    "enqueued_at", "run_after", "due_at", "started_at", "last_attempted_at", "finished_at",
-    "cancel_requested_at",
+    "enqueued_at", "run_after", "due_at", "ready_at", "started_at", "last_attempted_at",
+    "finished_at", "cancel_requested_at",
 )  # fmt: skip
 ORDER = ("lt", "lte", "gt", "gte")
 PARTS = ("startswith", "istartswith", "endswith", "iendswith", "contains", "icontains", "iexact")

@@ -74,6 +74,7 @@ class Migration(migrations.Migration):
                     ("enqueued_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="enqueued at")),
                     ("run_after", models.DateTimeField(help_text="The earliest start that was asked for.", null=True, verbose_name="run after")),
                     ("due_at", models.DateTimeField(editable=False, help_text="When the job may run next; empty means now.", null=True, verbose_name="due at")),
+                    ("ready_at", models.DateTimeField(editable=False, help_text="Since when the job can run again; empty: since it was enqueued or asked for.", null=True, verbose_name="ready at")),
                     ("started_at", models.DateTimeField(editable=False, help_text="Begin of the first attempt.", null=True, verbose_name="started at")),
                     ("last_attempted_at", models.DateTimeField(editable=False, help_text="Begin of the newest attempt.", null=True, verbose_name="last attempted at")),
                     ("finished_at", models.DateTimeField(editable=False, null=True, verbose_name="finished at")),

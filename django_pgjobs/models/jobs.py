@@ -62,6 +62,12 @@ class Job(models.Model):
         editable=False,
         help_text=_("When the job may run next; empty means now."),
     )
+    ready_at = InstantField(
+        _("ready at"),
+        null=True,
+        editable=False,
+        help_text=_("Since when the job can run again; empty: since it was enqueued or asked for."),
+    )
     started_at = InstantField(
         _("started at"), null=True, editable=False, help_text=_("Begin of the first attempt.")
     )
@@ -200,6 +206,15 @@ class Job(models.Model):
     def allowed_attempts(self) -> int | None:
         """How many attempts there may be, those that were lost included; None: as declared."""
         return self.max_attempts + self.lost_count if self.max_attempts else None
+
+    @property
+    def waiting_since(self) -> datetime:
+        """Since when the job can run, or could before its newest attempt; it may be yet to come.
+
+        A retry waits since it was due, a requeued job since it was requeued.
+        """
+        since: datetime = self.ready_at or max(filter(None, (self.enqueued_at, self.run_after)))
+        return since
 
     def cancel(self) -> bool:
         """See `django_pgjobs.cancel`."""

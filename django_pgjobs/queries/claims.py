@@ -50,6 +50,7 @@ class ClaimedRow(NamedTuple):
     kwargs: str
     waited: float
     detail: str | None
+    correlation_id: str = ""
     lane: str | None = None
 
 
@@ -321,7 +322,7 @@ def row_of_claim(row: ClaimedRow, detail: dict[str, Any]) -> JobRow:
         finished_at=None,
         max_attempts=row.max_attempts,
         timeout=row.timeout,
-        correlation_id=detail["correlation_id"],
+        correlation_id=row.correlation_id,
         tags=detail["tags"],
         args=row.args,
         kwargs=row.kwargs,

@@ -49,6 +49,7 @@ class Return:
     """An attempt after which the job is ready again, *delay* seconds from now (None: at once).
 
     One that is *counted* uses up an attempt; one that was *interrupted* does if there were many.
+    One whose task was not *begun* has been waiting all the time.
     """
 
     id: int
@@ -60,6 +61,7 @@ class Return:
     age: float
     duration: float
     interrupted: bool = False
+    begun: bool = False
 
     @property
     def counted_from(self) -> int | None:
@@ -107,6 +109,7 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bo
         "notes": [o.note for o in outcomes],
         "ages": [o.age for o in outcomes],
         "durations": [o.duration for o in outcomes],
+        "begun": [o.begun for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
     execute(cursor, "give_back_jobs", params | {"waits": not skips_locked})
@@ -175,6 +178,7 @@ class Rescued(NamedTuple):
     status: str
     attempts: int
     worker_id: int | None
+    correlation_id: str = ""
 
 
 def rescue_jobs(

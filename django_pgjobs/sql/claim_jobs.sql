@@ -17,7 +17,8 @@
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, interruptions, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
---     the rest of the row as JSON text or NULL, the lane (NULL for a job without keys); in no order
+--     the rest of the row as JSON text or NULL, correlation_id, the lane (NULL for a job without
+--     keys); in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 -- No row for a worker that may not claim: then no task is other than what is not there.
@@ -118,16 +119,15 @@ RETURNING
     job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
     job.interruptions, job.timeout, job.priority, job.backend,
     job.queue_name, job.task_path, job.args::text, job.kwargs::text,
-    date_part('epoch', statement_timestamp())
-    - date_part('epoch', GREATEST(job.enqueued_at, job.run_after)),
+    date_part('epoch', statement_timestamp()) - date_part('epoch', {job.waiting_since}),
     CASE
         WHEN %(detailed)s::boolean OR job.task_path = ANY (%(detailed_paths)s::text[])
             THEN json_build_object(
                 'enqueued_at', job.enqueued_at, 'run_after', job.run_after,
                 'started_at', job.started_at, 'last_attempted_at', job.last_attempted_at,
-                'correlation_id', job.correlation_id, 'tags', job.tags,
+                'tags', job.tags,
                 'metadata', job.metadata::text, 'errors', job.errors::text,
                 'worker_ids', job.worker_ids
             )::text
     END,
-    job.lane
+    job.correlation_id, job.lane

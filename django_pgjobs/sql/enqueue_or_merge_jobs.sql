@@ -74,9 +74,13 @@ saved AS (
             WHEN %(replaces)s::boolean THEN excluded.priority
             ELSE GREATEST(job.priority, excluded.priority)
         END,
-        (run_after, due_at) = (
+        (run_after, due_at, ready_at) = (
             SELECT moved.run_after,
-                CASE WHEN moved.run_after > statement_timestamp() THEN moved.run_after END
+                CASE WHEN moved.run_after > statement_timestamp() THEN moved.run_after END,
+                CASE
+                    WHEN moved.run_after > statement_timestamp() THEN moved.run_after
+                    ELSE {job.waiting_since}
+                END
             FROM (
                 SELECT CASE
                     WHEN excluded.run_after IS NOT NULL THEN LEAST(

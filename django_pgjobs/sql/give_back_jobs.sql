@@ -4,8 +4,8 @@
 --     longer); ids, claims bigint[]; delays double precision[] (seconds; NULL or 0: at once);
 --     counted_from integer[] (the attempt counts if the job was interrupted that often before:
 --     0 always, NULL never; above 0 it was interrupted once more); errors text with one JSON object per line, an empty
---     line for none; notes text[]; ages, durations double precision[] (seconds); max_errors
---     integer
+--     line for none; notes text[]; ages, durations double precision[] (seconds); begun
+--     boolean[] (else the job goes on waiting since it could run); max_errors integer
 -- Returns: id of each job that was given back or cancelled
 -- Locks: the given rows, by primary key
 -- Index: pgjobs_job_live_pkey
@@ -18,6 +18,11 @@ SET
     progress = NULL,
     due_at = CASE
         WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
+    END,
+    ready_at = CASE
+        WHEN NOT outcome.begun THEN {job.waiting_since}
+        WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
+        ELSE statement_timestamp()
     END,
     attempts = CASE
         WHEN job.interruptions >= outcome.counted_from THEN job.attempts
@@ -50,8 +55,8 @@ SET
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
     %(counted_from)s::integer[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
-    %(ages)s::double precision[], %(durations)s::double precision[]
-) AS outcome (id, claim, delay, counted_from, error, note, age, duration)
+    %(ages)s::double precision[], %(durations)s::double precision[], %(begun)s::boolean[]
+) AS outcome (id, claim, delay, counted_from, error, note, age, duration, begun)
 WHERE
     {job.is_to_finish}
     AND {job.runs}

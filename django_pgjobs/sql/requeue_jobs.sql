@@ -36,14 +36,16 @@ moved AS (
         id, claim, enqueued_at, timeout, max_attempts, priority, queue_name, task_path, backend,
         args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
         concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
-        unique_until_claimed, merged_count, subject, max_losses, run_after, due_at, note
+        unique_until_claimed, merged_count, subject, max_losses, run_after, due_at, ready_at,
+        note
     )
     SELECT
         id, mod(GREATEST(claim, 0), 9000000000000000000) + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
         backend, args, kwargs, correlation_id, tags, metadata, errors, waits_for,
         concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
         unique_key, unique_until_claimed, merged_count, subject, max_losses, run_after,
-        CASE WHEN run_after > statement_timestamp() THEN run_after END, %(note)s::text
+        CASE WHEN run_after > statement_timestamp() THEN run_after END,
+        GREATEST(run_after, statement_timestamp()), %(note)s::text
     FROM taken
     ON CONFLICT (unique_key, task_path)
     WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)

@@ -56,6 +56,11 @@ UPDATE pgjobs_job_live AS job
 SET
     run_after = relief.run_after,
     due_at = CASE WHEN relief.run_after > statement_timestamp() THEN relief.run_after END,
+    ready_at = CASE
+        WHEN relief.run_after > statement_timestamp() THEN relief.run_after
+        WHEN job.hold IS NOT NULL THEN statement_timestamp()
+        ELSE {job.waiting_since}
+    END,
     waits_for = GREATEST(job.waits_for - relief.steps, 0),
     hold = CASE
         WHEN relief.hold IS NULL OR relief.hold <> 'predecessor failed' THEN relief.hold

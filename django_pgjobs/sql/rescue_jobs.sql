@@ -14,7 +14,8 @@
 -- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
 --     other jobs); max_dependencies integer (resolved at most)
--- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or NULL)
+-- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or
+--     NULL), correlation_id
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
 -- Index: pgjobs_job_running
@@ -83,7 +84,7 @@ counted AS (
         AND count(*) OVER (PARTITION BY taken.worker_id) > 1 AS together
     FROM taken
 ),
-judged AS MATERIALIZED (
+judged AS (
     SELECT
         counted.id,
         counted.worker_id,
@@ -98,18 +99,14 @@ judged AS MATERIALIZED (
         ) AS fails
     FROM counted
 ),
-rescued AS (
-    UPDATE pgjobs_job AS job
-    SET
-        status = CASE
-            WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN judged.fails THEN 'failed'
-            ELSE 'ready'
-        END,
-        finished_at = CASE
-            WHEN job.cancel_requested_at IS NOT NULL OR judged.fails THEN statement_timestamp()
-        END,
-        due_at = CASE
+delayed AS MATERIALIZED (
+    SELECT
+        judged.id,
+        judged.worker_id,
+        judged.losses,
+        judged.together,
+        judged.fails,
+        CASE
             WHEN judged.losses > 1
                 THEN statement_timestamp() + make_interval(
                     secs => GREATEST(
@@ -120,13 +117,28 @@ rescued AS (
             WHEN judged.together
                 THEN statement_timestamp()
                     + make_interval(secs => 5::double precision * random())
+        END AS due_at
+    FROM judged
+),
+rescued AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = CASE
+            WHEN job.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN delayed.fails THEN 'failed'
+            ELSE 'ready'
         END,
+        finished_at = CASE
+            WHEN job.cancel_requested_at IS NOT NULL OR delayed.fails THEN statement_timestamp()
+        END,
+        due_at = delayed.due_at,
+        ready_at = COALESCE(delayed.due_at, statement_timestamp()),
         claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
-        lost_count = judged.losses,
+        lost_count = delayed.losses,
         worker_id = NULL,
         progress = NULL,
         note = CASE
-            WHEN judged.together THEN %(note_together)s::text ELSE %(note)s::text
+            WHEN delayed.together THEN %(note_together)s::text ELSE %(note)s::text
         END,
         errors = CASE
             WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
@@ -135,7 +147,7 @@ rescued AS (
         END || jsonb_build_object(
             'exception_class', 'django_pgjobs.exceptions.WorkerLost',
             'message', CASE
-                WHEN judged.together THEN %(note_together)s::text ELSE %(note)s::text
+                WHEN delayed.together THEN %(note_together)s::text ELSE %(note)s::text
             END,
             'traceback', '',
             'attempt', job.attempts,
@@ -143,26 +155,27 @@ rescued AS (
             'started_at', job.last_attempted_at,
             'failed_at', statement_timestamp()
         )
-    FROM judged
+    FROM delayed
     WHERE
         %(acts)s::boolean
         AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
         AND {job.runs}
-        AND job.id = judged.id
+        AND job.id = delayed.id
     RETURNING
-        job.id, job.task_path, job.queue_name, job.status, job.attempts, judged.worker_id
+        job.id, job.task_path, job.queue_name, job.status, job.attempts, delayed.worker_id,
+        job.correlation_id
 )
 SELECT
     rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,
-    rescued.worker_id
+    rescued.worker_id, rescued.correlation_id
 FROM rescued
 UNION ALL
 -- No row more, but the function is called; what it leaves is found by the sweep.
-SELECT NULL, NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM pgjobs_resolve_v1(
     ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready'),
     %(max_dependencies)s::integer
 ) AS resolved
 WHERE resolved.queue_name IS NULL AND resolved.predecessor_id IS NULL
 UNION ALL
-SELECT taken.id, NULL, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean
+SELECT taken.id, NULL, NULL, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean

@@ -42,11 +42,10 @@ TERMS = {
         " {it}.kwargs::text, {it}.metadata::text, {it}.errors::text, {it}.result::text,"
         " {it}.worker_ids"
     ),
+    # When it can run for the first time, or again: it may be later than now.
+    "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.
-    "waiting_since": (
-        "LEAST(GREATEST({it}.enqueued_at, {it}.run_after, {it}.last_attempted_at),"
-        " statement_timestamp())"
-    ),
+    "waiting_since": "GREATEST(LEAST({{it}.ready_from}, statement_timestamp()), 'epoch')",
     # Of a worker: it has not said goodbye, and its lease has not run out.
     "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",
     # All of it that `queries.worker_pages.WorkerRow` holds, in that order.

@@ -56,6 +56,7 @@ class Attempt:
         "cancelling",
         "claim",
         "claimed_at",
+        "correlation_id",
         "deadline",
         "id",
         "interrupted_by",
@@ -68,6 +69,7 @@ class Attempt:
         "row",
         "started_at",
         "task",
+        "waited",
     )
 
     def __init__(self, row: ClaimedRow, task: AnyTask | None, max_attempts: int) -> None:
@@ -77,6 +79,8 @@ class Attempt:
         self.attempt = row.attempts
         self.queue_name = row.queue_name
         self.max_attempts = max_attempts
+        self.waited = row.waited
+        self.correlation_id = row.correlation_id
         self.task = task
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()

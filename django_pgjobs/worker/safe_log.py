@@ -16,10 +16,13 @@ import threading
 import time
 import traceback
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from django_pgjobs.exceptions import JobInterrupt
 from django_pgjobs.worker.stillness import WAITS
+
+# What of a value would begin a line of its own, or steer a terminal.
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 
 # When the threads that log at the moment began to, by their idents.
 _under_way: dict[int, float] = {}
@@ -30,8 +33,19 @@ def oldest_call() -> float:
     return min(list(_under_way.values()), default=WAITS)
 
 
+class LoggedJob(Protocol):
+    """What lines say of a job."""
+
+    id: int
+    correlation_id: str
+
+
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger that raises nothing but the interruption of the job in whose thread it logs."""
+
+    def of(self, job: LoggedJob) -> JobLogger:
+        """Return the logger whose lines say which job they are of."""
+        return JobLogger(self.logger, job)
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log, or say on standard error why not, if that is possible."""
@@ -53,6 +67,28 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     ) -> tuple[Any, MutableMapping[str, Any]]:
         """Leave the line as it is."""
         return msg, kwargs
+
+
+class JobLogger(SafeLogger):
+    """A logger of lines about one job: `job=12 correlation_id=abc timed out ...`."""
+
+    def __init__(self, logger: logging.Logger, job: LoggedJob) -> None:
+        super().__init__(logger, {})
+        self._fields = named_job(job)
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log *msg* behind what names the job; the fields are in the record as well."""
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        names = " ".join(f"{name}={value}" for name, value in self._fields.items())
+        template = "%s " + str(msg)
+        extra = {"pgjobs": self._fields}
+        super().log(level, template, names.translate(CONTROL), *args, extra=extra, **kwargs)
+
+
+def named_job(job: LoggedJob) -> dict[str, Any]:
+    """Return the fields by which lines name a job."""
+    named: dict[str, Any] = {"job": job.id}
+    return named | {"correlation_id": job.correlation_id} if job.correlation_id else named
 
 
 def get_logger(name: str) -> SafeLogger:

@@ -233,6 +233,7 @@ def test_a_row_says_what_a_job_is(admin_client: Client) -> None:
         max_attempts=5,
         enqueued_at=sql.SQL("now() - interval '65 s'"),
         started_at=sql.SQL("now() - interval '64.2 s'"),
+        ready_at=sql.SQL("now() - interval '64.6 s'"),
         last_attempted_at=sql.SQL("now() - interval '63.8 s'"),
         finished_at=sql.SQL("now() - interval '60 s'"),
         errors=[{"exception_class": "requests.ConnectTimeout", "message": "Read\ntimed out"}],

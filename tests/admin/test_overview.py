@@ -35,7 +35,7 @@ def test_tiles_count_the_statuses_and_their_views() -> None:
 def test_the_oldest_waiting_job_is_the_one_that_could_run_for_longest() -> None:
     make_job(enqueued_at=ago(100))
     make_job(enqueued_at=ago(5_000), run_after=ago(200))
-    make_job(enqueued_at=ago(5_000), attempts=1, last_attempted_at=ago(10))
+    make_job(enqueued_at=ago(5_000), attempts=1, ready_at=ago(10))
     make_job(enqueued_at=ago(9_000), hold="dependencies", waits_for=1)
     make_job(enqueued_at=ago(9_000), due_at=sql.SQL("now() + interval '1 hour'"))
     make_running_job(enqueued_at=ago(9_000))

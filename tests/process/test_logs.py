@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import django
 import pytest
 
 from tests import tasks as common
 from tests.factories import get_job, make_job, make_running_job, make_worker
-from tests.helpers import WorkerProcess, wait_until
+from tests.helpers import ROOT, WorkerProcess, wait_until
 from tests.models import Effect
 from tests.process import tasks
 from tests.process.support import backends_of, terminate, wait_for_status
@@ -155,3 +158,40 @@ def test_a_task_that_closes_standard_error_costs_the_log_only(start: Start) -> N
         wait_for_status(job, "successful")
     wait_for_status(failing, "failed")
     assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_failure_is_one_event_for_a_tracker_of_errors(start: Start, log_format: str) -> None:
+    """Django logs failed tasks too; that line is off, as ours has the exception."""
+    tasks.fail_secretly.using(max_attempts=2).enqueue("canary-4711")
+    worker = start("--drain", "--log-format", log_format, modules=("tests.process.tracker",))
+    assert worker.wait() == 0
+    events = [line for line in worker.output().splitlines() if line.startswith("EVENT ")]
+    [event] = [json.loads(line.removeprefix("EVENT ")) for line in events]
+    assert event == {
+        "logger": "django_pgjobs.worker", "template": "FAIL    %s #%d %s", "raised": "Mishap",
+    }  # fmt: skip
+
+
+def test_admins_get_one_mail_per_failure_as_the_docs_say(start: Start, tmp_path: Path) -> None:
+    """The example of docs/workers.md, and the lines on standard error as before."""
+    page = (ROOT / "docs/workers.md").read_text()
+    [example] = re.findall(r"^```python\n(LOGGING = .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    settings: dict[str, Any] = {}
+    exec(example, settings)
+    job = tasks.fail_secretly.using(max_attempts=2).enqueue("canary-4711")
+    worker = start(
+        "--drain",
+        settings={
+            "LOGGING": settings["LOGGING"],
+            "ADMINS": ["ann@example.com"] if django.VERSION >= (6,) else [["Ann", "ann@example.com"]],
+            "EMAIL_BACKEND": "django.core.mail.backends.filebased.EmailBackend",
+            "EMAIL_FILE_PATH": str(tmp_path),
+        },
+    )  # fmt: skip
+    assert worker.wait() == 0
+    [mail] = [each for file in tmp_path.iterdir() for each in file.read_text().split("-" * 79)[:-1]]
+    assert f"ERROR: FAIL    tests.process.tasks.fail_secretly #{job.id}" in mail
+    assert "Mishap" in mail and "on purpose" in mail and "in fail_secretly" in mail
+    assert "canary-4711" not in mail
+    assert f" FAIL    tests.process.tasks.fail_secretly #{job.id}" in worker.output()

@@ -217,7 +217,8 @@ def test_the_whole_row_comes_only_where_it_is_wanted(own: OwnConnection) -> None
     make_job("x.wanted", correlation_id="c")
     plain, wanted = claim(own, make_worker(), detailed_paths=["x.wanted"])
     assert plain.detail is None
-    assert '"correlation_id" : "c"' in str(wanted.detail)
+    assert '"metadata" : "{}"' in str(wanted.detail)
+    assert (plain.correlation_id, wanted.correlation_id) == ("", "c")
     make_job("x.plain")
     [row] = claim(own, make_worker(), detailed=True)
     assert row.detail is not None

@@ -99,7 +99,7 @@ class JobColumns:
         if job.due_at is not None:
             overdue = _("overdue") if job.due_at <= now else ""
             return format_html("{}{}", moment(job.due_at), _line("pgjobs-quiet", overdue))
-        since = max(filter(None, (job.enqueued_at, job.run_after)))
+        since = job.waiting_since
         return format_html(
             '<time datetime="{}" title="{}">{}</time>',
             since.isoformat(),
@@ -143,11 +143,11 @@ def _draw_tags(tags: Any) -> SafeString:
 
 
 def _took(job: Job) -> str:
-    """Return how long a job waited until its first attempt, and how long its last one ran."""
+    """Return how long a job waited until its newest attempt, and how long that one ran."""
     parts = []
-    if job.started_at is not None:
-        due = max(filter(None, (job.enqueued_at, job.run_after)))
-        parts.append(_("waited %s") % duration(_seconds(due, job.started_at)))
+    if job.last_attempted_at is not None:
+        waited = _seconds(job.waiting_since, job.last_attempted_at)
+        parts.append(_("waited %s") % duration(waited))
     if job.finished_at is not None and job.last_attempted_at is not None:
         parts.append(_("ran %s") % duration(_seconds(job.last_attempted_at, job.finished_at)))
     return " · ".join(parts)

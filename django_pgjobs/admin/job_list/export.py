@@ -25,7 +25,7 @@ MAX_ROWS = 100_000
 PAGE_JOBS = 200
 COLUMNS = (
     "id", "status", "task_path", "queue_name", "priority", "attempts", "max_attempts",
-    "lost_count", "max_losses", "enqueued_at", "run_after", "due_at", "started_at",
+    "lost_count", "max_losses", "enqueued_at", "run_after", "due_at", "ready_at", "started_at",
     "last_attempted_at", "finished_at", "timeout", "backend", "correlation_id", "tags", "note",
     "hold", "concurrency_key", "rate_limit_keys", "unique_key", "subject", "worker_ids", "args",
     "kwargs", "metadata", "progress", "result", "errors",

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from django_pgjobs.exceptions import PayloadError
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.queries.connection import Send
 from django_pgjobs.worker.attempt import Attempt
@@ -133,7 +134,7 @@ class Completer:
         """Try an outcome again a little later, because its row is locked."""
         attempt, outcome = entry
         if not outcome.pause:
-            logger.info("job=%s its row is locked, its outcome waits", attempt.id)
+            logger.of(attempt).info("its row is locked, its outcome waits")
         outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
         self._aside[attempt.id] = entry
@@ -149,18 +150,18 @@ class Completer:
         reason = str(error).strip()
         is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
         if outcome.replaces_refused or is_unbegun:
-            logger.error(
-                "job=%s its outcome cannot be written; it is left to rescue: %s", attempt.id, reason
+            logger.of(attempt).error(
+                "its outcome cannot be written; it is left to rescue: %s", reason
             )
             self._state.unwritable.add(attempt.id)
             self._state.let_go(attempt)
             return
-        logger.error(
-            "job=%s the server refuses its outcome; it fails instead: %s", attempt.id, reason
-        )
+        # The line of its failure, which follows, is the error.
+        logger.of(attempt).warning("the server refuses its outcome; it fails instead: %s", reason)
         plain = Outcome(
             Kind.FAIL,
             error=json.dumps(UNWRITABLE | {"attempt": attempt.attempt}),
+            exception=PayloadError(UNWRITABLE["message"]),
             duration=outcome.duration,
             ended_at=outcome.ended_at,
             replaces_refused=True,
@@ -176,10 +177,10 @@ class Completer:
     def _settle_lost(self, attempt: Attempt, outcome: Outcome) -> None:
         self._state.let_go(attempt)
         if outcome.sent:
-            message = "job=%s outcome=%s was sent before the connection broke, or the claim is lost"
+            message = "outcome=%s was sent before the connection broke, or the claim is lost"
         else:
-            message = "job=%s outcome=%s not written: the claim is lost, the job runs elsewhere"
-        logger.warning(message, attempt.id, outcome.kind.value)
+            message = "outcome=%s not written: the claim is lost, the job runs elsewhere"
+        logger.of(attempt).warning(message, outcome.kind.value)
 
 
 class Statement(NamedTuple):
@@ -244,6 +245,7 @@ def _return(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Return:
         delay=outcome.delay,
         counted=outcome.kind is Kind.RETRY,
         interrupted=outcome.interrupted,
+        begun=outcome.interrupted or outcome.kind in (Kind.RETRY, Kind.SNOOZE),
         error=outcome.error,
         note=outcome.note,
         age=now - outcome.ended_at,

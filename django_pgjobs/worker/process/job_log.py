@@ -7,7 +7,9 @@ import logging
 import textwrap
 import time
 from collections.abc import Collection
+from copy import copy
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
@@ -15,8 +17,8 @@ from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.running.outcome import Kind, Outcome
-from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.running.outcome import Kind, Outcome, traceback_of
+from django_pgjobs.worker.safe_log import CONTROL, get_logger
 
 logger = get_logger("django_pgjobs.worker")
 
@@ -28,7 +30,15 @@ LEVELS = {
     Kind.LOST: logging.WARNING,
     Kind.LEFT: logging.WARNING,
 }
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
+
+# The lines of a traceback end, and nothing else of it steers a terminal.
+IN_TRACEBACK = {code: text for code, text in CONTROL.items() if code != ord("\n")}
+# One constant text for each kind of line: trackers of errors group by it, where there is no
+# exception.
+TEMPLATES = {
+    event: event.ljust(7) + " %s #%d %s"
+    for event in ("start", "rescue", *(kind.value for kind in Kind))
+}
 
 
 def log_start(attempt: Attempt, worker: str) -> None:
@@ -50,7 +60,8 @@ def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
         fields["note"] = outcome.note
-    _log(level, outcome.kind.value, attempt.id, attempt.row.task_path, fields)
+    error = outcome.exception if outcome.kind is Kind.FAIL else None
+    _log(level, outcome.kind.value, attempt.id, attempt.row.task_path, fields, error)
 
 
 def log_rescue(job: Rescued, worker: str) -> None:
@@ -58,7 +69,7 @@ def log_rescue(job: Rescued, worker: str) -> None:
     fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
     # What runs without a worker is nobody's.
     fields["lost_worker"] = "-" if job.worker_id is None else f"#{job.worker_id}"
-    fields["status"] = job.status
+    fields |= {"status": job.status} | _correlation(job.correlation_id)
     level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
     _log(level, "rescue", job.id, job.task_path, fields)
 
@@ -77,25 +88,44 @@ def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
 
 
 def _fields(attempt: Attempt, worker: str) -> dict[str, str]:
-    return {
+    fields = {
         "attempt": f"{attempt.attempt}/{attempt.max_attempts}",
         "queue": attempt.queue_name,
         "worker": worker,
     }
+    return fields | _correlation(attempt.correlation_id)
 
 
-def _log(level: int, event: str, job_id: int, task_path: str, fields: dict[str, str]) -> None:
+def _correlation(correlation_id: str) -> dict[str, str]:
+    return {"correlation_id": correlation_id} if correlation_id else {}
+
+
+def _log(
+    level: int,
+    event: str,
+    job_id: int,
+    task_path: str,
+    fields: dict[str, str],
+    error: BaseException | None = None,
+) -> None:
     text = " ".join(f"{key}={value}" for key, value in fields.items())
     extra = {"event": event, "job": job_id, "task": task_path, **fields}
     logger.log(
         level,
-        "%-7s %s #%d %s",
-        event,
+        TEMPLATES[event],
         task_path.translate(CONTROL),
         job_id,
         text.translate(CONTROL),
+        exc_info=None if error is None else (type(error), error, _traceback(error)),
         extra={"pgjobs": extra},
     )
+
+
+def _traceback(error: BaseException) -> TracebackType | None:
+    try:
+        return traceback_of(error)
+    except BaseException:  # everything about an exception can be broken
+        return None
 
 
 def _one_line(error: BaseException) -> str:
@@ -115,13 +145,23 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(message)s", datefmt=None)
         self.default_time_format = "%H:%M:%S"
 
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and the traceback if there is one.
+
+        Formatters leave the traceback's text in the record for the others, in their own form.
+        """
+        record = copy(record)
+        record.exc_text = None
+        return super().format(record)
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the event on one line, whatever a row or the server says."""
         return super().formatMessage(record).translate(CONTROL)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Return the traceback indented, so that no line of it looks like an event."""
-        return textwrap.indent(super().formatException(ei), "    ")
+        text = super().formatException(ei).translate(IN_TRACEBACK)
+        return textwrap.indent(text, "    ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -146,8 +186,9 @@ VERBOSITY = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEB
 def set_up_logging(verbosity: int, log_format: str) -> None:
     """Write the worker's log lines to stderr, unless the project has handlers for them.
 
-    Django's own line per started and finished task would say the same again, at the price of
-    reading the job's row; it is left out unless the project set that logger's level.
+    Django's own line per started, finished and failed task would say the same again, at the
+    price of reading the job's row; it is left out unless the project set that logger's level. So
+    there is one line with the exception of each job that fails.
     """
     ours = logging.getLogger("django_pgjobs")
     ours.setLevel(VERBOSITY[verbosity])
@@ -163,4 +204,4 @@ def set_up_logging(verbosity: int, log_format: str) -> None:
         ours.propagate = False
     tasks = logging.getLogger(TASKS_PACKAGE)
     if tasks.level == logging.NOTSET:
-        tasks.setLevel(logging.WARNING)
+        tasks.setLevel(logging.CRITICAL)

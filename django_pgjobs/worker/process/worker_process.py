@@ -304,9 +304,8 @@ class WorkerProcess:
         return attempt in self.slots.running or attempt in self.async_slots.running
 
     def _stuck(self, attempt: Attempt) -> None:
-        logger.error(
-            "job=%s task=%s does not end: this process is given up, its other jobs go back",
-            attempt.id,
+        logger.of(attempt).error(
+            "task=%s does not end: this process is given up, its other jobs go back",
             attempt.row.task_path,
         )
         reason = attempt.interrupted_by or JobReleased

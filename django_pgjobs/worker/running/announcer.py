@@ -36,7 +36,7 @@ class Announcer(Role):
             while self._finished:
                 attempt, outcome = self._finished.popleft()
                 announce_finish(attempt, outcome)
-                clean_connections(attempt.id)
+                clean_connections(attempt)
             if self.stop_requested:
                 break
             self.wait(None)

@@ -110,7 +110,7 @@ class AsyncSlots:
             self._on_start(attempt)
             outcome = await self._outcome_of(attempt)
             if len(self.running) == 1:
-                await sync_to_async(clean_connections, thread_sensitive=True)(attempt.id)
+                await sync_to_async(clean_connections, thread_sensitive=True)(attempt)
             self.running.discard(attempt)
             self._on_done(attempt, outcome)
             self._fill()

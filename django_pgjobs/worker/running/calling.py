@@ -165,7 +165,7 @@ def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome
     except JobInterrupt:
         raise
     except BaseException:
-        logger.exception("job=%s its exception cannot be judged; the job fails", attempt.id)
+        logger.of(attempt).warning("its exception cannot be judged; the job fails", exc_info=True)
         return Outcome(Kind.FAIL, error=describe(attempt, error), exception=error)
 
 
@@ -185,11 +185,11 @@ def announce_start(attempt: Attempt) -> None:
             send_to_receivers(task_started, attempt, result)
         except Exception:
             # Not of a receiver, but of a log handler that Django told of one.
-            logger.exception("job=%s task_started was not sent to all receivers", attempt.id)
+            logger.of(attempt).exception("task_started was not sent to all receivers")
         if not is_nested and not is_async(attempt):
             # In a transaction that a receiver left open, nothing of the job would be committed.
             # Async jobs share their connection, which is not for one of them to clean.
-            clean_connections(attempt.id)
+            clean_connections(attempt)
 
 
 def wants_announcement(outcome: Outcome) -> bool:
@@ -216,7 +216,7 @@ def announce_finish(attempt: Attempt, outcome: Outcome) -> None:
         except BaseException:
             send_to_receivers(task_finished, attempt, result)
     except Exception:
-        logger.exception("job=%s task_finished could not be sent", attempt.id)
+        logger.of(attempt).exception("task_finished could not be sent")
 
 
 def send_to_receivers(signal: Any, attempt: Attempt, result: AnyResult) -> None:
@@ -228,9 +228,7 @@ def send_to_receivers(signal: Any, attempt: Attempt, result: AnyResult) -> None:
         leave_if_forked(attempt.process)
     for receiver, response in responses:
         if isinstance(response, Exception):
-            logger.error(
-                "job=%s receiver %r raised %r", attempt.id, receiver, response, exc_info=response
-            )
+            logger.of(attempt).error("receiver %r raised %r", receiver, response, exc_info=response)
 
 
 def task_result(attempt: Attempt) -> AnyResult:

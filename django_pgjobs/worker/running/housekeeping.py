@@ -19,6 +19,7 @@ from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.queries.sessions import is_watched, reset_session, usage_of
+from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
@@ -43,7 +44,7 @@ def drop_dead_connections() -> None:
             _close(connection)
 
 
-def clean_connections(job_id: int, *, resets: bool = True) -> None:
+def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
     """Bring every connection of this thread back to the state of a new one.
 
     *resets* is false after a job whose task promises to leave nothing in its sessions.
@@ -55,15 +56,15 @@ def clean_connections(job_id: int, *, resets: bool = True) -> None:
             _forget_transaction(connection)
             continue
         try:
-            _clean(connection, job_id, resets=resets)
+            _clean(connection, attempt, resets=resets)
         except Exception:
-            logger.info("job=%s connection could not be cleaned and is closed", job_id)
+            logger.of(attempt).info("connection could not be cleaned and is closed")
             _close(connection)
 
 
-def _clean(connection: Any, job_id: int, *, resets: bool) -> None:
+def _clean(connection: Any, attempt: Attempt, *, resets: bool) -> None:
     if connection.in_atomic_block or not connection.autocommit:
-        logger.warning("job=%s left a transaction open; it is rolled back", job_id)
+        logger.of(attempt).warning("left a transaction open; it is rolled back")
         _close(connection)
     elif _is_too_old(connection):
         _close(connection)

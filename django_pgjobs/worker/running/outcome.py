@@ -185,7 +185,9 @@ def _retry_delay(
     try:
         return delay_after(backoff, attempt=attempt.attempt, error=error, make_result=make_result)
     except Exception:
-        logger.exception("backoff of %s raised; the default is used", attempt.row.task_path)
+        logger.of(attempt).exception(
+            "backoff of %s raised; the default is used", attempt.row.task_path
+        )
         return DEFAULT_BACKOFF.delay(attempt.attempt)
 
 
@@ -204,11 +206,18 @@ def describe(attempt: Attempt, error: BaseException) -> str:
 
 
 def _format(error: BaseException) -> str:
-    # From the task's own frame on: how the worker got there tells nobody anything.
+    return "".join(traceback.format_exception(type(error), error, traceback_of(error)))
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return a traceback from the task's own frame on.
+
+    How the worker got there tells nobody anything.
+    """
     start = error.__traceback__
     while start is not None and start.tb_next is not None and _is_ours(start):
         start = start.tb_next
-    return "".join(traceback.format_exception(type(error), error, start))
+    return start
 
 
 def _is_ours(frame: TracebackType) -> bool:

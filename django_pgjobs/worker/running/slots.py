@@ -134,7 +134,7 @@ class Slots:
             self._on_start(attempt)
             drop_dead_connections()
             outcome = run_in_thread(attempt, self._options)
-            clean_connections(attempt.id, resets=needs_reset(attempt, outcome))
+            clean_connections(attempt, resets=needs_reset(attempt, outcome))
         finally:
             self.running.discard(attempt)
         duration = outcome.duration

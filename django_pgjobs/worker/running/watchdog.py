@@ -108,13 +108,13 @@ class Watchdog(Role):
             with suppress(RuntimeError):  # no thread is to be had
                 thread.start()
         elif attempt.interrupt(JobTimeout):
-            logger.warning("job=%s timed out and is interrupted", attempt.id)
+            logger.of(attempt).warning("timed out and is interrupted")
             self.expect_end(attempt)
 
 
 def _cancel_statement(attempt: Attempt) -> None:
     try:
         if attempt.cancel_statement():
-            logger.info("job=%s is interrupted; its statement is cancelled", attempt.id)
+            logger.of(attempt).info("is interrupted; its statement is cancelled")
     except psycopg.Error as error:
-        logger.info("job=%s its statement cannot be cancelled: %s", attempt.id, error)
+        logger.of(attempt).info("its statement cannot be cancelled: %s", error)

@@ -67,7 +67,7 @@ class Progress(Duty):
                 return
             attempt, text = report
             attempt.reported = text
-            logger.error("job=%s its progress cannot be written: %s", attempt.id, error)
+            logger.of(attempt).error("its progress cannot be written: %s", error)
 
         by_halves(reports, write, on_refused=drop)
 

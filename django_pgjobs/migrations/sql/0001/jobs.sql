@@ -12,6 +12,7 @@ CREATE TABLE pgjobs_job (
     enqueued_at           pgjobs_time          NOT NULL DEFAULT statement_timestamp(),
     run_after             pgjobs_time,
     due_at                pgjobs_time,
+    ready_at              pgjobs_time,
     started_at            pgjobs_time,
     last_attempted_at     pgjobs_time,
     finished_at           pgjobs_time,

@@ -159,6 +159,12 @@ BEGIN
                         WHEN effect.is_held THEN 'predecessor failed'
                         WHEN job.waits_for > effect.steps THEN job.hold
                     END,
+                    ready_at = CASE
+                        WHEN effect.is_held OR job.waits_for > effect.steps THEN NULL
+                        WHEN job.due_at > statement_timestamp()
+                            THEN LEAST(job.due_at, '9999-12-30')
+                        ELSE statement_timestamp()
+                    END,
                     waits_for = CASE
                         WHEN effect.culprit_id IS NOT NULL THEN 0
                         ELSE GREATEST(job.waits_for - effect.steps, 0)

@@ -1,0 +1,212 @@
+"""What a worker's lines say of jobs, to people, to programs and to trackers of errors."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from django_pgjobs import Retry, current_job, task
+from django_pgjobs.worker.process import job_log
+from django_pgjobs.worker.process.job_log import JsonFormatter, TextFormatter
+from django_pgjobs.worker.running.outcome import Kind
+from tests.factories import get_job, make_running_job, make_worker
+from tests.worker.support import Bench, ThreadedWorker, make_attempt_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LOUD = logging.getLogger("django_pgjobs")
+
+
+class Records(logging.Handler):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.records.append(record)
+
+    def of(self, event: str) -> logging.LogRecord:
+        """Return the one record of an event."""
+        [found] = [
+            record for record in self.records
+            if getattr(record, "pgjobs", {}).get("event") == event
+        ]  # fmt: skip
+        return found
+
+
+@pytest.fixture
+def log() -> Iterator[Records]:
+    """What is logged during the test."""
+    records, level = Records(), LOUD.level
+    LOUD.addHandler(records)
+    LOUD.setLevel(logging.DEBUG)
+    yield records
+    LOUD.removeHandler(records)
+    LOUD.setLevel(level)
+
+
+@task(max_attempts=1)
+def charge(amount: int) -> None:
+    """Fail, in a function of its own."""
+    refuse(amount)
+
+
+def refuse(amount: int) -> None:
+    """Fail with a text of two lines."""
+    raise ValueError("no such card\n18:47:03.118 done    forged.task #1\x1b[1A")
+
+
+@task(max_attempts=2, backoff=[0])
+def retry() -> None:
+    """Ask for another attempt."""
+    raise Retry("not yet")
+
+
+@task
+def tell_correlation() -> list[str]:
+    """Return the id that the job was enqueued with."""
+    return [current_job().correlation_id]
+
+
+Drain = Callable[..., ThreadedWorker]
+
+
+def test_a_failure_is_logged_with_its_traceback_once(drain: Drain, log: Records) -> None:
+    """From the task's own frame on."""
+    charge.enqueue(5)
+    drain()
+    record = log.of("FAIL")
+    assert [each for each in log.records if each.exc_info] == [record]
+    text = TextFormatter().format(record)
+    first, *lines = text.splitlines()
+    assert first.endswith(
+        "error=ValueError: no such card\\x0a18:47:03.118 done    forged.task #1\\x1b[1A"
+    )
+    assert all(line.startswith("    ") for line in lines)
+    assert lines[0] == "    Traceback (most recent call last):"
+    assert "in charge" in lines[1]
+    assert lines[-2:] == [
+        "    ValueError: no such card",
+        "    18:47:03.118 done    forged.task #1\\x1b[1A",
+    ]
+
+
+def test_json_has_the_traceback_of_a_failure(drain: Drain, log: Records) -> None:
+    charge.enqueue(5)
+    drain()
+    entry = json.loads(JsonFormatter().format(log.of("FAIL")))
+    assert entry["traceback"].startswith("Traceback (most recent call last):\n")
+    assert "in charge" in entry["traceback"]
+    assert "ValueError: no such card" in entry["traceback"]
+
+
+def test_each_kind_of_line_has_one_template(drain: Drain, log: Records) -> None:
+    """What has no exception is grouped by it."""
+    charge.enqueue(5)
+    charge.enqueue(6)
+    retry.enqueue()
+    drain()
+    templates: dict[str, set[str]] = {}
+    for record in log.records:
+        if event := getattr(record, "pgjobs", {}).get("event"):
+            templates.setdefault(event, set()).add(str(record.msg))
+    assert templates == {
+        "start": {"start   %s #%d %s"},
+        "RETRY": {"RETRY   %s #%d %s"},
+        "FAIL": {"FAIL    %s #%d %s"},
+    }
+    failures = [record for record in log.records if record.levelno >= logging.ERROR]
+    assert {record.exc_info[0] for record in failures if record.exc_info} == {ValueError, Retry}
+
+
+def test_an_attempt_that_is_tried_again_is_one_line(drain: Drain, log: Records) -> None:
+    """Its traceback is on the job's page."""
+    retry.enqueue()
+    drain()
+    assert log.of("RETRY").exc_info is None
+
+
+class Broken(Exception):
+    """An exception of which nothing works."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+    @property
+    def __traceback__(self) -> None:  # type: ignore[override]
+        raise SystemExit
+
+
+@task(max_attempts=1)
+def break_all() -> None:
+    """Fail with it."""
+    raise Broken
+
+
+def test_an_exception_that_cannot_be_shown_is_a_failure_as_any(drain: Drain, log: Records) -> None:
+    job = break_all.enqueue()
+    drain()
+    assert get_job(job.id).status == "failed"
+    record = log.of("FAIL")
+    assert record.exc_info is not None and record.exc_info[0] is Broken
+
+
+def test_every_line_of_a_job_names_its_correlation_id(drain: Drain, log: Records) -> None:
+    """Text and JSON."""
+    tell_correlation.using(correlation_id="order-17").enqueue()
+    charge.using(correlation_id="order\n18").enqueue(5)
+    drain()
+    for event, text, value in (
+        ("start", "", None),
+        ("done", " correlation_id=order-17 ", "order-17"),
+        ("FAIL", " correlation_id=order\\x0a18 ", "order\n18"),
+    ):
+        for record in log.records:
+            fields = getattr(record, "pgjobs", {})
+            if fields.get("event") == event and (
+                value is None or fields["correlation_id"] == value
+            ):
+                assert text in TextFormatter().format(record)
+                assert json.loads(JsonFormatter().format(record))["correlation_id"]
+                break
+        else:
+            pytest.fail(f"no line of {event}")
+
+
+def test_a_line_of_a_job_without_one_says_nothing_of_it(drain: Drain, log: Records) -> None:
+    tell_correlation.enqueue()
+    drain()
+    assert "correlation_id" not in TextFormatter().format(log.of("done"))
+
+
+def test_a_rescue_names_the_correlation_id(drain: Drain, log: Records) -> None:
+    make_running_job(make_worker(lease_seconds=-1), correlation_id="order-17")
+    drain()
+    assert " correlation_id=order-17" in TextFormatter().format(log.of("rescue"))
+
+
+def test_other_lines_about_a_job_name_it_too(log: Records) -> None:
+    attempt = make_attempt_of(7, correlation_id="order-17")
+    job_log.logger.of(attempt).warning("timed out after %d s", 5)
+    [record] = log.records
+    assert (
+        TextFormatter()
+        .format(record)
+        .endswith(" job=7 correlation_id=order-17 timed out after 5 s")
+    )
+    assert json.loads(JsonFormatter().format(record)).items() >= {
+        "job": 7, "correlation_id": "order-17",
+    }.items()  # fmt: skip
+    assert record.filename == "test_job_log.py"
+
+
+def test_the_running_job_knows_its_correlation_id(bench: Bench) -> None:
+    job = tell_correlation.using(correlation_id="order-17").enqueue()
+    assert bench.run().kind is Kind.DONE
+    assert get_job(job.id).result == ["order-17"]

@@ -29,6 +29,9 @@ from django_pgjobs.values.payload import encode_value
 # Fields whose values read in SQL as the same values do in Python.
 PLAIN_FIELDS = (models.CharField, models.IntegerField, models.TextField, models.UUIDField)
 
+# In the place of an argument that is not given.
+MISSING = object()
+
 
 class OneLine(Func):
     """The texts joined; an empty text, which no key may be, if one is NULL or has a newline."""
@@ -135,7 +138,11 @@ def _key(
                 "arguments one by one, or use enqueue_many()."
             )
         if name is not None:
-            value = task_path if name == "task" and name not in given else given[name]
+            value = task_path if name == "task" and name not in given else given.get(name, MISSING)
+            if value is MISSING:
+                raise TypeError(
+                    f"expected the argument {name!r}, which {option} names, to be given."
+                )
             parts.append(_part(option, name, value, queryset))
     return OneLine(*parts)
 

@@ -232,7 +232,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
             yield f"expected {name} from 1 to 2147483647, got {count!r}."
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
-    if isinstance(task.priority, bool):
+    if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
         yield f"expected priority to be a whole number, got {task.priority!r}."
     try:
         check_backoff(task.backoff)

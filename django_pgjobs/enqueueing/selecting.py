@@ -17,7 +17,7 @@ from django.db.models.expressions import BaseExpression
 from django.db.models.functions import Cast, JSONObject
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.declaring.keys import DIGEST_DIGITS, Key, key_part, parse_template
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.declaring.signatures import default_arguments
@@ -66,6 +66,7 @@ def select_arguments(
     Return None if there are certainly no rows; raise TypeError or ValueError for a constant
     or a key that cannot be.
     """
+    encode_value(list(arguments), name="the names of arguments", max_bytes=SERVER_PAYLOAD_BYTES)
     expressions = {
         name: value if isinstance(value, BaseExpression | F) else _constant(name, value)
         for name, value in arguments.items()

@@ -179,6 +179,26 @@ OPTIONS: dict[str, Case] = {
         InvalidTask,
         r"expected __mp_main__\.in_child to be in a module that workers import",
     ),
+    "long correlation_id": (
+        lambda: add.using(correlation_id="ä" * 128 + "x").enqueue(1, 2),
+        InvalidTask,
+        r"expected correlation_id to be text of at most 256 bytes without NUL, got 'ä+\.\.\.\.",
+    ),
+    "many tags": (
+        lambda: add.using(tags=map(str, range(65))).enqueue(1, 2),
+        InvalidTask,
+        r"expected at most 64 tags, got 65\. Larger data goes into metadata\.",
+    ),
+    "long tag": (
+        lambda: add.using(tags=["a", "ä" * 129]).enqueue(1, 2),
+        InvalidTask,
+        r"expected tags to be a list of strings of 1 to 256 bytes without NUL, got 'ä+\.\.\.\.",
+    ),
+    "empty tag": (
+        lambda: add.using(tags=["a", ""]).enqueue(1, 2),
+        InvalidTask,
+        r"expected tags to be a list of strings of 1 to 256 bytes without NUL, got ''\.",
+    ),
     "tags": (lambda: add.using(tags=["\0"]).enqueue(1, 2), InvalidTask, "expected tags"),
     "other name": (renamed.enqueue, InvalidTask, "expected tests.test_enqueue._renamed to be a"),
 }
@@ -337,6 +357,12 @@ def test_a_queue_that_is_not_listed_is_refused_when_named_and_when_enqueued() ->
                     refused()
         assert not queries
         add.enqueue(1, 2)
+
+
+def test_the_longest_labels_are_stored() -> None:
+    labels = {"correlation_id": "ä" * 128, "tags": [f"{place:<256}" for place in range(64)]}
+    job = get_job(add.using(**labels).enqueue(1, 2).id)
+    assert {name: getattr(job, name) for name in labels} == labels
 
 
 def test_the_limit_of_a_payload_is_a_setting() -> None:

@@ -23,7 +23,7 @@ from django_pgjobs.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
 )
-from django_pgjobs.conf import MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
+from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
 from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
@@ -38,6 +38,9 @@ from django_pgjobs.values.payload import is_storable
 
 # What the domains of the columns allow, in bytes.
 MAX_TASK_PATH = 512
+# What the module that was started is called, in its process and in those that it starts: a worker
+# is another program, and would wait for such a task for ever.
+PROGRAMS = frozenset({"__main__", "__mp_main__"})
 
 
 class PgJobsBackend(BaseTaskBackend):
@@ -81,6 +84,7 @@ class PgJobsBackend(BaseTaskBackend):
             raise InvalidTask(str(error)) from None
         _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
         _check_text("the task's path", task.module_path, MAX_TASK_PATH)
+        _check_text("the alias in TASKS", self.alias, MAX_ALIAS)
 
     def enqueue(self, task: AnyTask, args: Any, kwargs: Any) -> Any:
         """Insert the job in the caller's transaction and return its result.
@@ -162,6 +166,12 @@ class PgJobsBackend(BaseTaskBackend):
     def _check(self, task: AnyTask) -> None:
         """Raise InvalidTask if no worker could run the task's jobs."""
         self.validate_task(task)
+        if task.func.__module__ in PROGRAMS:
+            raise InvalidTask(
+                f"expected {task.module_path} to be in a module that workers import, got one in "
+                "the program that was started. Move it to the tasks.py of an app, or a module in "
+                "PGJOBS['TASK_MODULES'], and import it from there."
+            )
         try:
             find_task(task.module_path)
         except UnknownTask:

@@ -139,8 +139,9 @@ _RULES = {
 # What TASKS says of a backend of ours, and what its OPTIONS do.
 BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
 OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": _ATTEMPTS}
-# What the domain of the column allows, in bytes.
+# What the domains of the columns allow, in bytes.
 MAX_QUEUE_NAME = 128
+MAX_ALIAS = 128
 
 # What a message shows of an expression.
 MAX_SHOWN = 80
@@ -239,6 +240,9 @@ def find_backend_problems(
     *known_options* are the keys of OPTIONS that its class takes.
     """
     place = f"TASKS[{alias!r}]"
+    if not is_storable(alias) or not 1 <= len(alias.encode()) <= MAX_ALIAS:
+        fact = f"expected an alias of 1 to {MAX_ALIAS} bytes without NUL in TASKS, got {alias!r}."
+        yield fact, "Give it another name."
     for key in params:
         if key not in BACKEND_KEYS:
             yield f"unknown key {key!r} in {place}.", _hint(key, BACKEND_KEYS)

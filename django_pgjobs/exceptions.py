@@ -108,7 +108,10 @@ def seconds_or_none(duration: float | timedelta | None) -> float | None:
     """Return *duration* in seconds; raise ValueError if it is negative or not finite."""
     if duration is None:
         return None
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    try:
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    except OverflowError:
+        raise ValueError("expected a duration in seconds, got a number of 300 digits.") from None
     if not 0 <= seconds < float("inf"):
         raise ValueError(
             f"expected a duration of 0 seconds or more, got {duration!r}. "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,10 +18,13 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
+from psycopg import sql
 
+from django_pgjobs import checks, pause, requeue, reschedule, task
 from django_pgjobs.compat import InvalidTask
+from django_pgjobs.models import Pause
 from tests import tasks
-from tests.factories import count_jobs
+from tests.factories import count_jobs, get_job, make_job
 from tests.models import Effect
 from tests.test_enqueue import renamed, take, take_context
 
@@ -30,6 +34,18 @@ BACKEND = "django_pgjobs.backend.PgJobsBackend"
 NAIVE = datetime(2031, 1, 1)  # noqa: DTZ001
 FAR_EAST = timezone(timedelta(hours=14))
 add, echo = tasks.add, tasks.echo
+
+
+def in_program() -> None:
+    """Stand in the program that was started."""
+
+
+def in_child() -> None:
+    """Stand in a process that it has started."""
+
+
+in_program.__module__, in_child.__module__ = "__main__", "__mp_main__"
+in_program, in_child = task(in_program), task(in_child)  # type: ignore[assignment]
 
 Case = tuple[Callable[[], object], type[Exception], str]
 
@@ -127,6 +143,62 @@ OPTIONS: dict[str, Case] = {
         InvalidTask,
         "expected queue_name",
     ),
+    "rate limits": (
+        lambda: add.using(rate_limit=[f"api-{place}" for place in range(200)]).enqueue(1, 2),
+        ValueError,
+        (
+            "expected the rate limits of a job to take at most 1024 bytes in all, one a line, got "
+            r"200 of \d+ bytes\. Use fewer"
+        ),
+    ),
+    "long rate limits": (
+        lambda: add.using(rate_limit=["a" * 500, "b" * 500, "c" * 23]).enqueue(1, 2),
+        ValueError,
+        "got 3 of 1025 bytes",
+    ),
+    "rate limits of a unique job": (
+        lambda: add.using(unique_key="k", rate_limit=["ä" * 256, "b" * 512]).enqueue(1, 2),
+        ValueError,
+        "got 2 of 1025 bytes",
+    ),
+    "no priority": (
+        lambda: add.using(priority=Decimal("nan")).enqueue(1, 2),  # type: ignore[arg-type]
+        InvalidTask,
+        "expected priority to be a whole number",
+    ),
+    "program": (
+        lambda: in_program.enqueue(),
+        InvalidTask,
+        (
+            r"expected __main__\.in_program to be in a module that workers import, got one in the "
+            r"program that was started\. Move it to the tasks\.py of an app"
+        ),
+    ),
+    "child of a program": (
+        lambda: in_child.enqueue_from(Effect.objects.all()),
+        InvalidTask,
+        r"expected __mp_main__\.in_child to be in a module that workers import",
+    ),
+    "long correlation_id": (
+        lambda: add.using(correlation_id="ä" * 128 + "x").enqueue(1, 2),
+        InvalidTask,
+        r"expected correlation_id to be text of at most 256 bytes without NUL, got 'ä+\.\.\.\.",
+    ),
+    "many tags": (
+        lambda: add.using(tags=map(str, range(65))).enqueue(1, 2),
+        InvalidTask,
+        r"expected at most 64 tags, got 65\. Larger data goes into metadata\.",
+    ),
+    "long tag": (
+        lambda: add.using(tags=["a", "ä" * 129]).enqueue(1, 2),
+        InvalidTask,
+        r"expected tags to be a list of strings of 1 to 256 bytes without NUL, got 'ä+\.\.\.\.",
+    ),
+    "empty tag": (
+        lambda: add.using(tags=["a", ""]).enqueue(1, 2),
+        InvalidTask,
+        r"expected tags to be a list of strings of 1 to 256 bytes without NUL, got ''\.",
+    ),
     "tags": (lambda: add.using(tags=["\0"]).enqueue(1, 2), InvalidTask, "expected tags"),
     "other name": (renamed.enqueue, InvalidTask, "expected tests.test_enqueue._renamed to be a"),
 }
@@ -147,6 +219,13 @@ MANY: dict[str, Case] = {
         "item 0 .* expected a dict of keyword arguments or a tuple of positional ones, got 'ab'",
     ),
     "number as item": (lambda: echo.enqueue_many([5]), TypeError, "got 5"),  # type: ignore[list-item]
+    "rate limits of an item": (
+        lambda: add.using(rate_limit=["a" * 400, "{b}", "c" * 400]).enqueue_many(
+            [(1, 2), (1, "x" * 400)]
+        ),
+        ValueError,
+        r"item 1 of enqueue_many\(\): expected the rate limits of a job to take at most 1024 bytes",
+    ),
     "names of items": (lambda: echo.enqueue_many([{1: 2}]), TypeError, "item 0 .*string"),
 }
 FROM: dict[str, Case] = {
@@ -164,6 +243,16 @@ FROM: dict[str, Case] = {
         lambda: add.enqueue_from(Effect.objects.all(), a=F("pk"), b=["a\0"]),
         ValueError,
         r"NUL characters at b\[0\]",
+    ),
+    "name of an argument": (
+        lambda: echo.enqueue_from(Effect.objects.all(), **{"a\0": F("pk")}),
+        ValueError,
+        r"NUL characters at the names of arguments\[0\]",
+    ),
+    "surrogate in a name": (
+        lambda: echo.enqueue_from(Effect.objects.all(), **{"\udc80": 1}),
+        ValueError,
+        r"surrogates at the names of arguments\[0\]",
     ),
     "type of a constant": (
         lambda: add.enqueue_from(Effect.objects.all(), a=F("pk"), b=object()),
@@ -195,6 +284,44 @@ def test_it_is_refused_without_a_statement_and_the_transaction_goes_on(name: str
         good = add.enqueue(1, 2)
     assert add.get_result(good.id) == good
     assert (Effect.objects.count(), count_jobs()) == (1, 1)
+
+
+OFFSETS = [timedelta(hours=23, minutes=59), timedelta(hours=-16), timedelta(microseconds=1)]
+
+
+@pytest.mark.parametrize("offset", OFFSETS, ids=str)
+def test_every_offset_of_a_time_zone_is_the_instant_that_it_means(offset: timedelta) -> None:
+    """The server refuses 16 hours and more, and that ended the caller's transaction."""
+    later = datetime(2031, 1, 1, 12, tzinfo=timezone(offset))
+    done, waiting = make_job(status="failed", finished_at=sql.SQL("now()")), make_job()
+    enqueued = add.using(run_after=later)
+    ids = [enqueued.enqueue(1, 2).id, *enqueued.enqueue_many([(1, 2)]), done, waiting]
+    assert enqueued.enqueue_from(Effect.objects.all(), a=1, b=2) == 0
+    assert requeue(done, run_after=later)
+    assert reschedule(waiting, later)
+    assert [get_job(job_id).run_after for job_id in ids] == [later] * 4
+    assert pause(queue="q", until=later)
+    assert [row.resume_at for row in Pause.objects.all()] == [later]
+
+
+def test_an_alias_that_no_column_takes_is_refused() -> None:
+    for alias in ("", "x" * 129, "a\0", "\ud800"):
+        with override_settings(
+            TASKS={"default": {"BACKEND": BACKEND}, alias: {"BACKEND": BACKEND}}
+        ):
+            with pytest.raises(InvalidTask, match="expected the alias in TASKS to be text of 1 to"):
+                add.using(backend=alias)
+            [message] = checks.check_settings()
+            assert "expected an alias of 1 to 128 bytes without NUL in TASKS" in message.msg
+
+
+def test_rate_limits_of_rows_that_are_too_long_together_are_named() -> None:
+    Effect.objects.create(key="x" * 400)
+    limited = add.using(rate_limit=["a" * 400, "{b}", "c" * 400])
+    with transaction.atomic():
+        with pytest.raises(ValueError, match=r"rate limits of 1 to 512 bytes.* 1024 bytes in all"):
+            limited.enqueue_from(Effect.objects.all(), a=1, b=F("key"))
+        add.enqueue(1, 2)
 
 
 @pytest.mark.parametrize("name", ["too few", "type", "nul", "size"])
@@ -230,6 +357,12 @@ def test_a_queue_that_is_not_listed_is_refused_when_named_and_when_enqueued() ->
                     refused()
         assert not queries
         add.enqueue(1, 2)
+
+
+def test_the_longest_labels_are_stored() -> None:
+    labels = {"correlation_id": "ä" * 128, "tags": [f"{place:<256}" for place in range(64)]}
+    job = get_job(add.using(**labels).enqueue(1, 2).id)
+    assert {name: getattr(job, name) for name in labels} == labels
 
 
 def test_the_limit_of_a_payload_is_a_setting() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import uuid
 from collections import OrderedDict, UserDict, deque
 from collections.abc import Callable
@@ -295,3 +296,15 @@ def test_the_middle_of_a_long_text_is_left_out() -> None:
     assert text.endswith("\n" + "c" * 500)
     assert "1000 characters left out" in text
     assert scrub("a" * 1_000, 1_000) == "a" * 1_000
+
+
+def test_a_number_that_no_server_takes_is_refused_where_python_would_write_it() -> None:
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert len(encode([10**130_000, "1" * 140_000], 2**20)) > 270_000
+        for value in ([1, 10**131_072], {"a": 10**140_000}):
+            with pytest.raises(ValueError, match=r"fewer digits in the number at args\["):
+                encode(value, 2**20)
+    finally:
+        sys.set_int_max_str_digits(limit)

@@ -32,7 +32,7 @@ from django.utils.dateparse import parse_datetime
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.models.fields import TextArrayField
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.payload import in_utc, is_storable
 
 # Jobs that can be named one by one.
 MAX_IDS = 10_000
@@ -144,7 +144,7 @@ def _moment(value: Any) -> datetime:
         moment = None
     if not isinstance(moment, datetime):
         raise InvalidLookup(f"expected a date and a time, got {value!r:.80}.")
-    return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+    return in_utc(timezone.make_aware(moment) if timezone.is_naive(moment) else moment)
 
 
 def _among(column: str) -> Callable[[Any], Func]:

@@ -23,7 +23,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
 from django_pgjobs.values.job_ids import job_id_of
-from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
+from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 # How long cancel(), requeue() and reschedule() retry while a worker writes the same row.
 LOCKED_SECONDS = 2.0
@@ -166,4 +166,4 @@ def instant_or_delay(
     if not EARLIEST <= instant <= LATEST:
         first, last = BOUNDS_OF_TIMES
         raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
-    return instant, None
+    return in_utc(instant), None

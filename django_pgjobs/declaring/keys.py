@@ -18,6 +18,7 @@ from typing import Any
 
 from django_pgjobs.compat import normalize_json
 from django_pgjobs.declaring.redaction import MASK, is_secret
+from django_pgjobs.declaring.signatures import NAMELESS
 from django_pgjobs.values.payload import is_storable
 
 Key = str | Callable[..., str | None]
@@ -76,6 +77,8 @@ def render_key(option: str, key: Key, task_path: str, arguments: Mapping[str, An
 
     Raise TypeError or ValueError, naming the option, if it comes to nothing usable.
     """
+    if callable(key) and NAMELESS in arguments:
+        raise _nameless(option, "its arguments")
     value = key(**arguments) if callable(key) else _fill(option, key, task_path, arguments)
     if value is None:
         return None
@@ -100,8 +103,26 @@ def _fill(option: str, template: str, task_path: str, arguments: Mapping[str, An
         if name in arguments:
             text.append(key_part(option, name, arguments[name]))
         else:
-            text.append(task_path if name == "task" else _all(arguments))
+            text.append(_special(option, name, task_path, arguments))
     return "".join(text)
+
+
+def _special(option: str, name: str, task_path: str, arguments: Mapping[str, Any]) -> str:
+    """Return what a field stands for that is no argument of the call."""
+    if name == "task":
+        return task_path
+    if name == "args":
+        return _all(arguments)
+    if NAMELESS in arguments:
+        raise _nameless(option, repr(name))
+    raise TypeError(f"expected the argument {name!r}, which {option} names, to be given.")
+
+
+def _nameless(option: str, what: str) -> TypeError:
+    return TypeError(
+        f"{option} needs {what} by name, but a decorator of the task takes positional ones as "
+        "*args and does not simply pass them on. Give keyword arguments."
+    )
 
 
 def key_part(option: str, name: str, value: object) -> str:

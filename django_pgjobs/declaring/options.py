@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from django_pgjobs.declaring.keys import find_key_problems
+from django_pgjobs.declaring.signatures import signature_of
 
 ORDERINGS = ("block", "skip")
 CONFLICTS = ("return", "raise", "replace", "merge")
@@ -111,8 +111,6 @@ def _find_idle_options(task: Any, changes: bool) -> Iterator[str]:
 def argument_names(function: Any, takes_context: bool) -> list[str]:
     """Return the names of a task's arguments, without its context and *args, **kwargs."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        return signature_of(function, takes_context).argument_names
     except (TypeError, ValueError):  # no function: another check says so
         return []
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters[int(takes_context) :] if p.kind not in variable]

@@ -22,7 +22,12 @@ from django_pgjobs.declaring.options import find_control_problems, is_count, is_
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.job_ids import job_ids_of
-from django_pgjobs.values.payload import encode_value, is_storable
+from django_pgjobs.values.payload import encode_value, is_storable, shorten
+
+# They are in the log, in filters and on pages of many jobs.
+MAX_CORRELATION_ID_BYTES = 256
+MAX_TAGS = 64
+MAX_TAG_BYTES = 256
 
 Exceptions = tuple[type[BaseException], ...]
 
@@ -38,8 +43,9 @@ class Task(AnyTask):
     *retry_on* lists the exceptions that are retried (default: any Exception), *discard_on*
     those that fail the job at once; *discard_on* wins. *atomic* runs the task and its
     completion in one transaction. *resets_session=False* promises that the task leaves nothing
-    in its database sessions: no setting, role, lock, temporary table. *correlation_id*, *tags*
-    and *metadata* are stored with the job for the project's own use.
+    in its database sessions: no setting, role, lock, temporary table. *correlation_id* (up
+    to 256 bytes), *tags* (up to 64, of up to 256 bytes) and *metadata* are stored with the job for
+    the project's own use.
 
     *concurrency_key*: jobs that share it run at most *concurrency_limit* (1) at a time, with 1
     in the order of their ids; *ordering* says whether one that waits for its retry blocks the
@@ -212,10 +218,7 @@ def check_options(task: Task) -> None:
 def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
     yield from find_control_problems(task)
-    if not isinstance(task.tags, tuple) or not all(t and is_storable(t) for t in task.tags):
-        yield f"expected tags to be a list of strings, got {task.tags!r}."
-    if not is_storable(task.correlation_id):
-        yield f"expected correlation_id to be text without NUL, got {task.correlation_id!r}."
+    yield from _find_label_problems(task)
     if not isinstance(task.metadata, Mapping):
         yield f"expected metadata to be a dict, got {task.metadata!r}."
     elif task.metadata:
@@ -225,6 +228,27 @@ def _find_problems(task: Task) -> Iterable[str]:
             yield str(error)
 
 
+def _find_label_problems(task: Task) -> Iterable[str]:
+    given = task.correlation_id
+    if not is_storable(given) or len(given.encode()) > MAX_CORRELATION_ID_BYTES:
+        yield (
+            f"expected correlation_id to be text of at most {MAX_CORRELATION_ID_BYTES} bytes "
+            f"without NUL, got {shorten(repr(given))}."
+        )
+    tags = task.tags
+    if not isinstance(tags, tuple):
+        yield f"expected tags to be a list of strings, got {shorten(repr(tags))}."
+        return
+    if len(tags) > MAX_TAGS:
+        yield f"expected at most {MAX_TAGS} tags, got {len(tags)}. Larger data goes into metadata."
+    for tag in tags:
+        if not is_storable(tag) or not 1 <= len(tag.encode()) <= MAX_TAG_BYTES:
+            yield (
+                f"expected tags to be a list of strings of 1 to {MAX_TAG_BYTES} bytes without "
+                f"NUL, got {shorten(repr(tag))}."
+            )
+
+
 def _find_run_problems(task: Task) -> Iterable[str]:
     for name in ("max_attempts", "max_losses"):
         count = getattr(task, name)
@@ -232,7 +256,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
             yield f"expected {name} from 1 to 2147483647, got {count!r}."
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
-    if isinstance(task.priority, bool):
+    if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
         yield f"expected priority to be a whole number, got {task.priority!r}."
     try:
         check_backoff(task.backoff)

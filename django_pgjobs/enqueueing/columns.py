@@ -17,6 +17,9 @@ from django_pgjobs.values.payload import encode_value
 
 Item = Mapping[str, Any] | tuple[Any, ...]
 
+# What the domain of the column allows, in bytes.
+MAX_RATE_LIMITS_BYTES = 1_024
+
 
 def job_columns(task: AnyTask) -> TaskColumns:
     """Return the columns that the task's options determine."""
@@ -77,7 +80,14 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
     if task.concurrency_key is not None:
         concurrency_key = render_key("concurrency_key", task.concurrency_key, path, arguments)
     limits = {render_key("rate_limit", key, path, arguments) for key in task.rate_limit}
-    return concurrency_key, "\n".join(sorted(filter(None, limits))) or None
+    lines = "\n".join(sorted(filter(None, limits)))
+    size = len(lines.encode())
+    if size > MAX_RATE_LIMITS_BYTES:
+        raise ValueError(
+            f"expected the rate limits of a job to take at most {MAX_RATE_LIMITS_BYTES} bytes in "
+            f"all, one a line, got {len(limits)} of {size} bytes. Use fewer limits or shorter keys."
+        )
+    return concurrency_key, lines or None
 
 
 def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:

@@ -22,7 +22,14 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import merging
-from django_pgjobs.enqueueing.columns import Item, job_columns, make_line, split_item, start_columns
+from django_pgjobs.enqueueing.columns import (
+    MAX_RATE_LIMITS_BYTES,
+    Item,
+    job_columns,
+    make_line,
+    split_item,
+    start_columns,
+)
 from django_pgjobs.enqueueing.selecting import select_arguments
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.database import job_database
@@ -140,7 +147,12 @@ def _explaining_keys() -> Iterator[None]:
     except IntegrityError as error:
         diagnosis = getattr(error.__cause__, "diag", None)
         constraint = getattr(diagnosis, "constraint_name", None) or ""
-        for name in ("concurrency_key", "rate_limit", "unique_key"):
+        if constraint.startswith("pgjobs_rate_limit_keys"):
+            raise ValueError(
+                "enqueue_from() expected each row to give rate limits of 1 to 512 bytes, each one "
+                f"line without NULL in its parts, and of {MAX_RATE_LIMITS_BYTES} bytes in all."
+            ) from error
+        for name in ("concurrency_key", "unique_key"):
             if constraint.startswith(f"pgjobs_{name}"):
                 raise ValueError(
                     f"enqueue_from() expected each row to give a {name} of 1 to 512 bytes in one "

@@ -17,7 +17,7 @@ from django.db.models.expressions import BaseExpression
 from django.db.models.functions import Cast, JSONObject
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.declaring.keys import DIGEST_DIGITS, Key, key_part, parse_template
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.declaring.signatures import default_arguments
@@ -28,6 +28,9 @@ from django_pgjobs.values.payload import encode_value
 
 # Fields whose values read in SQL as the same values do in Python.
 PLAIN_FIELDS = (models.CharField, models.IntegerField, models.TextField, models.UUIDField)
+
+# In the place of an argument that is not given.
+MISSING = object()
 
 
 class OneLine(Func):
@@ -63,6 +66,7 @@ def select_arguments(
     Return None if there are certainly no rows; raise TypeError or ValueError for a constant
     or a key that cannot be.
     """
+    encode_value(list(arguments), name="the names of arguments", max_bytes=SERVER_PAYLOAD_BYTES)
     expressions = {
         name: value if isinstance(value, BaseExpression | F) else _constant(name, value)
         for name, value in arguments.items()
@@ -135,7 +139,11 @@ def _key(
                 "arguments one by one, or use enqueue_many()."
             )
         if name is not None:
-            value = task_path if name == "task" and name not in given else given[name]
+            value = task_path if name == "task" and name not in given else given.get(name, MISSING)
+            if value is MISSING:
+                raise TypeError(
+                    f"expected the argument {name!r}, which {option} names, to be given."
+                )
             parts.append(_part(option, name, value, queryset))
     return OneLine(*parts)
 

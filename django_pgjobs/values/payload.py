@@ -17,6 +17,9 @@ from django_pgjobs.exceptions import PayloadError
 
 # Deeper values make json.loads of a reader raise RecursionError long before Python's encoder.
 MAX_DEPTH = 100
+# Digits of a number that casts to jsonb; Python has more where its own limit is taken off.
+MAX_DIGITS = 131_072
+DIGIT_BITS = math.log2(10)
 # One recorded error text; the whole list of a job stays far below PostgreSQL's limits.
 MAX_TEXT = 8_000
 # What Python can read back in any time zone; PostgreSQL's calendar is longer.
@@ -50,6 +53,8 @@ def encode_value(value: object, *, name: str, max_bytes: int) -> str:
             decode_value(text)
         except ValueError:
             _refuse_depth(value, name)
+    if len(text) > MAX_DIGITS:
+        _refuse_digits(value, name)
     if len(text) > max_bytes:
         raise ValueError(
             f"expected {name} to take at most {max_bytes} bytes as JSON, got {len(text)}. "
@@ -126,6 +131,14 @@ def _refuse_characters(value: object, name: str) -> None:
                 )
 
 
+def _refuse_digits(value: object, name: str) -> None:
+    for path, item, is_key in walk(value, name):
+        if isinstance(item, int) and not is_key and item.bit_length() > MAX_DIGITS * DIGIT_BITS:
+            raise ValueError(
+                f"expected fewer digits in the number at {path}: PostgreSQL takes {MAX_DIGITS}."
+            )
+
+
 def _refuse_depth(value: object, name: str) -> None:
     for _ in walk(value, name):
         pass
@@ -187,6 +200,14 @@ def encode_result(value: object, max_bytes: int) -> str | None:
     if value is None:
         return None
     return encode_value(value, name="the return value", max_bytes=max_bytes)
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Return an aware instant in UTC, one that cannot be stored as the nearest that can.
+
+    The server refuses offsets of 16 hours and more, which Python has up to 24.
+    """
+    return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
 
 
 def is_storable(text: object) -> bool:

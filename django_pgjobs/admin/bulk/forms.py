@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.admin.job_list.export import ExportOptions
 from django_pgjobs.bulk.actions import Options
-from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST
+from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 MAX_QUEUE_BYTES = 128
 MAX_REASON = 500
@@ -107,7 +107,7 @@ class LengthForm(BulkForm):
     def moment(self) -> str:
         """Return the time that was given, as ISO text with its zone."""
         at: datetime = self.cleaned_data["at"]
-        return (timezone.make_aware(at) if timezone.is_naive(at) else at).isoformat()
+        return in_utc(timezone.make_aware(at) if timezone.is_naive(at) else at).isoformat()
 
     def options(self) -> Options:
         when = self.cleaned_data["when"]

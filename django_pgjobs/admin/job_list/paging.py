@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 
 from django_pgjobs.models import Job
 from django_pgjobs.models.fields import shown_time
-from django_pgjobs.values.payload import EARLIEST, LATEST
+from django_pgjobs.values.payload import EARLIEST, LATEST, in_utc
 
 FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
 PLACE = re.compile(r"(?:(?P<end>[0-9T:.+-]*)~)?(?P<id>-?[0-9]{1,19})", re.ASCII)
@@ -52,7 +52,7 @@ class Order:
         job_id = int(found["id"])
         if (end is not None and end.tzinfo is None) or not FIRST_ID <= job_id <= LAST_ID:
             return None
-        return Place(job_id, end)
+        return Place(job_id, in_utc(end) if end else None)
 
     def format(self, place: Place) -> str:
         """Return a place as the address of a page has it."""

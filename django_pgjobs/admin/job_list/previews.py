@@ -61,8 +61,8 @@ def _secret_places(task_path: str) -> frozenset[int]:
         signature = signature_of(task.func, task.takes_context)
     except (UnknownTask, TypeError, ValueError):
         return frozenset()
-    names = list(signature.full.parameters)[len(signature.first) :]
-    return frozenset(place for place, name in enumerate(names) if is_secret(name))
+    places = enumerate(signature.places)
+    return frozenset(place for place, names in places if any(map(is_secret, names)))
 
 
 @dataclass

@@ -9,7 +9,12 @@ import django
 
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
-from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.declaring.registry import (
+    OWN_MODULE,
+    find_task,
+    list_broken_modules,
+    list_task_paths,
+)
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.state import Options
@@ -26,7 +31,7 @@ def banner(options: Options, server: Server, processes: int) -> str:
     lines = [
         versions,
         f"queues  {_queue_words(options)} ({processes} x {options.concurrency} threads)",
-        f"tasks   {len(list_task_paths())} found",
+        f"tasks   {len(declared_tasks())} found",
         f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
         *(f"WARNING {warning}" for warning in _warnings(options, server, processes)),
         "Ctrl-C to stop, twice to stop at once.",
@@ -50,6 +55,8 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
 
 
 def _warnings(options: Options, server: Server, processes: int) -> Iterator[str]:
+    for broken in list_broken_modules():
+        yield f"{broken}. Its tasks are left out: their jobs wait for another worker."
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
         yield f"no task and no waiting job uses the queue {name!r}. Is it spelt right?"
     if OWN_QUEUE in options.excluded_queues:
@@ -65,6 +72,11 @@ def _warnings(options: Options, server: Server, processes: int) -> Iterator[str]
             "connect. Raise max_connections, lower --processes or --concurrency, or let jobs go "
             "through a pooler."
         )
+
+
+def declared_tasks() -> list[str]:
+    """Return the paths of the project's tasks; our own are not for it to count."""
+    return [path for path in list_task_paths() if not path.startswith(f"{OWN_MODULE}.")]
 
 
 def declared_queues() -> set[str]:

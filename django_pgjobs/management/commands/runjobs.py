@@ -40,7 +40,10 @@ from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.process.signal_pipe import SignalPipe, held_signals, leave_within
 from django_pgjobs.worker.process.supervisor import Supervisor
 from django_pgjobs.worker.process.worker_process import LAST_SECONDS, WorkerProcess
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
+
+logger = get_logger("django_pgjobs.worker")
 
 VALUE_FLAGS = (
     "concurrency",
@@ -194,7 +197,7 @@ class Command(BaseCommand):
         """Do what the flags say; return the exit status, None if there was nothing to run."""
         conf = get_conf()
         set_up_logging(flags["verbosity"], flags["log_format"])
-        discover_tasks()
+        load_tasks(conf)
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
@@ -214,6 +217,19 @@ class Command(BaseCommand):
         reloads = bool(settings.DEBUG) and not any(flags[name] for name in limits)
         flags["reload"] = reloads
         return reloads
+
+
+def load_tasks(conf: Conf) -> None:
+    """Import all modules of tasks; raise CommandError for a broken one, or go on without it."""
+    broken = discover_tasks()
+    if broken and conf.BROKEN_TASK_MODULES == "stop":
+        names = "; ".join(map(str, broken))
+        raise CommandError(
+            f"{names}. Repair it, or set PGJOBS['BROKEN_TASK_MODULES'] = 'skip' to run the other "
+            "tasks; --traceback shows more."
+        ) from broken[0].error
+    for module in broken:
+        logger.error("tasks are left out: %s", module, exc_info=module.error)
 
 
 def look_at_server(alias: str) -> Server:

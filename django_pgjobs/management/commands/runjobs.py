@@ -204,6 +204,8 @@ class Command(BaseCommand):
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
             self.stdout.write(banner(options, server, processes))
+            # Into a pipe, as that of systemd, it would come at the end of the process.
+            self.stdout.flush()
         if flags["check"]:
             return None
         if not flags["child"] and (processes > 1 or reloads):

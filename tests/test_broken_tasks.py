@@ -16,7 +16,7 @@ from django.test import modify_settings, override_settings
 from django_pgjobs import UnknownTask, checks
 from django_pgjobs.declaring import registry
 from django_pgjobs.declaring.registry import discover_tasks, discover_tasks_once, find_task
-from django_pgjobs.management.commands.runjobs import load_tasks
+from django_pgjobs.management.starting import load_tasks
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.factories import get_job, make_job

@@ -22,6 +22,7 @@ from django_pgjobs.declaring.registry import (
     is_task,
     list_task_paths,
 )
+from django_pgjobs.management.banner import declared_tasks
 from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -174,6 +175,14 @@ def test_the_tasks_of_installed_apps_are_discovered(monkeypatch: pytest.MonkeyPa
     paths = list_task_paths()
     assert paths == sorted(set(paths))
     assert {"tests.tasks.add", "tests.tasks.add_async"} <= set(paths)
+
+
+def test_the_banner_counts_the_tasks_of_the_project() -> None:
+    """Not our own, which a newcomer who declared one would count as a second."""
+    discover_tasks()
+    own = [path for path in list_task_paths() if path.startswith("django_pgjobs.")]
+    assert own
+    assert set(declared_tasks()) == set(list_task_paths()) - set(own)
 
 
 def test_discovery_happens_once(monkeypatch: pytest.MonkeyPatch) -> None:

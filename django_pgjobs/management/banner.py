@@ -20,23 +20,20 @@ from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.state import Options
 
 
-def banner(options: Options, server: Server, processes: int) -> str:
-    """Return the lines that `runjobs` prints before it works."""
+def banner(options: Options, server: Server, processes: int) -> list[str]:
+    """Return what runs, a line for each thing."""
     versions = (
         f"django-pgjobs {django_pgjobs.__version__} · Django {django.get_version()} · "
         f"Python {sys.version.split()[0]} · PostgreSQL {server.version} "
         f'(database "{server.database}")'
     )
     listens = _listen_words(options.listen, server.is_direct)
-    lines = [
+    return [
         versions,
         f"queues  {_queue_words(options)} ({processes} x {options.concurrency} threads)",
         f"tasks   {len(declared_tasks())} found",
         f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
-        *(f"WARNING {warning}" for warning in _warnings(options, server, processes)),
-        "Ctrl-C to stop, twice to stop at once.",
     ]
-    return "\n".join(lines)
 
 
 def _queue_words(options: Options) -> str:
@@ -54,7 +51,8 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
     return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
 
 
-def _warnings(options: Options, server: Server, processes: int) -> Iterator[str]:
+def warnings_of(options: Options, server: Server, processes: int) -> Iterator[str]:
+    """Yield what of it is probably not meant so."""
     for broken in list_broken_modules():
         yield f"{broken}. Its tasks are left out: their jobs wait for another worker."
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):

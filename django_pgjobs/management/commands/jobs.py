@@ -297,8 +297,10 @@ class Command(BaseCommand):
     def _warn_of_unknown_task(self, path: str | None) -> None:
         if path is None:
             return
-        discover_tasks()
+        broken = discover_tasks()
         if path not in list_task_paths():
+            for module in broken:
+                self.stderr.write(f"WARNING {module}")
             self.stderr.write(f"WARNING no task {path} is declared here. Is it spelt right?")
 
     def _resume(self, **flags: Any) -> None:

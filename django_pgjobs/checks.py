@@ -9,11 +9,13 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DatabaseError
 from django.db import connections, router
 
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
-from django_pgjobs.declaring.registry import load_module
+from django_pgjobs.declaring.registry import BrokenModule, broken_apps, load_module
 from django_pgjobs.declaring.tasks import Task
 
 MODELS_NAMED = 3
@@ -72,6 +74,63 @@ def _path_problems(conf: Conf) -> Iterator[tuple[str, str, str, str]]:
         for problem in _hook_problems(conf.ADMIN_PERMISSION):
             hint = f"Write the path of a function such as def jobs_of{HOOK}; see docs/admin.md."
             yield "ADMIN_PERMISSION", conf.ADMIN_PERMISSION, problem, hint
+
+
+@register()
+def check_tasks_of_apps(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Report every tasks.py that cannot be imported: no worker would run its jobs."""
+    if find_problems(getattr(settings, "PGJOBS", {})):
+        return []
+    skips = get_conf().BROKEN_TASK_MODULES == "skip"
+    return [_of_broken_module(module, skips) for module in broken_apps()]
+
+
+def _of_broken_module(module: BrokenModule, skips: bool) -> CheckMessage:
+    if skips:
+        return Warning(
+            f"{module}. Workers run without its tasks.",
+            hint="Repair it; until then its jobs wait.",
+            id="pgjobs.W002",
+        )
+    if isinstance(module.error, DatabaseError):
+        # An error would keep `migrate` from making what is missing.
+        return Warning(
+            f"{module}. Workers will not start.",
+            hint="Use no database while the module is imported.",
+            id="pgjobs.W003",
+        )
+    return Error(
+        f"{module}. Workers will not start.",
+        hint="Repair it, or set PGJOBS['BROKEN_TASK_MODULES'] = 'skip' to run the other tasks.",
+        id="pgjobs.E005",
+    )
+
+
+@register()
+def check_backends(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Warn where the app is installed and no alias of TASKS uses it."""
+    try:
+        backends = {alias: task_backends[alias] for alias in task_backends.settings}
+    except ImproperlyConfigured:
+        return []  # it says enough where it is used
+    # The class may not be imported down here; a project may have a subclass of it.
+    bases = {base.__module__ for backend in backends.values() for base in type(backend).__mro__}
+    if "django_pgjobs.backend" in bases:
+        return []
+    named = ", ".join(f"{alias!r} is {type(it).__name__}" for alias, it in backends.items())
+    return [
+        Warning(
+            f"no alias of TASKS uses django_pgjobs ({named}): no worker sees what is enqueued, "
+            "and Django's default runs it at once, in the process that enqueues it.",
+            hint='Write TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", '
+            '"QUEUES": []}}.',
+            id="pgjobs.W004",
+        )
+    ]
 
 
 def _import_problems(module_name: str) -> Iterator[str]:

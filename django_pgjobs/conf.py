@@ -46,6 +46,7 @@ class Conf:
     AGEING_SECONDS: float | None = None
     UNKNOWN_TASK: str = "wait"
     TASK_MODULES: tuple[str, ...] = ()
+    BROKEN_TASK_MODULES: str = "stop"
     RATE_LIMITS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     REDACT: tuple[str, ...] = (
         *("token", "secret", "passw", "pwd", "api_?key", "authorization", "cookie", "card"),
@@ -123,6 +124,7 @@ _RULES = {
         "a list of dotted module names",
         lambda v: all(isinstance(name, str) and name for name in v),
     ),
+    "BROKEN_TASK_MODULES": Rule(str, "'stop' or 'skip'", lambda v: v in ("stop", "skip")),
     "RATE_LIMITS": Rule(dict, "a dict of rate limits by name", lambda v: True),
     "REDACT": Rule(tuple, "a list of regular expressions", lambda v: True),
     "ADMIN_PERMISSION": Rule(

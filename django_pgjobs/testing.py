@@ -52,11 +52,15 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     """Run waiting jobs, and those they enqueue, until none is left; return the number of attempts.
 
     With *at_once* retries and scheduled jobs do not wait for their time, nor limited ones for
-    tokens. Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end,
-    and SynchronousOnlyOperation in async code. Inside a transaction, such as that of a TestCase,
-    jobs run in it; else what they do is committed.
+    tokens. Inside a transaction, such as that of a TestCase, jobs run in it; else what they do is
+    committed.
+
+    Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end,
+    SynchronousOnlyOperation in async code, and ImportError if a tasks.py cannot be imported.
     """
-    discover_tasks_once()
+    broken = discover_tasks_once()
+    if broken and get_conf().BROKEN_TASK_MODULES == "stop":
+        raise ImportError(f"{broken[0]}.") from broken[0].error
     with rate_limits_on_test_connection(waits=not at_once):
         return _run_jobs(limit, at_once)
 

@@ -98,7 +98,7 @@ DEPENDANTS = (
     (
         "minute of everything but jobs",
         "django_pgjobs/worker/process/pruner.py",
-        "does_all = began >= self._rest_due",
+        "does_all = does_all or began >= self._rest_due",
         "does_all = True",
         PRUNER,
     ),

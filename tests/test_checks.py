@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core import checks as django_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
@@ -301,3 +302,44 @@ def test_every_alias_that_uses_the_backend_is_checked() -> None:
     with override_settings(TASKS=aliases, INSTALLED_APPS=[]):
         found = [message for backend in task_backends.all() for message in backend.check()]
     assert ids(found) == ["pgjobs.E001"] * 2
+
+
+IMMEDIATE = f"{TASKS_PACKAGE}.backends.immediate.ImmediateBackend"
+
+
+@pytest.mark.parametrize(
+    "aliases", [{"default": {"BACKEND": IMMEDIATE}}, {"mail": {"BACKEND": IMMEDIATE}}]
+)
+def test_an_app_that_no_alias_uses_is_a_warning(aliases: dict[str, Any]) -> None:
+    """Jobs would run in the process that enqueues them, in silence."""
+    with override_settings(TASKS=aliases):
+        [warning] = checks.check_backends()
+    assert (warning.id, warning.level) == ("pgjobs.W004", django_checks.WARNING)
+    [alias] = aliases
+    assert f"no alias of TASKS uses django_pgjobs ({alias!r} is ImmediateBackend)" in warning.msg
+    assert warning.hint == (
+        'Write TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", '
+        '"QUEUES": []}}.'
+    )
+
+
+def test_a_project_without_tasks_is_warned() -> None:
+    with override_settings(TASKS={}):
+        del settings.TASKS
+        [warning] = checks.check_backends()
+    assert warning.id == "pgjobs.W004"
+
+
+class OwnBackend(PgJobsBackend):
+    """One of a project."""
+
+
+@pytest.mark.parametrize("backend", [BACKEND, f"{__name__}.OwnBackend"])
+def test_one_alias_that_uses_it_is_enough(backend: str) -> None:
+    with override_settings(TASKS={"default": {"BACKEND": IMMEDIATE}, "jobs": {"BACKEND": backend}}):
+        assert checks.check_backends() == []
+
+
+def test_a_backend_that_is_not_there_is_left_to_django() -> None:
+    with override_settings(TASKS={"default": {"BACKEND": "no.such.Backend"}}):
+        assert checks.check_backends() == []

@@ -246,7 +246,9 @@ def test_states_that_nobody_needs_go(
     assert set(RateState.objects.values_list("key", flat=True)) == set(ages)
 
 
-def test_no_statement_reads_the_states_of_other_keys(transactional_db: None) -> None:
+def test_no_statement_reads_the_states_of_other_keys(
+    transactional_db: None, kept_session: None
+) -> None:
     own = rate_limits.get_session().connection
     with own.cursor() as cursor:
         values = {"keys": ["api"], "cost": 1, "timeout": None}

@@ -8,14 +8,16 @@ and nothing else.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from django.apps import apps
-from django.utils.module_loading import autodiscover_modules
+from django.utils.module_loading import module_has_submodule
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.compat import Task as DjangoTask
@@ -28,11 +30,69 @@ _found: dict[str, AnyTask] = {}
 OWN_MODULE = "django_pgjobs.bulk.job"
 
 
-def discover_tasks() -> None:
-    """Import the module `tasks` of every installed app, PGJOBS["TASK_MODULES"], and our own."""
-    autodiscover_modules("tasks")
-    for name in (*get_conf().TASK_MODULES, OWN_MODULE):
+class BrokenModule(NamedTuple):
+    """A module of tasks that cannot be imported, and what it raises."""
+
+    name: str
+    error: Exception
+
+    def __str__(self) -> str:
+        said = f"{self.name} cannot be imported: {type(self.error).__name__}: {self.error}"
+        place = _place_of(self.error)
+        # That of a syntax error is in its text.
+        return f"{said} ({place})" if place and place not in said else said
+
+
+# By name, of the last discovery.
+_broken: dict[str, BrokenModule] = {}
+
+
+def discover_tasks() -> list[BrokenModule]:
+    """Import the module `tasks` of every installed app, PGJOBS["TASK_MODULES"], and our own.
+
+    Return those that raise; the others are imported all the same.
+    """
+    load_module(OWN_MODULE)
+    broken = [*broken_apps(), *filter(None, map(_try_to_load, get_conf().TASK_MODULES))]
+    _broken.clear()
+    _broken.update((module.name, module) for module in broken)
+    return broken
+
+
+def broken_apps() -> list[BrokenModule]:
+    """Import the module `tasks` of every installed app that has one; return those that raise."""
+    tried = ((app, _try_to_load(f"{app.name}.tasks")) for app in apps.get_app_configs())
+    return [
+        broken
+        for app, broken in tried
+        if broken and app.module and module_has_submodule(app.module, "tasks")
+    ]
+
+
+def list_broken_modules() -> list[BrokenModule]:
+    """Return the modules that raised at the last discovery."""
+    return list(_broken.values())
+
+
+def _try_to_load(name: str) -> BrokenModule | None:
+    try:
         load_module(name)
+    except Exception as error:  # its code may raise anything
+        return BrokenModule(name, error)
+    return None
+
+
+def _place_of(error: Exception) -> str | None:
+    """Return the file and line in which *error* was raised, None if nothing was executed."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{os.path.basename(error.filename)}, line {error.lineno}"
+    places = [
+        f"{frame.filename}, line {frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in (__file__, importlib.__file__)
+        and not frame.filename.startswith("<frozen importlib")
+    ]
+    return places[-1] if places else None
 
 
 def load_module(name: str) -> ModuleType:
@@ -41,10 +101,9 @@ def load_module(name: str) -> ModuleType:
 
 
 @cache
-def discover_tasks_once() -> None:
-    """Call `discover_tasks`, the first time only."""
-    if apps.ready:
-        discover_tasks()
+def discover_tasks_once() -> list[BrokenModule]:
+    """Call `discover_tasks`, the first time only; return what it returned then."""
+    return discover_tasks() if apps.ready else []
 
 
 def find_task(path: str) -> AnyTask:
@@ -54,9 +113,11 @@ def find_task(path: str) -> AnyTask:
         module_name, _, name = path.rpartition(".")
         candidate = find_in_module(module_name, [name])
         if not is_task(candidate) or candidate.module_path != path:
+            if module_name in _broken:
+                raise UnknownTask(f"no task {path} is declared here: {_broken[module_name]}")
             raise UnknownTask(
-                f"no task {path} is declared here. Deploy its code, or add its module to "
-                "PGJOBS['TASK_MODULES'] if it is not in an app's tasks.py."
+                f"no task {path} is declared here. Deploy its code, and name its app in "
+                "INSTALLED_APPS, whose tasks.py is loaded, or its module in PGJOBS['TASK_MODULES']."
             )
         found = _found[path] = candidate
     return found

@@ -9,29 +9,31 @@ import django
 
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
-from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.declaring.registry import (
+    OWN_MODULE,
+    find_task,
+    list_broken_modules,
+    list_task_paths,
+)
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.state import Options
 
 
-def banner(options: Options, server: Server, processes: int) -> str:
-    """Return the lines that `runjobs` prints before it works."""
+def banner(options: Options, server: Server, processes: int) -> list[str]:
+    """Return what runs, a line for each thing."""
     versions = (
         f"django-pgjobs {django_pgjobs.__version__} · Django {django.get_version()} · "
         f"Python {sys.version.split()[0]} · PostgreSQL {server.version} "
         f'(database "{server.database}")'
     )
     listens = _listen_words(options.listen, server.is_direct)
-    lines = [
+    return [
         versions,
         f"queues  {_queue_words(options)} ({processes} x {options.concurrency} threads)",
-        f"tasks   {len(list_task_paths())} found",
+        f"tasks   {len(declared_tasks())} found",
         f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
-        *(f"WARNING {warning}" for warning in _warnings(options, server, processes)),
-        "Ctrl-C to stop, twice to stop at once.",
     ]
-    return "\n".join(lines)
 
 
 def _queue_words(options: Options) -> str:
@@ -49,7 +51,10 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
     return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
 
 
-def _warnings(options: Options, server: Server, processes: int) -> Iterator[str]:
+def warnings_of(options: Options, server: Server, processes: int) -> Iterator[str]:
+    """Yield what of it is probably not meant so."""
+    for broken in list_broken_modules():
+        yield f"{broken}. Its tasks are left out: their jobs wait for another worker."
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
         yield f"no task and no waiting job uses the queue {name!r}. Is it spelt right?"
     if OWN_QUEUE in options.excluded_queues:
@@ -65,6 +70,11 @@ def _warnings(options: Options, server: Server, processes: int) -> Iterator[str]
             "connect. Raise max_connections, lower --processes or --concurrency, or let jobs go "
             "through a pooler."
         )
+
+
+def declared_tasks() -> list[str]:
+    """Return the paths of the project's tasks; our own are not for it to count."""
+    return [path for path in list_task_paths() if not path.startswith(f"{OWN_MODULE}.")]
 
 
 def declared_queues() -> set[str]:

@@ -5,14 +5,18 @@ Functions and triggers run with the rights of whoever calls them, so what they d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import connections
 
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.grants import DatabaseObject, list_objects
+from django_pgjobs.queries.grants import DatabaseObject, Right, list_missing_rights, list_objects
 
 Rights = Mapping[str, str]
+# One of them, and the columns that it is for.
+RIGHT = re.compile(r"([A-Z]+)(?: \(([^)]*)\))?")
 
 # Enqueues, reads and changes jobs, pauses, takes rate limits, and serves the admin.
 WEB: Rights = {
@@ -58,6 +62,29 @@ def make_grants(wanted: Sequence[tuple[str, Rights]]) -> list[str]:
         raise LookupError("there is no table pgjobs_job. Run manage.py migrate first.")
     quoted = {each.name: each.quoted for each in found if each.kind == "role"}
     return [line for role, rights in wanted for line in _grants(quoted[role], rights, found)]
+
+
+def missing_grants(connection: OwnConnection, rights: Rights) -> list[str]:
+    """Return the GRANT statements that the role of *connection* lacks, none if it has all."""
+    with connection.cursor() as cursor:
+        found = list_objects(cursor, [])
+        wanted = [each for object_ in found for each in _rights_on(object_, rights)]
+        role, missing = list_missing_rights(cursor, wanted)
+    lacking: dict[DatabaseObject, list[str]] = {}
+    for right in missing:
+        name = right.name if right.column is None else f"{right.name} ({right.column})"
+        lacking.setdefault(right.on, []).append(name)
+    granted: dict[str, list[str]] = {}
+    for each, names in lacking.items():
+        granted.setdefault(f"{', '.join(names)} ON {each.kind.upper()}", []).append(each.quoted)
+    return [f"GRANT {what} {', '.join(names)} TO {role};" for what, names in granted.items()]
+
+
+def _rights_on(each: DatabaseObject, rights: Rights) -> Iterator[Right]:
+    """Yield one by one what is written as "SELECT, UPDATE (a, b)"."""
+    for name, columns in RIGHT.findall(_right_on(each, rights) or ""):
+        for column in columns.split(", "):
+            yield Right(each, name, column or None)
 
 
 def _grants(role: str, rights: Rights, found: Sequence[DatabaseObject]) -> Iterator[str]:

@@ -331,6 +331,13 @@ def find_old_job(
     return [row[0] for row in fetch(cursor, "prune_jobs", params | {"acts": False})]
 
 
+def count_old_jobs(cursor: Cursor, *, status: str, retention: float, max_jobs: int) -> int:
+    """Return how many jobs `prune_jobs` would delete, at most *max_jobs*."""
+    params = {"status": status, "retention": retention, "max_jobs": max_jobs}
+    [(count,)] = fetch(cursor, "count_old_jobs", params)
+    return int(count)
+
+
 def array_text(items: Iterable[object]) -> str:
     """Return the text form of a PostgreSQL array of numbers, faster than psycopg adapts a list."""
     return "{" + ",".join(map(str, items)) + "}"

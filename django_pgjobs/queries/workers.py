@@ -68,6 +68,7 @@ def set_listening(cursor: Cursor, worker_id: int, *, listening: bool) -> None:
     execute(cursor, "set_listening", {"id": worker_id, "listening": listening})
 
 
-def prune_workers(cursor: Cursor, *, retention: float) -> None:
-    """Delete the rows of workers that ended more than *retention* seconds ago."""
+def prune_workers(cursor: Cursor, *, retention: float) -> int:
+    """Delete the rows of workers that ended *retention* seconds ago or before; return how many."""
     execute(cursor, "prune_workers", {"retention": retention})
+    return cursor.rowcount

@@ -1,24 +1,31 @@
 -- List what roles need rights on, with names as they stand in a statement.
 -- Parameters: roles text[] (names to be quoted as well)
 -- Returns: kind ('role', 'schema', 'table', 'sequence' or 'function'); plain name; quoted name, of
---     a function with its arguments; of a sequence that a DEFAULT reads, the name of its table
+--     a function with its arguments; of a sequence that a DEFAULT reads, the name of its table; oid
 -- Locks: none
 -- Index: none
 WITH home AS (
     SELECT class.relnamespace AS id
     FROM pg_class AS class
-    WHERE class.oid = to_regclass('pgjobs_job')::oid
+    WHERE
+        class.oid = to_regclass('pgjobs_job')::oid
+        -- A search path passes over schemas that the role may not use.
+        OR to_regclass('pgjobs_job') IS NULL AND class.relname::text = 'pgjobs_job'
+        AND NOT has_schema_privilege(class.relnamespace, 'USAGE')
+    LIMIT 1
 )
-SELECT 'role', wanted.name, quote_ident(wanted.name), NULL
+SELECT 'role', wanted.name, quote_ident(wanted.name), NULL, NULL
 FROM pg_catalog.unnest(%(roles)s::text[]) AS wanted (name)
 UNION ALL
-SELECT 'schema', namespace.nspname::text, quote_ident(namespace.nspname::text), NULL
+SELECT 'schema', namespace.nspname::text, quote_ident(namespace.nspname::text), NULL,
+    namespace.oid::bigint
 FROM home
 JOIN pg_namespace AS namespace ON namespace.oid = home.id
 UNION ALL
 SELECT
     CASE class.relkind WHEN 'S' THEN 'sequence' ELSE 'table' END, class.relname::text,
-    format('%%I.%%I', namespace.nspname, class.relname), owner.relname::text
+    format('%%I.%%I', namespace.nspname, class.relname), owner.relname::text,
+    class.oid::bigint
 FROM home
 JOIN pg_namespace AS namespace ON namespace.oid = home.id
 JOIN pg_class AS class ON class.relnamespace = home.id
@@ -37,7 +44,7 @@ SELECT
         '%%I.%%I(%%s)', namespace.nspname, routine.proname,
         pg_get_function_identity_arguments(routine.oid)
     ),
-    NULL
+    NULL, routine.oid::bigint
 FROM home
 JOIN pg_namespace AS namespace ON namespace.oid = home.id
 JOIN pg_proc AS routine ON routine.pronamespace = home.id

@@ -10,25 +10,7 @@
 WITH taken AS MATERIALIZED (
     SELECT old.id
     FROM pgjobs_job_finished AS old
-    WHERE
-        old.status = %(status)s::text
-        AND old.finished_at
-        < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
-        AND old.id <> ALL (%(passed_over)s::bigint[])
-        -- Subqueries of one value: as a join the planner would read all dependencies.
-        AND (%(status)s::text = 'successful' OR (
-            SELECT edge.id
-            FROM pgjobs_dependency AS edge
-            WHERE
-                edge.predecessor_id = old.id AND edge.after_failure <> 'run'
-                AND (
-                    SELECT waiting.hold
-                    FROM pgjobs_job_live AS waiting
-                    WHERE waiting.id = edge.job_id AND waiting.status = 'ready'
-                    LIMIT 1
-                ) = 'dependencies'
-            LIMIT 1
-        ) IS NULL)
+    WHERE {old.is_past_retention} AND old.id <> ALL (%(passed_over)s::bigint[])
     ORDER BY old.finished_at
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED

@@ -34,6 +34,24 @@ TERMS = {
         " WHERE free.id = ANY (%({it})s::bigint[]) AND {free.runs}"
         " ORDER BY free.id FOR UPDATE SKIP LOCKED)"
     ),
+    # Of a finished job: it ended with *status*, longer than *retention* ago, and nobody waits who
+    # is still to learn that it did not succeed. Subqueries of one value: as a join the planner
+    # would read all dependencies.
+    "is_past_retention": (
+        "{it}.status = %(status)s::text"
+        " AND {it}.finished_at"
+        " < statement_timestamp() - make_interval(secs => %(retention)s::double precision)"
+        " AND (%(status)s::text = 'successful' OR ("
+        "SELECT edge.id"
+        " FROM pgjobs_dependency AS edge"
+        " WHERE edge.predecessor_id = {it}.id AND edge.after_failure <> 'run'"
+        " AND ("
+        "SELECT waiting.hold"
+        " FROM pgjobs_job_live AS waiting"
+        " WHERE waiting.id = edge.job_id AND waiting.status = 'ready'"
+        " LIMIT 1) = 'dependencies'"
+        " LIMIT 1) IS NULL)"
+    ),
     # All of it that `queries.jobs.JobRow` holds, in that order.
     "as_job_row": (
         "{it}.id, {it}.status, {it}.task_path, {it}.queue_name, {it}.priority, {it}.run_after,"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.db import connection
 
-from django_pgjobs.management.banner import banner
+from django_pgjobs.management.banner import warnings_of
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.worker.process.schema import needed_schema
@@ -25,31 +25,28 @@ def server(*, free: int, is_direct: bool = True) -> Server:
     return Server("18.1", "shop", is_direct, [], free)
 
 
-def warnings(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith("WARNING")]
-
-
 def test_too_few_free_connections_are_warned_about_with_what_is_needed() -> None:
     options = make_options(concurrency=8)
-    assert warnings(banner(options, server(free=44), 4)) == []
-    [warning] = warnings(banner(options, server(free=43), 4))
+    assert list(warnings_of(options, server(free=44), 4)) == []
+    [warning] = warnings_of(options, server(free=43), 4)
     assert warning == (
-        "WARNING this command opens up to 44 connections (4 x 11), and the server has room for 43 "
+        "this command opens up to 44 connections (4 x 11), and the server has room for 43 "
         "more: jobs and workers will fail to connect. Raise max_connections, lower --processes or "
         "--concurrency, or let jobs go through a pooler."
     )
-    assert "room for 0 more" in banner(options, server(free=-3), 4)
+    [warning] = warnings_of(options, server(free=-3), 4)
+    assert "room for 0 more" in warning
 
 
 def test_connections_of_jobs_that_go_elsewhere_are_not_counted() -> None:
     """PGJOBS["WORKER_DATABASE"] is direct, and jobs go through PgBouncer."""
     options = make_options(concurrency=8, database="direct")
     assert options.count_connections("default") == len(CONNECTED_ROLES)
-    assert warnings(banner(options, server(free=12), 4)) == []
+    assert list(warnings_of(options, server(free=12), 4)) == []
 
 
 def test_what_a_pooler_has_room_for_is_not_known() -> None:
-    assert warnings(banner(make_options(), server(free=0, is_direct=False), 1)) == []
+    assert list(warnings_of(make_options(), server(free=0, is_direct=False), 1)) == []
 
 
 @pytest.mark.django_db(transaction=True)

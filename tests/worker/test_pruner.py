@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
+from django_pgjobs.models import Job, Worker
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import pruner as pruner_module
@@ -16,7 +17,7 @@ from django_pgjobs.worker.process.pruner import Pruner
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
 from tests.test_dependencies import enqueue_after
-from tests.worker.support import make_options
+from tests.worker.support import NEVER, ThreadedWorker, make_options
 from tests.worker.test_dependencies import execute
 from tests.worker.test_dependency_sweep import sweep
 
@@ -217,6 +218,45 @@ def test_everything_else_is_looked_at_once_a_minute_however_short_a_retention_is
     start(retention=0.5, failed_retention=None)
     wait_until(lambda: counts["prune_jobs"] > 10)
     assert {name: counts[name] for name in rest} == dict.fromkeys(rest, 1)
+
+
+def test_a_follower_prunes_once_when_it_is_asked(start: Prune) -> None:
+    make_job(status="successful", finished_at=ago(100))
+    follower = start(is_leader=lambda: False, retention=1)
+    follower.ask()
+    wait_until(lambda: follower.has_pruned)
+    assert count_jobs() == 0
+    make_job(status="successful", finished_at=ago(100))
+    follower.ask()
+    follower.wake()
+    assert count_jobs() == 1
+
+
+def test_a_drain_prunes_before_it_ends(drain: Callable[..., ThreadedWorker]) -> None:
+    """It may be the only worker that ever runs, for moments only."""
+    old = make_worker(ended_at=ago(10**6))
+    for status, age in (("successful", 150), ("cancelled", 150), ("failed", 1500)):
+        make_job(status=status, finished_at=ago(age))
+    kept = make_job()
+    drain(retention=100, failed_retention=1000)
+    assert [row["id"] for row in Job.objects.values("id")] == [kept]
+    assert get_job(kept).status == "successful"
+    assert not Worker.objects.filter(pk=old).exists()
+
+
+def test_what_the_pass_at_the_end_of_a_drain_lets_go_runs(
+    drain: Callable[..., ThreadedWorker],
+) -> None:
+    """It ends when a look after it finds nothing."""
+    ended = make_job()
+    waiting = enqueue_after(ended)
+    execute("ALTER TABLE pgjobs_job_live DISABLE TRIGGER USER")
+    try:
+        execute("DELETE FROM pgjobs_job WHERE id = %s", ended)
+    finally:
+        execute("ALTER TABLE pgjobs_job_live ENABLE TRIGGER USER")
+    drain(poll_interval=NEVER)
+    assert get_job(waiting).status == "successful"
 
 
 def test_a_failed_job_stays_until_those_who_wait_have_learned_of_it(own: OwnConnection) -> None:

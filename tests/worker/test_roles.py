@@ -5,8 +5,9 @@ Both have the rights that `manage.py jobs grants` prints, and all on tables that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -15,7 +16,7 @@ import psycopg
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection
 from django.db.models import F
 from django.test import Client
@@ -26,8 +27,10 @@ from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
 from django_pgjobs.bulk.changes import run_change
 from django_pgjobs.control import rate_limits
 from django_pgjobs.control.explain import explain
+from django_pgjobs.management.grants import WEB, missing_grants
 from django_pgjobs.models import BulkChange, Job, Worker
 from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
+from django_pgjobs.queries.connection import OwnConnection
 from tests import tasks
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until
@@ -36,7 +39,8 @@ from tests.worker.support import ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROLES = {"worker": "pgjobs test worker", "web": "pgjobs test web"}
+# Of a process of pytest: roles are of the whole server.
+ROLES = {kind: f"pgjobs test {kind} {os.getpid()}" for kind in ("worker", "web")}
 OTHER_TABLES = """
 SELECT format('GRANT ALL ON %%I TO %%I', relname, %s::text)
 FROM pg_class
@@ -193,3 +197,66 @@ def test_a_role_may_do_no_more_than_it_needs(as_role: As, kind: str, forbidden: 
     with as_role(kind), connection.cursor() as cursor:
         with pytest.raises(DatabaseError, match=r"permission denied|must be owner"):
             cursor.execute(forbidden)
+
+
+def checked(*flags: str) -> str:
+    """Return what `runjobs --check` prints."""
+    output = StringIO()
+    call_command("runjobs", "--check", *flags, stdout=output)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("owns", [True, False], ids=["owner", "role"])
+def test_a_check_ends_with_ok_if_nothing_is_missing(as_role: As, owns: bool) -> None:
+    with nullcontext() if owns else as_role("worker"):
+        lines = checked().splitlines()
+    assert lines[-1] == "OK      a worker can start; its role has all rights that it needs."
+    assert not any(line.startswith(("WARNING", "Ctrl-C")) for line in lines)
+
+
+def test_a_check_with_a_warning_is_not_ok() -> None:
+    lines = checked("--queues", "malle").splitlines()
+    assert lines[-1].startswith("WARNING no task and no waiting job uses the queue 'malle'")
+
+
+@pytest.mark.parametrize(
+    "revoked",
+    [
+        "USAGE ON SCHEMA public",
+        "SELECT ON TABLE public.pgjobs_job",
+        "SELECT, INSERT ON TABLE public.pgjobs_worker",
+        "DELETE ON TABLE public.pgjobs_job_finished",
+        "SELECT ON TABLE public.pgjobs_pause, public.pgjobs_rate_limit",
+        "USAGE ON SEQUENCE public.pgjobs_job_id_seq",
+        "EXECUTE ON FUNCTION public.pgjobs_merged_v1(json, text)",
+    ],
+)
+def test_a_check_names_what_is_missing_and_the_grant_that_repairs_it(
+    as_role: As, open_connection: Callable[..., psycopg.Connection], revoked: str
+) -> None:
+    owner = open_connection()
+    owner.execute(f'REVOKE {revoked} FROM "{ROLES["worker"]}"'.encode())
+    with as_role("worker"):
+        with pytest.raises(CommandError) as caught:
+            checked()
+        head, *grants = str(caught.value).splitlines()
+        assert head == (
+            "the role of the database 'default' lacks rights. As the owner of the tables run:"
+        )
+        assert grants == [f'GRANT {revoked} TO "{ROLES["worker"]}";']
+        assert caught.value.returncode == 3
+        for grant in grants:
+            owner.execute(grant.encode())
+        assert "OK " in checked()
+
+
+def test_rights_on_columns_are_asked_for_one_by_one(
+    as_role: As, own: OwnConnection, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    owner = open_connection()
+    with as_role("web"):
+        assert missing_grants(own, WEB) == []
+        revoked = "UPDATE (stop_requested_at) ON TABLE public.pgjobs_worker"
+        owner.execute(f'REVOKE {revoked} FROM "{ROLES["web"]}"'.encode())
+        assert missing_grants(own, WEB) == [f'GRANT {revoked} TO "{ROLES["web"]}";']
+        own.close()

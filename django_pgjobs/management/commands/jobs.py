@@ -19,6 +19,7 @@ from django_pgjobs.control import lifecycle, pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.exceptions import JobError
+from django_pgjobs.management import prune
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
@@ -38,6 +39,7 @@ examples:
   manage.py jobs resume --queue mail
   manage.py jobs list --status failed --queue mail
   manage.py jobs requeue 4711 4712
+  manage.py jobs prune --dry-run
   manage.py jobs grants --worker shop_worker --web shop_web | psql shop
 
 Each action has a --help of its own.
@@ -121,6 +123,7 @@ class Command(BaseCommand):
         )
         resume = actions.add_parser("resume", help="End a pause.")
         self._add_target(resume)
+        self._add_prune(actions)
         self._add_grants(actions)
 
     def _add_looks(self, actions: Any) -> None:
@@ -145,6 +148,26 @@ class Command(BaseCommand):
         requeue = actions.add_parser("requeue", help="Give finished jobs new attempts.")
         for parser in (cancel, requeue):
             parser.add_argument("ids", type=job_id, nargs="+", metavar="id")
+
+    def _add_prune(self, actions: Any) -> None:
+        pruning = actions.add_parser(
+            "prune",
+            help="Delete finished jobs that are older than their retention.",
+            description=prune.DESCRIPTION,
+            epilog=prune.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        pruning.add_argument("--dry-run", action="store_true", help="Count, and delete nothing.")
+        for flag, which, setting in (
+            ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
+            ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),
+        ):
+            pruning.add_argument(
+                flag,
+                type=span,
+                metavar="7d",
+                help=f"Delete {which} jobs that ended so long ago: s m h d (default: {setting}).",
+            )
 
     def _add_grants(self, actions: Any) -> None:
         grants = actions.add_parser(
@@ -188,6 +211,7 @@ class Command(BaseCommand):
             "requeue": self._requeue,
             "pause": self._pause,
             "resume": self._resume,
+            "prune": self._prune,
             "grants": self._grants,
         }
         try:
@@ -273,14 +297,20 @@ class Command(BaseCommand):
     def _warn_of_unknown_task(self, path: str | None) -> None:
         if path is None:
             return
-        discover_tasks()
+        broken = discover_tasks()
         if path not in list_task_paths():
+            for module in broken:
+                self.stderr.write(f"WARNING {module}")
             self.stderr.write(f"WARNING no task {path} is declared here. Is it spelt right?")
 
     def _resume(self, **flags: Any) -> None:
         target = _target_of(flags)
         changed = pauses.resume(**target)
         self.stdout.write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
+
+    def _prune(self, **flags: Any) -> None:
+        names = ("retention", "failed_retention", "dry_run")
+        prune.prune(self.stdout.write, **{name: flags[name] for name in names})
 
     # Rights
 

@@ -15,8 +15,6 @@ from django.utils import translation
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
-from django_pgjobs.declaring.registry import discover_tasks
-from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,
@@ -28,15 +26,18 @@ from django_pgjobs.management.arguments import (
     whole_number,
     worker_name,
 )
-from django_pgjobs.management.banner import banner
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.management.banner import banner, warnings_of
+from django_pgjobs.management.starting import (
+    check_rights,
+    load_tasks,
+    look_at_server,
+    unreachable,
+)
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.server import Server, describe_server
+from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.process.code_changes import watch_files
-from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE
 from django_pgjobs.worker.process.job_log import set_up_logging
 from django_pgjobs.worker.process.parent import Parent
-from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.process.signal_pipe import SignalPipe, held_signals, leave_within
 from django_pgjobs.worker.process.supervisor import Supervisor
 from django_pgjobs.worker.process.worker_process import LAST_SECONDS, WorkerProcess
@@ -177,7 +178,7 @@ class Command(BaseCommand):
         how.add_argument(
             "--check",
             action="store_true",
-            help="Check settings, database and queues, say what would run, and exit.",
+            help="Check settings, database, rights and queues, say what would run, and exit.",
         )
         how.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
 
@@ -194,18 +195,31 @@ class Command(BaseCommand):
         """Do what the flags say; return the exit status, None if there was nothing to run."""
         conf = get_conf()
         set_up_logging(flags["verbosity"], flags["log_format"])
-        discover_tasks()
+        load_tasks(conf)
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
+        if flags["check"]:
+            check_rights(options.database)
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
-            self.stdout.write(banner(options, server, processes))
+            self._say_first(options, server, processes, checks=flags["check"])
         if flags["check"]:
             return None
         if not flags["child"] and (processes > 1 or reloads):
             return Supervisor(child_flags(flags), options, processes=processes).run()
         return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
+
+    def _say_first(self, options: Options, server: Server, processes: int, *, checks: bool) -> None:
+        warnings = [f"WARNING {text}" for text in warnings_of(options, server, processes)]
+        lines = banner(options, server, processes) + warnings
+        if not checks:
+            lines.append("Ctrl-C to stop, twice to stop at once.")
+        elif not warnings:
+            lines.append("OK      a worker can start; its role has all rights that it needs.")
+        self.stdout.write("\n".join(lines))
+        # Into a pipe, as that of systemd, it would come at the end of the process.
+        self.stdout.flush()
 
     def _reloads(self, flags: dict[str, Any]) -> bool:
         if flags["reload"] is not None:
@@ -214,34 +228,6 @@ class Command(BaseCommand):
         reloads = bool(settings.DEBUG) and not any(flags[name] for name in limits)
         flags["reload"] = reloads
         return reloads
-
-
-def look_at_server(alias: str) -> Server:
-    """Return what the server behind *alias* is; raise CommandError if no worker can run on it."""
-    try:
-        return describe_server(OwnConnection(alias, "check"), needed_schema())
-    except psycopg.OperationalError as error:
-        raise unreachable(alias, error) from error
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise CommandError(
-            f"the role of the database {alias!r} lacks a right: {str(error).strip()}. "
-            "manage.py jobs grants --worker ROLE prints all that it needs.",
-            returncode=EXIT_UNREACHABLE,
-        ) from error
-    except ServerUnreachable as error:
-        raise CommandError(
-            f"{error} Run manage.py migrate first.", returncode=EXIT_UNREACHABLE
-        ) from error
-
-
-def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
-    """Return what to say of a database that cannot be reached or takes no writes."""
-    reason = str(error).strip().removesuffix(".")
-    return CommandError(
-        f"the database {alias!r} cannot be reached: {reason}. A worker needs a server that takes "
-        "writes: start it, or correct DATABASES in the settings.",
-        returncode=EXIT_UNREACHABLE,
-    )
 
 
 def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:

@@ -29,6 +29,7 @@ def build_pump_and_upkeep(
     take_back: Callable[[float | None], list[Attempt]],
     on_interrupted: Callable[[Attempt], None],
     on_limit: Callable[[str], None],
+    on_drained: Callable[[str], None],
     on_orders: Callable[[], None],
     on_crash: Callable[[str], None],
 ) -> tuple[Pump, Upkeep]:
@@ -51,7 +52,7 @@ def build_pump_and_upkeep(
     )
     own = connections["upkeep"]
     duties = Duties(
-        state, pump, own, refusals, errands, on_interrupted=on_interrupted, on_drained=on_limit
+        state, pump, own, refusals, errands, on_interrupted=on_interrupted, on_drained=on_drained
     )
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)
 

@@ -1,8 +1,8 @@
 """The pruner: deletes what is past its retention, finished jobs above all, a page at a time.
 
 Finished jobs go within a tenth of their retention after its end, and within a minute; everything
-else is looked at once a minute, states of rate limits once an hour. Runs in the leader only, which
-saves work and is not needed for safety: two pruners pass over each other's rows.
+else is looked at once a minute, states of rate limits once an hour. Runs in the leader, and at the
+end of a drain; two pruners pass over each other's rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import psycopg
@@ -43,75 +44,50 @@ STATE_RETENTION_SECONDS = 86400.0
 STATE_PASS_SECONDS = 3600.0
 
 
-class Pruner(Role):
-    """Deletes what is older than its retention."""
-
-    name = "pruner"
+class Pruning:
+    """Deletes what is older than its retention, page by page, and counts it."""
 
     def __init__(
         self,
-        options: Options,
         connection: OwnConnection,
+        retentions: Mapping[JobStatus, float | None],
         *,
-        is_leader: Callable[[], bool],
-        on_crash: Callable[[str], None],
+        wait: Callable[[float], None] = time.sleep,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(on_crash)
         self._connection = connection
-        self._is_leader = is_leader
-        # When those are due that are done less often than each pass.
-        self._rest_due = 0.0
-        self._states_due = 0.0
+        self._retentions = retentions
+        self._wait = wait
+        self._is_stopped = is_stopped
         # Jobs that the server refused to delete.
         self._told = Told()
-        self._retentions = {
-            JobStatus.SUCCESSFUL: options.retention,
-            JobStatus.CANCELLED: options.retention,
-            JobStatus.FAILED: options.failed_retention,
-        }
-        self._pause = pause_between(self._retentions.values())
+        self.refused: set[int] = set()
+        # Of jobs by status, of everything else by what it is.
+        self.deleted: Counter[str] = Counter()
 
-    def run(self) -> None:
-        self.wait(random.uniform(1, 5))
-        while not self.stop_requested:
-            is_leader = self._is_leader()
-            if is_leader:
-                self._connection.close_if_dead()
-                self._prune()
-            if not is_leader or self._pause > IDLE_SECONDS:
-                self._connection.close()
-            # The wake-up of a stop may have ended a pause between two pages.
-            if not self.stop_requested:
-                self.wait(self._pause)
-        self._connection.close()
-
-    def _prune(self) -> None:
-        began = time.monotonic()
-        does_all = began >= self._rest_due
-        steps: list[Callable[[], None]] = [
+    @property
+    def job_steps(self) -> list[Callable[[], None]]:
+        """Those that delete jobs."""
+        return [
             partial(self._prune_jobs, status=status, retention=retention)
             for status, retention in self._retentions.items()
             if retention is not None
         ]
-        if does_all:
-            # First who waits for jobs is told of their end, then these go.
-            first = [self._prune_workers, self._sweep_dependencies]
-            steps = [*first, *steps, self._prune_rate_states]
-        for step in steps:
-            try:
-                step()
-            except psycopg.Error as error:
-                logger.warning("pruning failed: %s", str(error).strip())
-                if not trouble_of(error).is_of_rows:
-                    return
-        if does_all:
-            self._rest_due = began + PASS_SECONDS - self._pause
+
+    @property
+    def steps(self) -> list[Callable[[], None]]:
+        """All of them, except `prune_rate_states`.
+
+        First who waits for jobs is told of their end, then these go.
+        """
+        return [self._prune_workers, self._sweep_dependencies, *self.job_steps]
 
     # Each statement takes a cursor of its own, and with it a deadline of its own.
 
     def _prune_workers(self) -> None:
         with self._connection.cursor() as cursor:
-            workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
+            count = workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
+        self.deleted["workers"] += count
 
     def _prune_jobs(self, status: JobStatus, retention: float) -> None:
         def prune(size: int, passed_over: list[int]) -> range:
@@ -134,18 +110,20 @@ class Pruner(Role):
         for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
             if deleted:
                 logger.info("pruned %d %s jobs", len(deleted), status.value)
-            if self.stop_requested:
+                self.deleted[status.value] += len(deleted)
+            if self._is_stopped():
                 return
             if len(deleted) == PAGE:
-                self.wait(PAGE_PAUSE_SECONDS)
+                self._wait(PAGE_PAUSE_SECONDS)
 
     def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
+        self.refused.add(job_id)
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
 
     def _sweep_dependencies(self) -> None:
         position, page = dependencies.BEGIN, PAGE
-        while not self.stop_requested:
+        while not self._is_stopped():
             try:
                 end = self._sweep_page(position, page)
             except psycopg.Error as error:
@@ -160,7 +138,7 @@ class Pruner(Role):
             if end is None:
                 return
             position, page = end, min(PAGE, page * STEP)
-            self.wait(PAGE_PAUSE_SECONDS)
+            self._wait(PAGE_PAUSE_SECONDS)
 
     def _sweep_page(
         self, position: dependencies.Position, page: int, *, acts: bool = True
@@ -170,20 +148,112 @@ class Pruner(Role):
                 cursor, position, max_dependencies=page, acts=acts
             )
 
-    def _prune_rate_states(self) -> None:
-        if time.monotonic() < self._states_due:
-            return
+    def prune_rate_states(self) -> None:
+        """Delete the states of rate limits that nobody needs; this reads all of them."""
         deleted = PAGE
-        while deleted == PAGE and not self.stop_requested:
+        while deleted == PAGE and not self._is_stopped():
             with self._connection.cursor() as cursor:
                 deleted = rate_limits.prune_rate_states(
                     cursor, retention=STATE_RETENTION_SECONDS, max_states=PAGE
                 )
             if deleted:
                 logger.info("pruned %d states of rate limits", deleted)
+                self.deleted["states of rate limits"] += deleted
             if deleted == PAGE:
-                self.wait(PAGE_PAUSE_SECONDS)
-        self._states_due = time.monotonic() + STATE_PASS_SECONDS
+                self._wait(PAGE_PAUSE_SECONDS)
+
+
+class Pruner(Role):
+    """Prunes now and then."""
+
+    name = "pruner"
+
+    def __init__(
+        self,
+        options: Options,
+        connection: OwnConnection,
+        *,
+        is_leader: Callable[[], bool],
+        on_crash: Callable[[str], None],
+        on_pruned: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(on_crash)
+        self._connection = connection
+        self._is_leader = is_leader
+        self._on_pruned = on_pruned
+        # When those are due that are done less often than each pass.
+        self._rest_due = 0.0
+        self._states_due = 0.0
+        retentions = retentions_of(options.retention, options.failed_retention)
+        self._pause = pause_between(retentions.values())
+        self._pruning = Pruning(
+            connection, retentions, wait=self.wait, is_stopped=lambda: self.stop_requested
+        )
+        # Is a pass asked for, and was it made?
+        self._is_asked = False
+        self.has_pruned = False
+
+    def ask(self) -> None:
+        """Let a whole pass be made now, though this may not be the leader; safe from any thread.
+
+        `has_pruned` tells of its end, and *on_pruned* is called then.
+        """
+        if not self._is_asked:
+            self._is_asked = True
+            self.wake()
+
+    @property
+    def _is_awaited(self) -> bool:
+        return self._is_asked and not self.has_pruned
+
+    def run(self) -> None:
+        self.wait(random.uniform(1, 5))
+        while not self.stop_requested:
+            is_leader, is_awaited = self._is_leader(), self._is_awaited
+            if is_leader or is_awaited:
+                self._connection.close_if_dead()
+                self._prune(does_all=is_awaited)
+            if is_awaited:
+                self.has_pruned = True
+                self._on_pruned()
+            if not is_leader or self._pause > IDLE_SECONDS:
+                self._connection.close()
+            # The wake-up may have ended a pause between two pages.
+            if not self.stop_requested and not self._is_awaited:
+                self.wait(self._pause)
+        self._connection.close()
+
+    def _prune(self, *, does_all: bool) -> None:
+        began = time.monotonic()
+        does_all = does_all or began >= self._rest_due
+        steps = self._pruning.job_steps
+        if does_all:
+            steps = [*self._pruning.steps, self._prune_rate_states]
+        for step in steps:
+            try:
+                step()
+            except psycopg.Error as error:
+                logger.warning("pruning failed: %s", str(error).strip())
+                if not trouble_of(error).is_of_rows:
+                    return
+        if does_all:
+            self._rest_due = began + PASS_SECONDS - self._pause
+
+    def _prune_rate_states(self) -> None:
+        if time.monotonic() >= self._states_due:
+            self._pruning.prune_rate_states()
+            self._states_due = time.monotonic() + STATE_PASS_SECONDS
+
+
+def retentions_of(
+    retention: float | None, failed_retention: float | None
+) -> dict[JobStatus, float | None]:
+    """Return how many seconds jobs stay by how they ended, None for ever."""
+    return {
+        JobStatus.SUCCESSFUL: retention,
+        JobStatus.CANCELLED: retention,
+        JobStatus.FAILED: failed_retention,
+    }
 
 
 def pause_between(retentions: Iterable[float | None]) -> float:

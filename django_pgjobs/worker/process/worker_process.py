@@ -98,7 +98,7 @@ class WorkerProcess:
         )
         self._build_slots()
         self._build_roles()
-        self._build_vitals()
+        self._build_watchers()
 
     def _build_slots(self) -> None:
         options, crash = self._options, self._crashed
@@ -139,6 +139,7 @@ class WorkerProcess:
             take_back=self._take_back,
             on_interrupted=self.watchdog.expect_end,
             on_limit=self._reached_limit,
+            on_drained=self._drained,
             on_orders=lambda: self.leases.wake(),
             on_crash=crash,
         )
@@ -151,12 +152,16 @@ class WorkerProcess:
             on_stop=self._dismiss,
             on_crash=crash,
         )
-        self.pruner = Pruner(
-            options, own["pruner"], is_leader=lambda: self.leases.is_leader, on_crash=crash
-        )
 
-    def _build_vitals(self) -> None:
+    def _build_watchers(self) -> None:
         own = self._connections
+        self.pruner = Pruner(
+            self._options,
+            own["pruner"],
+            is_leader=lambda: self.leases.is_leader,
+            on_pruned=self.upkeep.look,
+            on_crash=self._crashed,
+        )
         self.vitals = Vitals(
             {
                 "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
@@ -248,6 +253,13 @@ class WorkerProcess:
         if self._exit_code == EXIT_OK:
             self._exit_code = self._done_code
         self.ask_to_stop(reason)
+
+    def _drained(self, reason: str) -> None:
+        """Stop when what is old is gone, too: no other worker may ever prune."""
+        if self.pruner.has_pruned:
+            self._reached_limit(reason)
+        else:
+            self.pruner.ask()
 
     def _dismiss(self) -> None:
         if self._exit_code in (EXIT_OK, EXIT_RELOAD):

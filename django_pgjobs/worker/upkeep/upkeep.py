@@ -84,10 +84,14 @@ class Upkeep(Role):
         super().stop()
         self._connection.cut()
 
+    def look(self) -> None:
+        """Look for jobs now; safe from any thread."""
+        self._errands.look_by(0.0)
+
     def recall(self) -> None:
         """Let the pump give back what nothing has begun, and look anew; safe from any thread."""
         self._pump.recall()
-        self._errands.look_by(0.0)
+        self.look()
 
     # The loop
 

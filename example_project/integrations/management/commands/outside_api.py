@@ -44,6 +44,7 @@ class Command(BaseCommand):
         for pk, plan in others.values_list("pk", "plan"):
             api.limits[pk] = ALLOWED[Integration.Plan(plan)]
         self.stdout.write(f"The outside API is at {api.url}. Ctrl-C to stop.")
+        self.stdout.flush()
         try:
             api.serve_forever()
         except KeyboardInterrupt:

@@ -1,0 +1,119 @@
+"""What `manage.py jobs prune` does: deletes what is past its retention, or counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+from django.core.management.base import CommandError
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.jobs import count_old_jobs
+from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.process.pruner import Pruning, retentions_of
+
+# A dry run counts no further, for each status.
+MAX_COUNTED = 100_000
+KEPT = {
+    JobStatus.SUCCESSFUL: "RETENTION_SECONDS",
+    JobStatus.CANCELLED: "RETENTION_SECONDS",
+    JobStatus.FAILED: "FAILED_RETENTION_SECONDS",
+}
+DESCRIPTION = f"""
+Deletes finished jobs that are older than their retention, as workers do once a minute and
+runjobs --drain does before it ends: successful and cancelled ones after
+PGJOBS['RETENTION_SECONDS'], failed ones after PGJOBS['FAILED_RETENTION_SECONDS']. Failed and
+cancelled jobs stay while a job waits that is still to learn of it. Also deletes rows of workers
+that ended a day ago, and states of rate limits that were not used for a day.
+
+Deletes 2,000 jobs at a time, each page in a transaction of its own, so it may run beside workers,
+be stopped and be started again. --dry-run deletes nothing, and counts up to {MAX_COUNTED:,} jobs of
+each status.
+"""
+EPILOG = """
+examples:
+  manage.py jobs prune --dry-run
+  manage.py jobs prune
+  manage.py jobs prune --retention 1d --failed-retention 14d
+"""
+
+
+def prune(
+    write: Callable[[str], object],
+    *,
+    retention: timedelta | None,
+    failed_retention: timedelta | None,
+    dry_run: bool,
+) -> None:
+    """Delete or count, and write a line for each kind; the settings say what is not given.
+
+    Raise CommandError if something could not be deleted.
+    """
+    conf = get_conf()
+    retentions = retentions_of(
+        retention.total_seconds() if retention else conf.RETENTION_SECONDS,
+        failed_retention.total_seconds() if failed_retention else conf.FAILED_RETENTION_SECONDS,
+    )
+    connection = OwnConnection(conf.WORKER_DATABASE or job_database(), "prune")
+    try:
+        if dry_run:
+            _count(write, connection, retentions)
+        else:
+            _delete(write, connection, retentions)
+    except psycopg.Error as error:
+        raise CommandError(f"not all was pruned: {str(error).strip()}") from error
+    finally:
+        connection.close()
+
+
+def _count(
+    write: Callable[[str], object],
+    connection: OwnConnection,
+    retentions: dict[JobStatus, float | None],
+) -> None:
+    for status, retention in retentions.items():
+        if retention is None:
+            write(_kept(status))
+            continue
+        with connection.cursor() as cursor:
+            count = count_old_jobs(
+                cursor, status=status.value, retention=retention, max_jobs=MAX_COUNTED
+            )
+        least = "at least " if count == MAX_COUNTED else ""
+        write(f"{status.value} jobs: {least}{count} would be deleted{_older_than(retention)}")
+
+
+def _delete(
+    write: Callable[[str], object],
+    connection: OwnConnection,
+    retentions: dict[JobStatus, float | None],
+) -> None:
+    pruning = Pruning(connection, retentions)
+    try:
+        for step in (*pruning.steps, pruning.prune_rate_states):
+            step()
+    finally:
+        deleted = pruning.deleted
+        for status, retention in retentions.items():
+            said = f"{status.value} jobs: {deleted[status.value]} deleted"
+            write(_kept(status) if retention is None else said + _older_than(retention))
+        write(f"rows of workers: {deleted['workers']} deleted")
+        write(f"states of rate limits: {deleted['states of rate limits']} deleted")
+    if pruning.refused:
+        ids = ", ".join(map(str, sorted(pruning.refused)[:5]))
+        raise CommandError(
+            f"{len(pruning.refused)} jobs could not be deleted, such as {ids}; the log says why."
+        )
+
+
+def _kept(status: JobStatus) -> str:
+    return f"{status.value} jobs: kept for ever, as PGJOBS['{KEPT[status]}'] is None"
+
+
+def _older_than(retention: float) -> str:
+    units = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+    unit, size = next((it for it in units.items() if retention % it[1] == 0), ("s", 1))
+    return f" that ended more than {retention / size:.15g}{unit} ago"

@@ -1,0 +1,78 @@
+"""What `runjobs` does before it works: loads the tasks, and looks at the database."""
+
+from __future__ import annotations
+
+import psycopg
+from django.core.management.base import CommandError
+
+from django_pgjobs.conf import Conf
+from django_pgjobs.declaring.registry import discover_tasks
+from django_pgjobs.exceptions import ServerUnreachable
+from django_pgjobs.management.grants import WORKER, missing_grants
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.server import Server, describe_server
+from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE
+from django_pgjobs.worker.process.schema import needed_schema
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger("django_pgjobs.worker")
+
+
+def load_tasks(conf: Conf) -> None:
+    """Import all modules of tasks; raise CommandError for a broken one, or go on without it."""
+    broken = discover_tasks()
+    if broken and conf.BROKEN_TASK_MODULES == "stop":
+        names = "; ".join(map(str, broken))
+        raise CommandError(
+            f"{names}. Repair it, or set PGJOBS['BROKEN_TASK_MODULES'] = 'skip' to run the other "
+            "tasks; --traceback shows more."
+        ) from broken[0].error
+    for module in broken:
+        logger.error("tasks are left out: %s", module, exc_info=module.error)
+
+
+def look_at_server(alias: str) -> Server:
+    """Return what the server behind *alias* is; raise CommandError if no worker can run on it."""
+    try:
+        return describe_server(OwnConnection(alias, "check"), needed_schema())
+    except psycopg.OperationalError as error:
+        raise unreachable(alias, error) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise CommandError(
+            f"the role of the database {alias!r} lacks a right: {str(error).strip()}. "
+            "manage.py runjobs --check names all that it lacks.",
+            returncode=EXIT_UNREACHABLE,
+        ) from error
+    except ServerUnreachable as error:
+        raise CommandError(
+            f"{error} Run manage.py migrate first.", returncode=EXIT_UNREACHABLE
+        ) from error
+
+
+def check_rights(alias: str) -> None:
+    """Raise CommandError if a role of the worker, or of its jobs, lacks a right of its own."""
+    for each in sorted({alias, job_database()}):
+        connection = OwnConnection(each, "check")
+        try:
+            missing = missing_grants(connection, WORKER)
+        except psycopg.OperationalError as error:
+            raise unreachable(each, error) from error
+        finally:
+            connection.close()
+        if missing:
+            raise CommandError(
+                f"the role of the database {each!r} lacks rights. As the owner of the tables run:\n"
+                + "\n".join(missing),
+                returncode=EXIT_UNREACHABLE,
+            )
+
+
+def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
+    """Return what to say of a database that cannot be reached or takes no writes."""
+    reason = str(error).strip().removesuffix(".")
+    return CommandError(
+        f"the database {alias!r} cannot be reached: {reason}. A worker needs a server that takes "
+        "writes: start it, or correct DATABASES in the settings.",
+        returncode=EXIT_UNREACHABLE,
+    )

@@ -1,0 +1,78 @@
+"""What commands say first, read from a pipe while they run, as systemd reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.helpers import ROOT, database_url, end_other_backends, wait_until
+from tests.servers import free_port
+
+pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
+
+Piped = subprocess.Popen[bytes]
+
+
+@pytest.fixture
+def start_piped() -> Iterator[Callable[..., Piped]]:
+    """Start a command of Django's with its standard output in a pipe, buffered as by default."""
+    started: list[Piped] = []
+
+    def start(*words: str) -> Piped:
+        inherited = {name: v for name, v in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        changed = {"OUTSIDE_API_URL": f"http://127.0.0.1:{free_port()}"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "django", *words],
+            cwd=ROOT,
+            env=inherited
+            | {
+                "DATABASE_URL": database_url(),
+                "DJANGO_SETTINGS_MODULE": "tests.settings",
+                "PGJOBS_TEST_SETTINGS": json.dumps(changed),
+                "PYTHONPATH": str(ROOT),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+    if started:
+        end_other_backends()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("runjobs", "--no-reload"), "Ctrl-C to stop, twice to stop at once.\n"),
+        (("runjobs", "--no-reload", "--processes", "2"), "Ctrl-C to stop, twice"),
+        (("outside_api",), "The outside API is at http://127.0.0.1:"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_is_said_first_is_there_at_once(
+    start_piped: Callable[..., Piped], words: tuple[str, ...], said: str
+) -> None:
+    process = start_piped(*words)
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    read = bytearray()
+
+    def is_said() -> bool:
+        assert process.stdout is not None
+        assert process.poll() is None, read.decode()
+        read.extend(process.stdout.read() or b"")
+        return said in read.decode()
+
+    wait_until(is_said, message=read.decode)
+    assert process.poll() is None

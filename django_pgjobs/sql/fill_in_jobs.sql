@@ -47,8 +47,8 @@ WITH filling AS MATERIALIZED (
     ) AS given (
         id, claim, queue_name, priority, concurrency_key, concurrency_limit, skips_waiting,
         rate_limit_keys, rate_cost, unique_key, until_claimed, yields
-    ) ON given.id = job.id AND given.claim = job.claim
-    WHERE job.id = ANY (%(ids)s::bigint[]) AND {job.runs} AND NOT job.is_declared
+    ) ON given.id = job.id
+    WHERE job.id = ANY (%(ids)s::bigint[]) AND {job.runs}
 ),
 filled AS (
     UPDATE pgjobs_job AS job

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 from psycopg import sql
 
@@ -15,9 +16,13 @@ from django_pgjobs import Task, requeue
 from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
+from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.filling import filling_of
+from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.running.calling import make_attempt
-from tests.factories import count_jobs, get_job, make_job
+from django_pgjobs.worker.running.outcome import released
+from django_pgjobs.worker.state import WorkerState
+from tests.factories import count_jobs, get_job, make_job, make_jobs
 from tests.helpers import connect, wait_until
 from tests.models import Effect
 from tests.worker import declared
@@ -25,7 +30,6 @@ from tests.worker.support import (
     Lane,
     ThreadedWorker,
     claim,
-    counted_round_trips,
     make_options,
     write,
 )
@@ -158,6 +162,16 @@ def test_a_twin_of_a_live_job_ends_with_a_note(drain: Start) -> None:
     assert get_job(other).status == "successful"
 
 
+def test_of_twins_of_one_claim_the_oldest_stays(own: OwnConnection, worker: int) -> None:
+    """Also beside one that somebody cancelled."""
+    ids = [make_job(declared.unique.module_path, args=["May"]) for _ in range(4)]
+    batch = come_upon(own, worker)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job SET cancel_requested_at = now() WHERE id = %s", [ids[0]])
+    write(own, *batch)
+    assert [get_job(job_id).status for job_id in ids] == ["cancelled", "ready"] + ["cancelled"] * 2
+
+
 def test_of_twins_that_come_together_the_oldest_runs(drain: Start) -> None:
     ids = [make_job(declared.unique.module_path, args=["May"]) for _ in range(5)]
     drain()
@@ -213,17 +227,17 @@ def test_a_key_that_comes_to_nothing_fails_its_job_alone(
     assert {get_job(job_id).status for job_id in good} == {"successful"}
 
 
-def test_jobs_of_a_task_that_declares_nothing_run_at_once(drain: Start) -> None:
-    ids = insert(declared.free, 20)
-    with counted_round_trips() as counts:
-        drain(concurrency=1)
-    assert {(get_job(i).status, get_job(i).claim, get_job(i).is_declared) for i in ids} == {
-        ("successful", 1, False)
-    }
-    with counted_round_trips() as enqueued:
-        declared.free.enqueue_many([{}] * 20)
-        drain(concurrency=1)
-    assert max(counts["pump"]) <= max(enqueued["pump"])
+def test_jobs_of_a_task_that_declares_nothing_run_at_once(own: OwnConnection, worker: int) -> None:
+    """Nothing is written before; nor for a task that the worker does not have, as ever."""
+    insert(declared.free, 3, kwargs={"what": "does not fit"})
+    make_job("nobody.has.it")
+    assert [outcome for _, outcome in come_upon(own, worker)] == [None] * 4
+
+
+def test_jobs_that_enqueue_wrote_are_not_asked_about(own: OwnConnection, worker: int) -> None:
+    declared.placed.using(queue_name="default", concurrency_limit=None).enqueue()
+    [row] = claim(own, worker)
+    assert row.undeclared is None
 
 
 def test_an_async_task_is_no_other(drain: Start) -> None:
@@ -264,6 +278,49 @@ def test_what_is_sent_twice_is_written_once(own: OwnConnection, worker: int) -> 
     assert (again.claim, again.undeclared) == (row.claim, None)
     assert job_id not in write(own, entry)  # type: ignore[arg-type]
     assert get_job(job_id).status == "running"
+
+
+def test_a_filling_that_comes_too_late_changes_nothing(own: OwnConnection, worker: int) -> None:
+    """The job was given back, and another attempt has it."""
+    [job_id] = insert(declared.placed)
+    late = come_upon(own, worker)
+    give_back(own, late)
+    come_upon(own, worker)
+    assert job_id not in write(own, *late)
+    job = get_job(job_id)
+    assert (job.status, job.queue_name, job.is_declared) == ("running", "default", False)
+
+
+def test_a_claim_that_is_not_the_first_counts(own: OwnConnection, worker: int) -> None:
+    """Somebody may still write under an earlier one."""
+    [job_id] = insert(declared.merged, kwargs={"product_id": 1, "fields": ["price"]})
+    give_back(own, come_upon(own, worker))
+    batch = come_upon(own, worker)
+    assert get_job(job_id).claim == 3
+    write(own, *batch)
+    assert get_job(job_id).claim == 4
+
+
+def give_back(own: OwnConnection, batch: list[Any]) -> None:
+    """Let the jobs of a claim wait again, as a worker does that stops."""
+    write(own, *((attempt, released("the test says so")) for attempt, _ in batch))
+
+
+def test_a_unique_key_that_is_taken_meanwhile_fails_nothing(
+    own: OwnConnection, worker: int
+) -> None:
+    """Between the statement's look and its write: then it is tried again a little later."""
+    insert(declared.unique, kwargs={"month": "May"})
+    batch = come_upon(own, worker)
+    state = WorkerState(make_options(), "test:1", worker_id=worker)
+    completer = Completer(state, lambda attempt, outcome: None)
+    writing = Writing(completer, own, batch, [])
+    with pytest.raises(IntegrityError) as caught, transaction.atomic():
+        make_jobs(2, unique_key="taken")
+    with mock.patch.object(own, "round_trip", side_effect=caught.value.__cause__):
+        writing._write_apart(batch)
+    [(attempt, _)] = batch
+    assert completer.aside(attempt) is batch[0][1]
 
 
 def test_a_twin_that_is_not_committed_yet_is_waited_for(start_thread: Start) -> None:

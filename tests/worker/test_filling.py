@@ -81,6 +81,7 @@ CALLS: list[tuple[Task, dict[str, Any]]] = [
 def test_a_row_comes_to_be_what_enqueue_writes(
     own: OwnConnection, worker: int, task: Task, kwargs: dict[str, Any]
 ) -> None:
+    """S1.7."""
     with transaction.atomic():
         wanted = plain(task.enqueue(**kwargs).id)
         transaction.set_rollback(True)
@@ -109,6 +110,7 @@ def test_who_says_that_a_row_is_declared_has_it_run_as_it_is() -> None:
 
 
 def test_a_concurrency_key_holds_for_plain_inserts(drain: Start) -> None:
+    """S3.4; in the order of their ids, with one worker."""
     ids = [make_job(declared.one_at_a_time.module_path, args=[7, n]) for n in range(12)]
     drain(concurrency=8)
     assert {get_job(job_id).status for job_id in ids} == {"successful"}

@@ -35,6 +35,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
 from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
@@ -95,8 +96,7 @@ def _run_jobs(limit: int, at_once: bool) -> int:
             rows = next(filter(None, claims_of_one), None)
             if rows is None:
                 break
-            _run(cursor, rows[0])
-            ran += 1
+            ran += _run(cursor, rows[0])
     return ran
 
 
@@ -192,17 +192,19 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
     return claims.claimed_rows(rows)
 
 
-def _run(cursor: Cursor, row: ClaimedRow) -> None:
+def _run(cursor: Cursor, row: ClaimedRow) -> int:
+    """Run a claimed job, or give it what its task declares; return the number of attempts."""
     options = _options()
     attempt = make_attempt(row, options)
     with _savepoints():
-        outcome = run_in_thread(attempt, options)
+        outcome = filling_of(attempt) or run_in_thread(attempt, options)
     if not outcome.stored:
         with transaction.atomic(using=job_database(), savepoint=False):
             for writing in writings([(attempt, outcome)]):
                 writing.send(cursor)
             dependencies.resolve_dependencies(cursor, [attempt.id])
     announce_finish(attempt, outcome)
+    return int(outcome.control is None)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django_pgjobs.control.explain import Reason, explain
+from django_pgjobs.control.explain import explain
+from django_pgjobs.control.explanation import Reason
 
 
 def codes(job_id: int) -> list[str]:

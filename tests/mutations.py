@@ -29,6 +29,7 @@ from tests.mutated_claims import (
     WORKER,
 )
 from tests.mutated_dependants import DEPENDANTS
+from tests.mutated_fillings import FILLINGS
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -42,6 +43,7 @@ MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
     *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
+    *(Mutation(*filling) for filling in FILLINGS),
     *(Mutation(*lines) for lines in DEPENDANTS),
     *(Mutation(*entry) for entry in TENANT),
     *(

@@ -176,6 +176,7 @@ ODD: dict[str, dict[str, str | None]] = {
     },
     "unique_key": {"''": "pgjobs_unique_key_has_1_to_512_bytes", "E'\\n'": None},
     "unique_until_claimed": {"TRUE": None},
+    "is_declared": {"TRUE": None},
     "merged_count": COUNTS,
     # Whatever is written there, the server computes it anew.
     "lane": {"''": None, "'x'": None, "E'key\\nlimit'": None, "repeat('x', 9000)": None},

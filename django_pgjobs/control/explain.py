@@ -8,7 +8,6 @@ is imported. Texts are in the active language, times in the current time zone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import connections
@@ -17,6 +16,10 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.choosing import obstacles_of
 from django_pgjobs.conf import get_conf
+from django_pgjobs.control.explanation import Explanation, Reason
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.tasks import declares_control
+from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
@@ -37,35 +40,6 @@ NOTES = {
 }
 # How the note of a job begins that a worker could not change.
 REFUSED = ("passed over: ", "cannot be rescued: ")
-
-
-@dataclass(frozen=True)
-class Reason:
-    """One reason: a code for programs, a text for people, the ids of the jobs it names."""
-
-    code: str
-    text: str
-    refs: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a job is not running, blocking reasons first.
-
-    *is_ready_to_run*: no row holds it back, so a worker that serves its queue and has a free
-    slot will claim it.
-    """
-
-    job_id: int
-    status: str
-    is_ready_to_run: bool
-    reasons: tuple[Reason, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(reason.text for reason in self.reasons)
 
 
 def explain(job: Any) -> Explanation:
@@ -118,7 +92,11 @@ def _running(job: Facts) -> Iterator[Reason]:
         "lease": moment_in_words(job.lease_ends, job.now),
     }
     values["attempt_in_words"] = _attempt(job.attempts, job.allowed_attempts)
-    if job.lease_ends is None or job.lease_ends <= job.now:
+    if job.worker_name is None and job.last_attempted_at is None:
+        text = _("Its row says that it runs, but no worker does that: one takes it over.")
+        yield Reason("lease_lost", text)
+        yield from _refused(job)
+    elif job.lease_ends is None or job.lease_ends <= job.now:
         yield Reason(
             "lease_lost",
             _(
@@ -343,6 +321,7 @@ def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason
         "seconds": f"{get_conf().POLL_INTERVAL_SECONDS:g}",
     }
     if not is_blocked:
+        yield from _lacking(job)
         yield from _before(cursor, job)
     if not (is_blocked and workers.awake):
         code, text = _taker(workers)
@@ -374,6 +353,20 @@ def _taker(workers: WorkersRow) -> tuple[str, str]:
         "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "
         "%(seconds)s s."
     )
+
+
+def _lacking(job: Facts) -> Iterator[Reason]:
+    """Yield that the worker which claims it will not start it at once."""
+    try:
+        task = find_task(job.task_path)
+    except UnknownTask:  # what is not loaded here is not known here
+        return
+    if not job.is_declared and declares_control(task):
+        text = _(
+            "Its row was written without what its task declares (keys, limits, queue, priority). "
+            "The worker that takes it adds that, and it waits as the task says."
+        )
+        yield Reason("undeclared", text)
 
 
 def _before(cursor: Cursor, job: Facts) -> Iterator[Reason]:

@@ -31,6 +31,9 @@ MAX_TAG_BYTES = 256
 
 Exceptions = tuple[type[BaseException], ...]
 
+# Of the table's columns, which is what a row says that says nothing.
+DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(AnyTask):
@@ -190,6 +193,15 @@ class Task(AnyTask):
     async def aenqueue_from(self, queryset: QuerySet[Any], **arguments: Any) -> int:
         """See `enqueue_from`."""
         return await sync_to_async(self.enqueue_from, thread_sensitive=True)(queryset, **arguments)
+
+
+def declares_control(task: AnyTask) -> bool:
+    """Does the task declare anything about when its jobs start?"""
+    if task.queue_name != DEFAULT_QUEUE or task.priority != DEFAULT_PRIORITY:
+        return True
+    return isinstance(task, Task) and bool(
+        task.concurrency_key or task.rate_limit or task.unique_key
+    )
 
 
 def _ids_of_predecessors(task: Task) -> tuple[int, ...]:

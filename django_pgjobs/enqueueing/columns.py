@@ -97,11 +97,21 @@ def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
         task.unique_key is not None or task.concurrency_key or task.rate_limit
     ):
         return line
+    return Line(line.args, line.kwargs, *keys_of(task, args, kwargs))
+
+
+def keys_of(
+    task: Task, args: Any, kwargs: Mapping[str, Any]
+) -> tuple[str | None, str | None, str | None]:
+    """Return the concurrency key, the rate limits and the unique key of a job.
+
+    Raise TypeError or ValueError for a key that comes to nothing usable.
+    """
     arguments = named_arguments(task, args, kwargs)
     unique_key = None
     if task.unique_key is not None:
         unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
-    return Line(line.args, line.kwargs, *start_keys(task, arguments), unique_key)
+    return *start_keys(task, arguments), unique_key
 
 
 def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:

@@ -61,6 +61,12 @@ def is_unique(task: AnyTask) -> TypeGuard[Task]:
     return isinstance(task, Task) and task.unique_key is not None
 
 
+def frees_key_at_claim(task: Task) -> bool:
+    """Is the unique key of a job free again as soon as a worker claims it?"""
+    changes = task.on_conflict in ("replace", "merge")
+    return (task.unique_until or ("claimed" if changes else "finished")) == "claimed"
+
+
 def merges_by_name(task: Task) -> bool:
     """Are arguments of two jobs merged one by one?"""
     return task.on_conflict == "merge" and task.merge != "last"
@@ -192,12 +198,11 @@ def statement_for(task: Task) -> str:
 
 def _unique_columns(task: Task) -> UniqueColumns:
     wait = task.max_wait
-    changes = task.on_conflict in ("replace", "merge")
     merge = (task.merge or "union") if merges_by_name(task) else "last"
     return {
         **job_columns(task),
         **all_start_columns(task),
-        "unique_until_claimed": (task.unique_until or ("claimed" if changes else "")) == "claimed",
+        "unique_until_claimed": frees_key_at_claim(task),
         # A function of the project's is called here, and what it returned is the last.
         "merge": merge if isinstance(merge, str) else "last",
         "replaces": task.on_conflict == "replace",

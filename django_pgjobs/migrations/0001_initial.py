@@ -85,6 +85,7 @@ class Migration(migrations.Migration):
                     ("lost_count", models.IntegerField(default=0, help_text="How many attempts ended with their worker.", verbose_name="lost count")),
                     ("max_losses", models.IntegerField(help_text="Empty: as the setting MAX_LOSSES says.", null=True, verbose_name="max losses")),
                     ("interruptions", models.IntegerField(default=0, editable=False, help_text="How many attempts were interrupted by a shutdown.", verbose_name="interruptions")),
+                    ("is_declared", models.BooleanField(default=False, editable=False, help_text="Does it have what its task declares? If not, the worker that claims it adds that.", verbose_name="declared")),
                     ("priority", models.SmallIntegerField(default=0, help_text="-100 to 100; higher runs first.", verbose_name="priority")),
                     ("status", models.TextField(choices=[("ready", "Ready"), ("running", "Running"), ("successful", "Successful"), ("failed", "Failed"), ("cancelled", "Cancelled")], default="ready", verbose_name="status")),
                     ("queue_name", models.TextField(default="default", verbose_name="queue")),

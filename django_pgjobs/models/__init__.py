@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgjobs.control.explain import Explanation, Reason
+from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.models.bulk import BulkChange
 from django_pgjobs.models.control import (
     ConcurrencyLimit,

@@ -14,7 +14,8 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.control import lifecycle
-from django_pgjobs.control.explain import Explanation, explain
+from django_pgjobs.control.explain import explain
+from django_pgjobs.control.explanation import Explanation
 from django_pgjobs.declaring.subjects import subject_of
 from django_pgjobs.models.fields import InstantField, PlainJSONField, TextArrayField
 from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
@@ -99,6 +100,14 @@ class Job(models.Model):
         default=0,
         editable=False,
         help_text=_("How many attempts were interrupted by a shutdown."),
+    )
+    is_declared = models.BooleanField(
+        _("declared"),
+        default=False,
+        editable=False,
+        help_text=_(
+            "Does it have what its task declares? If not, the worker that claims it adds that."
+        ),
     )
     priority = models.SmallIntegerField(
         _("priority"), default=0, help_text=_("-100 to 100; higher runs first.")

@@ -32,7 +32,10 @@ HEAD = Floor(-32768, 0)
 
 
 class ClaimedRow(NamedTuple):
-    """What claim_jobs.sql returns of one job; *lane* is None for a job without keys."""
+    """What claim_jobs.sql returns of one job; *lane* is None for a job without keys.
+
+    *undeclared* is None unless the row may lack what the task declares (see `filling`).
+    """
 
     id: int
     claim: int
@@ -52,6 +55,7 @@ class ClaimedRow(NamedTuple):
     detail: str | None
     correlation_id: str = ""
     lane: str | None = None
+    undeclared: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,11 +255,11 @@ def insert_jobs_from(
         source = KEYED_SOURCE
     head = process_text(
         "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"
-        f" timeout, correlation_id, tags, run_after{names}, kwargs)"
+        f" timeout, correlation_id, tags, run_after, is_declared{names}, kwargs)"
         " SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
         " %s::double precision, %s::text, %s::text[],"
         " COALESCE(%s::timestamptz,"
-        f" statement_timestamp() + make_interval(secs => %s::double precision)){values},"
+        f" statement_timestamp() + make_interval(secs => %s::double precision)), TRUE{values},"
         " source.kwargs"
     )
     query = f"{head} FROM ({selection.sql}) AS {source}"

@@ -153,9 +153,15 @@ def send_cancel_listing(cursor: Cursor, *, worker_id: int) -> None:
 
 
 def send_release_unheld(
-    cursor: Cursor, *, worker_id: int, held_ids: list[int], max_jobs: int, acts: bool = True
+    cursor: Cursor,
+    *,
+    worker_id: int,
+    held_ids: list[int],
+    max_jobs: int,
+    note: str = "",
+    acts: bool = True,
 ) -> None:
-    """Send the return of jobs claimed for the worker that are not in *held_ids*.
+    """Send the return of jobs that the worker runs in the table and that are not in *held_ids*.
 
     Unless it *acts* the rows are the ids of the jobs that would be returned.
     """
@@ -163,7 +169,7 @@ def send_release_unheld(
         "worker_id": worker_id,
         "held_ids": held_ids,
         "max_jobs": max_jobs,
-        "note": "released: the connection was lost during the claim",
+        "note": note,
         "max_dependencies": dependencies.PAGE,
     }
     execute(cursor, "release_unheld_jobs", params | {"acts": acts})

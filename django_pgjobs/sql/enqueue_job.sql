@@ -8,7 +8,7 @@
 -- Index: none
 INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
-    max_attempts, timeout, correlation_id, tags
+    max_attempts, timeout, correlation_id, tags, is_declared
 )
 VALUES (
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -18,6 +18,6 @@ VALUES (
         statement_timestamp() + make_interval(secs => %(delay)s::double precision)
     ),
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
-    %(tags)s::text[]
+    %(tags)s::text[], TRUE
 )
 RETURNING id, enqueued_at, run_after

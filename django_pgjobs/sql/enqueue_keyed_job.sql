@@ -12,7 +12,7 @@ INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
     max_attempts, timeout, correlation_id, tags, concurrency_key,
     concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, subject,
-    max_losses
+    max_losses, is_declared
 )
 VALUES (
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -24,6 +24,6 @@ VALUES (
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
     %(tags)s::text[], %(concurrency_key)s::text, %(concurrency_limit)s::integer,
     %(skips_waiting)s::boolean, %(rate_limit_keys)s::text, %(rate_cost)s::integer,
-    %(subject)s::text, %(max_losses)s::integer
+    %(subject)s::text, %(max_losses)s::integer, TRUE
 )
 RETURNING id, enqueued_at, run_after

@@ -8,7 +8,7 @@ INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
     max_attempts, timeout, correlation_id, tags, concurrency_key,
     concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, subject,
-    max_losses
+    max_losses, is_declared
 )
 SELECT
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -20,7 +20,7 @@ SELECT
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
     %(tags)s::text[], line.concurrency_key, %(concurrency_limit)s::integer,
     %(skips_waiting)s::boolean, line.rate_limit_keys, %(rate_cost)s::integer,
-    %(subject)s::text, %(max_losses)s::integer
+    %(subject)s::text, %(max_losses)s::integer, TRUE
 FROM unnest(
     string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n'),
     %(concurrency_key)s::text[], %(rate_limit_keys)s::text[]

@@ -46,7 +46,7 @@ saved AS (
         id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
         max_attempts, timeout, correlation_id, tags, concurrency_key, concurrency_limit,
         skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed, subject,
-        max_losses
+        max_losses, is_declared
     )
     SELECT
         fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
@@ -59,7 +59,7 @@ saved AS (
         %(tags)s::text[], fresh.concurrency_key, %(concurrency_limit)s::integer,
         %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
         fresh.unique_key, %(unique_until_claimed)s::boolean, %(subject)s::text,
-        %(max_losses)s::integer
+        %(max_losses)s::integer, TRUE
     FROM fresh
     ORDER BY fresh.unique_key COLLATE "C"
     ON CONFLICT (unique_key, task_path)

@@ -17,7 +17,7 @@ WITH taken AS MATERIALIZED (
         job.tags, job.metadata, job.errors, job.waits_for, job.concurrency_key,
         job.concurrency_limit, job.skips_waiting, job.rate_limit_keys, job.rate_cost,
         job.unique_key, job.unique_until_claimed, job.merged_count, job.subject,
-        job.max_losses,
+        job.max_losses, job.is_declared,
         COALESCE(
             %(run_after)s::timestamptz,
             statement_timestamp() + make_interval(
@@ -36,15 +36,15 @@ moved AS (
         id, claim, enqueued_at, timeout, max_attempts, priority, queue_name, task_path, backend,
         args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
         concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
-        unique_until_claimed, merged_count, subject, max_losses, run_after, due_at, ready_at,
-        note
+        unique_until_claimed, merged_count, subject, max_losses, is_declared, run_after, due_at,
+        ready_at, note
     )
     SELECT
         id, mod(GREATEST(claim, 0), 9000000000000000000) + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
         backend, args, kwargs, correlation_id, tags, metadata, errors, waits_for,
         concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
-        unique_key, unique_until_claimed, merged_count, subject, max_losses, run_after,
-        CASE WHEN run_after > statement_timestamp() THEN run_after END,
+        unique_key, unique_until_claimed, merged_count, subject, max_losses, is_declared,
+        run_after, CASE WHEN run_after > statement_timestamp() THEN run_after END,
         GREATEST(run_after, statement_timestamp()), %(note)s::text
     FROM taken
     ON CONFLICT (unique_key, task_path)

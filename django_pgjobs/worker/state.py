@@ -74,8 +74,8 @@ class WorkerState:
     unknown_paths: dict[str, float] = field(default_factory=dict)
     # Jobs that the server refuses to change, and until when this worker leaves them alone.
     passed_over: dict[int, float] = field(default_factory=dict)
-    # Jobs whose outcome the server refuses: they stay running until this worker is gone. For the
-    # pump to add to.
+    # Jobs whose outcome the server refuses, or that may have killed this worker: they stay running
+    # until it is gone. For the pump to add to.
     unwritable: set[int] = field(default_factory=set)
     # Jobs of a lost claim that the server refuses to give back: they stay, too. For the
     # upkeep to add to.

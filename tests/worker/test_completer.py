@@ -53,6 +53,13 @@ def ids(batch: list[tuple[Attempt, Outcome]]) -> list[int]:
     return [attempt.id for attempt, _ in batch]
 
 
+def test_a_job_left_to_the_rescue_is_not_given_back(made: Completing) -> None:
+    """It may have killed the worker, so it is to count as lost."""
+    made.add(1, Kind.LEFT)
+    made.take()
+    assert (made.state.held, made.state.left_to_rescue) == ({}, {1})
+
+
 def test_a_job_is_held_until_the_server_has_answered(made: Completing) -> None:
     """S1.10."""
     made.add(1)

@@ -319,7 +319,7 @@ def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue() -> None:
         def fetchall(self) -> list[Any]:
             return []
 
-    pump: Any = None
+    pump: Any = mock.Mock(claim_lost_at=0.0)
     own: Any = None
     turn = Turn(1)
     Unheld(state, pump, own).plan(turn)

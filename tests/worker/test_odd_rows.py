@@ -20,6 +20,7 @@ from django_pgjobs.queries import bulk, claims, dependencies, jobs
 from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
 from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
+from django_pgjobs.queries.filling import Control, Filling, send_fillings
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.worker.process.job_log import log_outcome, log_start
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
@@ -118,6 +119,17 @@ def claim_and_give_back(rows: Rows) -> None:
         ]
         assert len(ask(jobs.send_returns, outcomes)) == len(outcomes)
         rows.expect("ready", "cancelled")
+
+
+def claim_and_fill_in(rows: Rows) -> None:
+    rows.make()
+    for until_claimed in (True, False):
+        execute("UPDATE pgjobs_job SET is_declared = FALSE")
+        control = Control("default", 1, "key", None, False, "limit", 1, None, until_claimed)
+        fillings = [Filling(row.id, row.claim, control) for row in claim(rows).values()]
+        assert len(ask(send_fillings, fillings)) == len(fillings)
+        rows.expect("ready", "cancelled")
+        execute("UPDATE pgjobs_job SET concurrency_key = NULL, rate_limit_keys = NULL")
 
 
 def claim_by_keys_and_succeed(rows: Rows) -> None:
@@ -226,6 +238,7 @@ SCENARIOS = [
     claim_and_succeed,
     claim_and_fail,
     claim_and_give_back,
+    claim_and_fill_in,
     claim_by_keys_and_succeed,
     rescue,
     release_unheld,

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from django_pgjobs.control.explain import Explanation, Reason
+from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.permissions import is_narrowed, visible_ids
 from django_pgjobs.queries.job_page import Surroundings
 
@@ -20,7 +20,7 @@ OWN = frozenset({
     "finished", "running", "lease_lost", "cancel_requested", "scheduled", "retry", "snoozed",
     "unknown_task", "rescued", "given_back", "refused", "queue_paused", "task_paused",
     "key_paused", "no_rate_limit", "no_worker", "no_worker_for_backend", "no_worker_for_queue",
-    "no_worker_for_task",
+    "no_worker_for_task", "undeclared",
 })  # fmt: skip
 # Those that name no jobs but their `refs`.
 OF_REFS = frozenset({

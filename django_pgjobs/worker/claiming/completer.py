@@ -24,6 +24,7 @@ import psycopg
 from django_pgjobs.exceptions import PayloadError
 from django_pgjobs.queries import dependencies, jobs
 from django_pgjobs.queries.connection import Send
+from django_pgjobs.queries.filling import Filling, send_fillings
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.safe_log import get_logger
@@ -83,6 +84,7 @@ class Completer:
             if outcome.kind is Kind.LOST:
                 self._settle_lost(attempt, outcome)
             elif outcome.kind is Kind.LEFT:
+                self._state.unwritable.add(attempt.id)
                 self._state.let_go(attempt)
             else:
                 self._settle_stored(attempt, outcome)
@@ -199,11 +201,14 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Stat
     successes = [entry for entry in batch if entry[1].kind is Kind.DONE]
     others = [entry for entry in batch if entry[1].kind is not Kind.DONE]
     ends = [entry for entry in others if entry[1].status is not None]
-    returns = [entry for entry in others if entry[1].status is None]
+    fillings = [entry for entry in others if entry[1].control is not None]
+    controls = [Filling(a.id, a.claim, o.control) for a, o in fillings if o.control is not None]
+    returns = [e for e in others if e[1].status is None and e[1].control is None]
     rows: list[tuple[Callable[..., None], list[Any], list[Entry]]] = [
         (jobs.send_successes, [_success(*entry, now) for entry in successes], successes),
         (jobs.send_ends, [_end(*entry, now) for entry in ends], ends),
         (jobs.send_returns, [_return(*entry, now) for entry in returns], returns),
+        (send_fillings, controls, fillings),
     ]
     return [
         Statement(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)

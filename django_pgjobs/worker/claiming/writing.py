@@ -72,7 +72,7 @@ class Writing:
 
         def note(entry: Entry, error: psycopg.Error) -> None:
             self._answered.add(entry[0].id)
-            if trouble_of(error) is Trouble.REFUSED:
+            if trouble_of(error) is Trouble.REFUSED and not _is_overtaken(entry, error):
                 self._completer.simplify(entry, error)
             else:
                 self._completer.put_aside(entry)
@@ -97,3 +97,9 @@ class Writing:
         attempts = [(attempt.id, attempt.claim) for attempt, _ in batch]
         part.add(lambda cursor: jobs.send_owned(cursor, attempts), settle)
         return part
+
+
+def _is_overtaken(entry: Entry, error: psycopg.Error) -> bool:
+    """Did somebody take the unique key that a job was to have, just now? The next try sees it."""
+    is_filling = entry[1].control is not None
+    return is_filling and error.diag.constraint_name == "pgjobs_job_unique"

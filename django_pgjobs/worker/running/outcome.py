@@ -26,6 +26,7 @@ from django_pgjobs.exceptions import (
     UnknownTask,
     WorkerLost,
 )
+from django_pgjobs.queries.filling import Control
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.status import JobStatus
@@ -52,6 +53,7 @@ class Kind(Enum):
     SNOOZE = "snooze"
     RELEASE = "release"
     UNKNOWN = "unknown"
+    FILL = "fill in"
     LOST = "lost"
     LEFT = "left"
 
@@ -62,6 +64,7 @@ class Outcome:
 
     *interrupted*: the job was begun, and ends or is handed back because of the worker.
     *replaces_refused*: it is written instead of an outcome that the server refuses.
+    *control*: what the job is to have before it begins.
     """
 
     kind: Kind
@@ -76,6 +79,7 @@ class Outcome:
     stored: bool = False
     sent: bool = False
     replaces_refused: bool = False
+    control: Control | None = None
     # When to write it again if its row is locked, and how long after the last time.
     due: float = 0.0
     pause: float = 0.0

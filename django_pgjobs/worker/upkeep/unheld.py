@@ -3,6 +3,9 @@
 For the length of a lease after it, everything that the table says we run and that we do not hold
 goes back. A claim whose answer is on its way must not look like that, so the pump holds a lock
 until it holds the jobs.
+
+Once per lease the same is done without such a claim: somebody may have written a row that says we
+run it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ logger = get_logger(__name__)
 
 RETURN_BATCH = 1_000
 PAUSE_SECONDS = 1.0
+LOST_NOTE = "released: the connection was lost during the claim"
+STRAY_NOTE = "released: its worker had not claimed it"
 # So long it waits for a claim that is under way before the upkeep goes on with other things.
 PATIENCE_SECONDS = 0.05
 
@@ -44,6 +49,8 @@ class Unheld(Duty):
         self._connection = connection
         # When the return was sent that was answered last.
         self._returned_at = -math.inf
+        # When the next one is due that nothing asks for.
+        self._sweep_at = time.monotonic() + state.options.lease
 
     @property
     def lock(self) -> AbstractContextManager[bool]:
@@ -57,22 +64,18 @@ class Unheld(Duty):
     def due_at(self, now: float) -> float:
         if not self.is_settled:
             return 0.0
-        is_over = now >= self._pump.claim_lost_at + self._state.options.lease
-        return math.inf if is_over else self._returned_at + PAUSE_SECONDS
+        if self._follows_loss(now):
+            return self._returned_at + PAUSE_SECONDS
+        # A worker that ends may have left jobs to the rescue, which counts them.
+        return math.inf if self._state.stopping else self._sweep_at
 
     def plan(self, turn: Turn) -> None:
         sent_at = time.monotonic()
         held = [*self._state.held, *self._state.left_to_rescue]
-        send = partial(jobs.send_release_unheld, worker_id=turn.worker_id)
-
-        def note(rows: Rows) -> None:
-            self._returned_at = sent_at
-            if rows:
-                logger.warning(
-                    "worker=%s gave back %d jobs of a claim whose answer was lost",
-                    self._state.name,
-                    len(rows),
-                )
+        is_lost = self._follows_loss(sent_at)
+        note = LOST_NOTE if is_lost else STRAY_NOTE
+        send = partial(jobs.send_release_unheld, worker_id=turn.worker_id, note=note)
+        note_returned = partial(self._note_returned, sent_at, is_lost)
 
         def release(size: int, passed_over: list[int], *, acts: bool = True) -> Sequence[Rows]:
             ids = held + passed_over
@@ -90,9 +93,21 @@ class Unheld(Duty):
 
         def release_apart(error: psycopg.Error) -> None:
             for rows in in_pages(release, size=RETURN_BATCH, find=find, on_refused=leave):
-                note(list(rows))
+                note_returned(list(rows))
 
-        turn.begin(release_apart).add(partial(send, held_ids=held, max_jobs=RETURN_BATCH), note)
+        returned = partial(send, held_ids=held, max_jobs=RETURN_BATCH)
+        turn.begin(release_apart).add(returned, note_returned)
+
+    def _follows_loss(self, now: float) -> bool:
+        """Was there a claim without an answer a short while ago?"""
+        return now < self._pump.claim_lost_at + self._state.options.lease
+
+    def _note_returned(self, sent_at: float, is_lost: bool, rows: Rows) -> None:
+        self._returned_at = sent_at
+        self._sweep_at = sent_at + self._state.options.lease
+        if rows:
+            what = "of a claim whose answer was lost" if is_lost else "that it had not claimed"
+            logger.warning("worker=%s gave back %d jobs %s", self._state.name, len(rows), what)
 
 
 @contextmanager

@@ -51,6 +51,8 @@ CREATE TABLE pgjobs_job (
     lane                  text COLLATE "C",
     max_losses            pgjobs_max_losses,
     interruptions         pgjobs_count         NOT NULL DEFAULT 0,
+    -- Has the row what its task declares? Else the worker that claims it gives it that.
+    is_declared           boolean              NOT NULL DEFAULT FALSE,
     -- With the status, because a key of a partitioned table has to name its partition.
     PRIMARY KEY (id, status)
 ) PARTITION BY LIST (status);

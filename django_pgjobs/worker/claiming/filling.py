@@ -1,0 +1,69 @@
+"""Jobs that were claimed without what their tasks declare: they get it instead of running.
+
+`enqueue()` writes keys, limits, queue and priority into the row; others may write a row without
+them, and know nothing of Python. Such a job is claimed like any other, because the table cannot
+tell which tasks declare something. The worker whose code does know then writes what is missing and
+gives the job back, in one statement for all of a claim; nothing has run. Those whose tasks declare
+nothing run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from django.db import Error, connections
+
+from django_pgjobs.declaring.tasks import declares_control
+from django_pgjobs.enqueueing.filling import filled_in
+from django_pgjobs.queries.filling import control_of
+from django_pgjobs.values.payload import decode_arguments
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome, describe
+
+UNUSABLE = "failed: what its task declares cannot be worked out for these arguments"
+
+
+def filling_of(attempt: Attempt) -> Outcome | None:
+    """Return the outcome that gives a job what its task declares, None if it has all of it.
+
+    The job fails, without another attempt, if a key cannot be made of its arguments.
+    """
+    task = attempt.task
+    if attempt.row.undeclared is None or task is None or not declares_control(task):
+        return None
+    written = control_of(attempt.row)
+    try:
+        args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
+        control = filled_in(task, written, args, kwargs)
+    except BaseException as error:  # a key may be a function of the project
+        entry = describe(attempt, error)
+        return Outcome(Kind.FAIL, error=entry, note=UNUSABLE, exception=error)
+    if control == written:
+        return None
+    return Outcome(Kind.FILL, control=control, note="given what its task declares")
+
+
+def split(
+    attempts: Iterable[Attempt], on_filling: Callable[[Attempt, Outcome], None]
+) -> list[Attempt]:
+    """Return the attempts that may begin, and hand over the others with their outcomes."""
+    ready, is_called = [], False
+    for attempt in attempts:
+        if attempt.row.undeclared is not None:
+            is_called = True
+            outcome = filling_of(attempt)
+            if outcome is not None:
+                on_filling(attempt, outcome)
+                continue
+        ready.append(attempt)
+    if is_called:
+        _leave_django()
+    return ready
+
+
+def _leave_django() -> None:
+    """Close what a function of the project has opened in this thread, which nobody else does."""
+    for connection in connections.all(initialized_only=True):
+        with suppress(Error):
+            connection.close()

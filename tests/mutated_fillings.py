@@ -1,0 +1,82 @@
+"""What `tests.mutations` takes out of the filling of rows: name, file, old, new, tests."""
+
+from __future__ import annotations
+
+from tests.mutated_claims import SQL, WORKER
+
+FILE = f"{SQL}fill_in_jobs.sql"
+TESTS = "tests/worker/test_filling.py::"
+STRAY = "tests/worker/test_stray_rows.py::"
+
+FILLINGS = (
+    (
+        "rows that lack what their tasks declare",
+        f"{WORKER}claiming/pump.py",
+        "self._dispatch(split(attempts, self._completer.add))",
+        "self._dispatch(attempts)",
+        (f"{TESTS}test_a_concurrency_key_holds_for_plain_inserts",),
+    ),
+    (
+        "flag of an enqueue",
+        f"{SQL}enqueue_job.sql",
+        "%(tags)s::text[], TRUE",
+        "%(tags)s::text[], FALSE",
+        (f"{TESTS}test_every_way_to_enqueue_sets_the_flag",),
+    ),
+    (
+        "token of a filling",
+        FILE,
+        "AND job.id = filling.id AND job.claim = filling.claim",
+        "AND job.id = filling.id",
+        (f"{TESTS}test_a_filling_that_comes_too_late_changes_nothing",),
+    ),
+    (
+        "filling that is sent twice",
+        FILE,
+        "        AND NOT job.is_declared\n",
+        "",
+        (f"{TESTS}test_what_is_sent_twice_is_written_once",),
+    ),
+    (
+        "claim that does not count",
+        FILE,
+        "WHEN filling.until_claimed AND job.claim = 1 THEN 0\n",
+        "",
+        (f"{TESTS}test_a_key_that_is_free_at_the_claim_is_held_until_it_is_claimed_to_run",),
+    ),
+    (
+        "claim that was another's before",
+        FILE,
+        "WHEN filling.until_claimed AND job.claim = 1 THEN 0",
+        "WHEN filling.until_claimed THEN 0",
+        (f"{TESTS}test_a_claim_that_is_not_the_first_counts",),
+    ),
+    (
+        "twins that come together",
+        FILE,
+        "OVER (PARTITION BY job.task_path, given.unique_key)",
+        "OVER (PARTITION BY given.id)",
+        (f"{TESTS}test_of_twins_of_one_claim_the_oldest_stays",),
+    ),
+    (
+        "unique key that somebody just took",
+        f"{WORKER}claiming/writing.py",
+        "is Trouble.REFUSED and not _is_overtaken(entry, error):",
+        "is Trouble.REFUSED:",
+        (f"{TESTS}test_a_unique_key_that_is_taken_meanwhile_fails_nothing",),
+    ),
+    (
+        "rows of a worker that knows nothing of them",
+        f"{WORKER}upkeep/unheld.py",
+        "math.inf if self._state.stopping else self._sweep_at",
+        "math.inf",
+        (f"{STRAY}test_a_row_that_says_it_runs_is_taken_over",),
+    ),
+    (
+        "job that may have killed its worker",
+        f"{WORKER}claiming/completer.py",
+        "self._state.unwritable.add(attempt.id)\n                self",
+        "self",
+        ("tests/worker/test_completer.py::test_a_job_left_to_the_rescue_is_not_given_back",),
+    ),
+)

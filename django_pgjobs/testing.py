@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.db import DatabaseError, connections
-from django.db.models.functions import Now
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.compat import task_backends
@@ -133,7 +132,7 @@ def _ready_lanes(cursor: Cursor, at_once: bool) -> list[Ready]:
     claims.send_lane_listing(cursor)
     places = [Ready._make(row) for row in cursor.fetchall()]
     if at_once and any(place.urgency is not None for place in places):
-        RateState.objects.update(next_free=Now())
+        RateState.objects.all().delete()
     return places
 
 

@@ -26,8 +26,7 @@ class Rate:
     """A rate limit that a lane's jobs take tokens of."""
 
     key: str
-    tokens: float
-    seconds_per_token: float
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ class Choice:
     jobs: list[Candidate] = field(default_factory=list)
     _of_key: Counter[str] = field(default_factory=Counter)
     _room: dict[str, int] = field(default_factory=dict)
-    _tokens: dict[str, float] = field(default_factory=dict)
+    _tokens: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def among(cls, heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> Choice:
@@ -124,7 +123,7 @@ class Choice:
         if obstacles:
             if all(obstacle.code == "rate_limit" for obstacle in obstacles):
                 # A cheaper job that follows is not to take what this one waits for.
-                self._tokens |= {obstacle.name: 0.0 for obstacle in obstacles}
+                self._tokens |= {obstacle.name: 0 for obstacle in obstacles}
             return False
         self.jobs.append(job)
         if head.queue_name in self._room:

@@ -148,9 +148,8 @@ MAX_ALIAS = 128
 # What a message shows of an expression.
 MAX_SHOWN = 80
 
-# What the columns of pgjobs_rate_limit hold: bytes, and seconds until a burst is paid back.
+# What the columns of pgjobs_rate_limit hold, in bytes.
 MAX_NAME_BYTES = 512
-LONGEST_PAYBACK = 316_224_000
 _COUNT = "a whole number from 1 to 2147483647"
 _LIMIT_RULES = {
     "count": Rule(int, _COUNT, lambda v: 1 <= v < 2**31),
@@ -230,8 +229,6 @@ def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
     count, burst = limit["count"], limit["burst"]
     if burst > count:
         yield f"expected burst to be at most the count, {count}, got {burst}"
-    elif burst * limit["period"] / (count - burst + 1) > LONGEST_PAYBACK:
-        yield f"expected a burst that is paid back within ten years, got {dict(limit)!r}"
 
 
 def find_backend_problems(

@@ -19,7 +19,6 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connections, transaction
-from django.db.models.functions import Now
 from django.utils.asyncio import async_unsafe
 from psycopg.pq import TransactionStatus
 
@@ -147,7 +146,7 @@ def _ready_lanes(cursor: Cursor, at_once: bool) -> list[Ready]:
     claims.send_lane_listing(cursor)
     places = [Ready._make(row) for row in cursor.fetchall()]
     if at_once and any(place.urgency is not None for place in places):
-        RateState.objects.update(next_free=Now())
+        RateState.objects.all().delete()
     return places
 
 

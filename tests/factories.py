@@ -72,6 +72,32 @@ def make_running_job(
     return get_job(make_job(using=using, **(given | columns)), using=using)
 
 
+def use_rate(key: str, tokens: int = 1, *, ago: float = 0.0, using: str = "default") -> None:
+    """Let tokens of a rate limit's key have been taken *ago* seconds ago; below zero: a turn."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_rate_state (key, next_free, taken_at, taken_since)"
+            " SELECT %s, turn.instant + interval '1 hour', ARRAY[turn.instant], ARRAY[%s]"
+            " FROM (SELECT clock_timestamp() - make_interval(secs => %s)) AS turn (instant)",
+            [key, tokens, ago],
+        )
+
+
+def let_rates_pass(seconds: float, *, using: str = "default") -> None:
+    """Let so much time pass for all rate limits."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_rate_state AS state SET"
+            " next_free = state.next_free - make_interval(secs => given.seconds),"
+            " taken_at = ARRAY("
+            "SELECT taken.instant - make_interval(secs => given.seconds)"
+            " FROM unnest(state.taken_at) WITH ORDINALITY AS taken (instant, place)"
+            " ORDER BY taken.place)"
+            " FROM (SELECT %s::double precision) AS given (seconds)",
+            [seconds],
+        )
+
+
 def get_job(job_id: int | str, *, using: str = "default") -> SimpleNamespace:
     """Return the row of a job as it is committed or seen now; JSON columns decoded."""
     row = _get("pgjobs_job", int(job_id), using)

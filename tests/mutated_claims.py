@@ -36,7 +36,7 @@ CHOICE = (
     ("tokens of a claim", "self._tokens[rate.key] -= job.cost", "pass"),
     (
         "place in the line for tokens",
-        "self._tokens |= {obstacle.name: 0.0 for obstacle in obstacles}",
+        "self._tokens |= {obstacle.name: 0 for obstacle in obstacles}",
         "pass",
     ),
     ("limit of a queue", "self._room[head.queue_name] -= 1", "pass"),

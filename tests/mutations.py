@@ -269,8 +269,8 @@ MUTATIONS = (
     Mutation(
         "tokens that are spent",
         f"{SQL}spend_tokens.sql",
-        "SET next_free = GREATEST(",
-        "SET next_free = LEAST(",
+        "    taken_since = recorded.taken_since\n",
+        "    taken_since = state.taken_since\n",
         CLAIMS,
     ),
     Mutation(

@@ -43,7 +43,7 @@ def make_heads(dice: random.Random) -> list[Head]:
                 limits=[dice.choice([None, 1, 3, 9]) for _ in range(count)],
                 costs=[dice.choice([1, 1, 2]) for _ in range(count)],
                 queue_room=rooms[queue],
-                rates=[Rate(rate, tokens[rate], 0.1) for rate in rates],
+                rates=[Rate(rate, tokens[rate]) for rate in rates],
             )
         )
     for queue in dice.sample(QUEUES, dice.randint(0, 2)):
@@ -163,7 +163,7 @@ def test_a_key_with_several_lanes_has_one_limit() -> None:
 
 
 def test_a_job_without_tokens_is_not_overtaken_by_a_cheaper_one() -> None:
-    rates = [Rate("api", 3.0, 1.0)]
+    rates = [Rate("api", 3)]
     dear = lane("dear", 1, 2, costs=[2, 2], rates=rates)
     cheap = lane("cheap", 3, rates=rates, rank=5)
     assert chosen_of([dear, cheap], 9) == [1]

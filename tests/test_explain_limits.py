@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.control.explain import explain
-from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
+from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit
 from tests.explaining import codes, only
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.factories import make_job, make_jobs, make_running_job, make_worker, use_rate
 
 pytestmark = pytest.mark.django_db
 
@@ -116,7 +113,7 @@ def test_a_used_up_rate_limit_says_when_there_is_enough_again() -> None:
     job_id = make_job(rate_limit_keys="shopify:7\nother")
     RateLimit.objects.create(name="other", count=1, period=1)
     assert explain(job_id).is_ready_to_run
-    RateState.objects.create(key="shopify:7", next_free=timezone.now() + timedelta(seconds=90))
+    use_rate("shopify:7", ago=-80)
     reason = only(job_id)
     assert reason.code == "rate_limit"
     assert reason.text.startswith("The rate limit “shopify:7” (10 in 100 s) is used up: it has en")

@@ -80,16 +80,18 @@ def test_who_comes_too_early_sleeps_until_it_is_his_turn() -> None:
 
 
 def test_a_burst_comes_at_once_and_the_rest_evenly() -> None:
-    """Four in an hour of which three may come at once: then one each half hour."""
-    limit(count=4, period=HOUR, burst=3)
-    instants = [instant for instant, _ in turns(6)]
-    assert instants[2] - instants[0] < timedelta(minutes=20)
-    assert instants[4] - instants[3] == instants[5] - instants[4] == timedelta(minutes=30)
+    """Twelve in an hour of which three may come at once: then one each five minutes."""
+    limit(count=12, period=HOUR, burst=3)
+    instants = [instant for instant, _ in turns(12)]
+    assert instants[2] - instants[0] < timedelta(minutes=1)
+    gaps = [later - earlier for earlier, later in pairwise(instants[3:])]
+    assert gaps == [timedelta(minutes=5)] * 8
+    assert instants[3] - instants[0] == timedelta(minutes=5)
 
 
-def test_the_burst_is_a_twentieth_of_the_count_by_default() -> None:
+def test_without_a_burst_the_whole_count_comes_at_once() -> None:
     limit(count=60, period=HOUR)
-    assert [try_acquire("api") for _ in range(4)] == [True, True, True, False]
+    assert [try_acquire("api") for _ in range(61)] == [True] * 60 + [False]
 
 
 @pytest.mark.parametrize(
@@ -228,8 +230,8 @@ def test_of_several_limits_the_longest_wait_counts() -> None:
     instants = [rate_limits._take_turn(["fast", "slow"], 1, None)[0].granted_at for _ in range(4)]
     gaps = [later - earlier for earlier, later in pairwise(instants)]
     assert gaps == [timedelta(minutes=30)] * 3
-    assert state("fast") == instants[-1] + timedelta(minutes=6)
-    assert state("slow") == instants[-1] + timedelta(minutes=30)
+    assert state("fast") == state("slow") == instants[-1] + timedelta(hours=1)
+    assert not try_acquire("fast")
 
 
 def test_limits_that_are_taken_together_and_alone_are_both_kept() -> None:

@@ -294,7 +294,7 @@ def _rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
         "key": row.rate.key,
         "count": row.count,
         "period": duration_in_words(row.period),
-        "moment": moment_in_words(row.free_at(lane.cost, job.now), job.now),
+        "moment": moment_in_words(row.free_at, job.now),
     }
     said, refs = _cost_in_words(job, lane)
     return Reason("rate_limit", text + said, refs)

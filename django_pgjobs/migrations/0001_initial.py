@@ -196,7 +196,7 @@ class Migration(migrations.Migration):
                     ("name", models.TextField(help_text='"shopify" holds for each key of "shopify:..."; "shopify:17" for that key.', primary_key=True, serialize=False, verbose_name="name")),
                     ("count", models.IntegerField(validators=[MinValueValidator(1)], verbose_name="count")),
                     ("period", models.FloatField(help_text="Seconds.", validators=[MinValueValidator(0.001), MaxValueValidator(31622400)], verbose_name="period")),
-                    ("burst", models.IntegerField(blank=True, help_text="How many may come at once. Empty: a twentieth of the count.", null=True, validators=[MinValueValidator(1)], verbose_name="burst")),
+                    ("burst", models.IntegerField(blank=True, help_text="How many may come at once, then one every period / count. Empty: all of the count.", null=True, validators=[MinValueValidator(1)], verbose_name="burst")),
                     ("note", models.TextField(blank=True, default="", verbose_name="note")),
                 ],
                 options={

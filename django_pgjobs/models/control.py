@@ -11,7 +11,6 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.conf import LONGEST_PAYBACK
 from django_pgjobs.models.fields import InstantField
 from django_pgjobs.status import AfterFailure, PauseKind
 
@@ -133,8 +132,7 @@ class Pause(models.Model):
 class RateLimit(models.Model):
     """At most *count* in any *period* seconds, over all workers, for each key separately.
 
-    Up to *burst* tokens may be taken at once. This lowers the steady rate to
-    count - burst + 1 per period, because no window of that length may exceed the count.
+    With a *burst* at most so many are taken at once, and then one every period / count.
     """
 
     name = models.TextField(
@@ -153,7 +151,9 @@ class RateLimit(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text=_("How many may come at once. Empty: a twentieth of the count."),
+        help_text=_(
+            "How many may come at once, then one every period / count. Empty: all of the count."
+        ),
     )
     note = models.TextField(_("note"), default="", blank=True)
 
@@ -169,20 +169,19 @@ class RateLimit(models.Model):
     @property
     def burst_in_force(self) -> int:
         """How many may come at once, as `{rate_limit.burst_in_force}` has it."""
-        return max(1, self.count // 20) if self.burst is None else self.burst
+        return self.count if self.burst is None else self.burst
 
     def clean(self) -> None:
         """Refuse what the table's constraints refuse, in words."""
-        if self.burst is None or self.count is None or self.period is None:
-            return
-        if self.burst > self.count:
+        if self.burst is not None and self.count is not None and self.burst > self.count:
             raise ValidationError({"burst": _("Expected at most the count.")})
-        if self.burst * self.period / (self.count - self.burst + 1) > LONGEST_PAYBACK:
-            raise ValidationError({"burst": _("A burst would be paid back over ten years.")})
 
 
 class RateState(models.Model):
-    """What one key of a rate limit has used: taken tokens push *next_free* into the future."""
+    """What one key of a rate limit has used: all its tokens are free at *next_free*.
+
+    The table remembers in two more columns when they were taken.
+    """
 
     key = models.TextField(_("key"), primary_key=True)
     next_free = InstantField(_("all free at"))

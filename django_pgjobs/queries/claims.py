@@ -206,9 +206,9 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
     ]  # fmt: skip
 
 
-def rate_of(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
+def rate_of(key: str, tokens: int | None) -> Rate:
     """Return a rate limit; one without a row, or whose state is being made, has no tokens."""
-    return Rate(key, float(tokens or 0.0), seconds_per_token or 0.0)
+    return Rate(key, tokens or 0)
 
 
 def send_chosen_claim(
@@ -238,7 +238,7 @@ def send_spending(cursor: Cursor, chosen: Sequence[Candidate], worker_id: int) -
             "worker_id": worker_id,
             "token_ids": array_text(job.id for job, _ in tokens),
             "token_keys": text_array_text(rate.key for _, rate in tokens),
-            "token_seconds": array_text(job.cost * rate.seconds_per_token for job, rate in tokens),
+            "token_costs": array_text(job.cost for job, _ in tokens),
         }
         execute(cursor, "spend_tokens", params)
 

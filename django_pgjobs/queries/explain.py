@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from django_pgjobs.choosing import Head, Rate, candidates_of
 from django_pgjobs.queries.claims import rate_of
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor, fetch
-
-# What is further away than a calendar reaches is so for the reader as well.
-FAR_SECONDS = 1e11
 
 
 class LimitedQueue(NamedTuple):
@@ -88,18 +85,17 @@ def list_predecessors(cursor: Cursor, job_id: int, *, max_jobs: int) -> list[Pre
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """A rate limit of a lane; only *rate* says something if there is no such limit."""
+    """A rate limit of a lane; only *rate* says something if there is no such limit.
+
+    *free_at* is when there are enough tokens, None if nothing is in the way.
+    """
 
     rate: Rate
+    free_at: datetime | None
     name: str | None
     count: int
     period: float
     burst: int
-
-    def free_at(self, cost: int, now: datetime) -> datetime:
-        """Return when so many tokens are there."""
-        seconds = (cost - self.rate.tokens) * self.rate.seconds_per_token
-        return now + timedelta(seconds=min(seconds, FAR_SECONDS))
 
 
 class LaneRow(NamedTuple):
@@ -141,7 +137,9 @@ def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow:
     if not rows:
         return LaneRow(head, None, None, (), ())
     [(ids, limits, costs, max_running, pattern, next_id, running, running_ids, found)] = rows
-    rates = [RateRow(rate_of(*row[:3]), *row[3:]) for row in json.loads(found or "[]")]
+    rates = [
+        RateRow(rate_of(*row[:2]), _moment(row[2]), *row[3:]) for row in json.loads(found or "[]")
+    ]
     head = replace(
         head,
         concurrency_key=job.concurrency_key,

@@ -7,8 +7,9 @@
 --     may be the same one, the ids, their limits, their costs; how many jobs of the key may run
 --     (NULL: as each job says), the pattern of that limit, id of the job whose turn it is if the
 --     key keeps its order, how many jobs of the key run (counted up to the limit of the first
---     job), the ids of *max_named* of them; the rate limits as JSON text: [key, tokens, seconds per
---     token, name of the limit (null: there is none), count, period (seconds), burst]
+--     job), the ids of *max_named* of them; the rate limits as JSON text: [key, tokens, when
+--     there are enough or null, name of the limit (null: there is none), count, period (seconds),
+--     burst]
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_job_ready_lanes, pgjobs_job_key_order,
 --     pgjobs_job_key_running
@@ -21,13 +22,14 @@ SELECT
     (
         SELECT json_agg(
             json_build_array(
-                rate.key, {state.tokens}, rule.seconds_per_token,
+                rate.key, {state.tokens}, {state.free_at},
                 rule.name, rule.count, rule.period, rule.burst
             )
             ORDER BY rate.place
         )::text
         FROM pg_catalog.unnest(string_to_array(job.rate_limit_keys, E'\n'))
             WITH ORDINALITY AS rate (key, place)
+        CROSS JOIN (SELECT GREATEST(head.rate_cost, job.rate_cost)) AS wanted (cost)
         LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
         LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
     )

@@ -36,18 +36,18 @@ WITH RECURSIVE head AS (
         LIMIT 1
     ) AS following
 )
-SELECT head.backend, head.queue_name, head.urgency, min(GREATEST(0.01::double precision, wait.seconds))
+SELECT
+    head.backend, head.queue_name, head.urgency,
+    min(GREATEST(0.01::double precision, date_part('epoch', wait.until - statement_timestamp())))
 FROM head
 CROSS JOIN LATERAL (
     SELECT
-        max(
-            (head.rate_cost::double precision - {state.tokens})
-            * rule.seconds_per_token::double precision
-        ) AS seconds,
+        max({state.free_at}) AS until,
         bool_and(COALESCE(head.rate_cost <= rule.burst, FALSE)) AS has_an_end
     FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
+    CROSS JOIN (SELECT head.rate_cost) AS wanted (cost)
     LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
     LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
 ) AS wait
-WHERE wait.has_an_end AND wait.seconds > 0::double precision AND wait.seconds < 'infinity'
+WHERE wait.has_an_end AND wait.until > statement_timestamp() AND wait.until < '9999-01-01'
 GROUP BY head.backend, head.queue_name, head.urgency

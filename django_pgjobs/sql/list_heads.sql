@@ -18,7 +18,7 @@
 -- Returns: backend, queue_name, rank, lane (NULL: without keys), concurrency key, weight, limit of
 --     the key (NULL: as each job says), how many of its jobs run, ids, their limits, their costs,
 --     how many more jobs of the queue may start (NULL: any number), the rate limits as JSON text:
---     [key, tokens, seconds per token]; best rank first, then in the order of the walk
+--     [key, tokens]; best rank first, then in the order of the walk
 -- Locks: the first jobs of each lane with keys, FOR UPDATE SKIP LOCKED; then the state of their
 --     rate limits, in order of key
 -- Index: pgjobs_job_ready_lanes, pgjobs_job_key_order, pgjobs_job_key_running, pgjobs_job_ready;
@@ -179,7 +179,7 @@ walked AS MATERIALIZED (
                     SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
                     LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
                     LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
-                    WHERE COALESCE({state.tokens} < head.rate_cost::double precision, TRUE)
+                    WHERE COALESCE({state.tokens} < head.rate_cost::bigint, TRUE)
                 )
             )
         LIMIT %(max_jobs)s::integer
@@ -193,7 +193,7 @@ rate_key AS MATERIALIZED (
     WHERE walked.rate_limit_keys IS NOT NULL
 ),
 state AS MATERIALIZED (
-    SELECT state.key, state.next_free
+    SELECT state.key, state.taken_at, state.taken_since
     FROM pgjobs_rate_state AS state
     WHERE state.key = ANY (ARRAY(SELECT rate_key.key FROM rate_key))
     ORDER BY state.key
@@ -206,14 +206,14 @@ created AS (
     FROM rate_key
     WHERE rate_key.key NOT IN (SELECT state.key FROM state)
     ON CONFLICT DO NOTHING
-    RETURNING key, next_free
+    RETURNING key, taken_at, taken_since
 ),
 budget AS MATERIALIZED (
-    SELECT state.key, rule.seconds_per_token, {state.tokens} AS tokens
+    SELECT state.key, {state.tokens} AS tokens
     FROM (
-        SELECT state.key, state.next_free FROM state
+        SELECT state.key, state.taken_at, state.taken_since FROM state
         UNION ALL
-        SELECT created.key, created.next_free FROM created
+        SELECT created.key, created.taken_at, created.taken_since FROM created
     ) AS state
     CROSS JOIN LATERAL ({state.key.rate_limit}) AS rule
 )
@@ -222,7 +222,7 @@ SELECT
     listed.weight, listed.max_running, listed.running, listed.ids, listed.limits, listed.costs,
     (SELECT queue_room.jobs FROM queue_room WHERE queue_room.queue_name = listed.queue_name),
     CASE WHEN listed.rate_limit_keys IS NOT NULL THEN (
-        SELECT json_agg(json_build_array(rate.key, budget.tokens, budget.seconds_per_token))::text
+        SELECT json_agg(json_build_array(rate.key, budget.tokens))::text
         FROM pg_catalog.unnest(string_to_array(listed.rate_limit_keys, E'\n')) AS rate (key)
         LEFT JOIN budget ON budget.key = rate.key
     ) END

@@ -25,9 +25,7 @@ WITH lane AS MATERIALIZED (
     GROUP BY bounded.lane
 ),
 rule AS MATERIALIZED (
-    SELECT
-        rate_limit.name, rate_limit.count, rate_limit.period,
-        {rate_limit.burst_in_force} AS burst
+    SELECT rate_limit.name
     FROM pgjobs_rate_limit AS rate_limit
     ORDER BY rate_limit.name
     LIMIT %(max_limits)s::integer
@@ -92,16 +90,12 @@ ranked AS (
     FROM known
 )
 SELECT
-    ranked.name, ranked.key, ranked.jobs,
-    rule.burst::double precision
-        - ranked.full_in * (rule.count - rule.burst + 1)::double precision / rule.period,
-    GREATEST(
-        0,
-        ranked.full_in - (rule.burst - 1)::double precision * rule.period
-            / (rule.count - rule.burst + 1)::double precision
-    ),
+    ranked.name, ranked.key, ranked.jobs, {state.tokens},
+    GREATEST(0, date_part('epoch', {state.free_at} - statement_timestamp())),
     ranked.full_in, ranked.jobs_of_limit, ranked.keys
 FROM ranked
-LEFT JOIN rule ON rule.name = ranked.name
+CROSS JOIN (SELECT 1) AS wanted (cost)
+LEFT JOIN LATERAL ({ranked.key.rate_limit}) AS rule ON ranked.name IS NOT NULL
+LEFT JOIN LATERAL ({ranked.key.rate_state}) AS state ON TRUE
 WHERE ranked.place <= %(max_keys)s::integer
 ORDER BY ranked.name, ranked.place

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django_pgjobs import pause
 from django_pgjobs.models import ConcurrencyLimit, RateLimit, RateState
 from django_pgjobs.queries import limit_pages
-from tests.factories import make_job, make_jobs, make_running_job
+from tests.factories import make_job, make_jobs, make_running_job, use_rate
 from tests.test_admin import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -29,15 +29,6 @@ def read(client: Client) -> str:
     response = client.get(reverse(LIST))
     assert response.status_code == 200
     return response.content.decode()
-
-
-def use(key: str, seconds: float) -> None:
-    """Let all tokens of a key be there again in so many seconds."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO pgjobs_rate_state VALUES (%s, now() + make_interval(secs => %s))",
-            [key, seconds],
-        )
 
 
 def rate_keys() -> dict[str, limit_pages.RateKeyRow]:
@@ -54,18 +45,21 @@ def keys() -> dict[str, limit_pages.ConcurrencyKeyRow]:
 
 
 def test_tokens_left_follow_the_formula_of_rate_limits() -> None:
-    """docs/rate-limits.md: one token takes period / (count - burst + 1)."""
+    """docs/rate-limits.md: five at once, then one in ten seconds."""
     RateLimit.objects.create(name="api", count=10, period=100, burst=5)
-    use("api:half", 50.0)
-    use("api:empty", 83.4)
-    use("api:ahead", 160.0)
-    use("api:full", -10.0)
+    use_rate("api:half", 3)
+    use_rate("api:empty", 5)
+    use_rate("api:window", 10, ago=60)
+    use_rate("api:ahead", 4, ago=-60)
+    use_rate("api:full", 3, ago=4_000)
     found = rate_keys()
-    assert found["api:half"].tokens == pytest.approx(2, abs=0.2)
-    assert found["api:half"].next_in == 0
-    assert found["api:empty"].tokens == pytest.approx(0, abs=0.2)
-    assert found["api:empty"].next_in == pytest.approx(16.7, abs=1)
-    assert found["api:ahead"].tokens == pytest.approx(-4.6, abs=0.2)
+    assert (found["api:half"].tokens, found["api:half"].next_in) == (2, 0)
+    assert found["api:empty"].tokens == 0
+    assert found["api:empty"].next_in == pytest.approx(10, abs=1)
+    assert found["api:window"].tokens == 0
+    assert found["api:window"].next_in == pytest.approx(40, abs=1)
+    assert found["api:ahead"].tokens == -4
+    assert found["api:ahead"].next_in == pytest.approx(60, abs=1)
     # A key that is full and that no job waits with is like one that was never used.
     assert "api:full" not in found
 
@@ -78,7 +72,7 @@ def test_jobs_wait_with_the_keys_of_their_rate_limits() -> None:
     make_jobs(2, rate_limit_keys="api:2")
     make_job(rate_limit_keys="api:special")
     make_job(rate_limit_keys="nowhere:1")
-    use("api:special", 5)
+    use_rate("api:special", ago=-5)
     found = rate_keys()
     assert {key: row.jobs for key, row in found.items()} == {
         "api:1": 3,
@@ -89,7 +83,7 @@ def test_jobs_wait_with_the_keys_of_their_rate_limits() -> None:
     }
     assert found["api:1"].jobs_of_limit == 5
     # A key that was never used has all its tokens.
-    assert (found["api:1"].tokens, found["api:1"].full_in) == (1, 0)
+    assert (found["api:1"].tokens, found["api:1"].full_in) == (10, 0)
     assert (found["api:special"].name, found["nowhere:1"].name) == ("api:special", None)
 
 
@@ -142,8 +136,8 @@ def test_a_key_at_its_limit_without_a_row_leads_to_making_one(admin_client: Clie
 
 def test_a_reset_gives_a_key_all_its_tokens(admin_client: Client) -> None:
     RateLimit.objects.create(name="api", count=10, period=100)
-    use("api:1", 500)
-    use("api:2", 500)
+    use_rate("api:1", ago=-500)
+    use_rate("api:2", ago=-500)
     assert "used up" in read(admin_client)
     answer = admin_client.post(reverse("admin:pgjobs_rate_reset"), {"key": "api:1"})
     assert answer.status_code == 302
@@ -201,7 +195,7 @@ def test_who_may_only_look_sees_no_button_and_changes_nothing(client: Client) ->
     client.force_login(user)
     RateLimit.objects.create(name="api", count=10, period=1)
     ConcurrencyLimit.objects.create(pattern="shop:*", max_running=1)
-    use("api:1", 5)
+    use_rate("api:1", ago=-5)
     make_running_job(concurrency_key="shop:1")
     text = read(client)
     assert 'value="api:1"' not in text
@@ -219,7 +213,7 @@ def test_hostile_names_are_inert(admin_client: Client) -> None:
     key = HOSTILE[:100]
     RateLimit.objects.create(name=key, count=1, period=1, note=HOSTILE)
     ConcurrencyLimit.objects.create(pattern=key, max_running=1, note=HOSTILE)
-    use(key, 100)
+    use_rate(key, ago=-100)
     make_job(concurrency_key=key, rate_limit_keys=f"{key}\nother{key}")
     text = read(admin_client)
     assert "<script>alert" not in text

@@ -6,15 +6,14 @@ import random
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs import pause
 from django_pgjobs.control.explain import explain
 from django_pgjobs.models import Job
-from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
+from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit
 from django_pgjobs.queries.connection import OwnConnection
-from tests.factories import make_job, make_running_job, make_worker
+from tests.factories import make_job, make_running_job, make_worker, use_rate
 from tests.worker.keyed import keyed_claim
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -50,9 +49,7 @@ def make_situation(dice: random.Random) -> None:
     RateLimit.objects.create(name="slow", count=10, period=1000, burst=4)
     RateLimit.objects.create(name="tiny", count=10, period=1000, burst=2)
     for rate in ("fast:1", "slow:1", "slow:2", "tiny"):
-        used = dice.choice([0, 100_000])
-        next_free = timezone.now() + timedelta(seconds=used)
-        RateState.objects.create(key=rate, next_free=next_free)
+        use_rate(rate, ago=dice.choice([100_000, -100_000]))
     for pattern in dice.sample(["shop:*", "shop:1", "*", "*:1"], dice.randrange(3)):
         ConcurrencyLimit.objects.create(pattern=pattern, max_running=dice.randint(1, 3))
     for queue in dice.sample(QUEUES, dice.randrange(3)):

@@ -12,7 +12,7 @@ from psycopg import sql
 from django_pgjobs.models.control import ConcurrencyLimit, Pause, RateLimit, RateState
 from django_pgjobs.queries.claims import Segment
 from django_pgjobs.queries.connection import OwnConnection
-from tests.factories import get_job, make_job, make_jobs
+from tests.factories import get_job, let_rates_pass, make_job, make_jobs
 from tests.worker.keyed import KEYED, keyed_claim, make_keyed
 from tests.worker.support import ODD_NAMES, ids
 
@@ -299,14 +299,30 @@ def test_a_job_whose_rate_limit_does_not_exist_waits_and_stops_nobody(
 
 def test_tokens_come_back_evenly(own: OwnConnection, worker: int) -> None:
     RateLimit.objects.create(name="api", count=10, period=10, burst=1)
-    jobs = make_jobs(3, rate_limit_keys="api")
-    assert ids(keyed_claim(own, worker)) == jobs[:1]
-    [state] = RateState.objects.all()
-    waits = state.next_free - get_job(jobs[0]).last_attempted_at
-    assert 0.99 <= waits.total_seconds() <= 1.0
-    with django_connection.cursor() as cursor:
-        cursor.execute("UPDATE pgjobs_rate_state SET next_free = next_free - interval '1 s'")
-    assert ids(keyed_claim(own, worker)) == jobs[1:2]
+    jobs = make_jobs(12, rate_limit_keys="api")
+    for number in range(10):
+        assert ids(keyed_claim(own, worker)) == [jobs[number]]
+        let_rates_pass(0.01 if number == 9 else 1.0)
+    assert keyed_claim(own, worker) == []
+    let_rates_pass(1.0)
+    assert ids(keyed_claim(own, worker)) == jobs[10:11]
+
+
+def test_what_is_claimed_late_is_made_up_for(own: OwnConnection, worker: int) -> None:
+    """Point 7 of issue 13: only what a token itself was late is lost, once per period."""
+    RateLimit.objects.create(name="api", count=10, period=100)
+    jobs = make_jobs(40, rate_limit_keys="api")
+    assert ids(keyed_claim(own, worker)) == jobs[:10]
+    let_rates_pass(99)
+    assert keyed_claim(own, worker) == []
+    let_rates_pass(4)
+    assert ids(keyed_claim(own, worker, 5)) == jobs[10:15]
+    let_rates_pass(3)
+    assert ids(keyed_claim(own, worker)) == jobs[15:20]
+    let_rates_pass(98)
+    assert ids(keyed_claim(own, worker)) == jobs[20:25]
+    let_rates_pass(3)
+    assert ids(keyed_claim(own, worker)) == jobs[25:30]
 
 
 def test_a_rate_limit_that_was_not_used_saves_no_more_than_its_burst(
@@ -317,7 +333,6 @@ def test_a_rate_limit_that_was_not_used_saves_no_more_than_its_burst(
     first = make_jobs(1, rate_limit_keys="api")
     assert ids(keyed_claim(own, worker)) == first
     jobs = make_jobs(9, rate_limit_keys="api")
-    with django_connection.cursor() as cursor:
-        cursor.execute("UPDATE pgjobs_rate_state SET next_free = next_free - interval '1 hour'")
+    let_rates_pass(3600)
     assert ids(keyed_claim(own, worker)) == jobs[:2]
     assert keyed_claim(own, worker) == []

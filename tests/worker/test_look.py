@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import psycopg
 import pytest
 from django.db import connection
-from django.utils import timezone
 
 from django_pgjobs import Task, pause
-from django_pgjobs.models.control import RateLimit, RateState
+from django_pgjobs.models.control import RateLimit
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.claimer import Claimer
@@ -27,7 +25,7 @@ from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import look
 from django_pgjobs.worker.upkeep.unheld import Unheld
 from tests import tasks
-from tests.factories import count_jobs, get_job, get_worker, make_job, make_worker
+from tests.factories import count_jobs, get_job, get_worker, make_job, make_worker, use_rate
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
@@ -355,7 +353,7 @@ def test_a_drain_ends_where_all_that_is_left_has_paused_keys(drain: Start) -> No
 def spend_tokens(name: str, *, seconds: float) -> None:
     """Make a rate limit whose only token is back after so long."""
     RateLimit.objects.create(name=name, count=1, period=max(seconds, 1.0))
-    RateState.objects.create(key=name, next_free=timezone.now() + timedelta(seconds=seconds))
+    use_rate(name, ago=max(seconds, 1.0) - seconds)
 
 
 @pytest.mark.django_db(transaction=True)

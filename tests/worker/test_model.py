@@ -171,7 +171,8 @@ class Drive:
         rate = self._random.choice(list(self.model.tokens))
         self._note(f"a token of {rate} comes back")
         self._execute(
-            "UPDATE pgjobs_rate_state SET next_free = next_free - interval '1 hour' WHERE key = %s",
+            "UPDATE pgjobs_rate_state SET taken_since ="
+            " ARRAY(SELECT since - 1 FROM unnest(taken_since) AS since) WHERE key = %s",
             rate,
         )
         self.model.tokens[rate] = min(self.model.tokens[rate] + 1, self.model.bursts[rate])

@@ -135,8 +135,9 @@ def claim_and_fill_in(rows: Rows) -> None:
 def claim_by_keys_and_succeed(rows: Rows) -> None:
     execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('limit', 1000, 1)")
     execute(
-        "INSERT INTO pgjobs_rate_state (key, next_free)"
-        " VALUES ('limit', 'infinity'), ('limit:', '-infinity')"
+        "INSERT INTO pgjobs_rate_state (key, next_free, taken_at, taken_since) VALUES"
+        " ('limit', '-infinity', '{-infinity,NULL}', '{2147483647,1,5,-2147483648,NULL}'),"
+        " ('limit:', 'infinity', '{{infinity,NULL},{-infinity,now}}', '{}')"
     )
     rows.make(concurrency_key="key", concurrency_limit=5, skips_waiting=True)
     for _ in range(2):
@@ -354,7 +355,10 @@ def read_everything(odd_ids: list[int]) -> None:
 def test_pages_are_read_beside_odd_rows(status: str) -> None:
     """All of them at once: the error of the server tells the value."""
     execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('limit', 1, 31622400)")
-    execute("INSERT INTO pgjobs_rate_state (key, next_free) VALUES ('limit', 'infinity')")
+    execute(
+        "INSERT INTO pgjobs_rate_state (key, next_free, taken_at, taken_since)"
+        " VALUES ('limit', 'infinity', '{-infinity,NULL,now,infinity}', '{1,-7,2147483647}')"
+    )
     given: dict[str, Any] = {"status": status}
     if status == "running":
         given["worker_id"] = make_worker(

@@ -37,16 +37,16 @@ CREATE TABLE pgjobs_rate_limit (
     count   integer           NOT NULL CHECK (count > 0),
     period  double precision  NOT NULL CHECK (period >= 0.001 AND period <= 31622400),
     burst   integer           CHECK (burst BETWEEN 1 AND count),
-    note    text              NOT NULL DEFAULT '',
-    -- A burst used up is paid back within ten years, which any clock can tell.
-    CONSTRAINT pgjobs_rate_limit_burst_is_paid_back
-        CHECK (burst * period / (count - burst + 1) <= 316224000)
+    note    text              NOT NULL DEFAULT ''
 );
 
 -- Half of each page stays free, so that a row which is written again and again stays in its page.
+-- When tokens were taken in the last period, oldest first, and how many from each instant on.
 CREATE TABLE pgjobs_rate_state (
-    key        text COLLATE "C" PRIMARY KEY,
-    next_free  timestamptz  NOT NULL
+    key          text COLLATE "C" PRIMARY KEY,
+    next_free    timestamptz    NOT NULL,
+    taken_at     timestamptz[]  NOT NULL DEFAULT '{}',
+    taken_since  integer[]      NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
 
 -- No foreign keys: a job moves from one partition to the other.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
 
@@ -146,3 +147,10 @@ def test_a_wrong_option_of_an_alias_is_told_where_no_check_runs(value: object) -
         ours.enqueue()
         with pytest.raises(ImproperlyConfigured, match=r"\['FOREIGN_MAX_ATTEMPTS'\] to be a whole"):
             foreign.enqueue()
+        with pytest.raises(ImproperlyConfigured, match="to be a whole number"):
+            call_command("runjobs", "--drain", skip_checks=True)
+
+
+def test_a_job_of_an_alias_that_is_not_there_has_the_default() -> None:
+    """Rows of another deployment can be read."""
+    assert attempts_of(foreign, "elsewhere") == 1

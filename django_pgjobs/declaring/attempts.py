@@ -19,4 +19,6 @@ def attempts_of(task: AnyTask, alias: str | None = None) -> int:
     if ours is not None and ours.is_ours:
         return get_conf().MAX_ATTEMPTS
     alias = alias or task.backend
-    return foreign_max_attempts(task.module_path, alias, task_backends[alias].options)
+    # A row may be of an alias that this project does not have.
+    options = task_backends[alias].options if alias in task_backends.settings else {}
+    return foreign_max_attempts(task.module_path, alias, options)

@@ -14,7 +14,13 @@ from django.utils import translation
 
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
+from django_pgjobs.conf import (
+    OWN_QUEUE,
+    Conf,
+    automatic_concurrency,
+    foreign_max_attempts,
+    get_conf,
+)
 from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,
@@ -318,6 +324,9 @@ def backend_aliases() -> tuple[str, ...]:
             "no alias in TASKS uses django_pgjobs.backend.PgJobsBackend. Set "
             'TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES": []}}.'
         )
+    for alias in aliases:
+        # Where the check is silenced, a wrong option is found here and not by the first job.
+        foreign_max_attempts("", alias, task_backends[alias].options)
     return aliases
 
 

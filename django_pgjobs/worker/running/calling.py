@@ -41,8 +41,9 @@ def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     task: AnyTask | None = None
     with suppress(UnknownTask):
         task = find_task(row.task_path)
-    declared = attempts_of(task, row.backend) if task is not None else options.max_attempts
-    most = row.max_attempts or declared
+    most = row.max_attempts
+    if most is None:
+        most = options.max_attempts if task is None else attempts_of(task, row.backend)
     # An attempt that was lost with its worker is not held against the task.
     return Attempt(row, task, most + row.lost_count)
 

@@ -51,6 +51,7 @@ class ClaimedRow(NamedTuple):
     waited: float
     detail: str | None
     correlation_id: str = ""
+    expires_in: float | None = None
     lane: str | None = None
 
 

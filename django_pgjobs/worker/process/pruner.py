@@ -1,5 +1,7 @@
 """The pruner: deletes what is past its retention, finished jobs above all, a page at a time.
 
+Waiting jobs that have expired are ended first; those that a worker claims it ends itself.
+
 Finished jobs go within a tenth of their retention after its end, and within a minute; everything
 else is looked at once a minute, states of rate limits once an hour. Runs in the leader only, which
 saves work and is not needed for safety: two pruners pass over each other's rows.
@@ -88,7 +90,7 @@ class Pruner(Role):
     def _prune(self) -> None:
         began = time.monotonic()
         does_all = began >= self._rest_due
-        steps: list[Callable[[], None]] = [
+        steps: list[Callable[[], None]] = [self._expire_jobs] + [
             partial(self._prune_jobs, status=status, retention=retention)
             for status, retention in self._retentions.items()
             if retention is not None
@@ -112,6 +114,23 @@ class Pruner(Role):
     def _prune_workers(self) -> None:
         with self._connection.cursor() as cursor:
             workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
+
+    def _expire_jobs(self) -> None:
+        """End jobs that wait although it is too late, because nobody takes or may take them."""
+
+        def expire(size: int, passed_over: list[int]) -> list[int]:
+            with self._connection.cursor() as cursor:
+                return jobs.expire_jobs(cursor, max_jobs=size, passed_over=passed_over)
+
+        def find(passed_over: list[int]) -> list[int]:
+            with self._connection.cursor() as cursor:
+                return jobs.expire_jobs(cursor, max_jobs=1, passed_over=passed_over, acts=False)
+
+        for ended in in_pages(expire, size=PAGE, find=find, on_refused=self._note_refused):
+            if ended:
+                logger.warning("%d jobs expired before anybody began them", len(ended))
+            if self.stop_requested:
+                return
 
     def _prune_jobs(self, status: JobStatus, retention: float) -> None:
         def prune(size: int, passed_over: list[int]) -> range:
@@ -141,7 +160,7 @@ class Pruner(Role):
 
     def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
-        logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
+        logger.log(level, "job=%s cannot be pruned or ended: %s", job_id, str(error).strip())
 
     def _sweep_dependencies(self) -> None:
         position, page = dependencies.BEGIN, PAGE

@@ -132,6 +132,10 @@ class JobCancelled(JobInterrupt):
     """The job was cancelled while it was running."""
 
 
+class JobExpired(Exception):
+    """It was too late for the attempt to begin; raised and caught by the worker."""
+
+
 class JobReleased(JobInterrupt):
     """The worker shuts down and gives the job back; the attempt does not count."""
 

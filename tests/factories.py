@@ -154,7 +154,7 @@ def _literal(column: str, value: Any) -> sql.Composable:
         return value
     if value is not None and column in JSON_COLUMNS:
         return sql.SQL("{}::json").format(Json(value))
-    if column == "errors":
+    if column in ("errors", "on_failure"):
         return sql.SQL("{}").format(Jsonb(value))
     if isinstance(value, list):
         return sql.SQL("{}::text[]").format(value)

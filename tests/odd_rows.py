@@ -17,6 +17,7 @@ COUNT = "pgjobs_counts_are_not_negative"
 TIMES = "pgjobs_times_are_in_the_years_1_to_9999"
 TEXTS = "pgjobs_texts_are_a_plain_list_without_null"
 ERRORS = "pgjobs_errors_are_a_list"
+ON_FAILURE = "pgjobs_on_failure_names_a_task"
 
 
 class Odd(NamedTuple):
@@ -88,6 +89,7 @@ ODD: dict[str, dict[str, str | None]] = {
     "run_after": TIME_VALUES,
     "due_at": TIME_VALUES,
     "ready_at": TIME_VALUES,
+    "expires_at": TIME_VALUES,
     "started_at": TIME_VALUES,
     "last_attempted_at": TIME_VALUES,
     "finished_at": TIME_VALUES,
@@ -178,6 +180,16 @@ ODD: dict[str, dict[str, str | None]] = {
     "unique_until_claimed": {"TRUE": None},
     "is_declared": {"TRUE": None},
     "merged_count": COUNTS,
+    "on_failure": {
+        "'null'": ON_FAILURE,
+        "'5'": ON_FAILURE,
+        "'[]'": ON_FAILURE,
+        "'{}'": ON_FAILURE,
+        '\'{"task_path": ""}\'': ON_FAILURE,
+        '\'{"task_path": "a.b", "priority": "1e9"}\'': ON_FAILURE,
+        '\'{"task_path": "a.b", "queue_name": ""}\'': ON_FAILURE,
+        '\'{"task_path": [1], "priority": -100, "queue_name": {}, "backend": 5, "x": null}\'': None,
+    },
     # Whatever is written there, the server computes it anew.
     "lane": {"''": None, "'x'": None, "E'key\\nlimit'": None, "repeat('x', 9000)": None},
     "subject": {"''": "pgjobs_subject_has_1_to_512_bytes", "':'": None},

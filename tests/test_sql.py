@@ -35,6 +35,7 @@ RAISES_CLAIM = {
     "cancel_jobs",
     "claim_jobs",
     "discard_jobs",
+    "expire_jobs",
     "fill_in_jobs",
     "give_back_jobs",
     "release_unheld_jobs",

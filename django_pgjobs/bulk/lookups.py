@@ -47,7 +47,7 @@ TEXTS = (
 )  # fmt: skip
 TIMES = (
     "enqueued_at", "run_after", "due_at", "ready_at", "started_at", "last_attempted_at",
-    "finished_at", "cancel_requested_at",
+    "finished_at", "expires_at", "cancel_requested_at",
 )  # fmt: skip
 ORDER = ("lt", "lte", "gt", "gte")
 PARTS = ("startswith", "istartswith", "endswith", "iendswith", "contains", "icontains", "iexact")

@@ -61,7 +61,8 @@ def explain(job: Any) -> Explanation:
             return Explanation(job_id, facts.status, False, tuple(_running(facts)))
         blockers = list(_blockers(cursor, facts))
         outlook = _outlook(cursor, facts, is_blocked=bool(blockers))
-        return Explanation(job_id, facts.status, not blockers, (*blockers, *outlook))
+        reasons = (*blockers, *outlook, *_expires(facts))
+        return Explanation(job_id, facts.status, not blockers, reasons)
 
 
 def _finished(job: Facts) -> Reason:
@@ -122,7 +123,7 @@ def _running(job: Facts) -> Iterator[Reason]:
 
 def _blockers(cursor: Cursor, job: Facts) -> Iterator[Reason]:
     """Yield what keeps a ready job from being claimed."""
-    waits = [*_holds(cursor, job), *_due(job)]
+    waits = [*_expired(job), *_holds(cursor, job), *_due(job)]
     yield from waits
     if not waits:
         yield from _refused(job)
@@ -152,6 +153,20 @@ def _refused(job: Facts) -> Iterator[Reason]:
         )
         said = job.note.partition(": ")[2].partition("\n")[0]
         yield Reason("refused", text % {"reason": said})
+
+
+def _expired(job: Facts) -> Iterator[Reason]:
+    if job.expires_at is not None and job.expires_at <= job.now:
+        text = _(
+            "It expired %(moment)s: nobody begins it any more, and a worker ends it as cancelled."
+        )
+        yield Reason("expired", text % {"moment": moment_in_words(job.expires_at, job.now)})
+
+
+def _expires(job: Facts) -> Iterator[Reason]:
+    if job.expires_at is not None and job.expires_at > job.now:
+        text = _("Unless it begins before, it ends as cancelled %(moment)s, when it expires.")
+        yield Reason("expires", text % {"moment": moment_in_words(job.expires_at, job.now)})
 
 
 def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:

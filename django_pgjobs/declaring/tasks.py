@@ -18,7 +18,8 @@ from django.db.models import QuerySet
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
 from django_pgjobs.declaring.keys import Key
-from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
+from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration, is_path
+from django_pgjobs.declaring.registry import is_task
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.job_ids import job_ids_of
@@ -56,6 +57,11 @@ class Task(AnyTask):
     *rate_limit* names the limits that a start takes *rate_cost* tokens of. *unique_key*: at
     most one job has it, and *on_conflict* says what a second enqueue does (`merging`). Keys
     are templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
+
+    *expires*: no attempt begins later, and a job that waits then ends as cancelled; a length of
+    time counts from `run_after`, or from the enqueue. *on_failure* is a task, or the dotted path
+    of one, that is enqueued when a job fails for good, in the same transaction, with the job's
+    id and a text of its last error as arguments.
     """
 
     priority: int = 0
@@ -87,6 +93,8 @@ class Task(AnyTask):
     after_failure: str = "cancel"
     subject: Subject | None = None
     max_losses: int | None = None
+    expires: datetime | timedelta | None = None
+    on_failure: AnyTask | str | None = None
     # Was it declared with our @task? django.tasks makes tasks of this class too.
     is_ours: bool = field(default=False, repr=False, compare=False)
 
@@ -136,6 +144,8 @@ class Task(AnyTask):
         after_failure: str | None = None,
         subject: Any = None,
         max_losses: int | None = None,
+        expires: datetime | timedelta | None = None,
+        on_failure: AnyTask | str | None = None,
     ) -> Task:
         """Return a copy of the task with other options for the jobs enqueued through it.
 
@@ -266,6 +276,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         count = getattr(task, name)
         if count is not None and not is_count(count):
             yield f"expected {name} from 1 to 2147483647, got {count!r}."
+    yield from _find_end_problems(task)
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
     if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
@@ -279,6 +290,17 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         yield f"expected resets_session to be True or False, got {task.resets_session!r}."
     if task.atomic and inspect.iscoroutinefunction(task.func):
         yield "expected a plain function for atomic=True: Django has no async transactions."
+
+
+def _find_end_problems(task: Task) -> Iterable[str]:
+    expires, handler = task.expires, task.on_failure
+    if expires is not None and (
+        not isinstance(expires, datetime | timedelta)
+        or (isinstance(expires, timedelta) and expires <= timedelta())
+    ):
+        yield f"expected expires to be a datetime or a timedelta of more than 0, got {expires!r}."
+    if handler is not None and not is_task(handler) and not is_path(handler):
+        yield f"expected on_failure to be a task or the dotted path of one, got {handler!r}."
 
 
 def _find_exception_problems(task: Task) -> Iterable[str]:
@@ -320,6 +342,8 @@ def task(
     merge: str | Callable[..., Any] | None = None,
     max_wait: float | timedelta | None = None,
     max_losses: int | None = None,
+    expires: datetime | timedelta | None = None,
+    on_failure: AnyTask | str | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 
 

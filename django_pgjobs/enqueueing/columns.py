@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from django.utils import timezone
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.lifecycle import instant_or_delay
 from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.keys import render_key
+from django_pgjobs.declaring.registry import is_task, load_module
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
-from django_pgjobs.values.payload import encode_value
+from django_pgjobs.values.payload import LATEST, encode_value
 
 Item = Mapping[str, Any] | tuple[Any, ...]
 
@@ -55,19 +60,79 @@ def start_columns(task: AnyTask) -> StartColumns | None:
     """Return what `all_start_columns` does, None if plain jobs are what the task has."""
     if not isinstance(task, Task):
         return None
-    has_others = task.subject is not None or task.max_losses is not None
+    others = (task.subject, task.max_losses, task.expires, task.on_failure)
+    has_others = any(value is not None for value in others)
     return all_start_columns(task) if has_others or has_start_keys(task) else None
 
 
 def all_start_columns(task: Task) -> StartColumns:
-    """Return the columns that plain jobs leave empty and that are the same for all of a task."""
+    """Return the columns that plain jobs leave empty and that are the same for all of a task.
+
+    Raise TypeError or ValueError for a time or a follow-up that cannot be.
+    """
+    expires, expires_in = _expiry(task)
     return {
         "subject": task.subject,
         "concurrency_limit": task.concurrency_limit,
         "skips_waiting": task.ordering == "skip",
         "rate_cost": task.rate_cost,
         "max_losses": task.max_losses,
+        "expires": expires,
+        "expires_in": expires_in,
+        "on_failure": None if task.on_failure is None else _follow_up(task),
     }
+
+
+def _expiry(task: Task) -> tuple[datetime | None, float | None]:
+    """Return when jobs expire, as an instant or as seconds after the enqueue.
+
+    A length of time counts from the earliest start.
+    """
+    instant, seconds = instant_or_delay(task.expires, name="expires")
+    start, delay = instant_or_delay(task.run_after)
+    if instant is not None and start is not None and instant <= start:
+        raise ValueError(
+            f"expected expires to be later than run_after, {start}, got {instant}: "
+            "the job could never start."
+        )
+    if seconds is None:
+        return instant, None
+    if start is None:
+        return None, seconds + max(0.0, delay or 0.0)
+    start = max(start, timezone.now())
+    return (start + timedelta(seconds=min(seconds, (LATEST - start).total_seconds()))), None
+
+
+def _follow_up(task: Task) -> str:
+    """Return the JSON of what is enqueued when a job fails."""
+    handler = find_follow_up(task)
+    check_signature(handler, (1, "error"), {})
+    return json.dumps(
+        {
+            "task_path": handler.module_path,
+            "queue_name": handler.queue_name,
+            "backend": handler.backend,
+            "priority": int(handler.priority),
+        }
+    )
+
+
+def find_follow_up(task: Task) -> AnyTask:
+    """Return the task that is enqueued when a job of *task* fails.
+
+    Raise ImportError or TypeError if a dotted path leads to none.
+    """
+    given = task.on_failure
+    if not isinstance(given, str):
+        return cast(AnyTask, given)
+    module_name, _, name = given.rpartition(".")
+    found = getattr(load_module(module_name), name, None)
+    if not is_task(found):
+        raise TypeError(
+            f"{task.module_path} expected on_failure={given!r} to be the path of a task, "
+            f"got {found!r}."
+        )
+    return found
 
 
 def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, str | None]:

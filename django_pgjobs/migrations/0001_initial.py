@@ -28,7 +28,7 @@ DROP DOMAIN pgjobs_payload, pgjobs_time, pgjobs_timeout, pgjobs_claim, pgjobs_co
     pgjobs_max_attempts, pgjobs_max_losses, pgjobs_concurrency_limit_of_job, pgjobs_rate_cost,
     pgjobs_priority, pgjobs_queue_name, pgjobs_task_path, pgjobs_backend, pgjobs_hold,
     pgjobs_concurrency_key, pgjobs_rate_limit_keys, pgjobs_unique_key, pgjobs_subject,
-    pgjobs_texts, pgjobs_errors;
+    pgjobs_texts, pgjobs_errors, pgjobs_on_failure;
 """
 DROP_CONTROLS = """
 DROP TABLE pgjobs_dependency, pgjobs_rate_state, pgjobs_rate_limit, pgjobs_pause,
@@ -84,6 +84,8 @@ class Migration(migrations.Migration):
                     ("max_attempts", models.IntegerField(help_text="Empty: as the task declares.", null=True, verbose_name="max attempts")),
                     ("lost_count", models.IntegerField(default=0, help_text="How many attempts ended with their worker.", verbose_name="lost count")),
                     ("max_losses", models.IntegerField(help_text="Empty: as the setting MAX_LOSSES says.", null=True, verbose_name="max losses")),
+                    ("expires_at", models.DateTimeField(help_text="Then it ends as cancelled, unless it runs.", null=True, verbose_name="expires at")),
+                    ("on_failure", models.JSONField(help_text="The task that is enqueued when the job fails for good.", null=True, verbose_name="on failure")),
                     ("interruptions", models.IntegerField(default=0, editable=False, help_text="How many attempts were interrupted by a shutdown.", verbose_name="interruptions")),
                     ("is_declared", models.BooleanField(default=False, editable=False, help_text="Does it have what its task declares? If not, the worker that claims it adds that.", verbose_name="declared")),
                     ("priority", models.SmallIntegerField(default=0, help_text="-100 to 100; higher runs first.", verbose_name="priority")),

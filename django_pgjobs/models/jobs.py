@@ -95,6 +95,14 @@ class Job(models.Model):
     max_losses = models.IntegerField(
         _("max losses"), null=True, help_text=_("Empty: as the setting MAX_LOSSES says.")
     )
+    expires_at = InstantField(
+        _("expires at"), null=True, help_text=_("Then it ends as cancelled, unless it runs.")
+    )
+    on_failure = models.JSONField(
+        _("on failure"),
+        null=True,
+        help_text=_("The task that is enqueued when the job fails for good."),
+    )
     interruptions = models.IntegerField(
         _("interruptions"),
         default=0,

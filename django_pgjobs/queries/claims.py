@@ -54,6 +54,7 @@ class ClaimedRow(NamedTuple):
     waited: float
     detail: str | None
     correlation_id: str = ""
+    expires_in: float | None = None
     lane: str | None = None
     undeclared: str | None = None
 

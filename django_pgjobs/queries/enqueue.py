@@ -29,7 +29,16 @@ COMMON_COLUMNS = (
     "run_after",
     "delay",
 )
-KEY_COLUMNS = ("subject", "concurrency_limit", "skips_waiting", "rate_cost", "max_losses")
+KEY_COLUMNS = (
+    "subject",
+    "concurrency_limit",
+    "skips_waiting",
+    "rate_cost",
+    "max_losses",
+    "expires",
+    "expires_in",
+    "on_failure",
+)
 
 
 class TaskColumns(TypedDict):
@@ -57,6 +66,8 @@ class StartColumns(TypedDict):
 
     *subject* is a reference to a row of the project; *concurrency_limit* holds where no row says
     another; with *skips_waiting* a key keeps no order; *rate_cost* is in tokens of each limit.
+    The job expires at *expires* or *expires_in* seconds after it is enqueued; both None: never.
+    *on_failure* is JSON text.
     """
 
     subject: str | None
@@ -64,6 +75,9 @@ class StartColumns(TypedDict):
     skips_waiting: bool
     rate_cost: int
     max_losses: int | None
+    expires: datetime | None
+    expires_in: float | None
+    on_failure: str | None
 
 
 class UniqueColumns(TaskColumns, StartColumns):
@@ -246,8 +260,15 @@ def insert_jobs_from(
     columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if start else ())]
     names, values, source = "", "", "source (kwargs)"
     if start:
-        names = ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses"
-        values = ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer"
+        names = (
+            ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses, expires_at,"
+            " on_failure"
+        )
+        values = (
+            ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer,"
+            " COALESCE(%s::timestamptz,"
+            " statement_timestamp() + make_interval(secs => %s::double precision)), %s::jsonb"
+        )
     # The only composed part is what Django's compiler made.
     if selection.has_keys:
         names += ", concurrency_key, rate_limit_keys"

@@ -42,6 +42,7 @@ class Facts(NamedTuple):
     allowed_attempts: int | None
     run_after: datetime | None
     due_at: datetime | None
+    expires_at: datetime | None
     finished_at: datetime | None
     last_attempted_at: datetime | None
     cancel_requested_at: datetime | None

@@ -17,6 +17,8 @@ from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 # So many times a job may be interrupted because of its worker; each time more uses up an attempt.
 FREE_INTERRUPTIONS = 10
+# The note of a job that nobody has begun in time.
+EXPIRED = "expired: not started in time"
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
 
@@ -33,7 +35,10 @@ class Success(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """An attempt after which the job is `failed` or `cancelled`; *error* is JSON text or empty."""
+    """An attempt after which the job is `failed` or `cancelled`; *error* is JSON text or empty.
+
+    One that is not *counted* was never begun.
+    """
 
     id: int
     claim: int
@@ -42,6 +47,7 @@ class End:
     note: str
     age: float
     duration: float
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,7 @@ def send_ends(cursor: Cursor, outcomes: Sequence[End], *, skips_locked: bool = F
         "notes": [o.note for o in outcomes],
         "ages": [o.age for o in outcomes],
         "durations": [o.duration for o in outcomes],
+        "counted": [o.counted for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
     execute(cursor, "finish_unsuccessful", params | {"waits": not skips_locked})
@@ -326,6 +333,25 @@ def prune_jobs(
     params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": max_jobs}
     params["passed_over"] = array_text(passed_over)
     return len(fetch(cursor, "prune_jobs", params | {"acts": True}))
+
+
+def expire_jobs(
+    cursor: Cursor, *, max_jobs: int, passed_over: Sequence[int] = (), acts: bool = True
+) -> list[int]:
+    """End a page of waiting jobs that have expired; return their ids.
+
+    Unless it *acts* the ids are of those that would be ended.
+    """
+    params = {
+        "acts": acts,
+        "max_jobs": max_jobs,
+        "passed_over": array_text(passed_over),
+        "note": EXPIRED,
+        "max_dependencies": dependencies.PAGE,
+    }
+    rows = fetch(cursor, "expire_jobs", params)
+    dependencies.resolve_rest(cursor, rows)
+    return [job_id for job_id, *_ in rows if job_id is not None]
 
 
 def find_old_job(

@@ -17,9 +17,9 @@
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)
 -- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, interruptions, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
---     the rest of the row as JSON text or NULL, correlation_id, the lane (NULL for a job without
---     keys), what the row says of when it starts as JSON text if it may lack what its task declares,
---     else NULL; in no order
+--     the rest of the row as JSON text or NULL, correlation_id, seconds until the job
+--     expires (NULL: it does not), the lane (NULL for a job without keys), what the row says of when
+--     it starts as JSON text if it may lack what its task declares, else NULL; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 -- No row for a worker that may not claim: then no task is other than what is not there.
@@ -131,7 +131,9 @@ RETURNING
                 'worker_ids', job.worker_ids
             )::text
     END,
-    job.correlation_id, job.lane,
+    job.correlation_id,
+    date_part('epoch', job.expires_at) - date_part('epoch', statement_timestamp()),
+    job.lane,
     CASE
         WHEN NOT job.is_declared
             THEN json_build_array(

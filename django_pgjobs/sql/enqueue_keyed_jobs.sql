@@ -1,4 +1,5 @@
--- Insert many jobs of one task that have keys, a subject or a limit of losses, in the order given.
+-- Insert many jobs of one task that have keys, a subject, a limit of losses, an expiry or a
+-- follow-up, in the order given.
 -- Parameters: as enqueue_keyed_job, but args and kwargs hold one JSON text per line, and
 --     concurrency_key and rate_limit_keys are text[] of as many entries
 -- Returns: id, one row per job, in the order given
@@ -8,7 +9,7 @@ INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
     max_attempts, timeout, correlation_id, tags, concurrency_key,
     concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, subject,
-    max_losses, is_declared
+    max_losses, expires_at, on_failure, is_declared
 )
 SELECT
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -20,7 +21,7 @@ SELECT
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
     %(tags)s::text[], line.concurrency_key, %(concurrency_limit)s::integer,
     %(skips_waiting)s::boolean, line.rate_limit_keys, %(rate_cost)s::integer,
-    %(subject)s::text, %(max_losses)s::integer, TRUE
+    %(subject)s::text, %(max_losses)s::integer, {job.expiry_as_asked}, %(on_failure)s::jsonb, TRUE
 FROM unnest(
     string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n'),
     %(concurrency_key)s::text[], %(rate_limit_keys)s::text[]

@@ -8,7 +8,8 @@
 --     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
 --     integer; timeout double precision (seconds) or NULL; correlation_id text; tags text[];
 --     concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer; subject
---     text or NULL; max_losses integer or NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
+--     text or NULL; max_losses integer or NULL; expires timestamptz or NULL;
+--     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
 --     concurrency_keys, rate_limit_keys, unique_keys text[] of as many entries; max_listed
 --     integer; detailed boolean; merge text ('union', 'append' or 'last'); replaces
 --     boolean (the priority too); max_wait double precision (seconds) or NULL; max_bytes integer
@@ -49,7 +50,7 @@ saved AS (
         id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
         max_attempts, timeout, correlation_id, tags, concurrency_key, concurrency_limit,
         skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed, merged_count,
-        subject, max_losses, is_declared
+        subject, max_losses, expires_at, on_failure, is_declared
     )
     SELECT
         fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
@@ -62,7 +63,7 @@ saved AS (
         %(tags)s::text[], fresh.concurrency_key, %(concurrency_limit)s::integer,
         %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
         fresh.unique_key, %(unique_until_claimed)s::boolean, fresh.merged_count,
-        %(subject)s::text, %(max_losses)s::integer, TRUE
+        %(subject)s::text, %(max_losses)s::integer, {job.expiry_as_asked}, %(on_failure)s::jsonb, TRUE
     FROM fresh
     ORDER BY fresh.unique_key COLLATE "C"
     ON CONFLICT (unique_key, task_path)
@@ -91,6 +92,7 @@ saved AS (
                 END AS run_after
             ) AS moved
         ),
+        expires_at = excluded.expires_at,
         concurrency_key = excluded.concurrency_key,
         concurrency_limit = excluded.concurrency_limit,
         skips_waiting = excluded.skips_waiting,

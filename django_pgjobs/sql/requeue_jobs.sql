@@ -17,7 +17,7 @@ WITH taken AS MATERIALIZED (
         job.tags, job.metadata, job.errors, job.waits_for, job.concurrency_key,
         job.concurrency_limit, job.skips_waiting, job.rate_limit_keys, job.rate_cost,
         job.unique_key, job.unique_until_claimed, job.merged_count, job.subject,
-        job.max_losses, job.is_declared,
+        job.max_losses, job.expires_at, on_failure, is_declared,
         COALESCE(
             %(run_after)s::timestamptz,
             statement_timestamp() + make_interval(
@@ -37,7 +37,7 @@ moved AS (
         args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
         concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
         unique_until_claimed, merged_count, subject, max_losses, is_declared, run_after, due_at,
-        ready_at, note
+        ready_at, expires_at, on_failure, note
     )
     SELECT
         id, mod(GREATEST(claim, 0), 9000000000000000000) + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
@@ -45,7 +45,13 @@ moved AS (
         concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
         unique_key, unique_until_claimed, merged_count, subject, max_losses, is_declared,
         run_after, CASE WHEN run_after > statement_timestamp() THEN run_after END,
-        GREATEST(run_after, statement_timestamp()), %(note)s::text
+        GREATEST(run_after, statement_timestamp()),
+        -- One that has expired, or would before it may run, is wanted all the same.
+        CASE
+            WHEN expires_at > GREATEST(run_after, statement_timestamp())
+                THEN LEAST(expires_at, '9999-12-30')
+        END,
+        on_failure, %(note)s::text
     FROM taken
     ON CONFLICT (unique_key, task_path)
     WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)

@@ -64,6 +64,17 @@ TERMS = {
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.
     "waiting_since": "GREATEST(LEAST({{it}.ready_from}, statement_timestamp()), 'epoch')",
+    # When a new one expires, by the parameters of the enqueue.
+    "expiry_as_asked": (
+        "COALESCE(%(expires)s::timestamptz,"
+        " statement_timestamp() + make_interval(secs => %(expires_in)s::double precision))"
+    ),
+    # Of an array of errors, after an attempt that was the last: what is told of it.
+    "in_words": (
+        "COALESCE({it} -> -1 ->> 'exception_class'::text, '')"
+        " OPERATOR(pg_catalog.||) ': '"
+        " OPERATOR(pg_catalog.||) COALESCE({it} -> -1 ->> 'message'::text, '')"
+    ),
     # Of a worker: it has not said goodbye, and its lease has not run out.
     "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",
     # All of it that `queries.worker_pages.WorkerRow` holds, in that order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 import time
@@ -58,6 +59,7 @@ class Attempt:
         "claimed_at",
         "correlation_id",
         "deadline",
+        "expires",
         "id",
         "interrupted_by",
         "losing",
@@ -85,6 +87,8 @@ class Attempt:
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()
         self.claimed_at = time.monotonic()
+        # On the same clock: from when on it is too late for an attempt to begin.
+        self.expires = math.inf if row.expires_in is None else self.claimed_at + row.expires_in
         self.started_at = 0.0
         self.deadline: float | None = None
         # What the task last said of its progress, and what of that was written.

@@ -179,12 +179,13 @@ def test_admins_get_one_mail_per_failure_as_the_docs_say(start: Start, tmp_path:
     [example] = re.findall(r"^```python\n(LOGGING = .*?)^```$", page, re.MULTILINE | re.DOTALL)
     settings: dict[str, Any] = {}
     exec(example, settings)
+    ann = "ann@example.com" if django.VERSION >= (6,) else ["Ann", "ann@example.com"]
     job = tasks.fail_secretly.using(max_attempts=2).enqueue("canary-4711")
     worker = start(
         "--drain",
         settings={
             "LOGGING": settings["LOGGING"],
-            "ADMINS": ["ann@example.com"] if django.VERSION >= (6,) else [["Ann", "ann@example.com"]],
+            "ADMINS": [ann],
             "EMAIL_BACKEND": "django.core.mail.backends.filebased.EmailBackend",
             "EMAIL_FILE_PATH": str(tmp_path),
         },

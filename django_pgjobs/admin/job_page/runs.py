@@ -46,6 +46,7 @@ def timeline(job: Job) -> list[Step]:
         ),
         (_("Cancel requested"), job.cancel_requested_at),
         (_("Finished"), job.finished_at),
+        (_("Expires"), job.expires_at if job.finished_at is None else None),
         (_("Next attempt due"), job.due_at if job.attempts and job.finished_at is None else None),
     ]
     steps: list[Step] = []

@@ -240,6 +240,7 @@ def _end(attempt: Attempt, outcome: Outcome, now: float) -> jobs.End:
         note=outcome.note,
         age=now - outcome.ended_at,
         duration=outcome.duration,
+        counted=outcome.kind is not Kind.EXPIRE,
     )
 
 

@@ -26,6 +26,7 @@ LEVELS = {
     Kind.DONE: logging.INFO,
     Kind.FAIL: logging.ERROR,
     Kind.RETRY: logging.WARNING,
+    Kind.EXPIRE: logging.WARNING,
     Kind.UNKNOWN: logging.ERROR,
     Kind.LOST: logging.WARNING,
     Kind.LEFT: logging.WARNING,

@@ -1,5 +1,7 @@
 """The pruner: deletes what is past its retention, finished jobs above all, a page at a time.
 
+Waiting jobs that have expired are ended first; those that a worker claims it ends itself.
+
 Finished jobs go within a tenth of their retention after its end, and within a minute; everything
 else is looked at once a minute, states of rate limits once an hour. Runs in the leader, and at the
 end of a drain; two pruners pass over each other's rows.
@@ -67,11 +69,14 @@ class Pruning:
 
     @property
     def job_steps(self) -> list[Callable[[], None]]:
-        """Those that delete jobs."""
+        """Those that end or delete jobs."""
         return [
-            partial(self._prune_jobs, status=status, retention=retention)
-            for status, retention in self._retentions.items()
-            if retention is not None
+            self._expire_jobs,
+            *(
+                partial(self._prune_jobs, status=status, retention=retention)
+                for status, retention in self._retentions.items()
+                if retention is not None
+            ),
         ]
 
     @property
@@ -88,6 +93,23 @@ class Pruning:
         with self._connection.cursor() as cursor:
             count = workers.prune_workers(cursor, retention=WORKER_RETENTION_SECONDS)
         self.deleted["workers"] += count
+
+    def _expire_jobs(self) -> None:
+        """End jobs that wait although it is too late, because nobody takes or may take them."""
+
+        def expire(size: int, passed_over: list[int]) -> list[int]:
+            with self._connection.cursor() as cursor:
+                return jobs.expire_jobs(cursor, max_jobs=size, passed_over=passed_over)
+
+        def find(passed_over: list[int]) -> list[int]:
+            with self._connection.cursor() as cursor:
+                return jobs.expire_jobs(cursor, max_jobs=1, passed_over=passed_over, acts=False)
+
+        for ended in in_pages(expire, size=PAGE, find=find, on_refused=self._note_refused):
+            if ended:
+                logger.warning("%d jobs expired before anybody began them", len(ended))
+            if self._is_stopped():
+                return
 
     def _prune_jobs(self, status: JobStatus, retention: float) -> None:
         def prune(size: int, passed_over: list[int]) -> range:
@@ -119,7 +141,7 @@ class Pruning:
     def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
         self.refused.add(job_id)
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
-        logger.log(level, "job=%s cannot be pruned: %s", job_id, str(error).strip())
+        logger.log(level, "job=%s cannot be pruned or ended: %s", job_id, str(error).strip())
 
     def _sweep_dependencies(self) -> None:
         position, page = dependencies.BEGIN, PAGE

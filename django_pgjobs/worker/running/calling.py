@@ -20,7 +20,14 @@ from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
-from django_pgjobs.exceptions import ClaimLost, JobInterrupt, PayloadError, UnknownTask, WorkerLost
+from django_pgjobs.exceptions import (
+    ClaimLost,
+    JobExpired,
+    JobInterrupt,
+    PayloadError,
+    UnknownTask,
+    WorkerLost,
+)
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.results import result_of_row
@@ -80,6 +87,8 @@ class Call(NamedTuple):
 
 def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
+    if time.monotonic() >= attempt.expires:
+        raise JobExpired
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
         raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")

@@ -18,6 +18,7 @@ from django_pgjobs.exceptions import (
     ClaimLost,
     Discard,
     JobCancelled,
+    JobExpired,
     JobReleased,
     LeaseLost,
     PayloadError,
@@ -27,7 +28,7 @@ from django_pgjobs.exceptions import (
     WorkerLost,
 )
 from django_pgjobs.queries.filling import Control
-from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
+from django_pgjobs.queries.jobs import EXPIRED, FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.payload import encode_result, scrub
@@ -50,6 +51,7 @@ class Kind(Enum):
     FAIL = "FAIL"
     RETRY = "RETRY"
     CANCEL = "cancel"
+    EXPIRE = "expire"
     SNOOZE = "snooze"
     RELEASE = "release"
     UNKNOWN = "unknown"
@@ -94,6 +96,7 @@ _STATUS = {
     Kind.DONE: JobStatus.SUCCESSFUL,
     Kind.FAIL: JobStatus.FAILED,
     Kind.CANCEL: JobStatus.CANCELLED,
+    Kind.EXPIRE: JobStatus.CANCELLED,
 }
 
 
@@ -155,6 +158,8 @@ def of_exception(
         return Outcome(Kind.LOST, exception=error)
     if isinstance(error, JobCancelled) or attempt.interrupted_by is JobCancelled:
         return Outcome(Kind.CANCEL, note="cancelled while running", exception=error)
+    if isinstance(error, JobExpired):
+        return Outcome(Kind.EXPIRE, note=EXPIRED)
     if isinstance(error, Snooze):
         note = scrub(f"snoozed: {error}" if str(error) else "snoozed", MAX_MESSAGE)
         return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)
@@ -163,7 +168,8 @@ def of_exception(
         return Outcome(Kind.UNKNOWN, delay=delay, note="unknown task", exception=error)
     entry = describe(attempt, error)
     delay_or_none = _retry_delay(attempt, error, make_result)
-    if delay_or_none is None:
+    # One that would come too late is none: the job fails now.
+    if delay_or_none is None or time.monotonic() + delay_or_none >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
     note = scrub(f"retry after {type(error).__qualname__}", MAX_MESSAGE)
     return Outcome(Kind.RETRY, error=entry, delay=delay_or_none, note=note, exception=error)

@@ -66,3 +66,16 @@ CREATE DOMAIN pgjobs_texts AS text[]
     );
 CREATE DOMAIN pgjobs_errors AS jsonb
     CONSTRAINT pgjobs_errors_are_a_list CHECK (jsonb_typeof(VALUE) = 'array');
+
+-- The task that is enqueued when a job fails for good, and where: what is copied from here has
+-- passed the bounds of its columns.
+CREATE DOMAIN pgjobs_on_failure AS jsonb
+    CONSTRAINT pgjobs_on_failure_names_a_task CHECK (
+        VALUE IS NULL OR COALESCE(
+            octet_length(VALUE ->> 'task_path') BETWEEN 1 AND 512
+            AND octet_length(COALESCE(VALUE ->> 'queue_name', 'default')) BETWEEN 1 AND 128
+            AND octet_length(COALESCE(VALUE ->> 'backend', 'default')) BETWEEN 1 AND 128
+            AND COALESCE(VALUE ->> 'priority', '0') ~ '^-?(100|[0-9]{1,2})$',
+            FALSE
+        )
+    );

@@ -51,6 +51,8 @@ CREATE TABLE pgjobs_job (
     lane                  text COLLATE "C",
     max_losses            pgjobs_max_losses,
     interruptions         pgjobs_count         NOT NULL DEFAULT 0,
+    expires_at            pgjobs_time,
+    on_failure            pgjobs_on_failure,
     -- Has the row what its task declares? Else the worker that claims it gives it that.
     is_declared           boolean              NOT NULL DEFAULT FALSE,
     -- With the status, because a key of a partitioned table has to name its partition.
@@ -86,6 +88,9 @@ CREATE INDEX pgjobs_job_key_running ON pgjobs_job_live (concurrency_key)
 -- What becomes ready by itself.
 CREATE INDEX pgjobs_job_due ON pgjobs_job_live (due_at)
     WHERE status = 'ready' AND due_at IS NOT NULL;
+-- What is too late to begin.
+CREATE INDEX pgjobs_job_expiring ON pgjobs_job_live (expires_at)
+    WHERE status = 'ready' AND expires_at IS NOT NULL;
 -- What a worker holds, and what of it is to be cancelled.
 CREATE INDEX pgjobs_job_running ON pgjobs_job_live (worker_id, id)
     WHERE status = 'running';

@@ -1,0 +1,56 @@
+-- End waiting jobs that have expired: nobody has begun them in time, or could. What waits for them
+-- is resolved.
+-- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
+--     note text; max_dependencies integer (resolved at most)
+-- Returns: id; behind them, without an id, as resolve_dependencies.sql does
+-- Locks: the rows, in order of expires_at, SKIP LOCKED; then the jobs that wait for them
+-- Index: pgjobs_job_expiring
+WITH expired AS MATERIALIZED (
+    SELECT job.id
+    FROM pgjobs_job_live AS job
+    WHERE
+        job.status = 'ready' AND job.expires_at IS NOT NULL
+        AND job.expires_at <= statement_timestamp()
+        AND job.id <> ALL (%(passed_over)s::bigint[])
+    ORDER BY job.expires_at
+    LIMIT %(max_jobs)s::integer
+    FOR UPDATE SKIP LOCKED
+),
+waived AS (
+    DELETE FROM pgjobs_dependency AS edge
+    WHERE %(acts)s::boolean AND edge.job_id = ANY (ARRAY(SELECT expired.id FROM expired))
+    RETURNING edge.job_id
+),
+leaving AS (
+    -- Counting them lets them go before anything is resolved.
+    SELECT expired.id, count(waived.job_id) AS steps
+    FROM expired
+    LEFT JOIN waived ON waived.job_id = expired.id
+    GROUP BY expired.id
+),
+ended AS (
+    UPDATE pgjobs_job AS job
+    SET
+        status = 'cancelled',
+        hold = NULL,
+        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
+        finished_at = statement_timestamp(),
+        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+        note = %(note)s::text
+    FROM leaving
+    WHERE
+        %(acts)s::boolean
+        AND job.id = ANY (ARRAY(SELECT expired.id FROM expired))
+        AND job.id = leaving.id AND job.status = 'ready'
+    RETURNING job.id
+)
+SELECT ended.id, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
+FROM ended
+UNION ALL
+SELECT NULL, resolved.predecessor_id, resolved.job_id
+FROM pgjobs_resolve_v1(
+    ARRAY(SELECT ended.id FROM ended), %(max_dependencies)s::integer
+) AS resolved
+WHERE resolved.queue_name IS NULL
+UNION ALL
+SELECT expired.id, NULL, NULL FROM expired WHERE NOT %(acts)s::boolean

@@ -62,7 +62,7 @@ DEPENDANTS = (
     ),
     (
         "failed job that somebody is to learn of",
-        "django_pgjobs/sql/prune_jobs.sql",
+        "django_pgjobs/sql/terms.py",
         "%(status)s::text = 'successful' OR (",
         "TRUE OR (",
         PRUNER,
@@ -100,6 +100,13 @@ DEPENDANTS = (
         "django_pgjobs/worker/process/pruner.py",
         "does_all = does_all or began >= self._rest_due",
         "does_all = True",
+        PRUNER,
+    ),
+    (
+        "pass at the end of a drain",
+        "django_pgjobs/worker/process/pruner.py",
+        "if is_leader or is_awaited:",
+        "if is_leader:",
         PRUNER,
     ),
 )

@@ -250,6 +250,18 @@ def test_a_check_names_what_is_missing_and_the_grant_that_repairs_it(
         assert "OK " in checked()
 
 
+def test_the_record_of_migrations_is_one_to_wish_for(
+    as_role: As, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    revoked = "SELECT ON TABLE public.django_migrations"
+    open_connection().execute(f'REVOKE ALL ON django_migrations FROM "{ROLES["worker"]}"'.encode())
+    with as_role("worker"):
+        assert checked().splitlines()[-1] == (
+            "WARNING the record of migrations may not be read, so only columns are compared. "
+            f'GRANT {revoked} TO "{ROLES["worker"]}";'
+        )
+
+
 def test_rights_on_columns_are_asked_for_one_by_one(
     as_role: As, own: OwnConnection, open_connection: Callable[..., psycopg.Connection]
 ) -> None:

@@ -40,7 +40,6 @@ from django_pgjobs.management.starting import (
     unreachable,
 )
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.process.code_changes import watch_files
 from django_pgjobs.worker.process.job_log import set_up_logging
 from django_pgjobs.worker.process.parent import Parent
@@ -205,20 +204,19 @@ class Command(BaseCommand):
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
-        if flags["check"]:
-            check_rights(options.database)
+        spared = check_rights(options.database) if flags["check"] else []
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
-            self._say_first(options, server, processes, checks=flags["check"])
+            warnings = [*warnings_of(options, server, processes), *spared]
+            self._say_first(banner(options, server, processes), warnings, flags["check"])
         if flags["check"]:
             return None
         if not flags["child"] and (processes > 1 or reloads):
             return Supervisor(child_flags(flags), options, processes=processes).run()
         return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
 
-    def _say_first(self, options: Options, server: Server, processes: int, *, checks: bool) -> None:
-        warnings = [f"WARNING {text}" for text in warnings_of(options, server, processes)]
-        lines = banner(options, server, processes) + warnings
+    def _say_first(self, lines: list[str], warnings: list[str], checks: bool) -> None:
+        lines += [f"WARNING {text}" for text in warnings]
         if not checks:
             lines.append("Ctrl-C to stop, twice to stop at once.")
         elif not warnings:

@@ -1,9 +1,37 @@
-"""What `tests.mutations` takes out of what is counted, asked and refused in the admin."""
+"""What `tests.mutations` takes out of what is counted, asked and refused."""
 
 from __future__ import annotations
 
 # Name, file, what is replaced, by what, and the tests that notice.
 INPUTS = (
+    (
+        "one attempt for tasks of others",
+        "django_pgjobs/declaring/attempts.py",
+        "if ours is not None and ours.is_ours:",
+        "if True:",
+        ("tests/test_attempts.py",),
+    ),
+    (
+        "no second run of a task that returned no JSON",
+        "django_pgjobs/worker/running/outcome.py",
+        "        raise PayloadError(\n",
+        "        raise ValueError(\n",
+        ("tests/test_attempts.py",),
+    ),
+    (
+        "times in UTC",
+        "django_pgjobs/control/lifecycle.py",
+        "return in_utc(instant), None",
+        "return instant, None",
+        ("tests/test_enqueue_refused.py",),
+    ),
+    (
+        "keys that are not made of a guess",
+        "django_pgjobs/declaring/signatures.py",
+        "    if call.name_of_rest is None:\n",
+        "    if False:\n",
+        ("tests/test_decorated.py",),
+    ),
     (
         "check of dotted paths",
         "django_pgjobs/checks.py",

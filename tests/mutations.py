@@ -190,8 +190,8 @@ MUTATIONS = (
     Mutation(
         "registry that imports nothing",
         "django_pgjobs/declaring/registry.py",
-        "getattr(sys.modules.get(module_name), ",
-        "getattr(importlib.import_module(module_name or path), ",
+        "found: Any = sys.modules.get(module_name)",
+        'found: Any = importlib.import_module(module_name or "os")',
         ("tests/test_registry.py",),
     ),
     Mutation(

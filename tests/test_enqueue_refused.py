@@ -319,7 +319,7 @@ def test_rate_limits_of_rows_that_are_too_long_together_are_named() -> None:
     Effect.objects.create(key="x" * 400)
     limited = add.using(rate_limit=["a" * 400, "{b}", "c" * 400])
     with transaction.atomic():
-        with pytest.raises(ValueError, match=r"rate limits of 1 to 512 bytes.* 1024 bytes in all"):
+        with pytest.raises(ValueError, match=r"rate_limit of 1 to 512 bytes.* 1024 bytes in all"):
             limited.enqueue_from(Effect.objects.all(), a=1, b=F("key"))
         add.enqueue(1, 2)
 

@@ -149,8 +149,8 @@ def _explaining_keys() -> Iterator[None]:
         constraint = getattr(diagnosis, "constraint_name", None) or ""
         if constraint.startswith("pgjobs_rate_limit_keys"):
             raise ValueError(
-                "enqueue_from() expected each row to give rate limits of 1 to 512 bytes, each one "
-                f"line without NULL in its parts, and of {MAX_RATE_LIMITS_BYTES} bytes in all."
+                "enqueue_from() expected each row to give a rate_limit of 1 to 512 bytes in one "
+                f"line, without NULL in its parts, and {MAX_RATE_LIMITS_BYTES} bytes in all."
             ) from error
         for name in ("concurrency_key", "unique_key"):
             if constraint.startswith(f"pgjobs_{name}"):

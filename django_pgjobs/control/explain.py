@@ -17,6 +17,7 @@ from django.utils.translation import ngettext
 from django_pgjobs.choosing import obstacles_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.explanation import Explanation, Reason
+from django_pgjobs.control.pause_words import pause_in_words
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import declares_control
 from django_pgjobs.exceptions import UnknownTask
@@ -25,7 +26,7 @@ from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.explain import Facts, LaneRow, LimitedQueue, RateRow, WorkersRow
-from django_pgjobs.status import FINISHED, Hold, JobStatus, PauseKind
+from django_pgjobs.status import FINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import job_id_of
 from django_pgjobs.values.moments import duration_in_words, moment_in_words
 
@@ -225,28 +226,7 @@ def _due(job: Facts) -> Iterator[Reason]:
 
 
 def _pause(pause: PauseRow, job: Facts) -> Reason:
-    texts = {
-        PauseKind.QUEUE: _("The queue “%(name)s” has been paused since %(since)s"),
-        PauseKind.TASK: _("The task %(name)s has been paused since %(since)s"),
-        PauseKind.KEY: _(
-            "The concurrency key “%(key)s” has been paused as “%(name)s” since %(since)s"
-        ),
-    }
-    values = {
-        "name": pause.name,
-        "key": job.concurrency_key,
-        "since": moment_in_words(pause.paused_at, job.now),
-        "by": pause.paused_by,
-        "reason": pause.reason,
-        "until": moment_in_words(pause.resume_at, job.now),
-    }
-    text = texts[PauseKind(pause.kind)] % values
-    if pause.paused_by:
-        text += " " + _("by %(by)s") % values
-    if pause.reason:
-        text += _(", because: %(reason)s") % values
-    text += "." if pause.resume_at is None else _("; it resumes %(until)s.") % values
-    return Reason(f"{pause.kind}_paused", text)
+    return Reason(f"{pause.kind}_paused", pause_in_words(pause, job))
 
 
 def _key(job: Facts, lane: LaneRow) -> Reason:

@@ -154,8 +154,7 @@ class Task(AnyTask):
         *atomic* and *resets_session* are read where the task runs, so only the declaration has
         them. *after* lists jobs (Job, TaskResult or id) that have to finish first;
         *after_failure* says what happens when one of them fails or is cancelled: "cancel",
-        "run" or "hold". *subject* is the saved model instance that the jobs are about; the
-        admin shows them on its page.
+        "run" or "hold". *subject* is the saved model instance that the jobs are about.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return replace(self, **{key: v for key, v in given.items() if v is not None})

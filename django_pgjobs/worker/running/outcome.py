@@ -55,7 +55,7 @@ class Kind(Enum):
     SNOOZE = "snooze"
     RELEASE = "release"
     UNKNOWN = "unknown"
-    FILL = "fill in"
+    FILL = "fill"
     LOST = "lost"
     LEFT = "left"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from django_pgjobs.queries import claims, jobs
@@ -29,6 +29,8 @@ from django_pgjobs.worker.upkeep.duty import Duty
 FIRST_GAP_SECONDS = 0.01
 # A worker that found nothing for so long says that it listens.
 LISTEN_AFTER_SECONDS = 0.15
+# So long after tokens came, which the pump takes by itself, the next are asked for.
+TOKEN_LOOK_SECONDS = 0.02
 # How often a worker looks whose pump knows where jobs are.
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
@@ -93,6 +95,8 @@ class Look(Duty):
         # When the pump was last seen waiting for news.
         self.waited_at = 0.0
         self._allowed_at = 0.0
+        # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
+        self._tokens_at = math.inf
         # How many jobs had been claimed at the last look, and whether it found groups.
         self._claimed = 0
         self._knows_of_keys = False
@@ -136,6 +140,7 @@ class Look(Duty):
             return math.inf
         if not self._pump.is_idle:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
+            due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._pump.claimed != self._claimed or self._may_end_drain:
             due = 0.0
         else:
@@ -152,7 +157,7 @@ class Look(Duty):
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
             found.note_promotion,
         )
-        if self._knows_of_keys and self._pump.is_idle:
+        if self._knows_of_keys:
             turn.add(claims.send_token_wait, found.note_token_waits)
         with_lowest = self._state.options.ageing is not None
         turn.add(
@@ -169,9 +174,13 @@ class Look(Duty):
             self._begin_gaps()
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
-        for seconds_left in (found.next_due, found.token_wait(listing)):
-            if seconds_left is not None:
-                self.look_by(now + seconds_left + 0.001)
+        token_wait = found.token_wait(listing)
+        if token_wait is not None:
+            listing = replace(listing, tokens_at=now + token_wait + 0.001)
+        self._tokens_at = listing.tokens_at
+        self.look_by(self._tokens_at + TOKEN_LOOK_SECONDS)
+        if found.next_due is not None:
+            self.look_by(now + found.next_due + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)
         self._claimed, self._was_empty = found.claimed, found.is_empty
@@ -193,7 +202,7 @@ class Look(Duty):
         is_over = found.is_empty and not found.promoted
         if is_over and not listing:
             self._on_drained("nothing is left to run")
-        has_waited = found.claimed == self._claimed and found.token_wait(listing) is None
+        has_waited = found.claimed == self._claimed and self._tokens_at == math.inf
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")

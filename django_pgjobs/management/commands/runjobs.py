@@ -13,8 +13,10 @@ from django.db import connections
 from django.utils import translation
 
 from django_pgjobs.backend import PgJobsBackend
+from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
+from django_pgjobs.control.missing_limits import fact_of, remedy_for
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.arguments import (
@@ -202,6 +204,8 @@ class Command(BaseCommand):
         if flags["verbosity"] and not flags["child"]:
             self.stdout.write(banner(options, server, processes))
         if flags["check"]:
+            for missing in missing_rate_limits(options.database):
+                self.stderr.write(f"Warning: {fact_of(missing)} {remedy_for(missing)}")
             return None
         if not flags["child"] and (processes > 1 or reloads):
             return Supervisor(child_flags(flags), options, processes=processes).run()

@@ -15,16 +15,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from django_pgjobs.control.missing_limits import fact_of, remedy_for
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
+
+logger = get_logger(__name__)
 
 FIRST_GAP_SECONDS = 0.01
 # A worker that found nothing for so long says that it listens.
@@ -35,6 +40,10 @@ TOKEN_LOOK_SECONDS = 0.02
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
+# How often a worker that knows of keys asks for rate limits that are not there; and how many of
+# these it logs in its life.
+MISSING_SECONDS = 60.0
+MAX_MISSING = 20
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
@@ -97,6 +106,9 @@ class Look(Duty):
         self._allowed_at = 0.0
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
+        # When to ask for rate limits that are not there, and those that were logged.
+        self._missing_at = 0.0
+        self._missing: set[str] = set()
         # How many jobs had been claimed at the last look, and whether it found groups.
         self._claimed = 0
         self._knows_of_keys = False
@@ -159,11 +171,23 @@ class Look(Duty):
         )
         if self._knows_of_keys:
             turn.add(claims.send_token_wait, found.note_token_waits)
+        if self._knows_of_keys and time.monotonic() >= self._missing_at:
+            self._missing_at = time.monotonic() + MISSING_SECONDS
+            turn.add(send_missing_rates, self._note_missing)
         with_lowest = self._state.options.ageing is not None
         turn.add(
             partial(claims.send_lane_listing, with_lowest=with_lowest),
             lambda rows: self._note(found, rows, turn.elapsed),
         )
+
+    def _note_missing(self, rows: Rows) -> None:
+        """Log, once, which rate limits jobs wait for that do not exist."""
+        for missing in map(MissingRate._make, rows):
+            if missing.key not in self._missing and len(self._missing) < MAX_MISSING:
+                self._missing.add(missing.key)
+                logger.warning(
+                    "worker=%s %s %s", self._state.name, fact_of(missing), remedy_for(missing)
+                )
 
     def _note(self, found: Found, rows: Rows, seconds: float) -> None:
         """Offer the places that were found, and decide when to look next."""

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError, connections, router, transaction
 
 from django_pgjobs.conf import Conf, find_problems, get_conf
-from django_pgjobs.control.missing_limits import fact_of, named_limits, remedy_for
+from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for
 from django_pgjobs.declaring.registry import discover_tasks_once, load_module
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates

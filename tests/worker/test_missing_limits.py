@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.test import override_settings
 
 from django_pgjobs import checks, task
-from django_pgjobs.control.missing_limits import named_limits
+from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.rate_limits import MissingRate
 from tests import tasks

@@ -16,7 +16,7 @@ from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
-from django_pgjobs.control.missing_limits import fact_of, remedy_for
+from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.arguments import (

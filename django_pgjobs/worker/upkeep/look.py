@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from django_pgjobs.control.missing_limits import fact_of, remedy_for
+from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection

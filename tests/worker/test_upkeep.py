@@ -254,10 +254,12 @@ def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
         on_drained=mock.Mock(),
     )
     lanes = [("default", "default", 0, 0, 0, False)]
-    for answers in ([[(0, None, [])], lanes], [[(0, None, [])], [("default", "default", 0, 0.2)]]):
+    promoted: list[Any] = [(0, None, [])]
+    waits = [("default", "default", 0, 0.2)]
+    for answers in ([promoted, lanes], [promoted, waits, [], lanes]):
         turn = Turn(1)
         duty.plan(turn)
-        turn.receive([*answers, lanes][: len(turn.sends)])
+        turn.receive(answers)
     assert 0.0 < duty.due_at(0.0) - time.monotonic() <= 0.23
 
 

@@ -16,7 +16,6 @@ from tests.windows import largest_window
 RATES = (1, 5, 20, 100)  # a second
 WORKERS = (1, 4)
 SECONDS = 10.0
-# The first window may be full at once; what is counted begins when it is over.
 PERIOD = timedelta(seconds=1)
 
 PREPARE = """
@@ -63,7 +62,7 @@ def measure_starts(system: System) -> Measured:
 
 
 def start_at(system: System, name: str, rate: int) -> tuple[float, int]:
-    """Let jobs wait for a limit; return the share after the first period, and the worst window."""
+    """Let jobs wait for a limit; return the steady share, and the worst window."""
     system.query(LIMIT, name, rate)
     system.query(JOBS, name, int(rate * (SECONDS + 5)))
     time.sleep(SECONDS + 2)
@@ -72,8 +71,9 @@ def start_at(system: System, name: str, rate: int) -> tuple[float, int]:
     instants = [datetime.fromtimestamp(at, UTC) for at in json.loads(found or "[]")]
     if not instants:
         return 0.0, 0
-    begin = instants[0] + PERIOD / 2
-    end = begin + timedelta(seconds=SECONDS)
-    counted = sum(begin <= instant < end for instant in instants)
+    # From the first claim on to one whole windows later, and not less than what there was time for.
+    windows = (len(instants) - 1) // rate
+    elapsed = (instants[windows * rate] - instants[0]) / PERIOD
+    share = min(windows / elapsed if elapsed else 0.0, len(instants) / (rate * SECONDS))
     worst = largest_window([(instant, 1) for instant in instants], PERIOD)
-    return counted / (rate * SECONDS), worst
+    return min(share, 1.0), worst

@@ -8,15 +8,23 @@ from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
-from django.db import connections, router
+from django.db import connections, router, transaction
 
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
-from django_pgjobs.declaring.registry import BrokenModule, broken_apps, load_module
+from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for
+from django_pgjobs.declaring.registry import (
+    BrokenModule,
+    broken_apps,
+    discover_tasks_once,
+    load_module,
+)
 from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
 
 MODELS_NAMED = 3
 # What the function in ADMIN_PERMISSION is called with, one after the other.
@@ -214,3 +222,32 @@ def check_router(
             id="pgjobs.W001",
         )
     ]
+
+
+@register(Tags.database)
+def check_rate_limits(
+    app_configs: Sequence[AppConfig] | None = None,
+    databases: Sequence[str] | None = None,
+    **kwargs: Any,
+) -> list[CheckMessage]:
+    """Warn of rate limits that tasks or jobs name and that have no row."""
+    alias = job_database()
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    return [
+        Warning(fact_of(missing), hint=remedy_for(missing), id="pgjobs.W005")
+        for missing in missing_rate_limits(alias)
+    ]
+
+
+def missing_rate_limits(alias: str) -> list[MissingRate]:
+    """Return which limits are not there; none if the database or the tasks cannot be read."""
+    try:
+        discover_tasks_once()
+    except ImproperlyConfigured:  # another check says of what
+        return []
+    try:
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            return list_missing_rates(cursor, names=named_limits())
+    except DatabaseError:  # as before the first migrate
+        return []

@@ -64,3 +64,20 @@ CHOSEN = (
         ("tests/worker/test_claim.py",),
     ),
 )
+
+# The same of the rule of rate limits.
+RATE = (
+    (
+        "window of a rate limit",
+        "taken.since + wanted.cost::bigint > rule.count THEN",
+        "FALSE THEN",
+    ),
+    ("tokens of a window", '"rule.count - taken.since,"', '"rule.count,"'),
+    (
+        "tokens that are remembered",
+        "WHERE taken.instant > {it}.instant - rule.period_in_force",
+        "WHERE taken.instant > {it}.instant",
+    ),
+    ("hundredth of a period", "SELECT max(each.instant) AS", "SELECT min(each.instant) AS"),
+)
+RATES = ("tests/test_rate_limit_rule.py",)

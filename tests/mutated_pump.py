@@ -160,6 +160,20 @@ PUMP = (
         ("tests/worker/test_look.py",),
     ),
     (
+        "tokens that a busy worker waits for",
+        f"{WORKER}upkeep/look.py",
+        "due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)",
+        "pass",
+        ("tests/worker/test_upkeep.py",),
+    ),
+    (
+        "tokens that the pump waits for",
+        f"{WORKER}claiming/places.py",
+        "if now >= self._listing.tokens_at:",
+        "if False:",
+        ("tests/worker/test_places.py",),
+    ),
+    (
         "tokens that never come",
         "django_pgjobs/sql/get_token_wait.sql",
         "WHERE wait.has_an_end AND",

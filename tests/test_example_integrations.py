@@ -241,7 +241,8 @@ def test_a_comparison_finds_what_differs_and_takes_a_turn_before_each_call(
 def test_a_plan_has_a_rate_limit_of_its_own(integration: Integration) -> None:
     name = limits.rate_key(integration.pk)
     limits.set_plan(integration, ENTERPRISE)
-    assert RateLimit.objects.get(name=name).count == limits.calls_per_second(ENTERPRISE) == 200
+    row = RateLimit.objects.get(name=name)
+    assert (row.count, row.period, limits.calls_per_second(ENTERPRISE)) == (250, 1.25, 200)
     limits.set_plan(integration, BASIC)
     assert not RateLimit.objects.filter(name=name).exists()
     assert limits.calls_per_second(BASIC) == 20

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
+
+# Lanes of jobs that are read for limits that are not there, and keys that are told.
+MISSING_LANES = 1_000
+MISSING_KEYS = 20
 
 
 class Answer(NamedTuple):
@@ -39,3 +44,27 @@ def prune_rate_states(cursor: Cursor, *, retention: float, max_states: int) -> i
     """Delete states whose tokens have all been free for *retention* seconds; return how many."""
     execute(cursor, "prune_rate_states", {"retention": retention, "max_states": max_states})
     return cursor.rowcount
+
+
+class MissingRate(NamedTuple):
+    """A key without a rate limit; *has_jobs*: ready jobs wait for it and can never start."""
+
+    key: str
+    has_jobs: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the limit that is to be made."""
+        return self.key.partition(":")[0]
+
+
+def send_missing_rates(cursor: Cursor, *, names: Iterable[str] = ()) -> None:
+    """Send the question which rate limits are not there; the rows are MissingRate."""
+    params = {"names": list(names), "max_lanes": MISSING_LANES, "max_keys": MISSING_KEYS}
+    execute(cursor, "list_missing_rates", params)
+
+
+def list_missing_rates(cursor: Cursor, *, names: Iterable[str] = ()) -> list[MissingRate]:
+    """Return which of the named limits, and of those that ready jobs wait for, are not there."""
+    send_missing_rates(cursor, names=names)
+    return [MissingRate._make(row) for row in cursor.fetchall()]

@@ -19,9 +19,9 @@ SYNCS_AT_A_TIME = 50
 OUTSIDE_API = "outside-api"
 # What the outside API says it allows, calls per second.
 ALLOWED = {Integration.Plan.BASIC: 25, Integration.Plan.ENTERPRISE: 250}
-# What we use of it. A job takes its token when it is claimed, and calls when a thread has come
-# to it: so calls may come a little closer together than tokens.
-SHARE = 0.8
+# So long we take for it. A job takes its token when it is claimed, and calls when a thread has come
+# to it: calls that come up to a quarter of a second late are still no more in any second.
+PERIOD_SECONDS = 1.25
 
 
 def concurrency_key(integration_id: int) -> str:
@@ -35,8 +35,8 @@ def rate_key(integration_id: int) -> str:
 
 
 def calls_per_second(plan: str) -> int:
-    """Return how many calls per second we make at most."""
-    return int(ALLOWED[Integration.Plan(plan)] * SHARE)
+    """Return how many calls per second we make in the long run."""
+    return int(ALLOWED[Integration.Plan(plan)] / PERIOD_SECONDS)
 
 
 def set_plan(integration: Integration, plan: Integration.Plan) -> None:
@@ -48,5 +48,6 @@ def set_plan(integration: Integration, plan: Integration.Plan) -> None:
         if plan == Integration.Plan.BASIC:
             RateLimit.objects.filter(name=name).delete()
         else:
-            limit = {"count": calls_per_second(plan), "period": 1.0, "note": f"plan {plan}"}
+            allowed = ALLOWED[Integration.Plan(plan)]
+            limit = {"count": allowed, "period": PERIOD_SECONDS, "note": f"plan {plan}"}
             RateLimit.objects.update_or_create(name=name, defaults=limit)

@@ -14,7 +14,7 @@ from psycopg import sql
 from django_pgjobs.admin.overview import page, warnings
 from django_pgjobs.admin.overview.chart import RANGES
 from django_pgjobs.admin.overview.page import describe, read_numbers
-from django_pgjobs.models import Pause
+from django_pgjobs.models import Pause, RateLimit
 from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
@@ -182,3 +182,13 @@ def test_a_warning_links_to_the_page_that_helps(admin_client: Client) -> None:
     assert "57 jobs wait in queue reports and no live worker listens to it." in text
     notices = text.partition('class="pgjobs-notices"')[2].partition("</ul>")[0]
     assert f'href="{reverse("admin:pgjobs_worker_changelist")}"' in notices
+
+
+def test_a_rate_limit_without_its_row_is_warned_about_while_jobs_wait_for_it() -> None:
+    """Point 8 of issue 13."""
+    make_worker()
+    make_job(rate_limit_keys="shopify:17")
+    [text] = [text for text in texts() if "rate limit" in text]
+    assert "of shopify:17, which does not exist: they cannot start. Make one named shopify" in text
+    RateLimit.objects.create(name="shopify", count=1, period=1.0)
+    assert not [text for text in texts() if "rate limit" in text]

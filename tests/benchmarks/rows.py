@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import keys, limits, measures
+from tests.benchmarks import keys, limits, measures, starts
 from tests.benchmarks.measures import Measured
 from tests.benchmarks.system import System
 
@@ -160,6 +160,26 @@ ROWS: tuple[Row, ...] = (
         only=("ours",),
         method="8 workers with one slot take tokens one by one inside a job, for 10 s of a "
         "limit of 100 a second, then for 5 s of one that is never reached",
+    ),
+    Row(
+        "starts",
+        (
+            *(
+                Figure(
+                    f"share_{rate}_{workers}",
+                    f"started of a limit of {rate} a second, {workers} worker{'s' * (workers > 1)}",
+                    "x",
+                    target=NEARLY,
+                )
+                for workers in starts.WORKERS
+                for rate in starts.RATES
+            ),
+            Figure("excess", "the most above the limit in any window", "", False, Target(0)),
+        ),
+        starts.measure_starts,
+        only=("ours",),
+        repeats=1,
+        method="no-op jobs with rate_limit= that wait for one limit without a burst, 10 s each",
     ),
     *(
         Row(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
+from django_pgjobs.worker.claiming.plan import Listing
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job
@@ -302,3 +304,17 @@ def test_without_ageing_every_claim_begins_at_the_top() -> None:
     plan = knowing.places.plan(1, time.monotonic() + 3600, free=1, caps={})
     assert plan
     assert not plan.lifts
+
+
+def test_groups_are_walked_again_when_the_tokens_are_there_without_another_look() -> None:
+    """Point 7 of issue 13: the round trip of a look would be lost for each token."""
+    knowing = Knowing()
+    listing = Listing.of(keyed(KEYED), knowing.options)
+    knowing.places.note_listing(replace(listing, tokens_at=50.0))
+    knowing.claim(wanted=1)
+    assert knowing.places.is_empty
+    knowing.places.note_time(49.9)
+    assert knowing.places.is_empty
+    knowing.places.note_time(50.0)
+    assert not knowing.places.is_empty
+    assert knowing.places.tokens_at == math.inf

@@ -243,6 +243,26 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
 
 
+def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
+    """And not at its next look of a busy worker: point 7 of issue 13."""
+    pump = mock.Mock(is_idle=False, is_releasing=False, wants_jobs=True, claimed=0)
+    duty = make_look(
+        pump,
+        make_options(poll_interval=NEVER),
+        is_settled=lambda: True,
+        is_told=lambda: True,
+        on_drained=mock.Mock(),
+    )
+    lanes = [("default", "default", 0, 0, 0, False)]
+    promoted: list[Any] = [(0, None, [])]
+    waits = [("default", "default", 0, 0.2)]
+    for answers in ([promoted, lanes], [promoted, waits, [], lanes]):
+        turn = Turn(1)
+        duty.plan(turn)
+        turn.receive(answers)
+    assert 0.0 < duty.due_at(0.0) - time.monotonic() <= 0.23
+
+
 def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(
     start_thread: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

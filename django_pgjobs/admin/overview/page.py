@@ -38,6 +38,7 @@ from django_pgjobs.queries.overview import (
     count_live_jobs,
     get_installation,
 )
+from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
 from django_pgjobs.status import JobStatus
 
 # Seconds that one statement may take.
@@ -60,12 +61,13 @@ DEFAULT_RANGE = "1h"
 
 
 class Numbers(NamedTuple):
-    """What the four statements found."""
+    """What the statements found."""
 
     live: list[LiveRow]
     finished: list[FinishedRow]
     failures: list[FailureRow]
     facts: Installation
+    missing_rates: list[MissingRate]
 
 
 class QueueLine(NamedTuple):
@@ -140,7 +142,7 @@ def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
         for worker in facts.workers
     ]
     steady = (*facts[1:2], workers, *facts[3:9], facts.old_transaction is not None)
-    return (numbers.live, numbers.finished, numbers.failures, steady)
+    return (numbers.live, numbers.finished, numbers.failures, steady, numbers.missing_rates)
 
 
 def read_numbers(chosen: Range) -> Numbers:
@@ -167,6 +169,7 @@ def read_numbers(chosen: Range) -> Numbers:
                 max_workers=MAX_WORKERS,
                 old_seconds=OLD_TRANSACTION_SECONDS,
             ),
+            list_missing_rates(cursor),
         )
 
 
@@ -181,7 +184,7 @@ def describe(numbers: Numbers, chosen: Range) -> dict[str, Any]:
     queues = queue_lines(live, finished, facts)
     is_partial = bool(finished) and finished[0].looked_at >= MAX_FINISHED_JOBS
     return {
-        "warnings": list_warnings(facts, live),
+        "warnings": list_warnings(facts, live, numbers.missing_rates),
         "tiles": tiles(live, finished),
         "oldest": min((row.waiting_since for row in live if row.waiting_since), default=None),
         "finished_a_minute": sum(row.jobs_minutes for row in finished if row.bucket is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from django.core.checks import CheckMessage
@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.queries.overview import Installation, LiveRow, Service
+from django_pgjobs.queries.rate_limits import MissingRate
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
@@ -31,11 +32,14 @@ class Notice(NamedTuple):
     page: str = ""
 
 
-def list_warnings(facts: Installation, queues: list[LiveRow]) -> list[Notice]:
+def list_warnings(
+    facts: Installation, queues: list[LiveRow], missing_rates: Sequence[MissingRate] = ()
+) -> list[Notice]:
     """Return what is wrong now, the worst first."""
     paused = {queue.name for queue in facts.queues if queue.is_paused}
     return [
         *_unserved_queues(facts.services, queues),
+        *_missing_rates(missing_rates),
         *_long_waits(facts, queues, paused),
         *_lost_workers(facts),
         *_paused_queues(queues, paused),
@@ -90,6 +94,17 @@ def _others(queues: int) -> Iterator[Notice]:
             queues,
         )
         yield Notice(text % {"queues": formats.number_format(queues)})
+
+
+def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
+    for missing in missing_rates[:MAX_NAMED]:
+        text = _(
+            "Jobs wait for the rate limit of %(key)s, which does not exist: they cannot start. "
+            "Make one named %(name)s."
+        )
+        yield Notice(
+            text % {"key": missing.key, "name": missing.name}, "pgjobs_ratelimit_changelist"
+        )
 
 
 def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:

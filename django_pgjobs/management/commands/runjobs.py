@@ -13,6 +13,7 @@ from django.db import connections
 from django.utils import translation
 
 from django_pgjobs.backend import PgJobsBackend
+from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import (
     OWN_QUEUE,
@@ -21,6 +22,7 @@ from django_pgjobs.conf import (
     foreign_max_attempts,
     get_conf,
 )
+from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,
@@ -210,6 +212,8 @@ class Command(BaseCommand):
             warnings = [*warnings_of(options, server, processes), *spared]
             self._say_first(banner(options, server, processes), warnings, flags["check"])
         if flags["check"]:
+            for missing in missing_rate_limits(options.database):
+                self.stderr.write(f"Warning: {fact_of(missing)} {remedy_for(missing)}")
             return None
         if not flags["child"] and (processes > 1 or reloads):
             return Supervisor(child_flags(flags), options, processes=processes).run()

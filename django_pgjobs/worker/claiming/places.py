@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
 from django_pgjobs.worker.claiming.plan import Listing, Plan
@@ -69,6 +70,12 @@ class Places:
             known = self._behind | self._before
             self._floors = {lane: end for lane, end in self._floors.items() if lane in known}
 
+    def note_time(self, now: float) -> None:
+        """Walk the groups again when the tokens are there that their jobs wait for."""
+        if now >= self._listing.tokens_at:
+            self._listing = replace(self._listing, tokens_at=math.inf)
+            self._groups |= self._listing.groups
+
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""
         for backend in self._options.backends:
@@ -99,6 +106,11 @@ class Places:
     def is_empty(self) -> bool:
         """Is no place known?"""
         return not (self._behind or self._before or self._groups or self._freed)
+
+    @property
+    def tokens_at(self) -> float:
+        """When jobs that wait for tokens have enough of them, as far as a look has told."""
+        return self._listing.tokens_at
 
     def claim_at(self, now: float) -> float:
         """Return from when on there is something to claim; infinite if no place is known."""

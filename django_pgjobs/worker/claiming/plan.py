@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,8 @@ class Listing:
     limited: frozenset[str] = frozenset()
     # Minus the lowest priority of each lane.
     lowest: Mapping[Lane, int] = field(default_factory=dict)
+    # When jobs of the groups that wait for tokens have enough of them.
+    tokens_at: float = math.inf
 
     @classmethod
     def of(cls, found: Iterable[Ready], options: Options) -> Listing:

@@ -181,6 +181,7 @@ class Pump(Role):
         self._accept_offers()
         self._note_ended(self._completer.settle_known())
         now = time.monotonic()
+        self._places.note_time(now)
         self._return_unbegun(now)
         self._low_water = self._demand.low_water
         turn = Turn(self._state.worker_id)
@@ -329,6 +330,8 @@ class Pump(Role):
         waits = []
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
+        if self.wants_jobs:
+            waits.append(self._places.tokens_at - now)
         if self.waits_for_news:
             self._errands.wake()
         elif self.wants_jobs:

@@ -12,27 +12,38 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 
+logger = get_logger(__name__)
+
 FIRST_GAP_SECONDS = 0.01
 # A worker that found nothing for so long says that it listens.
 LISTEN_AFTER_SECONDS = 0.15
+# So long after tokens came, which the pump takes by itself, the next are asked for.
+TOKEN_LOOK_SECONDS = 0.02
 # How often a worker looks whose pump knows where jobs are.
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
+# How often a worker that knows of keys asks for rate limits that are not there; and how many of
+# these it logs in its life.
+MISSING_SECONDS = 60.0
+MAX_MISSING = 20
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
@@ -93,6 +104,11 @@ class Look(Duty):
         # When the pump was last seen waiting for news.
         self.waited_at = 0.0
         self._allowed_at = 0.0
+        # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
+        self._tokens_at = math.inf
+        # When to ask for rate limits that are not there, and those that were logged.
+        self._missing_at = 0.0
+        self._missing: set[str] = set()
         # How many jobs had been claimed at the last look, and whether it found groups.
         self._claimed = 0
         self._knows_of_keys = False
@@ -136,6 +152,7 @@ class Look(Duty):
             return math.inf
         if not self._pump.is_idle:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
+            due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._pump.claimed != self._claimed or self._may_end_drain:
             due = 0.0
         else:
@@ -152,13 +169,25 @@ class Look(Duty):
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
             found.note_promotion,
         )
-        if self._knows_of_keys and self._pump.is_idle:
+        if self._knows_of_keys:
             turn.add(claims.send_token_wait, found.note_token_waits)
+        if self._knows_of_keys and time.monotonic() >= self._missing_at:
+            self._missing_at = time.monotonic() + MISSING_SECONDS
+            turn.add(send_missing_rates, self._note_missing)
         with_lowest = self._state.options.ageing is not None
         turn.add(
             partial(claims.send_lane_listing, with_lowest=with_lowest),
             lambda rows: self._note(found, rows, turn.elapsed),
         )
+
+    def _note_missing(self, rows: Rows) -> None:
+        """Log, once, which rate limits jobs wait for that do not exist."""
+        for missing in map(MissingRate._make, rows):
+            if missing.key not in self._missing and len(self._missing) < MAX_MISSING:
+                self._missing.add(missing.key)
+                logger.warning(
+                    "worker=%s %s %s", self._state.name, fact_of(missing), remedy_for(missing)
+                )
 
     def _note(self, found: Found, rows: Rows, seconds: float) -> None:
         """Offer the places that were found, and decide when to look next."""
@@ -169,9 +198,13 @@ class Look(Duty):
             self._begin_gaps()
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
-        for seconds_left in (found.next_due, found.token_wait(listing)):
-            if seconds_left is not None:
-                self.look_by(now + seconds_left + 0.001)
+        token_wait = found.token_wait(listing)
+        if token_wait is not None:
+            listing = replace(listing, tokens_at=now + token_wait + 0.001)
+        self._tokens_at = listing.tokens_at
+        self.look_by(self._tokens_at + TOKEN_LOOK_SECONDS)
+        if found.next_due is not None:
+            self.look_by(now + found.next_due + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)
         self._claimed, self._was_empty = found.claimed, found.is_empty
@@ -193,7 +226,7 @@ class Look(Duty):
         is_over = found.is_empty and not found.promoted
         if is_over and not listing:
             self._on_drained("nothing is left to run")
-        has_waited = found.claimed == self._claimed and found.token_wait(listing) is None
+        has_waited = found.claimed == self._claimed and self._tokens_at == math.inf
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")

@@ -1,0 +1,54 @@
+"""Rate limits that are not there: jobs that name one wait for ever.
+
+`manage.py check --database`, `runjobs --check`, the worker's log and the Overview tell of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.keys import parse_template
+from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.queries.rate_limits import MissingRate
+
+
+def named_limits() -> set[str]:
+    """Return the limits that the tasks known here name in their options.
+
+    Of "shopify:{shop_id}" that is "shopify". What a function returns is not known before.
+    """
+    return {name for path in list_task_paths() for name in _names_of(find_task(path))}
+
+
+def _names_of(task: object) -> Iterator[str]:
+    if not isinstance(task, Task):
+        return
+    for key in task.rate_limit:
+        if not isinstance(key, str):
+            continue
+        literal, field = next(iter(parse_template(key)), ("", None))
+        if field is None:
+            yield literal
+        elif ":" in literal:
+            yield literal.partition(":")[0]
+
+
+def fact_of(missing: MissingRate) -> str:
+    """Return a sentence that says what is not there, and what follows."""
+    if missing.has_jobs:
+        said, whose = f"jobs wait for the rate limit of {missing.key!r}", "they"
+    else:
+        said, whose = f"a task names the rate limit {missing.key!r}", "its jobs"
+    return f"{said}, which does not exist: {whose} cannot start."
+
+
+def remedy_for(missing: MissingRate) -> str:
+    """Return what to do about it."""
+    if missing.name in get_conf().RATE_LIMITS or missing.key in get_conf().RATE_LIMITS:
+        return "PGJOBS['RATE_LIMITS'] declares it: manage.py migrate makes the row."
+    return (
+        f"Create {missing.name!r} in the admin, by RateLimit.objects.create(name=..., count=..., "
+        "period=...), or in PGJOBS['RATE_LIMITS'] and migrate."
+    )

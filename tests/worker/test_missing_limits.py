@@ -1,0 +1,96 @@
+"""Rate limits without their row are told of before anybody waits for them (point 8 of issue 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import StringIO
+
+import pytest
+from django.core import checks as django_checks
+from django.core.management import call_command
+from django.test import override_settings
+
+from django_pgjobs import checks, task
+from django_pgjobs.declaring.missing_limits import named_limits
+from django_pgjobs.models import RateLimit
+from django_pgjobs.queries.rate_limits import MissingRate
+from tests import tasks
+from tests.factories import make_job
+from tests.helpers import wait_until
+from tests.worker.support import ThreadedWorker
+
+README_LIMIT = "missing-shopify"
+
+
+@task(rate_limit=[f"{README_LIMIT}:{{left}}", "{left}", "missing-day", lambda left, right: "x"])
+def push(left: int, right: int) -> None:
+    """Name four limits, two of which can be known before there is a job."""
+
+
+def told(*, databases: list[str] | None = None) -> list[django_checks.CheckMessage]:
+    found = checks.check_rate_limits(databases=["default"] if databases is None else databases)
+    return [message for message in found if "missing-" in str(message.msg)]
+
+
+def make_limits(*names: str) -> None:
+    RateLimit.objects.bulk_create(RateLimit(name=name, count=1, period=1.0) for name in names)
+
+
+@pytest.mark.django_db
+def test_limits_that_tasks_name_are_known_without_a_job() -> None:
+    assert {README_LIMIT, "missing-day"} <= named_limits()
+    assert not {"x", "", "{left}"} & named_limits()
+
+
+@pytest.mark.django_db
+def test_the_check_of_the_database_names_limits_without_a_row() -> None:
+    messages = told()
+    assert [message.id for message in messages] == ["pgjobs.W005"] * 2
+    assert messages[1].msg == (
+        "a task names the rate limit 'missing-shopify', which does not exist: its jobs cannot "
+        "start."
+    )
+    assert "Create 'missing-shopify' in the admin, by RateLimit" in str(messages[1].hint)
+    make_limits("missing-day", f"{README_LIMIT}:17")
+    assert told() == []
+
+
+@pytest.mark.django_db
+def test_a_declared_limit_is_made_by_migrate() -> None:
+    with override_settings(PGJOBS={"RATE_LIMITS": {"missing-day": {"count": 1, "period": 1.0}}}):
+        assert "manage.py migrate makes the row" in str(told()[0].hint)
+
+
+@pytest.mark.django_db
+def test_jobs_that_wait_are_told_of_with_their_key() -> None:
+    make_job(rate_limit_keys="missing-raw:5")
+    assert "jobs wait for the rate limit of 'missing-raw:5'" in str(told()[1].msg)
+
+
+def test_without_its_flag_the_check_asks_no_database() -> None:
+    assert checks.check_rate_limits() == checks.check_rate_limits(databases=["other"]) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_runjobs_check_says_it_and_is_no_error() -> None:
+    make_job(rate_limit_keys="missing-raw:5")
+    errors = StringIO()
+    call_command("runjobs", "--check", stdout=StringIO(), stderr=errors)
+    assert "Warning: jobs wait for the rate limit of 'missing-raw:5'" in errors.getvalue()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_logs_each_once(
+    start_thread: Callable[..., ThreadedWorker], caplog: pytest.LogCaptureFixture
+) -> None:
+    make_job(rate_limit_keys="missing-raw:5")
+    start_thread(poll_interval=0.05)
+    wait_until(lambda: "jobs wait for the rate limit of 'missing-raw:5'" in caplog.text)
+    make_limits("missing-raw")
+    done = tasks.add.enqueue(1, 2)
+    wait_until(lambda: done.refresh() or done.is_finished)
+    assert caplog.text.count("missing-raw:5") == 1
+
+
+def test_the_name_of_a_limit_is_what_stands_before_the_colon() -> None:
+    assert MissingRate("shopify:17:eu", True).name == "shopify"

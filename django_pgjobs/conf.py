@@ -35,6 +35,7 @@ class Conf:
     FAILED_RETENTION_SECONDS: float | None = 30 * 86400.0
     CONCURRENCY: int | None = None
     ASYNC_CONCURRENCY: int = 100
+    CLAIM_LIMIT: int | None = None
     PROCESSES: int = 1
     MAX_ATTEMPTS: int = 25
     FOREIGN_MAX_ATTEMPTS: int = 1
@@ -94,6 +95,9 @@ _RULES = {
         int, "a whole number from 1 to 1000, or None", lambda v: 1 <= v <= 1000, nullable=True
     ),
     "ASYNC_CONCURRENCY": Rule(int, "a whole number from 1 to 100000", lambda v: 1 <= v <= 100_000),
+    "CLAIM_LIMIT": Rule(
+        int, "a whole number from 1 to 100000, or None", lambda v: 1 <= v <= 100_000, nullable=True
+    ),
     "PROCESSES": Rule(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
     "MAX_ATTEMPTS": _ATTEMPTS,
     "FOREIGN_MAX_ATTEMPTS": _ATTEMPTS,

@@ -100,7 +100,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 class Product:
     """A model with a column that the example's does not have."""
 
-    objects = SimpleNamespace(filter=lambda dirty: ProductOfExample.objects.all())
+    objects = SimpleNamespace(filter=lambda **lookups: ProductOfExample.objects.all())
 
 
 api = SimpleNamespace(send=print)

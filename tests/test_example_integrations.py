@@ -342,6 +342,20 @@ def test_a_customer_may_send_everything_again(
     assert client.get("/integrations/999/").status_code == 404
 
 
+def test_who_asks_again_and_again_for_a_resync_adds_no_jobs(
+    client: Client, integration: Integration, product: Product
+) -> None:
+    """S4.4: a customer may press as often as he likes; what waits is sent once, edits included."""
+    Product.objects.create(integration=integration, title="Tin", price=900)
+    for _ in range(3):
+        client.post(f"/integrations/{integration.pk}/resync/")
+        edit_product(product.pk, price=5)
+    assert Job.objects.count() == 2
+    assert run_jobs() == 2
+    client.post(f"/integrations/{integration.pk}/resync/")
+    assert status_of(integration).waiting == 2, "after it has run it can be asked for again"
+
+
 def test_the_list_shows_what_each_integration_has_left(
     client: Client, integration: Integration, product: Product
 ) -> None:

@@ -38,6 +38,8 @@ class Options:
     unknown_fails: bool
     ageing: float | None = None
     drain: bool = False
+    # Most jobs of one claim, and most that are claimed ahead of free slots.
+    claim_limit: int | None = None
     max_jobs: int | None = None
     max_time: float | None = None
     max_memory_mib: int | None = None

@@ -40,6 +40,20 @@ def test_what_is_claimed_ahead_is_bounded(make: Make) -> None:
     assert claiming.demand.prefetch == MAX_PREFETCH
 
 
+def test_the_limit_of_a_claim_is_a_setting(make: Make) -> None:
+    """S4.13: the fetch limit, of one claim and of what waits for slots."""
+    claiming = make(concurrency=10, claim_limit=20)
+    assert claiming.demand.wanted() == 10, "slots that are free, and no more than these"
+    claiming.slots.mean_duration = 0.001
+    assert claiming.demand.prefetch == 20
+    assert claiming.demand.wanted() == 20
+    claiming.run(10)
+    assert claiming.demand.wanted() == 20
+    claiming.buffer(11)
+    assert claiming.demand.wanted() == 0, "more than half of them are still there"
+    assert make(concurrency=10, claim_limit=3).demand.wanted() == 3
+
+
 def test_nothing_is_claimed_ahead_while_every_slot_runs_a_long_job(make: Make) -> None:
     """However short the jobs before were."""
     claiming = make()

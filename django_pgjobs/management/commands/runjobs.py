@@ -285,6 +285,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         unknown_fails=conf.UNKNOWN_TASK == "fail",
         ageing=conf.AGEING_SECONDS,
         drain=flags["drain"],
+        claim_limit=conf.CLAIM_LIMIT,
         max_jobs=flags["max_jobs"],
         max_time=flags["max_time"],
         max_memory_mib=flags["max_memory"],

@@ -33,7 +33,9 @@ class Demand:
         concurrency = self._slots.most
         if mean is None or self._all_slots_are_long():
             return 0
-        return min(MAX_PREFETCH, int(concurrency * PREFETCH_SECONDS / max(mean, 1e-6)))
+        ahead = min(MAX_PREFETCH, int(concurrency * PREFETCH_SECONDS / max(mean, 1e-6)))
+        limit = self._state.options.claim_limit
+        return ahead if limit is None else min(ahead, limit)
 
     @property
     def low_water(self) -> int:
@@ -60,9 +62,12 @@ class Demand:
         if buffered > self.low_water:
             return 0
         wanted = max(0, self.free + self.prefetch - (0 if waits else buffered))
-        limit = self._state.options.max_jobs
-        if limit is not None:
-            wanted = min(wanted, limit - self._state.finished_jobs - len(self._state.held))
+        options = self._state.options
+        if options.max_jobs is not None:
+            left = options.max_jobs - self._state.finished_jobs - len(self._state.held)
+            wanted = min(wanted, left)
+        if options.claim_limit is not None:
+            wanted = min(wanted, options.claim_limit)
         return max(0, wanted)
 
     def caps(self) -> dict[str, int]:

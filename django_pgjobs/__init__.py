@@ -23,6 +23,7 @@ from django_pgjobs.control.lifecycle import (
 )
 from django_pgjobs.control.pauses import apause, aresume, pause, resume
 from django_pgjobs.control.rate_limits import Grant, aacquire, acquire, atry_acquire, try_acquire
+from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.retries import Exponential
 from django_pgjobs.declaring.tasks import Task, task
 from django_pgjobs.exceptions import (
@@ -53,6 +54,7 @@ __all__ = [
     "JobCancelled",
     "JobError",
     "JobInterrupt",
+    "JobResult",
     "JobStatus",
     "JobTimeout",
     "PayloadError",

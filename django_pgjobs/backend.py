@@ -17,7 +17,6 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from django_pgjobs.compat import (
-    AnyResult,
     AnyTask,
     BaseTaskBackend,
     InvalidTask,
@@ -25,6 +24,7 @@ from django_pgjobs.compat import (
 )
 from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
 from django_pgjobs.control import lifecycle
+from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import dependencies, inserting, merging
@@ -143,7 +143,7 @@ class PgJobsBackend(BaseTaskBackend):
         dependencies.refuse_waiting(task)
         return inserting.insert_from(task, queryset, arguments)
 
-    def get_result(self, result_id: str) -> AnyResult:
+    def get_result(self, result_id: str) -> JobResult:
         """Return the job's result; raise TaskResultDoesNotExist for any other id."""
         job_id = parse_job_id(result_id)
         row = lifecycle.get_row(job_id, backend=self.alias) if job_id is not None else None

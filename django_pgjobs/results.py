@@ -12,8 +12,9 @@ from typing import Any, cast
 from django.conf import settings
 from django.utils import timezone
 
-from django_pgjobs.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
+from django_pgjobs.compat import AnyTask, TaskError, TaskResultStatus
 from django_pgjobs.declaring.attempts import attempts_of
+from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.registry import (
     discover_tasks_once,
     find_in_module,
@@ -149,14 +150,14 @@ def stand_in(path: str) -> AnyTask:
     return made
 
 
-def result_of_row(row: JobRow, backend: str) -> AnyResult:
-    """Return the TaskResult of a stored job; values that cannot be decoded show as empty."""
+def result_of_row(row: JobRow, backend: str) -> JobResult:
+    """Return the result of a stored job; values that cannot be decoded show as empty."""
     try:
         args, kwargs = decode_arguments(row.args, row.kwargs)
     except PayloadError:
         args, kwargs = [], {}
     errors = decode_or_none(row.errors)
-    result = TaskResult(
+    result = JobResult(
         task=task_of_row(row, backend),
         id=str(row.id),
         status=STATUSES.get(JobStatus(row.status), TaskResultStatus.FAILED),
@@ -200,9 +201,9 @@ def new_result(
     enqueued_at: datetime,
     args: Any,
     kwargs: Any,
-) -> AnyResult:
-    """Return the TaskResult of a job that was just enqueued."""
-    return TaskResult(
+) -> JobResult:
+    """Return the result of a job that was just enqueued."""
+    return JobResult(
         task=task,
         id=str(job_id),
         status=TaskResultStatus.READY,

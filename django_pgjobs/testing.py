@@ -25,6 +25,7 @@ from psycopg.pq import TransactionStatus
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
+from django_pgjobs.declaring.job_result import running_jobs_here
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import claims, dependencies, jobs, workers
@@ -61,7 +62,7 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     broken = discover_tasks_once()
     if broken and get_conf().BROKEN_TASK_MODULES == "stop":
         raise ImportError(f"{broken[0]}.") from broken[0].error
-    with rate_limits_on_test_connection(waits=not at_once):
+    with rate_limits_on_test_connection(waits=not at_once), running_jobs_here():
         return _run_jobs(limit, at_once)
 
 

@@ -96,6 +96,27 @@ INPUTS = (
         ("tests/admin/test_odd_times.py",),
     ),
     (
+        "no wait in a transaction",
+        "django_pgjobs/declaring/job_result.py",
+        "if is_own or not (",
+        "if not (",
+        ("tests/test_wait.py",),
+    ),
+    (
+        "wait for a job that is requeued",
+        "django_pgjobs/declaring/job_result.py",
+        "                if self.is_finished:\n",
+        "                if True:\n",
+        ("tests/test_wait.py",),
+    ),
+    (
+        "no wait of a job for itself or in run_jobs",
+        "django_pgjobs/declaring/job_result.py",
+        "        self._refuse_standstill(connection, status)\n",
+        "",
+        ("tests/test_wait.py",),
+    ),
+    (
         "nearest time of a statement",
         "django_pgjobs/queries/cursor.py",
         "        read_any_instant(cursor)\n",

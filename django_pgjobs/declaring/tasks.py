@@ -10,13 +10,14 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
 from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration, is_path
 from django_pgjobs.declaring.registry import is_task
@@ -158,6 +159,13 @@ class Task(AnyTask):
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return replace(self, **{key: v for key, v in given.items() if v is not None})
+
+    if TYPE_CHECKING:
+        # What PgJobsBackend returns; with another backend it is a plain TaskResult.
+        def enqueue(self, *args: Any, **kwargs: Any) -> JobResult: ...
+        async def aenqueue(self, *args: Any, **kwargs: Any) -> JobResult: ...
+        def get_result(self, result_id: str) -> JobResult: ...
+        async def aget_result(self, result_id: str) -> JobResult: ...
 
     def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
         """Enqueue a job per item, a few thousand per statement; return their ids in order.

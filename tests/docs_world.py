@@ -18,6 +18,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils import timezone
 
 from django_pgjobs import acquire, current_job, pause, task
 from django_pgjobs.models import Job, RateLimit
@@ -105,6 +106,7 @@ class Product:
 
 api = SimpleNamespace(send=print)
 post_to_chat = print
+meeting = SimpleNamespace(begin=timezone.now() + timedelta(hours=1))
 my_site = admin.AdminSite("mine")
 pks = range(3)
 self = TestCase()

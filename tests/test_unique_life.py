@@ -58,7 +58,8 @@ def test_a_requeue_keeps_every_column_that_is_not_of_an_attempt() -> None:
         concurrency_limit=3, skips_waiting=True, rate_limit_keys="r", rate_cost=2, unique_key="u",
         unique_until_claimed=True, merged_count=8, run_after=datetime(2020, 1, 3, tzinfo=UTC),
         subject="shop.order:1", max_losses=2, interruptions=3,
-        is_declared=True,
+        is_declared=True, expires_at=datetime(2999, 1, 1, tzinfo=UTC), ready_at=sql.SQL("now()"),
+        on_failure={"task_path": "t"},
     )  # fmt: skip
     # Not inserted as failed: the server computes the lane of a job where it waits.
     Job.objects.filter(pk=job_id).update(status="failed")
@@ -69,7 +70,7 @@ def test_a_requeue_keeps_every_column_that_is_not_of_an_attempt() -> None:
     assert changed == {
         "claim", "attempts", "lost_count", "status", "result", "progress", "worker_ids", "note",
         "worker_id", "started_at", "last_attempted_at", "finished_at", "cancel_requested_at",
-        "run_after", "interruptions",
+        "run_after", "ready_at", "interruptions",
     }  # fmt: skip
     assert (after["claim"], after["attempts"], after["run_after"]) == (5, 0, None)
     untouched = {"id", "due_at", "hold", "waits_for"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -196,13 +197,17 @@ def test_a_deadlock_with_somebody_else_is_tried_again(
 ) -> None:
     """A person who changes states by hand, in another order."""
     for name in "ab":
-        RateLimit.objects.create(name=name, count=2, period=HOUR, burst=2)
+        RateLimit.objects.create(name=name, count=100, period=HOUR)
     assert try_acquire(["a", "b"])
     person = open_connection(autocommit=False)
-    person.execute("SELECT FROM pgjobs_rate_state WHERE key = 'b' FOR UPDATE")
-    asking = in_thread(lambda: try_acquire(["a", "b"]))
-    wait_until_blocked(rate_limits.get_session().connection.open())
-    # The one of the two who has waited for a second is refused: that is the other.
-    person.execute("SELECT FROM pgjobs_rate_state WHERE key = 'a' FOR UPDATE")
-    person.commit()
-    assert asking.result() is True
+    is_refused = True
+    while is_refused:
+        person.execute("SELECT FROM pgjobs_rate_state WHERE key = 'b' FOR UPDATE")
+        asking = in_thread(lambda: try_acquire(["a", "b"]))
+        wait_until_blocked(rate_limits.get_session().connection.open())
+        # Who has waited for a second is refused: the other one, unless this one comes late.
+        with contextlib.suppress(psycopg.errors.DeadlockDetected):
+            person.execute("SELECT FROM pgjobs_rate_state WHERE key = 'a' FOR UPDATE")
+            is_refused = False
+        person.rollback()
+        assert asking.result() is True

@@ -316,8 +316,10 @@ def test_a_row_that_waited_for_ever_is_logged() -> None:
 
 # What pages and the worker's looks read; the parameters are of every one of them.
 READS = re.compile("check|count|describe|explain|find|get|list|overview|pin|sweep|system|wake")
-# What a claim chooses from is read by claims.
-READING = sorted({path.stem for path in FILES if READS.match(path.stem)} - {"list_heads"})
+# What a claim chooses from is read by claims; rights are not in rows.
+READING = sorted(
+    {path.stem for path in FILES if READS.match(path.stem)} - {"list_heads", "list_missing_rights"}
+)
 ANSWERS: dict[str, Any] = {
     "task_path": "tests.tasks.add",
     "queue_name": "default",
@@ -326,6 +328,7 @@ ANSWERS: dict[str, Any] = {
     "unique_key": "key",
     "concurrency_key": "key",
     "keys": ["key"],
+    "names": ["limit"],
     "moment": "2026-01-01 00:00+00",
     "newest_first": True,
     "with_lowest": True,

@@ -1,4 +1,4 @@
-"""How many attempts a job has, by who declared its task (issue 13, point 6)."""
+"""How many attempts a job has, by who declared its task."""
 
 from __future__ import annotations
 

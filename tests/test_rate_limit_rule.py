@@ -159,7 +159,7 @@ def test_turns_are_as_early_as_the_rule_allows(dice: random.Random) -> None:
 
 @pytest.mark.parametrize("burst", [None, 1, 4, 20])
 def test_a_burst_costs_nothing_of_the_count(burst: int | None) -> None:
-    """Point 7 of issue 13: the steady rate is the count per period with every burst."""
+    """The steady rate is the count per period with every burst."""
     RateLimit.objects.create(name="api", count=20, period=PERIOD, burst=burst)
     with connection.cursor() as cursor:
         create_rate_states(cursor, ["api"])

@@ -185,7 +185,7 @@ def test_a_warning_links_to_the_page_that_helps(admin_client: Client) -> None:
 
 
 def test_a_rate_limit_without_its_row_is_warned_about_while_jobs_wait_for_it() -> None:
-    """Point 8 of issue 13."""
+    """Nobody would notice otherwise: its jobs wait for ever, in silence."""
     make_worker()
     make_job(rate_limit_keys="shopify:17")
     [text] = [text for text in texts() if "rate limit" in text]

@@ -309,7 +309,7 @@ def test_tokens_come_back_evenly(own: OwnConnection, worker: int) -> None:
 
 
 def test_what_is_claimed_late_is_made_up_for(own: OwnConnection, worker: int) -> None:
-    """Point 7 of issue 13: only what a token itself was late is lost, once per period."""
+    """Only what a token itself was late is lost, once per period."""
     RateLimit.objects.create(name="api", count=10, period=100)
     jobs = make_jobs(40, rate_limit_keys="api")
     assert ids(keyed_claim(own, worker)) == jobs[:10]

@@ -1,4 +1,4 @@
-"""Rate limits without their row are told of before anybody waits for them (point 8 of issue 13)."""
+"""Rate limits without their row are told of before anybody waits for them."""
 
 from __future__ import annotations
 

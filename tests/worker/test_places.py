@@ -307,7 +307,7 @@ def test_without_ageing_every_claim_begins_at_the_top() -> None:
 
 
 def test_groups_are_walked_again_when_the_tokens_are_there_without_another_look() -> None:
-    """Point 7 of issue 13: the round trip of a look would be lost for each token."""
+    """The round trip of a look would be lost for each token."""
     knowing = Knowing()
     listing = Listing.of(keyed(KEYED), knowing.options)
     knowing.places.note_listing(replace(listing, tokens_at=50.0))

@@ -244,7 +244,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 
 
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
-    """And not at its next look of a busy worker: point 7 of issue 13."""
+    """And not at its next look of a busy worker."""
     pump = mock.Mock(is_idle=False, is_releasing=False, wants_jobs=True, claimed=0)
     duty = make_look(
         pump,

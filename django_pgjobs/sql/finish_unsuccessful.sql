@@ -57,15 +57,6 @@ WITH ended AS (
     RETURNING job.id, job.status, job.on_failure, job.correlation_id, job.errors
 ),
 told AS (
-    INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlation_id)
-    SELECT
-        ended.on_failure ->> 'task_path'::text,
-        COALESCE(ended.on_failure ->> 'queue_name'::text, 'default'),
-        COALESCE(ended.on_failure ->> 'backend'::text, 'default'),
-        COALESCE((ended.on_failure ->> 'priority'::text)::smallint, 0),
-        json_build_array(ended.id, {ended.errors.in_words}),
-        ended.correlation_id
-    FROM ended
-    WHERE ended.status = 'failed' AND ended.on_failure IS NOT NULL
+    {ended.follow_ups}
 )
 SELECT ended.id FROM ended

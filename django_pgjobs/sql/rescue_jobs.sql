@@ -166,16 +166,7 @@ rescued AS (
         job.correlation_id, job.on_failure, job.errors
 ),
 told AS (
-    INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlation_id)
-    SELECT
-        rescued.on_failure ->> 'task_path'::text,
-        COALESCE(rescued.on_failure ->> 'queue_name'::text, 'default'),
-        COALESCE(rescued.on_failure ->> 'backend'::text, 'default'),
-        COALESCE((rescued.on_failure ->> 'priority'::text)::smallint, 0),
-        json_build_array(rescued.id, {rescued.errors.in_words}),
-        rescued.correlation_id
-    FROM rescued
-    WHERE rescued.status = 'failed' AND rescued.on_failure IS NOT NULL
+    {rescued.follow_ups}
 )
 SELECT
     rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,

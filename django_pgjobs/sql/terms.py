@@ -69,6 +69,18 @@ TERMS = {
         "COALESCE(%(expires)s::timestamptz,"
         " statement_timestamp() + make_interval(secs => %(expires_in)s::double precision))"
     ),
+    # Of a statement's list of jobs that ended: what is to be enqueued for those that failed.
+    "follow_ups": """\
+INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlation_id)
+    SELECT
+        {it}.on_failure ->> 'task_path'::text,
+        COALESCE({it}.on_failure ->> 'queue_name'::text, 'default'),
+        COALESCE({it}.on_failure ->> 'backend'::text, 'default'),
+        COALESCE(({it}.on_failure ->> 'priority'::text)::smallint, 0),
+        json_build_array({it}.id, {{it}.errors.in_words}),
+        {it}.correlation_id
+    FROM {it}
+    WHERE {it}.status = 'failed' AND {it}.on_failure IS NOT NULL""",
     # Of an array of errors, after an attempt that was the last: what is told of it.
     "in_words": (
         "COALESCE({it} -> -1 ->> 'exception_class'::text, '')"

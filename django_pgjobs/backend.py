@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
@@ -21,6 +21,7 @@ from django_pgjobs.compat import (
     BaseTaskBackend,
     InvalidTask,
     TaskResultDoesNotExist,
+    task_backends,
 )
 from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
 from django_pgjobs.control import lifecycle
@@ -28,6 +29,7 @@ from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import dependencies, inserting, merging
+from django_pgjobs.enqueueing.columns import find_follow_up
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Known
@@ -164,7 +166,20 @@ class PgJobsBackend(BaseTaskBackend):
         ]
 
     def _check(self, task: AnyTask) -> None:
-        """Raise InvalidTask if no worker could run the task's jobs."""
+        """Raise InvalidTask if no worker could run the task's jobs, or what follows a failure."""
+        self._check_one(task)
+        if getattr(task, "on_failure", None) is not None:
+            handler = find_follow_up(cast(Task, task))
+            backend = task_backends[handler.backend]
+            if not isinstance(backend, PgJobsBackend):
+                raise InvalidTask(
+                    f"expected on_failure of {task.module_path} to be a task of a backend whose "
+                    f"jobs our workers run, got {handler.module_path}, whose backend is "
+                    f"{handler.backend!r}."
+                )
+            backend._check_one(handler)
+
+    def _check_one(self, task: AnyTask) -> None:
         self.validate_task(task)
         if task.func.__module__ in PROGRAMS:
             raise InvalidTask(

@@ -11,9 +11,9 @@ STRAY = "tests/worker/test_stray_rows.py::"
 FILLINGS = (
     (
         "rows that lack what their tasks declare",
-        f"{WORKER}claiming/pump.py",
-        "self._dispatch(split(attempts, self._completer.add))",
-        "self._dispatch(attempts)",
+        f"{WORKER}process/worker_process.py",
+        "attempts = split(attempts, self._done, on_next=self.pump.note_move)",
+        "pass",
         (f"{TESTS}test_a_concurrency_key_holds_for_plain_inserts",),
     ),
     (

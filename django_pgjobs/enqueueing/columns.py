@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
-
-from django.utils import timezone
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
@@ -99,7 +97,7 @@ def _expiry(task: Task) -> tuple[datetime | None, float | None]:
         return instant, None
     if start is None:
         return None, seconds + max(0.0, delay or 0.0)
-    start = max(start, timezone.now())
+    start = max(start, datetime.now(UTC))
     return (start + timedelta(seconds=min(seconds, (LATEST - start).total_seconds()))), None
 
 

@@ -59,6 +59,10 @@ class Role:
         self._sleep(timeout)
         self.moved_at = time.monotonic()
 
+    def note_move(self) -> None:
+        """Say that the loop goes on, in the middle of what may take long."""
+        self.moved_at = time.monotonic()
+
     def _sleep(self, timeout: float | None) -> None:
         self._wake.wait(timeout)
         self._wake.clear()

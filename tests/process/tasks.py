@@ -375,3 +375,14 @@ async def fork_async(folder: str, ending: str) -> int:
     if status < 0:
         write(folder, "went on in the child")
     return status
+
+
+def hang_for_key(number: int) -> str:
+    """Never return, as a question to a service without a timeout."""
+    while True:
+        time.sleep(1)
+
+
+@task(concurrency_key=hang_for_key)
+def keyed_by_what_hangs(number: int) -> None:
+    """Have a key that comes to nothing."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests import tasks as common
-from tests.factories import get_job
+from tests.factories import get_job, make_job
 from tests.helpers import WorkerProcess, wait_until
 from tests.process import tasks
 from tests.process.support import Journal, fetch_rows, wait_for_status
@@ -70,6 +70,22 @@ def test_a_worker_whose_threads_cannot_log_ends(start: Start, journal: Journal) 
     assert "a log handler has stood still for" in worker.output()
     # Where it stands; Python 3.13 takes the lock without a call of its own.
     assert re.search(r"__init__\.py:\d+ (acquire|handle) < ", worker.output())
+
+
+def test_a_key_that_hangs_loses_its_job_and_no_other(start: Start) -> None:
+    """A key of a row that no enqueue wrote is made by the pump."""
+    hanging = make_job(
+        tasks.keyed_by_what_hangs.module_path, kwargs={"number": 1}, max_losses=1, priority=1
+    )
+    behind = common.add.using(max_losses=1).enqueue(1, 2)
+    worker = start("-c", "1", modules=WATCHFUL)
+    assert worker.wait() == 75
+    assert get_job(behind.id).status in ("ready", "successful")
+    assert get_job(behind.id).lost_count == 0
+    other = start("-c", "1", "--lease-seconds", "1", modules=WATCHFUL)
+    wait_for_status(behind, "successful", worker=other)
+    wait_until(lambda: get_job(hanging).status == "failed", message=other.output)
+    assert get_job(hanging).lost_count == 1
 
 
 def test_a_log_that_stands_still_costs_no_job_an_outcome_or_a_start(

@@ -17,6 +17,7 @@ from django_pgjobs.queries import jobs as queries
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.running.outcome import Kind
+from tests import tasks
 from tests.factories import get_job, make_job
 from tests.worker.support import Bench, ThreadedWorker
 
@@ -239,3 +240,10 @@ def test_run_jobs_ends_expired_ones() -> None:
     run_jobs()
     assert get_job(late).status == "cancelled"
     assert ran == []
+
+
+def test_without_time_zones_it_counts_from_a_naive_start(settings: Any) -> None:
+    settings.USE_TZ = False
+    start = datetime(2999, 1, 1, 12)  # noqa: DTZ001
+    result = tasks.add.using(run_after=start, expires=timedelta(hours=1)).enqueue(1, 2)
+    assert get_job(result.id).expires_at - get_job(result.id).run_after == timedelta(hours=1)

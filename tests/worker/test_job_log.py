@@ -12,7 +12,9 @@ from django_pgjobs import Retry, current_job, task
 from django_pgjobs.worker.process import job_log
 from django_pgjobs.worker.process.job_log import JsonFormatter, TextFormatter
 from django_pgjobs.worker.running.outcome import Kind
-from tests.factories import get_job, make_running_job, make_worker
+from tests.factories import get_job, make_job, make_running_job, make_worker
+from tests.helpers import wait_until
+from tests.worker import declared
 from tests.worker.support import Bench, ThreadedWorker, make_attempt_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -210,3 +212,20 @@ def test_the_running_job_knows_its_correlation_id(bench: Bench) -> None:
     job = tell_correlation.using(correlation_id="order-17").enqueue()
     assert bench.run().kind is Kind.DONE
     assert get_job(job.id).result == ["order-17"]
+
+
+def test_what_a_row_is_given_is_logged_and_so_is_a_key_that_cannot_be_made(
+    log: Records, start_thread: Callable[..., ThreadedWorker]
+) -> None:
+    given = make_job(declared.placed.module_path)
+    broken = make_job(declared.keyed_by_function.module_path, kwargs={"shop_id": -1})
+    start_thread(poll_interval=0.05)
+    wait_until(
+        lambda: {get_job(each).status for each in (given, broken)} == {"successful", "failed"}
+    )
+    wait_until(lambda: any("done" in record.getMessage() for record in log.records))
+    assert log.of("fill").__dict__["pgjobs"]["job"] == given
+    failure = log.of("FAIL")
+    assert failure.levelno == logging.ERROR
+    assert failure.__dict__["pgjobs"]["job"] == broken
+    assert failure.exc_info is not None

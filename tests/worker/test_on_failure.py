@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db.models import Value
 
-from django_pgjobs import Discard, cancel, requeue, task
-from django_pgjobs.compat import InvalidTask
+from django_pgjobs import Discard, Task, cancel, requeue, task
+from django_pgjobs.compat import TASKS_PACKAGE, InvalidTask
 from django_pgjobs.models import Job
 from django_pgjobs.queries import jobs as queries
 from django_pgjobs.queries.connection import OwnConnection
@@ -168,3 +169,18 @@ def test_what_could_not_be_told_is_refused_at_the_enqueue(given: Any, message: s
     with pytest.raises((TypeError, ImportError), match=message):
         charge.using(on_failure=given).enqueue()
     assert Job.objects.count() == 0
+
+
+def test_it_has_to_be_a_task_that_workers_run(settings: Any) -> None:
+    """Else its jobs would wait for ever."""
+    dummy = {"BACKEND": f"{TASKS_PACKAGE}.backends.dummy.DummyBackend", "QUEUES": []}
+    settings.TASKS = {**settings.TASKS, "dummy": dummy}
+    with pytest.raises(InvalidTask, match=r"on_failure of .*succeed .* whose backend is 'dummy'"):
+        succeed.using(on_failure=tell.using(backend="dummy")).enqueue()
+    moved = Task(func=tell.func, priority=0, queue_name="default", backend="default")
+    with (
+        mock.patch.object(tell.func, "__module__", "__main__"),
+        pytest.raises(InvalidTask, match="in the program that was started"),
+    ):
+        succeed.using(on_failure=moved).enqueue()
+    assert not Job.objects.exists()

@@ -158,8 +158,7 @@ class Completer:
             self._state.unwritable.add(attempt.id)
             self._state.let_go(attempt)
             return
-        # The line of its failure, which follows, is the error.
-        logger.of(attempt).warning("the server refuses its outcome; it fails instead: %s", reason)
+        logger.of(attempt).error("the server refuses its outcome; it fails instead: %s", reason)
         plain = Outcome(
             Kind.FAIL,
             error=json.dumps(UNWRITABLE | {"attempt": attempt.attempt}),

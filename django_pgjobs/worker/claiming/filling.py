@@ -9,6 +9,7 @@ nothing run at once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -45,20 +46,29 @@ def filling_of(attempt: Attempt) -> Outcome | None:
 
 
 def split(
-    attempts: Iterable[Attempt], on_filling: Callable[[Attempt, Outcome], None]
+    attempts: Iterable[Attempt],
+    on_filling: Callable[[Attempt, Outcome], None],
+    *,
+    on_next: Callable[[], None],
 ) -> list[Attempt]:
-    """Return the attempts that may begin, and hand over the others with their outcomes."""
-    ready, is_called = [], False
+    """Return the attempts that may begin, and hand over the others with their outcomes.
+
+    *on_next* is called before each that is looked at: a function of the project may take long.
+    """
+    ready = []
     for attempt in attempts:
+        outcome = None
         if attempt.row.undeclared is not None:
-            is_called = True
+            on_next()
+            # As if it ran: if the worker stands still or dies in it, this job is what is lost.
+            attempt.started_at = time.monotonic()
             outcome = filling_of(attempt)
-            if outcome is not None:
-                on_filling(attempt, outcome)
-                continue
-        ready.append(attempt)
-    if is_called:
-        _leave_django()
+            attempt.started_at = 0.0
+            _leave_django()
+        if outcome is None:
+            ready.append(attempt)
+        else:
+            on_filling(attempt, outcome)
     return ready
 
 

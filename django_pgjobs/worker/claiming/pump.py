@@ -35,7 +35,6 @@ from django_pgjobs.worker.claiming.claimer import Claim, Claimer
 from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer, Entry
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
-from django_pgjobs.worker.claiming.filling import split
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.releases import Releases
@@ -302,7 +301,7 @@ class Pump(Role):
         elif self._recall.is_set():  # claimed before the rules changed, perhaps
             self._give_back(attempts, CONTROL_NOTE)
         else:
-            self._dispatch(split(attempts, self._completer.add))
+            self._dispatch(attempts)
 
     def _learn(self, claim: Claim) -> None:
         """Let the places know what came of a claim; its jobs are in the worker's hands by now."""

@@ -26,6 +26,7 @@ from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
+from django_pgjobs.worker.claiming.filling import split
 from django_pgjobs.worker.process.building import build_pump_and_upkeep
 from django_pgjobs.worker.process.exit_status import (
     EXIT_CRASHED,
@@ -298,6 +299,7 @@ class WorkerProcess:
         log_outcome(attempt, outcome, self.state.name)
 
     def _dispatch(self, attempts: list[Attempt]) -> None:
+        attempts = split(attempts, self._done, on_next=self.pump.note_move)
         for_loop = [attempt for attempt in attempts if is_async(attempt)]
         if for_loop:
             self.async_slots.submit(for_loop)

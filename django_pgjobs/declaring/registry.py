@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from functools import cache
@@ -38,10 +39,18 @@ class BrokenModule(NamedTuple):
 
     def __str__(self) -> str:
         said = f"{self.name} cannot be imported: {type(self.error).__name__}: {self.error}"
-        place = _place_of(self.error)
+        place = _place_of(self.error, self.name)
         # That of a syntax error is in its text.
         return f"{said} ({place})" if place and place not in said else said
 
+
+# Where code is that is not the project's: ours, Python's, and what is installed.
+LIBRARIES = (
+    os.path.dirname(os.path.dirname(__file__)),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+    sysconfig.get_path("platlib"),
+)
 
 # By name, of the last discovery.
 _broken: dict[str, BrokenModule] = {}
@@ -82,17 +91,28 @@ def _try_to_load(name: str) -> BrokenModule | None:
     return None
 
 
-def _place_of(error: Exception) -> str | None:
-    """Return the file and line in which *error* was raised, None if nothing was executed."""
+def _place_of(error: Exception, module_name: str) -> str | None:
+    """Return the file and line of the project in which *error* was raised, None if none was run.
+
+    A library that a line calls is not to blame, unless the module itself is of one.
+    """
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{os.path.basename(error.filename)}, line {error.lineno}"
-    places = [
-        f"{frame.filename}, line {frame.lineno}"
+        return f"{error.filename}, line {error.lineno}"
+    frames = [
+        frame
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename not in (__file__, importlib.__file__)
         and not frame.filename.startswith("<frozen importlib")
     ]
-    return places[-1] if places else None
+    own = f"{module_name.replace('.', os.sep)}.py"
+    blamed = [
+        frame
+        for frame in frames
+        if frame.filename.endswith(own) or not frame.filename.startswith(LIBRARIES)
+    ]
+    return next(
+        (f"{frame.filename}, line {frame.lineno}" for frame in (blamed or frames)[::-1]), None
+    )
 
 
 def load_module(name: str) -> ModuleType:

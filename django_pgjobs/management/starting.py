@@ -5,7 +5,9 @@ from __future__ import annotations
 import psycopg
 from django.core.management.base import CommandError
 
+from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.conf import Conf
+from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.grants import WORKER, missing_grants
@@ -51,6 +53,15 @@ def look_at_server(alias: str) -> Server:
         raise CommandError(
             f"{error} Run manage.py migrate first.", returncode=EXIT_UNREACHABLE
         ) from error
+
+
+def find_what_is_missing(alias: str) -> list[str]:
+    """Return warnings of what a worker can start without: rights, rate limits that jobs wait for.
+
+    Raise CommandError if a role lacks a right that it needs.
+    """
+    rights = check_rights(alias)
+    return rights + [f"{fact_of(each)} {remedy_for(each)}" for each in missing_rate_limits(alias)]
 
 
 def check_rights(alias: str) -> list[str]:

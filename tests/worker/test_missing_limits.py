@@ -74,9 +74,10 @@ def test_without_its_flag_the_check_asks_no_database() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_runjobs_check_says_it_and_is_no_error() -> None:
     make_job(rate_limit_keys="missing-raw:5")
-    errors = StringIO()
-    call_command("runjobs", "--check", stdout=StringIO(), stderr=errors)
-    assert "Warning: jobs wait for the rate limit of 'missing-raw:5'" in errors.getvalue()
+    said = StringIO()
+    call_command("runjobs", "--check", stdout=said)
+    assert "\nWARNING jobs wait for the rate limit of 'missing-raw:5'" in said.getvalue()
+    assert said.getvalue().splitlines()[-1].startswith("WARNING"), "nothing says OK"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,7 +13,6 @@ from django.db import connections
 from django.utils import translation
 
 from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import (
     OWN_QUEUE,
@@ -22,7 +21,6 @@ from django_pgjobs.conf import (
     foreign_max_attempts,
     get_conf,
 )
-from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,
@@ -36,7 +34,7 @@ from django_pgjobs.management.arguments import (
 )
 from django_pgjobs.management.banner import banner, warnings_of
 from django_pgjobs.management.starting import (
-    check_rights,
+    find_what_is_missing,
     load_tasks,
     look_at_server,
     unreachable,
@@ -206,14 +204,12 @@ class Command(BaseCommand):
         options = make_options(conf, flags)
         processes = flags["processes"] or conf.PROCESSES
         reloads = self._reloads(flags)
-        spared = check_rights(options.database) if flags["check"] else []
+        found = find_what_is_missing(options.database) if flags["check"] else []
         server = look_at_server(options.database)
         if flags["verbosity"] and not flags["child"]:
-            warnings = [*warnings_of(options, server, processes), *spared]
+            warnings = [*warnings_of(options, server, processes), *found]
             self._say_first(banner(options, server, processes), warnings, flags["check"])
         if flags["check"]:
-            for missing in missing_rate_limits(options.database):
-                self.stderr.write(f"Warning: {fact_of(missing)} {remedy_for(missing)}")
             return None
         if not flags["child"] and (processes > 1 or reloads):
             return Supervisor(child_flags(flags), options, processes=processes).run()

@@ -54,6 +54,7 @@ def split(
             is_called = True
             outcome = filling_of(attempt)
             if outcome is not None:
+                attempt.filling = outcome if outcome.kind is Kind.FILL else None
                 on_filling(attempt, outcome)
                 continue
         ready.append(attempt)

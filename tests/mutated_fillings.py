@@ -79,4 +79,25 @@ FILLINGS = (
         "self",
         ("tests/worker/test_completer.py::test_a_job_left_to_the_rescue_is_not_given_back",),
     ),
+    (
+        "fillings that wait for unique keys",
+        f"{WORKER}claiming/writing.py",
+        "                self._completer.pause_keys()\n                break\n",
+        "",
+        (f"{TESTS}test_keys_of_a_transaction_under_way_rest_together",),
+    ),
+    (
+        "worker that leaves with a filling",
+        f"{WORKER}process/farewell.py",
+        "if attempt.filling is not None:\n            return attempt.filling",
+        "if attempt.filling is not None and attempt.started_at:\n            return attempt.filling",
+        (f"{TESTS}test_a_worker_that_leaves_takes_no_job_from_another",),
+    ),
+    (
+        "owner of a filling",
+        f"{SQL}list_owned_jobs.sql",
+        " AND NOT (attempt.fills AND job.is_declared)",
+        "",
+        (f"{TESTS}test_a_filling_that_is_written_is_not_tried_for_ever",),
+    ),
 )

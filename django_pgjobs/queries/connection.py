@@ -103,6 +103,15 @@ def _send_patience(cursor: Cursor) -> None:
     )
 
 
+def send_lock_timeout(cursor: Cursor, seconds: float) -> None:
+    """Let no statement behind this one wait longer for a lock, until the transaction ends."""
+    _send_timeout(cursor, f"{round(1000 * seconds)}ms")
+
+
+def _send_timeout(cursor: Cursor, timeout: str) -> None:
+    cursor.execute("SELECT pg_catalog.set_config('lock_timeout', $1::text, TRUE)", [timeout])
+
+
 class SessionUnusable(psycopg.OperationalError):
     """The session cannot do what it is for, but another one may: connect again."""
 
@@ -226,8 +235,7 @@ class OwnConnection:
         return rows[len(before) : len(before) + len(sends)]
 
     def _send_lock_timeout(self, cursor: Cursor) -> None:
-        timeout = self._settings["lock_timeout"]
-        cursor.execute("SELECT pg_catalog.set_config('lock_timeout', $1::text, TRUE)", [timeout])
+        _send_timeout(cursor, self._settings["lock_timeout"])
 
     def _exchange(
         self,

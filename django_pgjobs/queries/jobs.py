@@ -122,10 +122,10 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bo
     execute(cursor, "give_back_jobs", params | {"waits": not skips_locked})
 
 
-def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int]]) -> None:
-    """Send the question which of some attempts (id, claim) still own their jobs."""
-    pairs = list(attempts)
-    params = {"ids": [pair[0] for pair in pairs], "claims": [pair[1] for pair in pairs]}
+def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int, bool]]) -> None:
+    """Send the question which of some attempts (id, claim, fills in) still own their jobs."""
+    ids, claims, fills = zip(*attempts, strict=True)
+    params = {"ids": list(ids), "claims": list(claims), "fills": list(fills)}
     execute(cursor, "list_owned_jobs", params)
 
 

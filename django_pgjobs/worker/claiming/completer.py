@@ -8,6 +8,9 @@ again, which the claim in every WHERE clause makes harmless.
 Somebody may hold the lock of a job's row, for as long as a transaction of the project lasts. Then
 the outcome steps aside and is written again and again, by statements that skip locked rows and so
 wait for nobody, until the row is free or belongs to another attempt.
+
+A filling with a unique key waits besides for whoever has just inserted a job with that key, and no
+statement can pass over that. So once it had to wait it goes alone, with hardly any patience.
 """
 
 from __future__ import annotations
@@ -38,6 +41,9 @@ LINGER_SECONDS = 0.01
 MAX_BATCH = 1_000
 # An outcome whose row is locked is tried again after so long, then after twice that, and so on.
 PAUSES = (0.05, 1.0)
+# A filling waits for a unique key at most so long; if in vain no other is tried for so long.
+KEY_SECONDS = 0.02
+KEY_PAUSE = 0.1
 
 # Recorded instead of an outcome that the server refuses.
 UNWRITABLE = {
@@ -60,6 +66,8 @@ class Completer:
         self._known: deque[Entry] = deque()
         # Outcomes that could not be written, by the ids of their jobs.
         self._aside: dict[int, Entry] = {}
+        # When one of them that is to have a unique key may be tried.
+        self._keys_at = 0.0
 
     def __len__(self) -> int:
         return len(self._pending) + len(self._known)
@@ -125,20 +133,40 @@ class Completer:
 
     def take_due(self) -> list[Entry]:
         """Return the outcomes that are to be tried again; they stay here until they are settled."""
+        return self._due(takes_key=False)[:MAX_BATCH]
+
+    def take_due_keys(self) -> list[Entry]:
+        """Return those of them that are to have a unique key, who waited longest first."""
+        return self._due(takes_key=True) if self._keys_at <= time.monotonic() else []
+
+    def _due(self, *, takes_key: bool) -> list[Entry]:
         now = time.monotonic()
-        return [entry for entry in self._aside.values() if entry[1].due <= now][:MAX_BATCH]
+        waiting = self._aside.values()
+        return [e for e in waiting if e[1].due <= now and e[1].takes_key == takes_key]
+
+    @property
+    def waits_for_keys(self) -> bool:
+        """Is there an outcome that could not be written and is to have a unique key?"""
+        return any(outcome.takes_key for _, outcome in self._aside.values())
 
     def next_due(self) -> float | None:
         """Return when to try again, None if nothing waits for that."""
-        return min((outcome.due for _, outcome in self._aside.values()), default=None)
+        outcomes = [outcome for _, outcome in self._aside.values()]
+        dues = [max(o.due, self._keys_at) if o.takes_key else o.due for o in outcomes]
+        return min(dues, default=None)
+
+    def pause_keys(self) -> None:
+        """Try no unique key for a while: others are to go on."""
+        self._keys_at = time.monotonic() + KEY_PAUSE
 
     def put_aside(self, entry: Entry) -> None:
         """Try an outcome again a little later, because its row is locked."""
         attempt, outcome = entry
         if not outcome.pause:
-            logger.of(attempt).info("its row is locked, its outcome waits")
+            logger.of(attempt).info("its row or unique key is locked, its outcome waits")
         outcome.pause = min(max(2 * outcome.pause, PAUSES[0]), PAUSES[1])
         outcome.due = time.monotonic() + outcome.pause
+        self._aside.pop(attempt.id, None)  # behind the others
         self._aside[attempt.id] = entry
 
     def simplify(self, entry: Entry, error: psycopg.Error) -> None:

@@ -68,6 +68,7 @@ def split(
         if outcome is None:
             ready.append(attempt)
         else:
+            attempt.filling = outcome if outcome.kind is Kind.FILL else None
             on_filling(attempt, outcome)
     return ready
 

@@ -188,15 +188,18 @@ class Pump(Role):
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
         claim = self._plan_claim(turn, writing, now, waits=waits)
-        if not turn.parts:
+        if not turn.parts and not writing.entries:
             return False
         try:
-            if claim is None:
+            if not turn.parts:
+                pass
+            elif claim is None:
                 self._send(turn, writing)
             else:
                 with self._state.claiming:
                     self._send_claim(turn, writing, claim)
                 self._learn(claim)
+            writing.write_keyed()
         finally:
             # After what the claim has said of the places: it counted these jobs as held.
             self._note_written(writing)
@@ -216,11 +219,18 @@ class Pump(Role):
         fresh: list[Entry] = []
         if is_due and len(self._completer) and self._flush_is_due():
             fresh = self._completer.take()
+        if self._completer.waits_for_keys:
+            # Somebody holds a key: no turn waits for one again.
+            for entry in fresh:
+                if entry[1].takes_key:
+                    self._completer.put_aside(entry)
+            fresh = [entry for entry in fresh if not entry[1].takes_key]
         aside = self._completer.take_due() if is_due else []
-        writing = Writing(self._completer, self._connection, fresh, aside)
+        keyed = self._completer.take_due_keys() if is_due else []
+        writing = Writing(self._completer, self._connection, fresh, aside, keyed)
         writing.plan(turn)
         if is_due:
-            self._releases.plan(turn, [attempt for attempt, _ in writing.entries])
+            self._releases.plan(turn, [attempt for attempt, _ in writing.travelling])
         return writing
 
     def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
@@ -233,7 +243,7 @@ class Pump(Role):
             free=self._demand.free,
             caps=self._demand.caps(),
             waits=waits,
-            ending=[attempt.row for attempt, _ in writing.entries],
+            ending=[attempt.row for attempt, _ in writing.travelling],
         )
         return self._claimer.plan(turn, plan) if plan else None
 

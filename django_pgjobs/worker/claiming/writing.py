@@ -9,19 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic
 
 import psycopg
 
 from django_pgjobs.queries import jobs
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.worker.claiming.completer import Completer, Entry, writings
+from django_pgjobs.worker.claiming.completer import (
+    KEY_SECONDS,
+    Completer,
+    Entry,
+    resolution,
+    writings,
+)
 from django_pgjobs.worker.turns.careful import by_halves
 from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
 
 class Writing:
-    """The outcomes that travel with one turn: *fresh* ones, and such that were *aside*."""
+    """The outcomes of one turn: *fresh* ones, such that were *aside*, and of these the *keyed*.
+
+    The last are fillings that may have to wait for a unique key; they travel alone.
+    """
 
     def __init__(
         self,
@@ -29,17 +39,24 @@ class Writing:
         connection: OwnConnection,
         fresh: Sequence[Entry],
         aside: Sequence[Entry],
+        keyed: Sequence[Entry] = (),
     ) -> None:
         self._completer = completer
         self._connection = connection
         self._fresh = fresh
         self._aside = aside
+        self._keyed = keyed
         # The ids of the jobs for whose outcomes there is an answer.
         self._answered: set[int] = set()
 
     @property
     def entries(self) -> list[Entry]:
         """The outcomes to be written, with their attempts."""
+        return [*self._fresh, *self._aside, *self._keyed]
+
+    @property
+    def travelling(self) -> list[Entry]:
+        """Those of them that are written with the turn."""
         return [*self._fresh, *self._aside]
 
     def plan(self, turn: Turn) -> None:
@@ -59,25 +76,57 @@ class Writing:
         unanswered = [entry for entry in self._fresh if entry[0].id not in self._answered]
         self._completer.put_back(unanswered, is_sent=is_sent)
 
+    def write_keyed(self) -> bool:
+        """Write what may have to wait for a unique key, until one has; return if there was any."""
+        until = monotonic() + KEY_SECONDS
+        for entry in self._keyed:
+            part = self._careful_part([entry])
+            sends = [
+                partial(send_lock_timeout, seconds=KEY_SECONDS),
+                *part.sends,
+                resolution([entry]),
+            ]
+            try:
+                answers = self._connection.round_trip(sends)
+            except psycopg.Error as error:
+                if trouble_of(error) is Trouble.LOST:
+                    raise
+                self._note_refused(entry, error)
+                self._completer.pause_keys()
+                break
+            part.receive(answers[1:-1])
+            if monotonic() > until:
+                break
+        return bool(self._keyed)
+
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
         self._answered.update(attempt.id for attempt, _ in entries)
         self._completer.settle(entries, {row[0] for row in rows})
 
     def _write_apart(self, batch: Sequence[Entry]) -> None:
-        """Write outcomes, and find those that are locked or refused."""
+        """Write outcomes, and find those that are locked or refused.
+
+        Each that is to have a unique key might wait for it, and all of them with the others.
+        """
 
         def write(some: Sequence[Entry]) -> None:
             part = self._careful_part(some)
             part.receive(self._connection.round_trip(part.sends))
 
-        def note(entry: Entry, error: psycopg.Error) -> None:
-            self._answered.add(entry[0].id)
-            if trouble_of(error) is Trouble.REFUSED and not _is_overtaken(entry, error):
-                self._completer.simplify(entry, error)
-            else:
+        for entry in batch:
+            if entry[1].takes_key:
+                self._answered.add(entry[0].id)
                 self._completer.put_aside(entry)
+        others = [entry for entry in batch if not entry[1].takes_key]
+        if others:
+            by_halves(others, write, on_refused=self._note_refused)
 
-        by_halves(batch, write, on_refused=note)
+    def _note_refused(self, entry: Entry, error: psycopg.Error) -> None:
+        self._answered.add(entry[0].id)
+        if trouble_of(error) is Trouble.REFUSED and not _is_overtaken(entry, error):
+            self._completer.simplify(entry, error)
+        else:
+            self._completer.put_aside(entry)
 
     def _careful_part(
         self, batch: Sequence[Entry], *, on_refused: Callable[[psycopg.Error], None] = give_up
@@ -94,7 +143,7 @@ class Writing:
                 if entry[0].id in owned:
                     self._completer.put_aside(entry)
 
-        attempts = [(attempt.id, attempt.claim) for attempt, _ in batch]
+        attempts = [(a.id, a.claim, outcome.control is not None) for a, outcome in batch]
         part.add(lambda cursor: jobs.send_owned(cursor, attempts), settle)
         return part
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import psycopg
 
 from django_pgjobs.queries import workers
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import Completer, resolution, writings
+from django_pgjobs.worker.claiming.completer import (
+    KEY_SECONDS,
+    Completer,
+    Entry,
+    resolution,
+    writings,
+)
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Kind,
@@ -41,12 +49,17 @@ class Farewell:
         self.loses_jobs = False
 
     def release(self, attempts: Iterable[Attempt]) -> None:
-        """Hand back jobs, unless they have an outcome that waits for somebody's lock."""
+        """Hand back jobs, unless they have an outcome that waits for somebody's lock.
+
+        Nor one that is to be given what its task declares: its outcome is on its way.
+        """
         for attempt in attempts:
-            if self._completer.aside(attempt) is None:
+            if self._completer.aside(attempt) is None and attempt.filling is None:
                 self._completer.add(attempt, self._outcome_of(attempt))
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
+        if attempt.filling is not None:
+            return attempt.filling
         if not attempt.started_at:
             return released(AT_SHUTDOWN)
         return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)
@@ -84,10 +97,28 @@ class Farewell:
             (attempt, self._completer.aside(attempt) or self._outcome_of(attempt))
             for attempt in list(self._state.held.values())
         ]
-        batch = [end for end in ends if end[1].kind is not Kind.LEFT]
+        batch = [end for end in ends if end[1].kind not in (Kind.LEFT, Kind.FILL)]
         if batch:
             sends = [writing.send for writing in writings(batch, skips_locked=True)]
             own.round_trip([*sends, resolution(batch)])
+        fillings = [end for end in ends if end[1].kind is Kind.FILL]
+        if fillings:
+            self._fill_in(own, fillings)
+
+    def _fill_in(self, own: OwnConnection, fillings: list[Entry]) -> None:
+        """Write fillings, which may already be written; apart, as they may wait for a key.
+
+        To give back such a job would take it from the attempt that may have it by now.
+        """
+        patience = partial(send_lock_timeout, seconds=KEY_SECONDS)
+        sends = [writing.send for writing in writings(fillings, skips_locked=True)]
+        try:
+            own.round_trip([patience, *sends, resolution(fillings)])
+        except psycopg.Error as error:
+            if trouble_of(error) is Trouble.LOST:
+                raise
+            reason = str(error).strip()
+            logger.warning("%d jobs are left to rescue: %s", len(fillings), reason)
 
     def leave_everything(self, timeout: float) -> None:
         """Free all that is held, as far as that can be done in time."""

@@ -91,6 +91,11 @@ class Outcome:
         """The status the job is finished with, None if it runs again."""
         return _STATUS.get(self.kind)
 
+    @property
+    def takes_key(self) -> bool:
+        """Does it give the job a unique key, for which it may have to wait?"""
+        return self.control is not None and self.control.unique_key is not None
+
 
 _STATUS = {
     Kind.DONE: JobStatus.SUCCESSFUL,

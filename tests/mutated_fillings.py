@@ -6,6 +6,7 @@ from tests.mutated_claims import SQL, WORKER
 
 FILE = f"{SQL}fill_in_jobs.sql"
 TESTS = "tests/worker/test_filling.py::"
+KEYS = "tests/worker/test_filling_keys.py::"
 STRAY = "tests/worker/test_stray_rows.py::"
 
 FILLINGS = (
@@ -63,7 +64,7 @@ FILLINGS = (
         f"{WORKER}claiming/writing.py",
         "is Trouble.REFUSED and not _is_overtaken(entry, error):",
         "is Trouble.REFUSED:",
-        (f"{TESTS}test_a_unique_key_that_is_taken_meanwhile_fails_nothing",),
+        (f"{KEYS}test_a_unique_key_that_is_taken_meanwhile_fails_nothing",),
     ),
     (
         "rows of a worker that knows nothing of them",
@@ -84,20 +85,20 @@ FILLINGS = (
         f"{WORKER}claiming/writing.py",
         "                self._completer.pause_keys()\n                break\n",
         "",
-        (f"{TESTS}test_keys_of_a_transaction_under_way_rest_together",),
+        (f"{KEYS}test_keys_of_a_transaction_under_way_rest_together",),
     ),
     (
         "worker that leaves with a filling",
         f"{WORKER}process/farewell.py",
         "            return attempt.filling\n",
         "            pass\n",
-        (f"{TESTS}test_a_worker_that_leaves_takes_no_job_from_another",),
+        (f"{KEYS}test_a_worker_that_leaves_takes_no_job_from_another",),
     ),
     (
         "owner of a filling",
         f"{SQL}list_owned_jobs.sql",
         " AND NOT (attempt.fills AND job.is_declared)",
         "",
-        (f"{TESTS}test_a_filling_that_is_written_is_not_tried_for_ever",),
+        (f"{KEYS}test_a_filling_that_is_written_is_not_tried_for_ever",),
     ),
 )

@@ -190,7 +190,7 @@ PUMP = (
     (
         "key that becomes free with the turn",
         f"{WORKER}claiming/pump.py",
-        "ending=[attempt.row for attempt, _ in writing.entries],",
+        "ending=[attempt.row for attempt, _ in writing.travelling],",
         "",
         ("tests/worker/test_look.py",),
     ),

@@ -18,7 +18,6 @@ from django_pgjobs.queries.claims import ClaimedRow
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask
-    from django_pgjobs.worker.running.outcome import Outcome
 
 # How long the server may take to accept that a statement is cancelled.
 CANCEL_SECONDS = 5.0
@@ -96,7 +95,7 @@ class Attempt:
         # What the task last said of its progress, and what of that was written.
         self.progress = self.reported = ""
         # What gives the job what its task declares, instead of a run: nothing else may be written.
-        self.filling: Outcome | None = None
+        self.filling: Any = None
         self.cancelling = False
         self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None

@@ -14,7 +14,7 @@ from time import monotonic
 import psycopg
 
 from django_pgjobs.queries import jobs
-from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
+from django_pgjobs.queries.connection import OwnConnection, Send, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.completer import (
     KEY_SECONDS,
@@ -81,7 +81,7 @@ class Writing:
         until = monotonic() + KEY_SECONDS
         for entry in self._keyed:
             part = self._careful_part([entry])
-            sends = [
+            sends: list[Send] = [
                 partial(send_lock_timeout, seconds=KEY_SECONDS),
                 *part.sends,
                 resolution([entry]),

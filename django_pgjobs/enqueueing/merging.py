@@ -206,6 +206,7 @@ def _unique_columns(task: Task) -> UniqueColumns:
         # A function of the project's is called here, and what it returned is the last.
         "merge": merge if isinstance(merge, str) else "last",
         "replaces": task.on_conflict == "replace",
+        "prolongs": task.on_conflict != "raise",
         "max_wait": wait.total_seconds() if isinstance(wait, timedelta) else wait,
         "max_bytes": get_conf().MAX_PAYLOAD_BYTES,
     }

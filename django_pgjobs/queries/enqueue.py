@@ -84,13 +84,15 @@ class UniqueColumns(TaskColumns, StartColumns):
     """The columns of jobs with a unique key, and what becomes of the live job that has it.
 
     *merge* names how the database merges its arguments with the new ones; with *replaces* they
-    and its options are replaced. It is moved by *max_wait* seconds after it was enqueued at
-    most, and grows to *max_bytes* of arguments.
+    and its options are replaced; with *prolongs* it expires at the later of both times. It is
+    moved by *max_wait* seconds after it was enqueued at most, and grows to *max_bytes* of
+    arguments.
     """
 
     unique_until_claimed: bool
     merge: str
     replaces: bool
+    prolongs: bool
     max_wait: float | None
     max_bytes: int
 

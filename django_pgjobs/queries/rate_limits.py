@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 # Lanes of jobs that are read for limits that are not there, and keys that are told.
-MISSING_LANES = 1_000
+MISSING_LANES = 10_000
 MISSING_KEYS = 20
 
 

@@ -1,7 +1,8 @@
 -- Insert jobs of one task, or lock the waiting ones that have the unique key.
 --
 -- What is met cannot be claimed before the caller commits, so it will see what the caller
--- wrote. One that was claimed before, whose key is not free yet, is neither met nor listed.
+-- wrote; it expires at the later of both times. One that was claimed before, whose key is not free
+-- yet, is neither met nor listed.
 -- For enqueue_from a QuerySet takes the place of the lines (queries/enqueue.py).
 -- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
 --     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
@@ -65,7 +66,7 @@ saved AS (
     ORDER BY fresh.unique_key COLLATE "C"
     ON CONFLICT (unique_key, task_path)
     WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)
-    DO UPDATE SET merged_count = job.merged_count
+    DO UPDATE SET expires_at = {job.expiry_of_both}
     WHERE job.status = 'ready' AND job.claim = 0
     RETURNING job.id, job.unique_key, CASE WHEN %(detailed)s::boolean THEN job END AS job
 ),

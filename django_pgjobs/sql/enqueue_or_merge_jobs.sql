@@ -1,8 +1,8 @@
 -- Insert jobs of one task, or change the waiting ones that have the unique key.
 --
--- The due time moves to the new run_after, but not beyond *max_wait* after the enqueue. One that
--- was claimed before, whose key is not free yet, or cannot be merged here (positional
--- arguments, more than *max_bytes*), is neither met nor listed.
+-- The due time moves to the new run_after, but not beyond *max_wait* after the enqueue; it expires
+-- at the later of both times. One that was claimed before, whose key is not free yet, or cannot be
+-- merged here (positional arguments, more than *max_bytes*), is neither met nor listed.
 -- For enqueue_from a QuerySet takes the place of the lines (queries/enqueue.py).
 -- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
 --     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
@@ -92,7 +92,7 @@ saved AS (
                 END AS run_after
             ) AS moved
         ),
-        expires_at = excluded.expires_at,
+        expires_at = {job.expiry_of_both},
         concurrency_key = excluded.concurrency_key,
         concurrency_limit = excluded.concurrency_limit,
         skips_waiting = excluded.skips_waiting,

@@ -1,7 +1,9 @@
 -- Insert jobs of one task, except where a live one has the unique key; that one is met.
 --
+-- One that waits and would expire before a new job lives as long as that, with *prolongs*.
 -- A job that was inserted and committed by somebody else while this statement waited for it is
--- not seen by the statement and not listed: ask again.
+-- not seen by the statement and not listed, nor one that was to live longer and waits no more: ask
+-- again.
 -- For enqueue_from a QuerySet takes the place of the lines (queries/enqueue.py).
 -- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
 --     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
@@ -10,12 +12,13 @@
 --     text or NULL; max_losses integer or NULL; expires timestamptz or NULL;
 --     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
 --     concurrency_keys, rate_limit_keys, unique_keys text[] of as many entries; max_listed
---     integer; detailed boolean
+--     integer; detailed, prolongs boolean
 -- Returns: one row: the number of lines; of jobs they came to; of those inserted or met; of
 --     those inserted; up to *max_listed* of them, those met first, as JSON text: a list of [id, unique
 --     key, the columns of get_job and the backend, or null]; up to *max_listed* ids of those
 --     met, as a JSON text
--- Locks: waits for transactions that just inserted one of the keys, in the order of keys
+-- Locks: waits for transactions that just inserted one of the keys, in the order of keys; then the
+--     rows that live longer, in that order
 -- Index: pgjobs_job_unique
 WITH line AS (
     SELECT number, args, kwargs, concurrency_key, rate_limit_keys, unique_key
@@ -68,8 +71,11 @@ saved AS (
     DO NOTHING
     RETURNING job.id, job.unique_key, CASE WHEN %(detailed)s::boolean THEN job END AS job
 ),
-twin AS (
-    SELECT twin.id, twin.unique_key, CASE WHEN %(detailed)s::boolean THEN twin END AS job
+twin AS MATERIALIZED (
+    SELECT
+        twin.id, twin.unique_key, CASE WHEN %(detailed)s::boolean THEN twin END AS job,
+        %(prolongs)s::boolean AND twin.status = 'ready'
+        AND twin.expires_at < COALESCE({twin.expiry_as_asked}, 'infinity') AS ends_early
     FROM pgjobs_job_live AS twin
     WHERE
         twin.unique_key = ANY (ARRAY(
@@ -77,6 +83,28 @@ twin AS (
         ))
         AND twin.task_path = %(task_path)s::text
         AND twin.unique_key IS NOT NULL AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
+),
+early AS MATERIALIZED (
+    SELECT job.id
+    FROM pgjobs_job_live AS job
+    WHERE
+        job.id = ANY (ARRAY(SELECT twin.id FROM twin WHERE twin.ends_early))
+        AND job.status = 'ready'
+    ORDER BY job.unique_key COLLATE "C"
+    FOR NO KEY UPDATE
+),
+prolonged AS (
+    UPDATE pgjobs_job_live AS job
+    SET expires_at = {job.expiry_of_both}
+    WHERE job.id = ANY (ARRAY(SELECT early.id FROM early)) AND job.status = 'ready'
+    RETURNING job.id
+),
+met AS MATERIALIZED (
+    SELECT twin.id, twin.unique_key, twin.job
+    FROM twin
+    WHERE
+        twin.ends_early IS NOT TRUE
+        OR twin.id IN (SELECT prolonged.id FROM prolonged)
 )
 SELECT
     (SELECT count(*) FROM line) AS lines, (SELECT count(*) FROM fresh) AS jobs,
@@ -92,13 +120,13 @@ SELECT
             ORDER BY known.id
         )::text
         FROM (
-            SELECT twin.id, twin.unique_key, twin.job FROM twin
+            SELECT met.id, met.unique_key, met.job FROM met
             UNION ALL
             SELECT saved.id, saved.unique_key, saved.job FROM saved
             LIMIT %(max_listed)s::integer
         ) AS known
     ) AS listed,
     (
-        SELECT json_agg(met.id)::text
-        FROM (SELECT twin.id FROM twin LIMIT %(max_listed)s::integer) AS met
+        SELECT json_agg(listed.id)::text
+        FROM (SELECT met.id FROM met LIMIT %(max_listed)s::integer) AS listed
     ) AS met

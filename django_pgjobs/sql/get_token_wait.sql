@@ -1,5 +1,6 @@
--- Tell when the first jobs of lanes that are short of tokens have enough of them. Nothing is read if
--- all rate limits are full.
+-- Tell when the first jobs of lanes that are short of tokens have enough of them. Lanes are not read
+-- if there are fewer than 1,000 states of rate limits and all are full; no more states are looked
+-- at for that.
 -- Parameters: none
 -- Returns: backend, queue_name, minus the priority, seconds until the first such lane of them has
 --     enough, at least 0.01; no row for what will never have enough
@@ -13,9 +14,10 @@ WITH RECURSIVE head AS (
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NOT NULL
-            AND EXISTS (
-                SELECT FROM pgjobs_rate_state AS state
-                WHERE state.next_free > statement_timestamp()
+            AND (
+                SELECT count(*) >= 1000 OR bool_or(state.next_free > statement_timestamp())
+                FROM (SELECT any_state.next_free FROM pgjobs_rate_state AS any_state LIMIT 1000)
+                    AS state
             )
         ORDER BY job.backend, job.queue_name, -job.priority, job.lane, job.id
         LIMIT 1

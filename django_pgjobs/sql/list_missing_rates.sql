@@ -1,5 +1,5 @@
 -- List rate limits that are not there: of those named, and of those that ready jobs wait for, which
--- can never start. Lanes are read up to a bound.
+-- can never start. Only the first *max_lanes* lanes are read, those without rate limits included.
 -- Parameters: names text[] (of limits; those that declared tasks name); max_lanes, max_keys integer
 -- Returns: key without a limit, and whether ready jobs wait for it; in order of key
 -- Locks: none

@@ -69,6 +69,11 @@ TERMS = {
         "COALESCE(%(expires)s::timestamptz,"
         " statement_timestamp() + make_interval(secs => %(expires_in)s::double precision))"
     ),
+    # When one that is met expires: at the later of both; an enqueue that never expires wins.
+    "expiry_of_both": (
+        "NULLIF(GREATEST(COALESCE({it}.expires_at, 'infinity'),"
+        " COALESCE({{it}.expiry_as_asked}, 'infinity')), 'infinity')"
+    ),
     # Of a statement's list of jobs that ended: what is to be enqueued for those that failed.
     "follow_ups": """\
 INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlation_id)

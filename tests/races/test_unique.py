@@ -140,6 +140,17 @@ def test_a_job_that_was_met_is_not_claimed_before_the_commit(name: str, own: Own
     assert ids(claim(own, worker)) == [int(job.id)]
 
 
+def test_a_job_that_is_to_live_longer_but_ends_meanwhile_is_not_met(in_thread: InThread) -> None:
+    """The enqueue asks again, and inserts a new job."""
+    job = meet.using(expires=timedelta(minutes=1)).enqueue(1, ["a"])
+    with transaction.atomic():
+        cancel(job.id)
+        second = in_thread(enqueue(meet))
+        wait_until_waiting(second)
+    assert second.result() != job.id
+    assert values_of(second.result()) == ["b"]
+
+
 def test_a_job_that_was_met_until_its_end_may_be_claimed(own: OwnConnection) -> None:
     """It locks nothing: it could be running just as well."""
     worker = make_worker()

@@ -10,7 +10,7 @@ import pytest
 from django.db.models import Value
 from psycopg import sql
 
-from django_pgjobs import requeue, task
+from django_pgjobs import DuplicateJob, requeue, task
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.models import Job
 from django_pgjobs.queries import jobs as queries
@@ -35,6 +35,21 @@ def note(name: str, fails: bool = False) -> None:
     ran.append(name)
     if fails:
         raise ValueError(name)
+
+
+def merge_by_hand(waiting: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Merge by a function of the project's own."""
+    return waiting | new
+
+
+@task
+def lasting(name: str) -> None:
+    """Never expire, unless it is said."""
+
+
+@task
+def tell(job_id: int, error: str) -> None:
+    """Be what is enqueued when a job fails."""
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +107,61 @@ def test_an_enqueue_that_is_merged_moves_the_expiry() -> None:
     merged.enqueue("a")
     job = merged.using(run_after=HOUR).enqueue("a")
     assert seconds_to_expiry(job, "run_after") == 60
+
+
+UNIQUE = [{"on_conflict": "return"}, {"unique_until": "claimed"}]
+CHANGING = [{"on_conflict": "replace"}, {"on_conflict": "merge"}, {"merge": merge_by_hand}]
+WAYS = [*UNIQUE, *CHANGING[:2], {"on_conflict": "merge", **CHANGING[2]}]
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_an_expired_job_that_nobody_ended_does_not_swallow_an_enqueue(
+    drain: Drain, options: dict[str, Any]
+) -> None:
+    unique = note.using(unique_key="{name}", **options)
+    job = unique.enqueue("a")
+    Job.objects.update(expires_at=datetime(2000, 1, 1, tzinfo=UTC))
+    assert unique.enqueue("a").id == job.id
+    assert 0 < (get_job(job.id).expires_at - datetime.now(UTC)).total_seconds() <= 60
+    drain()
+    assert get_job(job.id).status == "successful"
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_what_an_enqueue_meets_expires_at_the_later_of_both(options: dict[str, Any]) -> None:
+    never = lasting.using(unique_key="{name}", **options)
+    early, late = never.using(expires=MINUTE), never.using(expires=HOUR)
+    job = early.enqueue("a")
+    for unique in (late, early):
+        unique.enqueue("a")
+        assert seconds_to_expiry(job) == pytest.approx(3600, abs=30)
+    for unique in (never, early, late):
+        unique.enqueue_many([("a",)])
+        assert get_job(job.id).expires_at is None
+    assert Job.objects.count() == 1
+
+
+@pytest.mark.parametrize("options", WAYS[:4])
+def test_what_enqueue_from_meets_expires_at_the_later_of_both(options: dict[str, Any]) -> None:
+    unique = note.using(unique_key="{name}", **options)
+    job = unique.enqueue("a")
+    unique.using(expires=HOUR).enqueue_from(Job.objects.all(), name=Value("a"))
+    assert seconds_to_expiry(job) == pytest.approx(3600, abs=30)
+
+
+def test_an_enqueue_that_is_refused_moves_no_expiry() -> None:
+    unique = note.using(unique_key="{name}", on_conflict="raise")
+    job = unique.enqueue("a")
+    with pytest.raises(DuplicateJob):
+        unique.using(expires=HOUR).enqueue("a")
+    assert seconds_to_expiry(job) == 60
+
+
+def test_the_follow_up_of_the_first_enqueue_stays() -> None:
+    unique = note.using(unique_key="{name}", on_conflict="replace")
+    job = unique.using(on_failure=tell).enqueue("a")
+    unique.enqueue("a")
+    assert tell.module_path in get_job(job.id).on_failure
 
 
 @pytest.mark.parametrize("given", [timedelta(), -MINUTE, 60, "soon"])

@@ -372,6 +372,24 @@ def test_a_drain_does_not_wait_for_tokens_that_no_job_of_its_needs(drain: Start)
     assert get_job(done).status == "successful"
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("states", [0, 2000])
+def test_the_wait_for_tokens_is_found_among_any_number_of_full_limits(states: int) -> None:
+    """No more than 1,000 of their states are read, and those of the lanes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_rate_state (key, next_free)"
+            " SELECT 'full:' || number, now() - interval '1 day'"
+            " FROM generate_series(1, %s) AS number",
+            [states],
+        )
+        spend_tokens("slow", seconds=60)
+        make_job(rate_limit_keys="slow")
+        claims.send_token_wait(cursor)
+        [(*_, seconds)] = cursor.fetchall()
+    assert 0 < seconds <= 60
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_drain_waits_for_the_tokens_of_its_jobs_and_no_longer(drain: Start) -> None:
     """Two of them, and no poll comes before the second is there."""

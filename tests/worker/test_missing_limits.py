@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 from django.core import checks as django_checks
 from django.core.management import call_command
+from django.db import connection
 from django.test import override_settings
 
 from django_pgjobs import checks, task
@@ -64,6 +65,17 @@ def test_a_declared_limit_is_made_by_migrate() -> None:
 @pytest.mark.django_db
 def test_jobs_that_wait_are_told_of_with_their_key() -> None:
     make_job(rate_limit_keys="missing-raw:5")
+    assert "jobs wait for the rate limit of 'missing-raw:5'" in str(told()[1].msg)
+
+
+@pytest.mark.django_db
+def test_jobs_that_wait_behind_thousands_of_other_keys_are_told_of() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_job (task_path, queue_name, concurrency_key)"
+            " SELECT 'tests.tasks.add', 'a', 'k:' || number FROM generate_series(1, 2000) AS number"
+        )
+    make_job(rate_limit_keys="missing-raw:5", queue_name="b")
     assert "jobs wait for the rate limit of 'missing-raw:5'" in str(told()[1].msg)
 
 

@@ -68,7 +68,7 @@ def test_the_check_names_the_module_what_it_raises_and_the_place(make_app: Make)
     ("text", "said"),
     [
         (DIVIDES, "ZeroDivisionError: division by zero ({path}, line 3)."),
-        ("def f(:\n", "SyntaxError: invalid syntax (tasks.py, line 1)."),
+        ("def f(:\n", "SyntaxError: invalid syntax ({path}, line 1)."),
         ("class Odd(Exception): pass\n\nraise Odd\n", "Odd:  ({path}, line 3)."),
     ],
 )

@@ -38,10 +38,12 @@ class BrokenModule(NamedTuple):
     error: Exception
 
     def __str__(self) -> str:
-        said = f"{self.name} cannot be imported: {type(self.error).__name__}: {self.error}"
-        place = _place_of(self.error, self.name)
-        # That of a syntax error is in its text.
-        return f"{said} ({place})" if place and place not in said else said
+        error = self.error
+        # The text of a syntax error ends with a place, without the folder of the file.
+        text = error.msg if isinstance(error, SyntaxError) else error
+        said = f"{self.name} cannot be imported: {type(error).__name__}: {text}"
+        place = _place_of(error, self.name)
+        return f"{said} ({place})" if place else said
 
 
 # Where code is that is not the project's: ours, Python's, and what is installed.

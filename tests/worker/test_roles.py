@@ -27,6 +27,7 @@ from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
 from django_pgjobs.bulk.changes import run_change
 from django_pgjobs.control import rate_limits
 from django_pgjobs.control.explain import explain
+from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.management.grants import WEB, missing_grants
 from django_pgjobs.models import BulkChange, Job, Worker
 from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
@@ -199,6 +200,13 @@ def test_a_role_may_do_no_more_than_it_needs(as_role: As, kind: str, forbidden: 
             cursor.execute(forbidden)
 
 
+@pytest.fixture
+def limits_of_all_tasks() -> None:
+    """A check warns of those that are missing, and tasks of other tests name some."""
+    for name in named_limits():
+        RateLimit.objects.create(name=name, count=1, period=1)
+
+
 def checked(*flags: str) -> str:
     """Return what `runjobs --check` prints."""
     output = StringIO()
@@ -206,6 +214,7 @@ def checked(*flags: str) -> str:
     return output.getvalue()
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
 @pytest.mark.parametrize("owns", [True, False], ids=["owner", "role"])
 def test_a_check_ends_with_ok_if_nothing_is_missing(as_role: As, owns: bool) -> None:
     with nullcontext() if owns else as_role("worker"):
@@ -214,11 +223,13 @@ def test_a_check_ends_with_ok_if_nothing_is_missing(as_role: As, owns: bool) -> 
     assert not any(line.startswith(("WARNING", "Ctrl-C")) for line in lines)
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
 def test_a_check_with_a_warning_is_not_ok() -> None:
     lines = checked("--queues", "malle").splitlines()
     assert lines[-1].startswith("WARNING no task and no waiting job uses the queue 'malle'")
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
 @pytest.mark.parametrize(
     "revoked",
     [
@@ -250,6 +261,7 @@ def test_a_check_names_what_is_missing_and_the_grant_that_repairs_it(
         assert "OK " in checked()
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
 def test_the_record_of_migrations_is_one_to_wish_for(
     as_role: As, open_connection: Callable[..., psycopg.Connection]
 ) -> None:

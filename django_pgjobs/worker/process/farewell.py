@@ -59,7 +59,8 @@ class Farewell:
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         if attempt.filling is not None:
-            return attempt.filling
+            filling: Outcome = attempt.filling
+            return filling
         if not attempt.started_at:
             return released(AT_SHUTDOWN)
         return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)

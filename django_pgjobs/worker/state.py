@@ -40,6 +40,12 @@ class Options:
     max_memory_mib: int | None = None
     name: str = ""
 
+    @property
+    def serving(self) -> tuple[object, ...]:
+        """What workers have in common that serve the same jobs."""
+        queues = None if self.queues is None else sorted(self.queues)
+        return sorted(self.backends), queues, sorted(self.excluded_queues)
+
     def serves(self, lane: Lane | Ready) -> bool:
         """Does the worker run the jobs of this backend and queue?"""
         if lane.backend not in self.backends or lane.queue_name in self.excluded_queues:

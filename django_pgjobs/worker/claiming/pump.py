@@ -144,6 +144,11 @@ class Pump(Role):
         """Is it to claim, and knows of no place?"""
         return self.is_idle and self.wants_jobs
 
+    @property
+    def has_full_queue(self) -> bool:
+        """Has a queue as many jobs here as it may, so that others have to take more of it?"""
+        return 0 in self._demand.caps().values()
+
     # The loop
 
     def run(self) -> None:

@@ -51,7 +51,14 @@ def build_pump_and_upkeep(
     )
     own = connections["upkeep"]
     duties = Duties(
-        state, pump, own, refusals, errands, on_interrupted=on_interrupted, on_drained=on_limit
+        state,
+        pump,
+        own,
+        refusals,
+        errands,
+        on_interrupted=on_interrupted,
+        on_drained=on_limit,
+        on_orders=on_orders,
     )
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)
 

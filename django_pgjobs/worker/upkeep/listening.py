@@ -48,7 +48,7 @@ class Listening(Duty):
         self._said_of = 0
 
     def due_at(self, now: float) -> float:
-        if self._is_said:
+        if self.is_said:
             pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
             due = math.inf if self._pump.waits_for_news else self._look.waited_at + pause
         elif self._connection.listens and self._look.is_quiet:
@@ -58,7 +58,7 @@ class Listening(Duty):
         return max(due, self._again_at)
 
     def plan(self, turn: Turn) -> None:
-        says = not self._is_said
+        says = not self.is_said
         send = partial(workers.set_listening, worker_id=turn.worker_id, listening=says)
 
         def note(rows: Rows) -> None:
@@ -75,5 +75,6 @@ class Listening(Duty):
         turn.begin(try_later).add(send, note)
 
     @property
-    def _is_said(self) -> bool:
+    def is_said(self) -> bool:
+        """Does the table show that enqueues are to notify?"""
         return self._said_of == self._state.worker_id

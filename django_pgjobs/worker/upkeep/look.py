@@ -33,6 +33,8 @@ PAUSE_FACTOR = 9
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
+# A worker that hears of all new jobs need not look more often than that because it claimed some.
+TOLD_LOOK_SECONDS = 0.02
 
 
 @dataclass
@@ -88,12 +90,23 @@ class Look(Duty):
         self._vain = 0
         # Was nothing held when the last look began?
         self._was_empty = False
+        # Was it asked for by a notification? Had others taken by then what the last one told of?
+        self._is_asked = False
+        self.has_lost = False
+        # Does the worker hear of all new jobs? Do others, so that it leaves those due later to them?
+        self.is_told = False
+        self.rests = False
 
     # What others say
 
     def note_news(self) -> None:
         """Look at once if nothing is known, and often after that."""
         self._gap = FIRST_GAP_SECONDS
+        self._due = 0.0
+
+    def note_notification(self) -> None:
+        """Look once if nothing is known: somebody enqueued."""
+        self._is_asked = True
         self._due = 0.0
 
     def look_by(self, time: float) -> None:
@@ -121,7 +134,7 @@ class Look(Duty):
         if not self._pump.is_idle:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
         elif self._pump.claimed != self._claimed or self._may_end_drain:
-            due = 0.0
+            due = self._looked_at + TOLD_LOOK_SECONDS if self.is_told else 0.0
         else:
             due = self._due
         return max(due, self._allowed_at)
@@ -149,12 +162,16 @@ class Look(Duty):
         listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
         self._allowed_at = now + PAUSE_FACTOR * seconds
-        if found.claimed != self._claimed or found.promoted:
+        has_claimed = self._pump.claimed != self._claimed
+        if found.promoted or (has_claimed and not self.is_told) or (self._is_asked and listing):
             self._gap = FIRST_GAP_SECONDS
+        if self._is_asked or listing:
+            self.has_lost = not has_claimed and not listing
+        self._is_asked = False
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
         for seconds_left in (found.next_due, found.token_wait):
-            if seconds_left is not None:
+            if seconds_left is not None and not self.rests:
                 self.look_by(now + seconds_left + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)

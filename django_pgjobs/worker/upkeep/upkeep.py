@@ -23,6 +23,7 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import (
     CANCEL_CHANNEL,
     CONTROL_CHANNEL,
+    WATCH_CHANNEL,
     WORKERS,
     read_notifications,
 )
@@ -43,6 +44,8 @@ logger = get_logger(__name__)
 REFUSED_SECONDS = 0.2
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
+# So long the second one on the watch leaves new jobs to the first.
+SECOND_SECONDS = 0.03
 
 
 class Upkeep(Role):
@@ -105,6 +108,7 @@ class Upkeep(Role):
     def _do_what_is_due(self) -> None:
         """Do what is due, or sleep until something is."""
         self._duties.look.observe(time.monotonic())
+        self._duties.watch.observe(time.monotonic())
         self._connect()
         self._hear()
         now = time.monotonic()
@@ -179,6 +183,8 @@ class Upkeep(Role):
             notification = self._heard.popleft()
             if notification.channel == CANCEL_CHANNEL:
                 self._duties.cancels.note_request()
+            elif notification.channel == WATCH_CHANNEL:
+                self._duties.watch.note_left()
             elif notification.channel != CONTROL_CHANNEL:
                 queue_names.add(notification.payload)
             elif notification.payload == WORKERS:
@@ -186,10 +192,12 @@ class Upkeep(Role):
             else:
                 self._pump.recall()
                 self._duties.look.note_news()
-        for queue_name in queue_names:
-            self._duties.look.note_news()
-            self._pump.offer(queue_name)
-        if queue_names:
+        if queue_names and self._duties.watch.is_second:
+            self._duties.look.look_by(time.monotonic() + SECOND_SECONDS)
+        elif queue_names:
+            self._duties.look.note_notification()
+            for queue_name in queue_names:
+                self._pump.offer(queue_name)
             # Hand over the interpreter's lock: the pump is to claim before the look is planned.
             time.sleep(0)
         look_time = self._errands.take_look_time()

@@ -35,7 +35,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 JOB = "INSERT INTO pgjobs_job (task_path, args) VALUES ('ours_tasks.record', %s)"
 COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 BACKENDS = "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()"
-LIVE = "SELECT count(*) FROM pgjobs_worker WHERE listening AND ended_at IS NULL"
+LIVE = "SELECT count(*) FROM pgjobs_worker WHERE ended_at IS NULL"
 
 
 def measure_herd(system: System, workers: int) -> Measured:
@@ -71,11 +71,10 @@ def idle_workers(
     each = 4 if count % 4 == 0 else 1
     command = module_command("django", "runjobs", "-c", 2, "-v", 0, "--no-reload", *flags)
     command = [str(system.environment.python), *command, "--processes", str(each)]
-    ready = "SELECT count(*) FROM pgjobs_worker WHERE ended_at IS NULL" if flags else LIVE
     try:
         for _ in range(count // each):
             group.start(command, system.variables(**variables), system.bench.folder)
-        wait_until(group, lambda: system.query(ready) >= count, "not all workers were ready")
+        wait_until(group, lambda: system.query(LIVE) >= count, "not all workers were ready")
         time.sleep(IDLE_SECONDS if count else 0.0)
         yield group
         group.check()

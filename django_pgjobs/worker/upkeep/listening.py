@@ -51,7 +51,7 @@ class Listening(Duty):
         if self.is_said:
             pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
             due = math.inf if self._pump.waits_for_news else self._look.waited_at + pause
-        elif self._connection.listens and self._look.is_quiet:
+        elif self._connection.listens and self._look.is_quiet and not self._look.rests:
             due = self._look.due_at(now)
         else:
             return math.inf

@@ -78,7 +78,9 @@ class Look(Duty):
         self._refusals = refusals
         self._is_settled = is_settled
         self._on_drained = on_drained
+        # When it is due: by its pace, and because somebody asked or knows of a job that is due then.
         self._due = 0.0
+        self._asked_at = math.inf
         self._gap = FIRST_GAP_SECONDS
         self._looked_at = -math.inf
         # When the pump was last seen waiting for news.
@@ -93,7 +95,7 @@ class Look(Duty):
         # Was it asked for by a notification? Had others taken by then what the last one told of?
         self._is_asked = False
         self.has_lost = False
-        # Does the worker hear of all new jobs? Do others, so that it leaves those due later to them?
+        # Does the worker hear of all new jobs? Do others, so that it need not look?
         self.is_told = False
         self.rests = False
 
@@ -102,16 +104,20 @@ class Look(Duty):
     def note_news(self) -> None:
         """Look at once if nothing is known, and often after that."""
         self._gap = FIRST_GAP_SECONDS
-        self._due = 0.0
+        self._asked_at = 0.0
 
     def note_notification(self) -> None:
         """Look once if nothing is known: somebody enqueued."""
         self._is_asked = True
-        self._due = 0.0
+        self._asked_at = 0.0
 
     def look_by(self, time: float) -> None:
         """Look at *time* at the latest."""
-        self._due = min(self._due, time)
+        self._asked_at = min(self._asked_at, time)
+
+    def note_rested(self) -> None:
+        """Note that others have looked long enough: this worker may ask for notifications."""
+        self._gap = max(self._gap, LISTEN_AFTER_SECONDS)
 
     def observe(self, now: float) -> None:
         """See what the pump is at."""
@@ -136,7 +142,8 @@ class Look(Duty):
         elif self._pump.claimed != self._claimed or self._may_end_drain:
             due = self._looked_at + TOLD_LOOK_SECONDS if self.is_told else 0.0
         else:
-            due = self._due
+            pace = self._looked_at + self._state.options.poll_interval if self.rests else self._due
+            due = min(pace, self._asked_at)
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:
@@ -170,8 +177,9 @@ class Look(Duty):
         self._is_asked = False
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
+        self._asked_at = math.inf
         for seconds_left in (found.next_due, found.token_wait):
-            if seconds_left is not None and not self.rests:
+            if seconds_left is not None:
                 self.look_by(now + seconds_left + 0.001)
         if self._state.options.drain:
             self._check_drain(found, listing)

@@ -49,9 +49,9 @@ PARK_SECONDS = 0.9
 # It is not worth while to park for less.
 LEAST_PARK_SECONDS = 0.02
 # After so long without jobs nothing that their end brings about is under way any more.
-SETTLE_SECONDS = 0.05
+SETTLE_SECONDS = 0.02
 # A worker that found jobs, and has no room for more or knows of more for so long, leaves the watch.
-FULL_SECONDS = 0.003
+FULL_SECONDS = 0.01
 # How often a worker asks for a slot that has other things to do than to wait.
 AGAIN_SECONDS = 1.0
 # How long a worker goes without a slot after the server refused one.
@@ -83,8 +83,6 @@ class Known:
     # Does it have a slot, and which channels does it hear?
     is_on_watch: bool
     hears: frozenset[str]
-    # Has it said that enqueues are to notify?
-    is_told: bool
     # Does it want jobs, and knows of none?
     waits: bool
     # Has it found jobs since it waited last, and waits no more?
@@ -100,10 +98,10 @@ class Known:
 def next_step(known: Known) -> Step | None:
     """Return what a worker does next about the watch, None if nothing."""
     if known.is_on_watch:
-        if not known.is_told or known.is_busy or known.is_partial:
+        if known.is_busy or known.is_partial:
             return Step.LEAVE
         return _hear(Step.HEAR_EVERYTHING, known)
-    if not (known.is_told and known.waits):
+    if not known.waits:
         return _hear(Step.HEAR_ORDERS, known)
     if known.is_partial:
         return _hear(Step.HEAR_EVERYTHING, known)
@@ -145,6 +143,8 @@ class Watch(Duty):
         self._on_orders = on_orders
         self._slot: int | None = None
         self._hears = ORDERS
+        # Were all slots taken when it asked for one?
+        self._is_denied = False
         # When it may ask for a slot again, and when again after the server refused one.
         self._take_at = 0.0
         self._refused_until = 0.0
@@ -163,20 +163,22 @@ class Watch(Duty):
 
     def observe(self, now: float) -> None:
         """See what the pump is at, and let the look know what it may rely on."""
-        is_told, hears_all = self._is_told(), self._hears == EVERYTHING
-        self._look.is_told = is_told and hears_all and self._slot is not None
-        self._look.rests = is_told and not hears_all
+        self._look.is_told = (
+            self._slot is not None and self._hears == EVERYTHING and self._is_told()
+        )
+        self._look.rests = self._is_denied
         if self._pump.waits_for_news:
             self._waited_at, self._claimed = now, self._pump.claimed
         if self._state.held:
             self._held_at = now
 
     def note_left(self) -> None:
-        """Ask for a slot at once: somebody has left the watch."""
-        self._take_at = 0.0
+        """Ask for a slot at once: somebody has left the watch, and this worker does not park."""
+        if self._state.held:
+            self._take_at = 0.0
 
     def begin_anew(self) -> None:
-        self._slot = None
+        self._slot, self._is_denied = None, False
         self._hears = ORDERS
         self._take_at = self._refused_until = 0.0
 
@@ -235,7 +237,6 @@ class Watch(Duty):
         return Known(
             is_on_watch=self._slot is not None,
             hears=self._hears,
-            is_told=self._is_told(),
             waits=pump.waits_for_news,
             is_busy=not pump.waits_for_news
             and (pump.claimed != self._claimed or not pump.wants_jobs)
@@ -244,7 +245,7 @@ class Watch(Duty):
             or pump.has_full_queue
             or now < self._refused_until,
             may_take=now >= self._take_at,
-            may_park=is_empty and self._look.is_quiet,
+            may_park=is_empty,
         )
 
     def _next_other(self, now: float) -> float:
@@ -260,6 +261,9 @@ class Watch(Duty):
 
     def _note_taken(self, rows: Rows) -> None:
         [(self._slot, is_asked)] = rows
+        self._is_denied = self._slot is None
+        if not self._is_denied and self._hears == NOTHING:
+            self._look.note_rested()
         self._take_at = time.monotonic() + AGAIN_SECONDS
         if is_asked:
             self._on_orders()
@@ -269,7 +273,7 @@ class Watch(Duty):
         self._take_at = 0.0
 
     def _note_refused(self, error: psycopg.Error) -> None:
-        self._slot = None
+        self._slot, self._is_denied = None, False
         self._refused_until = time.monotonic() + REFUSED_SECONDS
 
 

@@ -32,7 +32,6 @@ class Duties:
         connection: OwnConnection,
         refusals: Refusals,
         errands: Errands,
-        *,
         on_interrupted: Callable[[Attempt], None],
         on_drained: Callable[[str], None],
         on_orders: Callable[[], None],

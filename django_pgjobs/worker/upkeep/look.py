@@ -78,7 +78,7 @@ class Look(Duty):
         self._refusals = refusals
         self._is_settled = is_settled
         self._on_drained = on_drained
-        # When it is due: by its pace, and because somebody asked or knows of a job that is due then.
+        # When it is due: by its pace, and because of what somebody asked for or a look has found.
         self._due = 0.0
         self._asked_at = math.inf
         self._gap = FIRST_GAP_SECONDS

@@ -192,14 +192,19 @@ class Upkeep(Role):
             else:
                 self._pump.recall()
                 self._duties.look.note_news()
-        if queue_names and self._duties.watch.is_second:
-            self._duties.look.look_by(time.monotonic() + SECOND_SECONDS)
-        elif queue_names:
-            self._duties.look.note_notification()
-            for queue_name in queue_names:
-                self._pump.offer(queue_name)
-            # Hand over the interpreter's lock: the pump is to claim before the look is planned.
-            time.sleep(0)
+        if queue_names:
+            self._note_enqueued(queue_names)
         look_time = self._errands.take_look_time()
         if look_time is not None:
             self._duties.look.look_by(look_time)
+
+    def _note_enqueued(self, queue_names: set[str]) -> None:
+        """Let the pump claim from these queues, or see a little later what others left."""
+        if self._duties.watch.is_second:
+            self._duties.look.look_by(time.monotonic() + SECOND_SECONDS)
+            return
+        self._duties.look.note_notification()
+        for queue_name in queue_names:
+            self._pump.offer(queue_name)
+        # Hand over the interpreter's lock: the pump is to claim before the look is planned.
+        time.sleep(0)

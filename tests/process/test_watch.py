@@ -1,0 +1,77 @@
+"""Many idle workers, of which two are notified: jobs begin, whoever is killed or frozen."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers import WorkerProcess, wait_until
+from tests.process import tasks
+from tests.process.support import NEVER, Journal, children_of, fetch_rows
+
+pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
+
+Start = Callable[..., WorkerProcess]
+LISTENERS = "SELECT pid FROM pgjobs_worker WHERE listening AND ended_at IS NULL ORDER BY id"
+WAITS = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def wait_until_parked(workers: int) -> list[int]:
+    """Wait until all but two of so many workers park; return the two that listen."""
+    wait_until(
+        lambda: len(fetch_rows(WAITS)) == workers - 2 and len(fetch_rows(LISTENERS)) == 2,
+        message=lambda: f"{fetch_rows(LISTENERS)} {fetch_rows(WAITS)}",
+        timeout=60,
+    )
+    return [pid for (pid,) in fetch_rows(LISTENERS)]
+
+
+def test_every_job_begins_whenever_it_is_enqueued_and_whoever_is_killed(
+    start: Start, journal: Journal
+) -> None:
+    """Nobody polls."""
+    chance = random.Random(7)
+    supervisor = start("--poll-interval", NEVER, "--processes", "8", "-c", "1")
+    wait_until_parked(8)
+    names: list[str] = []
+    for round_number in range(12):
+        for _ in range(chance.choice((1, 1, 2, 12))):
+            names.append(f"job {len(names)}")
+            tasks.note.enqueue(journal.folder, names[-1])
+        if chance.random() < 0.5:
+            journal.wait_for(*names)
+        if round_number % 4 == 3:
+            journal.wait_for(*names)
+            for pid in wait_until_parked(8)[: 1 + round_number // 6]:
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: len(children_of(supervisor)) == 8)
+    journal.wait_for(*names)
+
+
+def test_a_frozen_watcher_delays_nothing_but_for_a_moment(start: Start, journal: Journal) -> None:
+    start("--poll-interval", NEVER, "--processes", "4", "-c", "1")
+    frozen = wait_until_parked(4)[0]
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        for number in range(3):
+            tasks.note.enqueue(journal.folder, str(number))
+        journal.wait_for("0", "1", "2")
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+
+
+def test_if_all_watchers_are_frozen_the_poll_finds_jobs(start: Start, journal: Journal) -> None:
+    start("--poll-interval", "2", "--processes", "4", "-c", "1")
+    frozen = wait_until_parked(4)
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        tasks.note.enqueue(journal.folder, "found")
+        journal.wait_for("found")
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,381 @@
+"""The watch for new jobs: what a worker does next, and that together they leave no job lying."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgjobs.queries import watch as queries
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.notifications import EVERYTHING, ORDERS
+from django_pgjobs.worker.upkeep import watch
+from django_pgjobs.worker.upkeep.watch import CHANNELS, NOTHING, Known, Step, next_step
+from tests import tasks
+from tests.factories import get_job, get_worker, make_job
+from tests.helpers import wait_until
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import NEVER, Gate, ThreadedWorker
+
+Start = Callable[..., ThreadedWorker]
+KEY = queries.first_slot("test")
+
+
+def known(**changes: Any) -> Known:
+    given: dict[str, Any] = {
+        "is_on_watch": False,
+        "hears": ORDERS,
+        "waits": True,
+        "is_busy": False,
+        "is_partial": False,
+        "may_take": False,
+        "may_park": False,
+    }
+    return Known(**(given | changes))
+
+
+@pytest.mark.parametrize(
+    ("facts", "step"),
+    [
+        ({"may_take": True}, Step.TAKE),
+        ({"may_park": True}, Step.HEAR_NOTHING),
+        ({"may_park": True, "hears": NOTHING}, Step.PARK),
+        ({"hears": NOTHING}, Step.HEAR_ORDERS),
+        ({}, None),
+        ({"waits": False, "may_take": True}, None),
+        ({"waits": False, "hears": NOTHING}, Step.HEAR_ORDERS),
+        ({"is_on_watch": True}, Step.HEAR_EVERYTHING),
+        ({"is_on_watch": True, "hears": EVERYTHING}, None),
+        ({"is_on_watch": True, "hears": EVERYTHING, "is_busy": True}, Step.LEAVE),
+        ({"is_on_watch": True, "hears": EVERYTHING, "is_partial": True}, Step.LEAVE),
+        ({"is_partial": True, "may_take": True}, Step.HEAR_EVERYTHING),
+        ({"is_partial": True, "hears": EVERYTHING}, None),
+    ],
+)
+def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: Step) -> None:
+    assert next_step(known(**facts)) is step
+
+
+# A model of all of them
+
+
+@dataclass(eq=False)
+class ModelWorker:
+    room: int
+    wanted: int
+    held: int = 0
+    slot: int | None = None
+    hears: frozenset[str] = ORDERS
+    may_take: bool = True
+    is_parked: bool = False
+    is_frozen: bool = False
+    # The pump knows of jobs; it has claimed some since it waited last; a look is due; the row says
+    # that enqueues are to notify.
+    knows: bool = False
+    has_claimed: bool = False
+    looks: bool = True
+    has_said: bool = False
+    heard: set[str] = field(default_factory=set)
+
+    @property
+    def waits(self) -> bool:
+        return self.held < self.room and not self.knows
+
+    @property
+    def known(self) -> Known:
+        return Known(
+            is_on_watch=self.slot is not None,
+            hears=self.hears,
+            waits=self.waits,
+            is_busy=not self.waits and (self.has_claimed or self.held == self.room),
+            is_partial=False,
+            may_take=self.may_take,
+            may_park=not self.held,
+        )
+
+
+class Model:
+    """Workers, the server's locks, and jobs that never end by themselves."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.ready = 0
+        self.workers = [self.new_worker() for _ in range(chance.randint(1, 6))]
+
+    def new_worker(self) -> ModelWorker:
+        return ModelWorker(self.chance.randint(1, 3), self.chance.randrange(queries.SLOTS))
+
+    # What happens to them
+
+    def enqueue(self) -> None:
+        self.ready += self.chance.choice((1, 1, 1, 2, 5))
+        if any(worker.has_said for worker in self.workers):
+            self.tell("jobs", EVERYTHING)
+
+    def finish(self) -> None:
+        for worker in self.workers:
+            if worker.held and not worker.is_frozen:
+                worker.held -= 1
+                return
+
+    def kill(self) -> None:
+        gone = self.workers.pop(self.chance.randrange(len(self.workers)))
+        self.workers.append(self.new_worker())
+        self.free(gone)
+
+    def freeze(self) -> None:
+        """One at most."""
+        for worker in self.workers:
+            worker.is_frozen = False
+        self.chance.choice(self.workers).is_frozen = True
+
+    # What they do
+
+    def act(self, worker: ModelWorker) -> bool:
+        """Let a worker do one thing; return whether there was something to do."""
+        if worker.is_frozen:
+            return False
+        for action in (self.end_park, self.hear, self.claim, self.say, self.step, self.look):
+            if action(worker):
+                return True
+        return False
+
+    def hear(self, worker: ModelWorker) -> bool:
+        heard, worker.heard = worker.heard, set()
+        if "left" in heard and worker.held:
+            worker.may_take = True
+        if "jobs" in heard:
+            worker.knows = worker.looks = True
+        return bool(heard)
+
+    def claim(self, worker: ModelWorker) -> bool:
+        room = worker.room - worker.held
+        if worker.waits:
+            worker.has_claimed = False
+        if not (worker.knows and room):
+            return False
+        taken = min(room, self.ready)
+        self.ready -= taken
+        worker.held += taken
+        worker.knows = taken == room
+        worker.has_claimed = worker.has_claimed or bool(taken)
+        return True
+
+    def say(self, worker: ModelWorker) -> bool:
+        """A worker on watch says that it listens, and looks after it; a full one takes it back."""
+        says = worker.waits and worker.slot is not None
+        if worker.has_said == says or (worker.waits and worker.has_said):
+            return False
+        worker.has_said, worker.looks = says, worker.looks or says
+        return True
+
+    def step(self, worker: ModelWorker) -> bool:
+        step = next_step(worker.known)
+        if step in CHANNELS:
+            worker.hears = CHANNELS[step]
+            worker.looks = worker.looks or worker.hears == EVERYTHING
+        elif step is Step.LEAVE:
+            self.free(worker)
+            worker.hears, worker.may_take = ORDERS, True
+            self.tell("left", ORDERS)
+        elif step is not None:
+            free = set(range(queries.SLOTS)) - {other.slot for other in self.workers}
+            worker.slot = min(free, default=None)
+            worker.may_take = False
+            worker.is_parked = step is Step.PARK and worker.slot is None
+        return step is not None and not worker.is_parked
+
+    def look(self, worker: ModelWorker) -> bool:
+        if not (worker.looks and worker.waits):
+            return False
+        worker.looks, worker.knows = False, self.ready > 0
+        return True
+
+    def end_park(self, worker: ModelWorker) -> bool:
+        """Its time is up, and it tries all slots once more."""
+        is_parked, worker.is_parked = worker.is_parked, False
+        return is_parked and worker.slot is not None
+
+    # The server
+
+    def tell(self, word: str, channels: frozenset[str]) -> None:
+        for worker in self.workers:
+            if worker.hears >= channels:
+                worker.heard.add(word)
+
+    def free(self, worker: ModelWorker) -> None:
+        slot, worker.slot = worker.slot, None
+        if slot is None:
+            return
+        for other in self.workers:
+            if other.is_parked and other.wanted == slot:
+                other.slot, other.is_parked = slot, False
+                return
+
+    def settle(self) -> None:
+        """Let all act until nothing is left to do."""
+        for _ in range(1_000):
+            if not sum(self.act(worker) for worker in self.workers):
+                return
+        raise AssertionError("they never come to rest")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_job_lies_while_a_worker_has_nothing_to_do(seed: int) -> None:
+    """Whatever happens in whatever order, and with one of them frozen."""
+    chance = random.Random(seed)
+    for _ in range(20):
+        model = Model(chance)
+        events = [model.enqueue, model.enqueue, model.finish, model.finish, model.kill]
+        for _ in range(60):
+            if chance.random() < 0.3:
+                chance.choice([*events, model.freeze])()
+            else:
+                model.act(chance.choice(model.workers))
+        model.settle()
+        idle = [w for w in model.workers if not (w.held or w.is_frozen)]
+        assert not (model.ready and idle)
+        # A second later those that have something to do have asked again.
+        for worker in model.workers:
+            worker.may_take = True
+        model.settle()
+        with_room = [w for w in model.workers if w.held < w.room and not w.is_frozen]
+        assert not (model.ready and with_room)
+        assert len([w for w in model.workers if w.hears == EVERYTHING]) <= queries.SLOTS
+
+
+# With a server
+
+
+def take(
+    connection: OwnConnection | psycopg.Connection, *, wanted: int = 0, seconds: float = 0
+) -> Any:
+    assert isinstance(connection, OwnConnection)
+    [[(slot, _)]] = connection.round_trip(
+        [
+            lambda cursor: queries.send_take(
+                cursor, 0, first_slot=KEY, wanted=wanted, seconds=seconds
+            )
+        ]
+    )
+    return slot
+
+
+@pytest.fixture
+def sessions() -> Any:
+    made = [OwnConnection("default", f"watch-{number}") for number in range(3)]
+    yield made
+    for each in made:
+        each.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_watch_has_two_slots_and_a_third_session_waits_without_an_error(sessions: Any) -> None:
+    first, second, third = sessions
+    assert [take(first), take(second), take(third)] == [0, 1, None]
+    assert take(third, wanted=1, seconds=0.05) is None
+    first.round_trip([queries.send_leave])
+    assert take(third) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_takes_a_slot_lets_go_of_the_one_before(sessions: Any) -> None:
+    """An answer that is lost leaves nothing behind that nobody knows of."""
+    first, second, third = sessions
+    assert [take(first), take(first), take(second), take(third)] == [0, 0, 1, None]
+
+
+def test_groups_have_watches_of_their_own() -> None:
+    keys = {queries.first_slot(*group) for group in [(), ("a",), ("a", None), (["a"],), (["b"],)]}
+    assert len(keys) == 5
+    assert all(-(2**63) <= key < 2**63 - queries.SLOTS for key in keys)
+
+
+def advisory_waits() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return int(cursor.fetchall()[0][0])
+
+
+def listeners() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pgjobs_worker WHERE listening AND ended_at IS NULL")
+        return int(cursor.fetchall()[0][0])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_several_idle_workers_two_listen_and_the_others_park(start_thread: Start) -> None:
+    workers = [start_thread(poll_interval=NEVER) for _ in range(4)]
+    wait_until(lambda: listeners() == 2 and advisory_waits() == 2)
+    for worker in workers[:2]:
+        worker.close()
+    # The server gives a slot to who waits for it.
+    wait_until(lambda: listeners() == 2 and advisory_waits() == 0)
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_batch_of_jobs_wakes_one_worker_after_the_other(start_thread: Start, gate: Gate) -> None:
+    for _ in range(5):
+        start_thread(poll_interval=NEVER, concurrency=1)
+    wait_until(lambda: advisory_waits() == 3)
+    for _ in range(5):
+        gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered(5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_with_a_share_used_up_leaves_the_queue_to_others(
+    start_thread: Start, gate: Gate
+) -> None:
+    """It wants jobs of its other queues, so it would never leave the watch because it is full."""
+    for _ in range(4):
+        start_thread(poll_interval=NEVER, concurrency=2, queue_slots={"default": 1})
+    wait_until(lambda: advisory_waits() == 2)
+    for _ in range(4):
+        gate_tasks.wait_at_gate.enqueue()
+        gate.wait_entered()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_holds_jobs_asks_for_a_slot_when_somebody_leaves(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All have something to do, and some of them room for more."""
+    monkeypatch.setattr(watch, "AGAIN_SECONDS", NEVER)
+    for _ in range(3):
+        start_thread(poll_interval=NEVER, concurrency=2)
+    wait_until(lambda: advisory_waits() == 1)
+    for _ in range(6):
+        gate_tasks.wait_at_gate.enqueue()
+        gate.wait_entered()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_parked_worker_hears_what_people_ask_of_it(start_thread: Start) -> None:
+    workers = [start_thread(poll_interval=NEVER, lease=60.0) for _ in range(3)]
+    wait_until(lambda: listeners() == 2 and advisory_waits() == 1)
+    [parked] = [worker for worker in workers if not get_worker(worker.id).listening]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_worker SET stop_requested_at = now() WHERE id = %s", [parked.id]
+        )
+    assert parked.join() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_no_slot_can_be_had_a_worker_hears_of_new_jobs_all_the_same(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function is not there, say, or the role may not call it."""
+    monkeypatch.setattr(queries, "send_take", lambda cursor, *a, **k: cursor.execute("SELECT 1/0"))
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    job = make_job()
+    wait_until(lambda: get_job(job).status == "successful")

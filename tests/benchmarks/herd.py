@@ -182,20 +182,29 @@ def cpu_of_server(system: System) -> float:
 
 
 def cpu_of_groups(group: WorkerGroup) -> float:
-    """Return the processor time of the workers, in seconds."""
+    """Return the processor time of the workers, with the children of supervisors, in seconds."""
     leaders = {process.pid for process in group.processes}
     total = 0.0
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if os.getpgid(int(entry.name)) in leaders:
-                    total += cpu_of(int(entry.name))
+        if entry.name.isdigit() and {int(entry.name), parent_of(int(entry.name))} & leaders:
+            total += cpu_of(int(entry.name))
     return total
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; 0 if it is gone."""
+    fields = stat_of(pid)
+    return int(fields[1]) if fields else 0
 
 
 def cpu_of(pid: int) -> float:
     """Return the processor time of a process so far, in seconds; 0 if it is gone."""
+    fields = stat_of(pid)
+    return (int(fields[11]) + int(fields[12])) / TICKS if fields else 0.0
+
+
+def stat_of(pid: int) -> list[str]:
+    """Return what the kernel says of a process, from its state on; nothing if it is gone."""
     with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-    return 0.0
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []

@@ -6,6 +6,7 @@ from tests.mutated_claims import WORKER
 
 HELD = ("tests/worker/test_held_rows.py",)
 UPKEEP = ("tests/worker/test_upkeep.py",)
+WATCH = ("tests/worker/test_watch.py",)
 PLACES = ("tests/worker/test_places.py",)
 REFUSED = ("tests/worker/test_refused_rows.py",)
 HINTS = ("tests/worker/test_lost_hints.py",)
@@ -144,5 +145,54 @@ PUMP = (
         "ending=[attempt.row for attempt, _ in writing.entries],",
         "",
         ("tests/worker/test_look.py",),
+    ),
+    (
+        "leaving the watch without room for more",
+        f"{WORKER}upkeep/watch.py",
+        "if known.is_busy or known.is_partial:",
+        "if known.is_partial:",
+        WATCH,
+    ),
+    (
+        "hearing of new jobs before the look",
+        f"{WORKER}upkeep/watch.py",
+        "        return _hear(Step.HEAR_EVERYTHING, known)\n    if not known.waits:",
+        "        return None\n    if not known.waits:",
+        WATCH,
+    ),
+    (
+        "look after the watch was taken",
+        f"{WORKER}upkeep/watch.py",
+        "self._look.look_by(0.0)",
+        "pass",
+        WATCH,
+    ),
+    (
+        "slot for who holds jobs when somebody leaves",
+        f"{WORKER}upkeep/watch.py",
+        "        if self._state.held:\n            self._take_at = 0.0\n",
+        "        pass\n",
+        WATCH,
+    ),
+    (
+        "share of the slots that is used up",
+        f"{WORKER}upkeep/watch.py",
+        "            or pump.has_full_queue\n",
+        "",
+        WATCH,
+    ),
+    (
+        "slot that is let go of before another is taken",
+        "django_pgjobs/migrations/sql/0001/watch.sql",
+        "    PERFORM pg_advisory_unlock_all();\n",
+        "",
+        WATCH,
+    ),
+    (
+        "one look after a race that was lost",
+        f"{WORKER}upkeep/look.py",
+        "        self._is_asked = True\n",
+        "        self._gap = FIRST_GAP_SECONDS\n",
+        UPKEEP,
     ),
 )

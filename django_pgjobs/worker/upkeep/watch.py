@@ -19,7 +19,7 @@ not, and if both are frozen the poll finds the jobs.
 from __future__ import annotations
 
 import math
-import os
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,8 +50,10 @@ PARK_SECONDS = 0.9
 LEAST_PARK_SECONDS = 0.02
 # After so long without jobs nothing that their end brings about is under way any more.
 SETTLE_SECONDS = 0.02
-# A worker that found jobs, and has no room for more or knows of more for so long, leaves the watch.
-FULL_SECONDS = 0.01
+# A worker that has had no room for more jobs for so long leaves the watch, ...
+FULL_SECONDS = 0.02
+# ... and one that found jobs and has known of more for so long, though it has room.
+BUSY_SECONDS = 0.1
 # How often a worker asks for a slot that has other things to do than to wait.
 AGAIN_SECONDS = 1.0
 # How long a worker goes without a slot after the server refused one.
@@ -166,7 +168,7 @@ class Watch(Duty):
         self._look.is_told = (
             self._slot is not None and self._hears == EVERYTHING and self._is_told()
         )
-        self._look.rests = self._is_denied
+        self._look.rests = self._is_denied and self._hears != EVERYTHING
         if self._pump.waits_for_news:
             self._waited_at, self._claimed = now, self._pump.claimed
         if self._state.held:
@@ -226,7 +228,7 @@ class Watch(Duty):
                 worker_id=turn.worker_id,
                 first_slot=self._first_slot(),
                 # So that those who are parked wait for all of them.
-                wanted=os.getpid() % watch.SLOTS,
+                wanted=random.randrange(watch.SLOTS),
                 seconds=max(0.0, seconds),
             )
             part.add(send, self._note_taken)
@@ -238,15 +240,19 @@ class Watch(Duty):
             is_on_watch=self._slot is not None,
             hears=self._hears,
             waits=pump.waits_for_news,
-            is_busy=not pump.waits_for_news
-            and (pump.claimed != self._claimed or not pump.wants_jobs)
-            and now >= self._waited_at + FULL_SECONDS,
+            is_busy=self._is_busy(now),
             is_partial=self._state.options.drain
             or pump.has_full_queue
             or now < self._refused_until,
             may_take=now >= self._take_at,
             may_park=is_empty,
         )
+
+    def _is_busy(self, now: float) -> bool:
+        if not self._pump.wants_jobs:
+            return now >= self._waited_at + FULL_SECONDS
+        has_found = not self._pump.is_idle and self._pump.claimed != self._claimed
+        return has_found and now >= self._waited_at + BUSY_SECONDS
 
     def _next_other(self, now: float) -> float:
         return min(duty.due_at(now) for duty in self._others)

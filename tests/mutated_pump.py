@@ -182,13 +182,6 @@ PUMP = (
         WATCH,
     ),
     (
-        "slot that is let go of before another is taken",
-        "django_pgjobs/migrations/sql/0001/watch.sql",
-        "    PERFORM pg_advisory_unlock_all();\n",
-        "",
-        WATCH,
-    ),
-    (
         "one look after a race that was lost",
         f"{WORKER}upkeep/look.py",
         "        self._is_asked = True\n",

@@ -284,7 +284,7 @@ def test_a_watch_has_two_slots_and_a_third_session_waits_without_an_error(sessio
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_takes_a_slot_lets_go_of_the_one_before(sessions: Any) -> None:
+def test_a_session_that_has_a_slot_is_given_it_again(sessions: Any) -> None:
     """An answer that is lost leaves nothing behind that nobody knows of."""
     first, second, third = sessions
     assert [take(first), take(first), take(second), take(third)] == [0, 0, 1, None]

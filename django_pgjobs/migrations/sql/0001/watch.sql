@@ -1,7 +1,7 @@
 -- Take one of the slots of a watch, and wait for one if all are taken.
 --
--- A slot is a session's advisory lock: *first_slot* and those after it. The session lets go of what
--- it has first. If no slot is free it waits for the one *wanted*, at most so many *milliseconds*
+-- A slot is a session's advisory lock: *first_slot* and those after it. A session that has one is
+-- given it again. If no slot is free it waits for the one *wanted*, at most so many *milliseconds*
 -- (0: not at all). Return its number from 0 on, or NULL.
 --
 -- A function, because a lock_timeout that is told to the client is an error in the server's log, and
@@ -14,7 +14,6 @@ CREATE FUNCTION home.pgjobs_watch_v1(
 ) RETURNS integer LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off AS $body$
 BEGIN
-    PERFORM pg_advisory_unlock_all();
     FOR slot IN 0 .. slots - 1 LOOP
         IF pg_try_advisory_lock(first_slot + slot::bigint) THEN
             RETURN slot;

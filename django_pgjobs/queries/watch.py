@@ -13,7 +13,7 @@ from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.notifications import WATCH_CHANNEL
 
 # Of all workers that serve the same jobs so many are on watch: one, and one in case it is frozen.
-# Each more costs every enqueue about 10 us in the server (measured: docs/performance.md).
+# Each more costs every enqueue about 10 us in the server (measured: docs/design.md).
 SLOTS = 2
 
 

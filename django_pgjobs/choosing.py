@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import ceil
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,13 @@ class Candidate:
         return self.head.max_running or max(1, self.head.limits[self.place] or 1)
 
 
+class Obstacle(NamedTuple):
+    """What does not let a job start: "key_full", "queue_full" or "rate_limit"; of which one."""
+
+    code: str
+    name: str
+
+
 @dataclass(slots=True)
 class Choice:
     """The jobs to claim, best first, and what they leave of the limits."""
@@ -82,16 +90,41 @@ class Choice:
     _room: dict[str, int] = field(default_factory=dict)
     _tokens: dict[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def among(cls, heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> Choice:
+        """Return a choice in which nothing is chosen yet."""
+        choice = cls(wanted, _room=dict(slots))
+        for head in heads:
+            if head.queue_room is not None:
+                room = choice._room.get(head.queue_name, head.queue_room)
+                choice._room[head.queue_name] = min(head.queue_room, room)
+            choice._tokens |= {rate.key: rate.tokens for rate in head.rates}
+        return choice
+
     @property
     def is_full(self) -> bool:
         return len(self.jobs) >= self.wanted
 
+    def obstacles(self, job: Candidate) -> list[Obstacle]:
+        """Return what does not let the job start beside those that were chosen."""
+        head, key = job.head, job.head.concurrency_key
+        found = []
+        if key is not None and head.running + self._of_key[key] >= job.max_running:
+            found.append(Obstacle("key_full", key))
+        if self._room.get(head.queue_name, 1) <= 0:
+            found.append(Obstacle("queue_full", head.queue_name))
+        for rate in head.rates:
+            if self._tokens[rate.key] < job.cost:
+                found.append(Obstacle("rate_limit", rate.key))
+        return found
+
     def take(self, job: Candidate) -> bool:
         """Choose the job if everything lets it start; return whether it does."""
-        head = job.head
-        if self._room.get(head.queue_name, 1) <= 0 or not self._key_has_room(job):
-            return False
-        if not self._has_tokens(job):
+        head, obstacles = job.head, self.obstacles(job)
+        if obstacles:
+            if all(obstacle.code == "rate_limit" for obstacle in obstacles):
+                # A cheaper job that follows is not to take what this one waits for.
+                self._tokens |= {obstacle.name: 0.0 for obstacle in obstacles}
             return False
         self.jobs.append(job)
         if head.queue_name in self._room:
@@ -102,28 +135,10 @@ class Choice:
             self._tokens[rate.key] -= job.cost
         return True
 
-    def _key_has_room(self, job: Candidate) -> bool:
-        key = job.head.concurrency_key
-        return key is None or job.head.running + self._of_key[key] < job.max_running
-
-    def _has_tokens(self, job: Candidate) -> bool:
-        short = [rate.key for rate in job.head.rates if self._tokens[rate.key] < job.cost]
-        for key in short:
-            # A cheaper job that follows is not to take what this one waits for.
-            self._tokens[key] = 0.0
-        return not short
-
 
 def choose(heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> Choice:
     """Choose up to *wanted* jobs of what is listed; of a queue in *slots* no more than it says."""
-    room = dict(slots)
-    tokens: dict[str, float] = {}
-    for head in heads:
-        if head.queue_room is not None:
-            least = min(head.queue_room, room.get(head.queue_name, head.queue_room))
-            room[head.queue_name] = least
-        tokens.update({rate.key: rate.tokens for rate in head.rates})
-    choice = Choice(wanted, _room=room, _tokens=tokens)
+    choice = Choice.among(heads, wanted=wanted, slots=slots)
     for rank in sorted({head.rank for head in heads}):
         of_rank = [head for head in heads if head.rank == rank]
         sources = deque(
@@ -140,6 +155,16 @@ def choose(heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> C
     return choice
 
 
+def obstacles_of(head: Head) -> list[Obstacle]:
+    """Return what does not let the last job of a lane start, were there no others.
+
+    All of a lane is judged by its first job: what does not let that one start counts as well.
+    """
+    choice = Choice.among([head], wanted=1, slots={})
+    jobs = list(candidates_of(head))
+    return list(dict.fromkeys([*choice.obstacles(jobs[0]), *choice.obstacles(jobs[-1])]))
+
+
 def _in_turns(heads: Sequence[Head], wanted: int) -> Iterator[Candidate]:
     """Yield the jobs of lanes that take turns, each with as many as its weight.
 
@@ -147,7 +172,7 @@ def _in_turns(heads: Sequence[Head], wanted: int) -> Iterator[Candidate]:
     """
     weights = sum(head.weight for head in heads)
     waiting = deque(
-        (head, islice(_jobs_of(head), ceil(wanted * head.weight / weights))) for head in heads
+        (head, islice(candidates_of(head), ceil(wanted * head.weight / weights))) for head in heads
     )
     while waiting:
         head, jobs = waiting.popleft()
@@ -158,8 +183,11 @@ def _in_turns(heads: Sequence[Head], wanted: int) -> Iterator[Candidate]:
 
 
 def _oldest_first(heads: Sequence[Head]) -> Iterator[Candidate]:
-    return iter(sorted((job for head in heads for job in _jobs_of(head)), key=lambda job: job.id))
+    return iter(
+        sorted((job for head in heads for job in candidates_of(head)), key=lambda job: job.id)
+    )
 
 
-def _jobs_of(head: Head) -> Iterator[Candidate]:
+def candidates_of(head: Head) -> Iterator[Candidate]:
+    """Return the jobs of a lane, oldest first."""
     return (Candidate(head, place) for place in range(len(head.ids)))

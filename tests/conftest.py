@@ -24,12 +24,24 @@ from tests.progress import install_progress
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
 
-TEST_SECONDS = float(os.environ.get("PGJOBS_TEST_SECONDS", "120"))
+# Of pytest, that share a server.
+MANY_WORKERS = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Be quiet, and show how far the run is."""
     install_progress(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`-n auto`: two for a processor, because half of the time a test waits for the server.
+
+    Where there are many processors the server is what has enough to do.
+    """
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # xdist reads it
+    return max(processors(), min(2 * processors(), MANY_WORKERS))
 
 
 @pytest.fixture(scope="session")
@@ -155,10 +167,17 @@ def private_database(
         settings.update(before)
 
 
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def seconds_for(item: pytest.Item) -> float:
     """Return what each phase of a test may take."""
     marker = item.get_closest_marker("time_limit")
-    return float(marker.args[0]) if marker else TEST_SECONDS
+    return float(marker.args[0]) if marker else helpers.TEST_SECONDS
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
 # One poll costs a query at most; a condition that came true is seen at once.
 POLL_SECONDS = 0.01
-WAIT_SECONDS = 15.0
+# What one phase of a test may take, and what it waits for something to happen. Nothing is slower
+# because of them where all goes well; on a busy machine everything takes ten times as long.
+TEST_SECONDS = float(os.environ.get("PGJOBS_TEST_SECONDS", "240"))
+WAIT_SECONDS = TEST_SECONDS / 4
 MARK = "PGJOBS_TEST_WORKER"
 # What `runjobs` says when it takes jobs: "Ready. Ctrl-C to stop" or "ready worker=...".
 READY = re.compile(r"\bready(\.|\s+worker=)", re.IGNORECASE)
@@ -250,7 +253,7 @@ class WorkerProcess:
         for process in self.processes():
             process.resume()
 
-    def wait(self, *, timeout: float = 30.0) -> int:
+    def wait(self, *, timeout: float = 2 * WAIT_SECONDS) -> int:
         """Wait for the end of the worker and return its exit code (-9: killed by SIGKILL)."""
         try:
             return self.process.wait(timeout)
@@ -259,7 +262,7 @@ class WorkerProcess:
                 f"the worker did not end within {timeout} s:\n{self.output()}"
             ) from None
 
-    def stop(self, number: int = signal.SIGTERM, *, timeout: float = 30.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, *, timeout: float = 2 * WAIT_SECONDS) -> int:
         """Send a signal, wait for the end of the worker and return its exit code."""
         self.send(number)
         return self.wait(timeout=timeout)

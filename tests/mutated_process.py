@@ -47,7 +47,7 @@ PROCESS = (
         f"{WORKER}attempt.py",
         "        with self._statement_lock:\n            self._connections = ()",
         "        self._connections = ()",
-        ("tests/worker/test_watchdog.py",),
+        ("tests/worker/test_watchdog.py::test_no_statement_of_the_next_job_can_be_cancelled",),
     ),
     (
         "log lines that raise",

@@ -24,7 +24,9 @@ SESSION_CARE = (
         f"{WORKER}running/calling.py",
         " or outcome.kind is not Kind.DONE",
         "",
-        HOUSEKEEPING,
+        (
+            "tests/worker/test_housekeeping.py::test_an_attempt_that_failed_is_cleaned_up_after_whatever_its_task_promises",
+        ),
     ),
     (
         "session of a job that the server refused",

@@ -36,7 +36,8 @@ class Mutation:
 
 def survivors_of(mutations: Sequence[Mutation], *, at_once: int) -> list[str]:
     """Return the names of the mutations that no test notices; prints each as it is done."""
-    database_settings()  # The server is up until this process ends, whoever comes and goes.
+    # The server is up until this process ends, whoever comes and goes.
+    database_settings(is_throwaway=True)
     with tempfile.TemporaryDirectory(prefix="pgjobs-mutations-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(at_once):

@@ -15,7 +15,19 @@ import argparse
 import os
 import sys
 
-from tests.mutated_claims import CHOICE, CHOICES, CHOSEN, CLAIMS, HEADS, SQL, WORKER
+from tests.mutated_claims import (
+    CHOICE,
+    CHOICES,
+    CHOSEN,
+    CLAIMS,
+    EXPLAINED,
+    HEADS,
+    LANE,
+    SQL,
+    TOLD,
+    WORKER,
+)
+from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
@@ -25,16 +37,11 @@ from tests.mutated_sql import STATEMENTS
 from tests.mutated_tenant import TENANT
 from tests.mutating import Mutation, survivors_of
 
-# The first takes a moment, the others a minute.
-ODD_ROWS_TESTS = (
-    "tests/worker/test_odd_rows.py::test_a_row_that_cannot_be_read_is_not_tried_again",
-    "tests/worker/test_odd_rows.py",
-)
-
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
-    *(Mutation(*row, ODD_ROWS_TESTS) for row in ODD_ROWS),
+    *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
+    *(Mutation(*lines) for lines in DEPENDANTS),
     *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(
@@ -76,14 +83,16 @@ MUTATIONS = (
         f"{SQL}claim_jobs.sql",
         "FOR UPDATE SKIP LOCKED",
         "FOR UPDATE",
-        ("tests/worker/test_claim.py",),
+        (
+            "tests/worker/test_claim.py::test_two_connections_that_claim_at_once_both_get_full_and_disjoint_batches",
+        ),
     ),
     Mutation(
         "SKIP LOCKED in the rescue",
         f"{SQL}rescue_jobs.sql",
         "FOR UPDATE SKIP LOCKED",
         "FOR UPDATE",
-        ("tests/worker/test_rescue.py",),
+        ("tests/worker/test_rescue.py::test_two_rescuers_at_once_share_the_jobs",),
     ),
     Mutation(
         "lease thread",
@@ -97,7 +106,7 @@ MUTATIONS = (
         f"{SQL}renew_lease.sql",
         "AND {worker.is_live}\n    RETURNING",
         "AND worker.ended_at IS NULL\n    RETURNING",
-        ("tests/worker/test_rescue.py",),
+        ("tests/worker/test_rescue.py::test_an_expired_lease_is_never_renewed",),
     ),
     Mutation(
         "bound of a crash loop",
@@ -146,14 +155,18 @@ MUTATIONS = (
         f"{WORKER}claiming/pump.py",
         "self.claim_lost_at = time.monotonic()",
         "pass",
-        ("tests/worker/test_pump.py", "tests/process/test_database_loss.py"),
+        (
+            "tests/worker/test_pump.py::test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again",
+        ),
     ),
     Mutation(
         "look between listening and sleeping",
         f"{WORKER}upkeep/listening.py",
         "travels_alone = True",
         "travels_alone = False",
-        ("tests/worker/test_pump.py", "tests/races"),
+        (
+            "tests/worker/test_pump.py::test_a_worker_says_that_it_listens_before_it_looks_for_the_last_time",
+        ),
     ),
     Mutation(
         "cleaning of connections",
@@ -167,7 +180,9 @@ MUTATIONS = (
         f"{WORKER}running/watchdog.py",
         "elif attempt.interrupt(JobTimeout):",
         "elif False:",
-        ("tests/worker/test_watchdog.py",),
+        (
+            "tests/worker/test_watchdog.py::test_the_timeout_of_the_task_holds_where_the_job_has_none",
+        ),
     ),
     Mutation(
         "registry that imports nothing",
@@ -188,7 +203,7 @@ MUTATIONS = (
         f"{SQL}enqueue_or_lock_jobs.sql",
         'ORDER BY fresh.unique_key COLLATE "C"',
         "",
-        ("tests/races/test_unique.py",),
+        ("tests/races/test_unique.py::test_two_batches_of_the_same_keys_do_not_wait_in_a_circle",),
     ),
     Mutation(
         "no merge into a claimed job",
@@ -232,18 +247,36 @@ MUTATIONS = (
         f"{SQL}enqueue_or_merge_jobs.sql",
         "count(pg_notify('pgjobs', woken.queue_name))",
         "count(woken.queue_name)",
-        ("tests/races/test_unique.py",),
+        (
+            "tests/races/test_unique.py::test_idle_workers_hear_of_a_job_that_is_due_earlier_than_before",
+        ),
     ),
     Mutation(
         "lock while a function merges",
         "django_pgjobs/enqueueing/merging.py",
         "found = _insert(task, LOCK, firsts, detailed=True)",
         "found = _insert(task, MEET, firsts, detailed=True)",
-        ("tests/races/test_unique.py",),
+        ("tests/races/test_unique.py::test_no_argument_is_lost_between_mergers_and_a_claimer",),
     ),
     *(Mutation(name, f"{SQL}list_heads.sql", old, new, CLAIMS) for name, old, new in HEADS),
+    *(Mutation(name, f"{SQL}terms.py", old, new, CLAIMS) for name, old, new in LANE),
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
+    *(Mutation(name, "django_pgjobs/choosing.py", old, new, EXPLAINED) for name, old, new in TOLD),
     *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),
+    Mutation(
+        "tokens that are spent",
+        f"{SQL}spend_tokens.sql",
+        "SET next_free = GREATEST(",
+        "SET next_free = LEAST(",
+        CLAIMS,
+    ),
+    Mutation(
+        "tokens of jobs that were not claimed",
+        f"{SQL}spend_tokens.sql",
+        " AND job.worker_id = %(worker_id)s::bigint",
+        "",
+        ("tests/races/test_keyed_claims.py",),
+    ),
     Mutation(
         "end of a session that stands still with the keyed claim",
         "django_pgjobs/queries/connection.py",
@@ -266,7 +299,7 @@ MUTATIONS = (
         "django_pgjobs/permissions.py",
         " and user.has_perm(verb.value)",
         "",
-        ("tests/admin/test_bulk_pages.py", "tests/admin/test_job_actions.py"),
+        ("tests/admin/test_bulk_pages.py::test_who_may_only_view_can_do_nothing",),
     ),
     Mutation(
         "masking of secrets",

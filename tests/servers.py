@@ -25,12 +25,11 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from example_project.database import Cluster, embedded_binaries, parse_url
+from example_project.database import THROWAWAY_SETTINGS, Cluster, embedded_binaries, parse_url
 from tests.helpers import database_url, settings_of, skip, wait_until
 
-# Kills of processes, not of machines, are what the tests do to this server: what it has
-# handed to the kernel survives them, so it need not wait for the disk.
-FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+# Kills of processes, not of machines, are what the tests do to this server.
+FAST_SETTINGS = THROWAWAY_SETTINGS | {"autovacuum": "off"}
 
 
 def free_port() -> int:

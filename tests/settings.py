@@ -50,7 +50,7 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-DATABASES = {"default": database_settings()}
+DATABASES = {"default": database_settings(is_throwaway=True)}
 if not os.environ.get("DATABASE_URL"):
     # Two runs at once do not disturb each other; conftest.py removes what a killed run left.
     DATABASES["default"]["TEST"] = {"NAME": f"test_pgjobs_{os.getpid()}"}

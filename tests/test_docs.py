@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import importlib
+import inspect
 import json
 import re
+import typing
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from django_pgjobs.management.arguments import MAX_NAME_BYTES, MAX_QUEUE_BYTES, MAX_SLOTS
+from django_pgjobs.status import PauseKind
 from tests.helpers import ROOT
 from tests.test_house import check_ids
 
@@ -91,6 +95,30 @@ def test_no_setting_is_documented_that_does_not_exist() -> None:
     assert named <= {*setting_names()}
 
 
+def tables_of(page: str, heading: str) -> list[str]:
+    """Return the first cells of each table of a section, one text per table."""
+    section = read(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    return ["\n".join(row.split("|")[1] for row in table.splitlines()) for table in tables]
+
+
+def test_every_column_of_jobs_and_workers_is_documented_and_no_other() -> None:
+    from django_pgjobs.models import Job, Worker
+
+    columns = [{field.column for field in model._meta.local_fields} for model in (Job, Worker)]
+    columns[0].add("lane")  # the engine's own, as tests/test_sql.py has it
+    named = [re.findall(r"`(\w+)`", cells) for cells in tables_of("job-lifecycle.md", "Columns")]
+    assert [sorted(names) for names in named] == [sorted(names) for names in columns]
+
+
+def test_every_index_of_jobs_is_documented_and_no_other() -> None:
+    schema = ROOT / "django_pgjobs/migrations/sql/0001/jobs.sql"
+    indexes = re.findall(r"INDEX (\w+)", schema.read_text())
+    [cells] = tables_of("job-lifecycle.md", "Indexes")
+    assert "pgjobs_job_ready" in indexes
+    assert sorted(re.findall(r"`(\w+)`", cells)) == sorted(indexes)
+
+
 def public_names() -> list[str]:
     """Return module.name for every public name."""
     return [
@@ -106,6 +134,42 @@ def test_every_public_name_is_documented() -> None:
     assert "django_pgjobs.task" in names
     missing = [name for name in names if not mentions(page, name.rsplit(".", 1)[1])]
     assert not missing, f"docs/api.md does not explain {missing}"
+
+
+def test_the_signature_of_task_is_documented_as_it_is() -> None:
+    from django_pgjobs import Exponential, task
+
+    [documented] = re.findall(r"`task\((\*, .+?)\)` ", read("api.md"))
+    defaults = ast.parse(f"def task({documented}): ...").body[0].args  # type: ignore[attr-defined]
+    known = {"Exponential": Exponential, "Exception": Exception}
+    found = {
+        argument.arg: eval(ast.unparse(default), known)
+        for argument, default in zip(defaults.kwonlyargs, defaults.kw_defaults, strict=True)
+    }
+    declared = inspect.signature(typing.get_overloads(task)[1]).parameters
+    assert found == {name: parameter.default for name, parameter in declared.items()}
+
+
+def test_every_option_of_a_task_is_explained() -> None:
+    from django_pgjobs import Task
+
+    rows = re.findall(r"^\| (`.+?) \|", read("tasks.md") + read("coalescing.md"), re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    of_jobs = {"run_after", "after", "after_failure", "subject"}
+    options = {field.name for field in dataclasses.fields(Task)} - {"func"}
+    assert options - of_jobs - explained == set()
+
+
+def test_every_reason_of_an_explanation_is_documented_and_no_other() -> None:
+    source = (ROOT / "django_pgjobs/control/explain.py").read_text()
+    told = {
+        *re.findall(r'Reason\(\s*"(\w+)"', source),
+        *re.findall(r'return "(\w+)", _?', source),
+        *re.findall(r'^        "(\w+)": _\(', source, re.MULTILINE),
+        *(f"{kind}_paused" for kind in PauseKind.values),
+    }
+    rows = re.findall(r"^\| (`.+?) \|", read("why-not-running.md"), re.MULTILINE)
+    assert told == {code for row in rows for code in re.findall(r"`(\w+)`", row)}
 
 
 def test_every_check_is_documented() -> None:

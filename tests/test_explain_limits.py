@@ -46,6 +46,17 @@ def test_a_full_key_names_the_row_that_limits_it(worker: int) -> None:
     assert explain(job_id).is_ready_to_run
 
 
+def test_a_job_whose_own_limit_is_smaller_than_that_of_the_first_waits(worker: int) -> None:
+    """The claim takes the first of them, and this one only when fewer run."""
+    running = [make_running_job(worker, concurrency_key="shop:7").id for _ in range(3)]
+    first = make_job(concurrency_key="shop:7", concurrency_limit=9)
+    job_id = make_job(concurrency_key="shop:7", concurrency_limit=2)
+    assert explain(first).is_ready_to_run
+    reason = only(job_id)
+    assert (reason.code, reason.refs) == ("key_full", tuple(running))
+    assert reason.text.startswith("3 of 2 jobs of the concurrency key “shop:7” run: ")
+
+
 def test_a_long_list_of_running_jobs_is_cut(worker: int) -> None:
     for _ in range(12):
         make_running_job(worker, concurrency_key="shop:7")

@@ -11,7 +11,14 @@ import psycopg
 import pytest
 from django.db import connection
 
-from tests.helpers import connect, database_url, time_limit, wait_until, wait_until_blocked
+from tests.helpers import (
+    WAIT_SECONDS,
+    connect,
+    database_url,
+    time_limit,
+    wait_until,
+    wait_until_blocked,
+)
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, temporary_standby
 
@@ -113,7 +120,7 @@ def test_a_frozen_proxy_holds_everything_back_until_it_thaws(proxy: TcpProxy) ->
         assert thread.is_alive()
         assert count("frozen") == 0
         proxy.thaw()
-        thread.join(5)
+        thread.join(WAIT_SECONDS)
         assert count("frozen") == 1
 
 
@@ -125,7 +132,7 @@ def test_a_dropping_proxy_swallows_and_then_cuts(proxy: TcpProxy) -> None:
         thread.join(0.2)
         assert thread.is_alive()
         proxy.undrop()
-        thread.join(5)
+        thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
     assert count("dropped") == 0
 
@@ -214,7 +221,7 @@ def test_another_connection_can_be_waited_for_until_it_waits_for_a_lock(
     wait_until_blocked(second)
     assert count_now(first) == 0
     first.rollback()
-    thread.join(5)
+    thread.join(WAIT_SECONDS)
     assert count("late") == 1
 
 

@@ -52,7 +52,7 @@ def test_a_term_is_told_of_the_row_or_column_before_it() -> None:
     assert written_out("x AND {other.is_live}") == (
         "x AND other.ended_at IS NULL AND other.lease_expires_at > statement_timestamp()"
     )
-    assert "LIKE replace(" in written_out("({job.concurrency_key.limit})")
+    assert "COALESCE(rate_limit.burst" in written_out("({job.key.rate_limit})")
     with pytest.raises(KeyError, match="lives"):
         written_out("{worker.lives}")
 

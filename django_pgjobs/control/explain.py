@@ -1,8 +1,8 @@
-"""Why is a job not running? The claim's conditions, evaluated for one job and put into words.
+"""Why is a job not running? What the claim would say of it, put into words.
 
-The conditions are those of claim_jobs.sql and list_heads.sql, in few statements, because the page
-of a job has others to send. No task is imported. Texts are in the active language, times in the
-current time zone.
+The limits of its key, its queue and its rates are judged by the function that chooses for the claim
+(choosing.py), the place in the line of its key by a term that the claim uses as well. No task
+is imported. Texts are in the active language, times in the current time zone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from django.db import connections
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_pgjobs.choosing import obstacles_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.explain import Facts, LaneRow, RateRow, WorkersRow
+from django_pgjobs.queries.explain import Facts, LaneRow, LimitedQueue, RateRow, WorkersRow
 from django_pgjobs.status import FINISHED, Hold, JobStatus, PauseKind
 from django_pgjobs.values.job_ids import job_id_of
 from django_pgjobs.values.moments import duration_in_words, moment_in_words
@@ -141,23 +142,28 @@ def _running(job: Facts) -> Iterator[Reason]:
         yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)
 
 
-def _blockers(cursor: Cursor, job: Facts, *, is_first: bool = False) -> Iterator[Reason]:
-    """Yield what keeps a ready job from being claimed; *is_first*: it is known to lead its key."""
+def _blockers(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+    """Yield what keeps a ready job from being claimed."""
     waits = [*_holds(cursor, job), *_due(job)]
     yield from waits
     if not waits:
         yield from _refused(job)
     yield from (_pause(pause, job) for pause in job.pauses)
     lane = queries.get_lane(cursor, job, max_named=MAX_NAMED)
-    cost = max(job.rate_cost, lane.head_cost) if lane else job.rate_cost
-    short = lane.short_rates if lane else []
-    yield from (_hopeless_rate(rate, job, lane, cost) for rate in short if _is_hopeless(rate, cost))
+    obstacles = obstacles_of(lane.head)
+    short = [row for row in lane.rates if ("rate_limit", row.rate.key) in obstacles]
+    hopeless = [row for row in short if row.name is None or lane.cost > row.burst]
+    yield from (_hopeless_rate(row, job, lane) for row in hopeless)
     if waits:
         return
-    if lane and job.concurrency_key is not None:
-        yield from _key(cursor, job, lane, is_first=is_first)
-    yield from _queue(job)
-    yield from (_rate(rate, job, lane, cost) for rate in short if not _is_hopeless(rate, cost))
+    codes = {obstacle.code for obstacle in obstacles}
+    if "key_full" in codes:
+        yield _key(job, lane)
+    if lane.next_id not in (None, job.id):
+        yield _order(cursor, job, lane.next_id, is_full="key_full" in codes)
+    if job.queue is not None and "queue_full" in codes:
+        yield _queue(job, job.queue)
+    yield from (_rate(row, job, lane) for row in short if row not in hopeless)
 
 
 def _refused(job: Facts) -> Iterator[Reason]:
@@ -250,38 +256,34 @@ def _pause(pause: PauseRow, job: Facts) -> Reason:
     return Reason(f"{pause.kind}_paused", text)
 
 
-def _key(cursor: Cursor, job: Facts, lane: LaneRow, *, is_first: bool) -> Iterator[Reason]:
-    is_full = lane.running >= lane.max_running
-    if is_full:
-        refs = tuple(lane.running_ids or ())
-        values = {
-            "key": job.concurrency_key,
-            "most": lane.max_running,
-            "limit": lane.pattern,
-            "jobs": _list_of(refs, lane.running),
-        }
-        text = _("%(most)s of %(most)s jobs of the concurrency key “%(key)s” run: %(jobs)s.")
-        if lane.pattern is not None:
-            text += " " + _("The limit is the row “%(limit)s”.")
-        yield Reason("key_full", text % values, refs)
-    is_next = lane.next_id in (None, job.id) or (lane.next_id or 0) > job.id
-    if is_first or is_next or not lane.is_ordered:
-        return
-    values = {"key": job.concurrency_key, "id": lane.next_id}
+def _key(job: Facts, lane: LaneRow) -> Reason:
+    head, refs = lane.head, tuple(lane.running_ids)
+    values = {
+        "key": job.concurrency_key,
+        "running": head.running,
+        "most": lane.max_running,
+        "limit": lane.pattern,
+        "jobs": _list_of(refs, head.running),
+    }
+    text = _("%(running)s of %(most)s jobs of the concurrency key “%(key)s” run: %(jobs)s.")
+    if lane.pattern is not None:
+        text += " " + _("The limit is the row “%(limit)s”.")
+    return Reason("key_full", text % values, refs)
+
+
+def _order(cursor: Cursor, job: Facts, next_id: int, *, is_full: bool) -> Reason:
+    values = {"key": job.concurrency_key, "id": next_id}
     text = _("The key “%(key)s” keeps its order, and job %(id)s is before this one.") % values
-    first = queries.get_facts(cursor, lane.next_id or 0, max_named=MAX_NAMED)
-    if first is not None and not is_full:
-        # While another one runs, that is what the first one waits for as well.
-        for reason in _blockers(cursor, first, is_first=True):
+    # While another one runs, that is what the first one waits for as well.
+    first = None if is_full else queries.get_facts(cursor, next_id, max_named=MAX_NAMED)
+    if first is not None:
+        for reason in _blockers(cursor, first):
             text += " " + _("That job: %(reason)s") % {"reason": reason.text}
             break
-    yield Reason("key_order", text, (lane.next_id or 0,))
+    return Reason("key_order", text, (next_id,))
 
 
-def _queue(job: Facts) -> Iterator[Reason]:
-    queue = job.queue
-    if queue is None or queue.running < queue.max_running:
-        return
+def _queue(job: Facts, queue: LimitedQueue) -> Reason:
     refs = tuple(queue.running_ids or ())
     text = _("The queue “%(queue)s” is limited: %(running)s of %(most)s jobs run: %(jobs)s.") % {
         "queue": job.queue_name,
@@ -289,16 +291,12 @@ def _queue(job: Facts) -> Iterator[Reason]:
         "most": queue.max_running,
         "jobs": _list_of(refs, queue.running),
     }
-    yield Reason("queue_full", text, refs)
+    return Reason("queue_full", text, refs)
 
 
-def _is_hopeless(rate: RateRow, cost: int) -> bool:
-    return rate.name is None or cost > rate.burst
-
-
-def _hopeless_rate(rate: RateRow, job: Facts, lane: LaneRow | None, cost: int) -> Reason:
-    values = {"key": rate.key, "name": rate.key.partition(":")[0], "burst": rate.burst}
-    if rate.name is None:
+def _hopeless_rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
+    values = {"key": row.rate.key, "name": row.rate.key.partition(":")[0], "burst": row.burst}
+    if row.name is None:
         text = _(
             "There is no rate limit for “%(key)s”. Make one named “%(name)s”: in the admin, by "
             "RateLimit.objects.create(name=…, count=…, period=…), or in PGJOBS['RATE_LIMITS'] "
@@ -306,29 +304,30 @@ def _hopeless_rate(rate: RateRow, job: Facts, lane: LaneRow | None, cost: int) -
         )
         return Reason("no_rate_limit", text % values)
     text = _("It can never start: “%(key)s” has a burst of %(burst)s, and ") % values
-    said, refs = _cost_in_words(job, lane, cost)
+    said, refs = _cost_in_words(job, lane)
     return Reason("cost_above_burst", text + said + " " + _("Raise the burst of the limit."), refs)
 
 
-def _rate(rate: RateRow, job: Facts, lane: LaneRow | None, cost: int) -> Reason:
+def _rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
     text = _(
         "The rate limit “%(key)s” (%(count)s in %(period)s) is used up: it has enough again "
         "%(moment)s, unless others take it first; "
     ) % {
-        "key": rate.key,
-        "count": rate.tokens,
-        "period": duration_in_words(rate.period),
-        "moment": moment_in_words(rate.free_at, job.now),
+        "key": row.rate.key,
+        "count": row.count,
+        "period": duration_in_words(row.period),
+        "moment": moment_in_words(row.free_at(lane.cost, job.now), job.now),
     }
-    said, refs = _cost_in_words(job, lane, cost)
+    said, refs = _cost_in_words(job, lane)
     return Reason("rate_limit", text + said, refs)
 
 
-def _cost_in_words(job: Facts, lane: LaneRow | None, cost: int) -> tuple[str, tuple[int, ...]]:
-    if lane is None or cost == job.rate_cost:
-        return _("it takes %(cost)s.") % {"cost": cost}, ()
+def _cost_in_words(job: Facts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
+    if lane.cost == job.rate_cost:
+        return _("it takes %(cost)s.") % {"cost": lane.cost}, ()
     text = _("job %(id)s, which is before this one, takes %(cost)s.")
-    return text % {"id": lane.head_id, "cost": cost}, (lane.head_id,)
+    first = lane.head.ids[0]
+    return text % {"id": first, "cost": lane.cost}, (first,)
 
 
 def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason]:

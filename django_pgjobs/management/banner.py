@@ -10,6 +10,7 @@ import django
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.server import Server
 from django_pgjobs.worker.state import Options
 
@@ -27,7 +28,7 @@ def banner(options: Options, server: Server, processes: int) -> str:
         f"queues  {_queue_words(options)} ({processes} x {options.concurrency} threads)",
         f"tasks   {len(list_task_paths())} found",
         f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
-        *(f"WARNING {warning}" for warning in _warnings(options, server)),
+        *(f"WARNING {warning}" for warning in _warnings(options, server, processes)),
         "Ctrl-C to stop, twice to stop at once.",
     ]
     return "\n".join(lines)
@@ -48,13 +49,21 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
     return "on" if is_direct else "off (behind a pooler; see PGJOBS['WORKER_DATABASE'])"
 
 
-def _warnings(options: Options, server: Server) -> Iterator[str]:
+def _warnings(options: Options, server: Server, processes: int) -> Iterator[str]:
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
         yield f"no task and no waiting job uses the queue {name!r}. Is it spelt right?"
     if OWN_QUEUE in options.excluded_queues:
         yield (
             f"--exclude-queues leaves out {OWN_QUEUE!r}, the queue of bulk changes: they wait "
             "until another worker serves it."
+        )
+    each = options.count_connections(job_database())
+    if server.is_direct and server.free < processes * each:
+        yield (
+            f"this command opens up to {processes * each} connections ({processes} x {each}), and "
+            f"the server has room for {max(server.free, 0)} more: jobs and workers will fail to "
+            "connect. Raise max_connections, lower --processes or --concurrency, or let jobs go "
+            "through a pooler."
         )
 
 

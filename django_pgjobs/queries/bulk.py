@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, fetch
 
@@ -20,7 +21,10 @@ def pin_jobs(cursor: Cursor) -> tuple[int, datetime]:
 
 def discard_jobs(cursor: Cursor, ids: list[int], *, note: str) -> dict[int, str]:
     """Give up waiting and failed jobs; return id -> status before of those that were."""
-    return dict(fetch_again_if_crossed(cursor, "discard_jobs", {"ids": ids, "note": note}))
+    params = {"ids": ids, "note": note, "max_dependencies": dependencies.PAGE}
+    rows = fetch_again_if_crossed(cursor, "discard_jobs", params)
+    dependencies.resolve_rest(cursor, rows)
+    return {job_id: status for job_id, status, *_ in rows if status}
 
 
 def move_jobs(

@@ -95,9 +95,6 @@ NOTHING_CHOSEN = {
     "counted": False,
     "chosen_ids": "{}",
     "chosen_lanes": "{}",
-    "token_ids": "{}",
-    "token_keys": "{}",
-    "token_seconds": "{}",
 }
 
 
@@ -195,7 +192,7 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
             limits=limits or (),
             costs=costs or (),
             queue_room=queue_room,
-            rates=[_rate(*rate) for rate in json.loads(rates)] if rates else (),
+            rates=[rate_of(*rate) for rate in json.loads(rates)] if rates else (),
         )
         for (
             backend, queue_name, rank, lane, key, weight, max_running, running,
@@ -204,8 +201,8 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
     ]  # fmt: skip
 
 
-def _rate(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
-    """Return a rate limit; one without a state yet, or without a row, has no tokens."""
+def rate_of(key: str, tokens: float | str | None, seconds_per_token: float | None) -> Rate:
+    """Return a rate limit; one without a row, or whose state is being made, has no tokens."""
     return Rate(key, float(tokens or 0.0), seconds_per_token or 0.0)
 
 
@@ -217,7 +214,6 @@ def send_chosen_claim(
     plain = Counter(
         Lane(job.head.backend, job.head.queue_name) for job in chosen if job.head.lane is None
     )
-    tokens = [(job, rate) for job in keyed for rate in job.head.rates]
     params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
     params |= {
         "lane_jobs": array_text(plain.values()),
@@ -225,11 +221,21 @@ def send_chosen_claim(
         "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
         "chosen_lanes": text_array_text(job.head.lane for job in keyed),
-        "token_ids": array_text(job.id for job, _ in tokens),
-        "token_keys": text_array_text(rate.key for _, rate in tokens),
-        "token_seconds": array_text(job.cost * rate.seconds_per_token for job, rate in tokens),
     }
     execute(cursor, "claim_jobs", params)
+
+
+def send_spending(cursor: Cursor, chosen: Sequence[Candidate], worker_id: int) -> None:
+    """Send, behind the claim of what was chosen, what its jobs cost; nothing if nothing does."""
+    tokens = [(job, rate) for job in chosen for rate in job.head.rates]
+    if tokens:
+        params = {
+            "worker_id": worker_id,
+            "token_ids": array_text(job.id for job, _ in tokens),
+            "token_keys": text_array_text(rate.key for _, rate in tokens),
+            "token_seconds": array_text(job.cost * rate.seconds_per_token for job, rate in tokens),
+        }
+        execute(cursor, "spend_tokens", params)
 
 
 def send_first_free(cursor: Cursor, ids: Sequence[int]) -> None:
@@ -280,7 +286,10 @@ def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
 
 
 def send_token_wait(cursor: Cursor) -> None:
-    """Send the question when the next token of a used up rate limit is free, in seconds."""
+    """Send the question in how many seconds jobs that wait for tokens have enough of them.
+
+    Each row is the parts of a Group, and the seconds until the first of its jobs has.
+    """
     execute(cursor, "get_token_wait", {})
 
 

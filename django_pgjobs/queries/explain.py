@@ -1,13 +1,20 @@
-"""Questions about one job: the predicates of the claim, asked one by one."""
+"""Questions about one job: what it is, what it waits for, who would take it."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from django_pgjobs.choosing import Head, Rate, candidates_of
+from django_pgjobs.queries.claims import rate_of
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor, fetch
+
+# What is further away than a calendar reaches is so for the reader as well.
+FAR_SECONDS = 1e11
 
 
 class LimitedQueue(NamedTuple):
@@ -78,46 +85,73 @@ def list_predecessors(cursor: Cursor, job_id: int, *, max_jobs: int) -> list[Pre
     return [Predecessor._make(row) for row in rows]
 
 
-class RateRow(NamedTuple):
-    """A rate limit without enough tokens; only *key* is there if there is no such limit."""
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """A rate limit of a lane; only *rate* says something if there is no such limit."""
 
-    key: str
+    rate: Rate
     name: str | None
-    tokens: int
+    count: int
     period: float
     burst: int
-    free_at: datetime | None
+
+    def free_at(self, cost: int, now: datetime) -> datetime:
+        """Return when so many tokens are there."""
+        seconds = (cost - self.rate.tokens) * self.rate.seconds_per_token
+        return now + timedelta(seconds=min(seconds, FAR_SECONDS))
 
 
 class LaneRow(NamedTuple):
-    """What the claim sees of a job's keys: it judges all of a lane by its *head_id*.
+    """The lane of a job as the claim lists it: its first job, and this one.
 
-    *short_rates* are the rate limits that both have to wait for.
+    *next_id* is the job whose turn it is if the key keeps its order. *pattern* is of the row that
+    limits the key; None: each job says so itself.
     """
 
-    head_id: int
-    head_cost: int
-    max_running: int
+    head: Head
     pattern: str | None
-    is_ordered: bool
     next_id: int | None
-    running: int
-    running_ids: list[int] | None
-    short_rates: list[RateRow]
+    running_ids: Sequence[int]
+    rates: Sequence[RateRow]
+
+    @property
+    def cost(self) -> int:
+        """How many tokens there have to be of each rate limit."""
+        return max(self.head.costs, default=0)
+
+    @property
+    def max_running(self) -> int:
+        """How many jobs of its key may run for the job to start."""
+        return min(job.max_running for job in candidates_of(self.head))
 
 
-def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow | None:
-    """Return the lane of a ready job, None if it has no keys."""
-    if job.concurrency_key is None and job.rate_limit_keys is None:
-        return None
-    rows = fetch(cursor, "explain_lane", {"id": job.id, "max_named": max_named})
+def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow:
+    """Return the lane of a ready job; without keys there is nothing but the job in it."""
+    head = Head(
+        backend=job.backend,
+        queue_name=job.queue_name,
+        rank=0,
+        ids=[job.id],
+        queue_room=job.queue.max_running - job.queue.running if job.queue else None,
+    )
+    rows = []
+    if job.concurrency_key is not None or job.rate_limit_keys is not None:
+        rows = fetch(cursor, "explain_lane", {"id": job.id, "max_named": max_named})
     if not rows:
-        return None
-    *columns, rates = rows[0]
-    short = [
-        RateRow._make([*rate, _moment(free_at)]) for *rate, free_at in json.loads(rates or "[]")
-    ]
-    return LaneRow._make([*columns, short])
+        return LaneRow(head, None, None, (), ())
+    [(ids, limits, costs, max_running, pattern, next_id, running, running_ids, found)] = rows
+    rates = [RateRow(rate_of(*row[:3]), *row[3:]) for row in json.loads(found or "[]")]
+    head = replace(
+        head,
+        concurrency_key=job.concurrency_key,
+        ids=ids,
+        limits=limits,
+        costs=costs,
+        max_running=max_running,
+        running=running,
+        rates=[row.rate for row in rates],
+    )
+    return LaneRow(head, pattern, next_id, running_ids or (), rates)
 
 
 def _moment(text: str | None) -> datetime | None:

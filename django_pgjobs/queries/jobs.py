@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
@@ -160,6 +161,7 @@ def send_release_unheld(
         "held_ids": held_ids,
         "max_jobs": max_jobs,
         "note": "released: the connection was lost during the claim",
+        "max_dependencies": dependencies.PAGE,
     }
     execute(cursor, "release_unheld_jobs", params | {"acts": acts})
 
@@ -201,13 +203,17 @@ def _rescue(
         "note_together": (
             "worker lost together with others: its lease ended before this and other jobs did"
         ),
+        "max_dependencies": dependencies.PAGE,
     }
     return fetch(cursor, "rescue_jobs", params)
 
 
 def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
     """Cancel jobs; return id -> status before of those that were not finished nor locked."""
-    return dict(fetch_again_if_crossed(cursor, "cancel_jobs", {"ids": ids}))
+    params = {"ids": ids, "max_dependencies": dependencies.PAGE}
+    rows = fetch_again_if_crossed(cursor, "cancel_jobs", params)
+    dependencies.resolve_rest(cursor, rows)
+    return {job_id: status for job_id, status, *_ in rows if status}
 
 
 class Requeued(NamedTuple):
@@ -233,6 +239,8 @@ def requeue_jobs(
 
     With *delay*, each of them is due at random within *spread* seconds after it.
     """
+    # Who waits for the end that they have had does not wait for the next one.
+    dependencies.resolve_dependencies(cursor, ids)
     params = {
         "ids": ids,
         "run_after": run_after,

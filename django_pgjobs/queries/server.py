@@ -11,12 +11,16 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 
 
 class Server(NamedTuple):
-    """The server behind a connection; *queues* are those with jobs that may run now."""
+    """The server behind a connection; *queues* are those with jobs that may run now.
+
+    It has room for *free* more connections.
+    """
 
     version: str
     database: str
     is_direct: bool
     queues: list[str]
+    free: int
 
 
 class Schema(NamedTuple):
@@ -33,7 +37,7 @@ def describe_server(connection: OwnConnection, schema: Schema) -> Server:
     ServerUnreachable if it does not have the *schema*.
     """
     with connection.cursor() as cursor:
-        [(version, database, has_table, has_record)] = fetch(cursor, "describe_server", {})
+        [(version, database, has_table, has_record, free)] = fetch(cursor, "describe_server", {})
         if not has_table:
             raise ServerUnreachable(f"the database {database!r} has no table pgjobs_job.")
         # A role that may do what a worker does need not be allowed to read the record.
@@ -42,7 +46,7 @@ def describe_server(connection: OwnConnection, schema: Schema) -> Server:
         queues = sorted(
             {row[1] for row in fetch(cursor, "list_ready_lanes", {"with_lowest": False})}
         )
-    server = Server(version.split()[0], database, connection.is_direct, queues)
+    server = Server(version.split()[0], database, connection.is_direct, queues, free)
     connection.close()
     return server
 

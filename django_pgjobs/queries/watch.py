@@ -1,6 +1,6 @@
-"""The watch for new jobs: its slots are advisory locks of the workers' sessions.
+"""The watch for new jobs: an advisory lock, which one session of a group of workers has.
 
-The server frees the slot of a session that ends, and gives it to the next one that waits.
+The server frees the lock of a session that ends, and gives it to the next one that waits.
 """
 
 from __future__ import annotations
@@ -12,36 +12,31 @@ from typing import Any
 from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.notifications import WATCH_CHANNEL
 
-# Of all workers that serve the same jobs so many are on watch: one, and one in case it is frozen.
-# Each more costs every enqueue about 10 us in the server (measured: docs/design.md).
-SLOTS = 2
 
-
-def first_slot(*group: Any) -> int:
-    """Return the key of the first slot of those who have all this in common."""
+def key_of(*group: Any) -> int:
+    """Return the key of the watch of those who have all this in common."""
     text = json.dumps(group, default=list, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=8, person=b"pgjobs watch").digest()
-    # Room for the slots behind it.
-    return int.from_bytes(digest, signed=True) & ~0xFF
+    return int.from_bytes(digest, signed=True)
 
 
 def send_take(
-    cursor: Cursor, worker_id: int, *, first_slot: int, wanted: int, seconds: float
+    cursor: Cursor, worker_id: int, *, watch: int, seconds: float, silent_seconds: float
 ) -> None:
-    """Take a slot; if all are taken wait for the *wanted* one, at most so many seconds.
+    """Take the watch, and wait for it at most so many seconds.
 
-    Rows: the slot, None if there was none, and whether people ask something of the worker.
+    The server ends the session if it has the watch and sends nothing for *silent_seconds*.
+    Rows: was it taken, and do people ask something of the worker?
     """
     params = {
         "id": worker_id,
-        "first_slot": first_slot,
-        "slots": SLOTS,
-        "wanted": wanted,
+        "watch": watch,
         "milliseconds": round(1000 * seconds),
+        "silent_seconds": round(silent_seconds),
     }
     execute(cursor, "take_watch", params)
 
 
 def send_leave(cursor: Cursor) -> None:
-    """Let go of the slot, and tell those who hold jobs and would watch."""
+    """Let go of the watch, and tell those who hold jobs and would have it."""
     execute(cursor, "leave_watch", {"channel": WATCH_CHANNEL})

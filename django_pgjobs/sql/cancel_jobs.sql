@@ -1,7 +1,7 @@
 -- Cancel jobs: one that waits ends at once, one that runs is asked to end. What waits for those
 -- that ended is resolved.
--- Parameters: ids bigint[]
--- Returns: id, status before
+-- Parameters: ids bigint[]; max_dependencies integer (resolved at most)
+-- Returns: id, status before; behind them, without an id, as resolve_dependencies.sql does
 -- Locks: the rows, in order of id, SKIP LOCKED; then the jobs that wait for them
 -- Index: pgjobs_job_live_pkey
 WITH taken AS MATERIALIZED (
@@ -41,11 +41,12 @@ cancelled AS (
     WHERE job.id = leaving.id AND job.status IN ('ready', 'running')
     RETURNING job.id, leaving.status
 )
-SELECT cancelled.id, cancelled.status FROM cancelled
+SELECT cancelled.id, cancelled.status, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
+FROM cancelled
 UNION ALL
--- No row more, but the function is called.
-SELECT NULL, NULL
+SELECT NULL, NULL, resolved.predecessor_id, resolved.job_id
 FROM pgjobs_resolve_v1(
-    ARRAY(SELECT cancelled.id FROM cancelled WHERE cancelled.status = 'ready')
-) AS queue_name
-WHERE queue_name IS NULL
+    ARRAY(SELECT cancelled.id FROM cancelled WHERE cancelled.status = 'ready'),
+    %(max_dependencies)s::integer
+) AS resolved
+WHERE resolved.queue_name IS NULL

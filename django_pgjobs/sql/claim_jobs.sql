@@ -11,8 +11,6 @@
 --     lane_jobs integer[] (how many of it at most) (one entry per lane); max_jobs integer;
 --     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
 --     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
---     token_ids bigint[], token_keys text[], token_seconds double precision[] (what each of
---     them takes of a rate limit, in seconds until that is there again);
 --     unknown_paths text[] (tasks the worker does not have);
 --     passed_over bigint[] (jobs that are left alone);
 --     worker_id bigint; worker_name text;
@@ -20,8 +18,7 @@
 -- Returns: id, claim, attempts, max_attempts, lost_count, max_losses, interruptions, timeout, priority, backend, queue_name, task_path,
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL, the lane (NULL for a job without keys); in no order
--- Locks: the claimed rows, FOR UPDATE SKIP LOCKED; the states of the rate limits, which
---     list_heads.sql has locked
+-- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 -- No row for a worker that may not claim: then no task is other than what is not there.
 WITH excluded AS MATERIALIZED (
@@ -102,21 +99,6 @@ taken AS MATERIALIZED (
             AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
         FOR UPDATE OF job SKIP LOCKED
     ) AS keyed
-),
-spent AS (
-    UPDATE pgjobs_rate_state AS state
-    SET next_free = GREATEST(state.next_free, statement_timestamp())
-        + make_interval(secs => used.seconds)
-    FROM (
-        SELECT token.key, sum(token.seconds) AS seconds
-        FROM unnest(
-            %(token_ids)s::bigint[], %(token_keys)s::text[], %(token_seconds)s::double precision[]
-        ) AS token (id, key, seconds)
-        WHERE token.id = ANY (ARRAY(SELECT taken.id FROM taken))
-        GROUP BY token.key
-    ) AS used
-    -- The second condition is for the planner, which would read all states for the first.
-    WHERE state.key = used.key AND state.key = ANY (%(token_keys)s::text[])
 )
 UPDATE pgjobs_job_live AS job
 SET

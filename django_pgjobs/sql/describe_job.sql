@@ -13,6 +13,7 @@
 -- Locks: none
 -- Index: pgjobs_dependency_job, pgjobs_dependency_predecessor_id_job_id_key,
 --     pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_job_unique
+WITH key_pattern AS MATERIALIZED ({pgjobs_concurrency_limit.patterns})
 SELECT
     (
         SELECT json_agg(json_build_array(edge.id, job.status, job.task_path) ORDER BY edge.id)

@@ -1,7 +1,7 @@
 -- Give up waiting and failed jobs: they end as cancelled, with a note. What waits for those that
 -- waited is resolved.
--- Parameters: ids bigint[]; note text
--- Returns: id, status before
+-- Parameters: ids bigint[]; note text; max_dependencies integer (resolved at most)
+-- Returns: id, status before; behind them, without an id, as resolve_dependencies.sql does
 -- Locks: the rows, in order of id, SKIP LOCKED; then the jobs that wait for them
 -- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey
 WITH waiting AS MATERIALIZED (
@@ -50,11 +50,13 @@ given_up AS (
     WHERE job.id = ANY (ARRAY(SELECT failed.id FROM failed)) AND job.status = 'failed'
     RETURNING job.id
 )
-SELECT ended.id, 'ready' AS status FROM ended
+SELECT ended.id, 'ready' AS status, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
+FROM ended
 UNION ALL
-SELECT given_up.id, 'failed' FROM given_up
+SELECT given_up.id, 'failed', NULL, NULL FROM given_up
 UNION ALL
--- No row more, but the function is called.
-SELECT NULL, NULL
-FROM pgjobs_resolve_v1(ARRAY(SELECT ended.id FROM ended)) AS queue_name
-WHERE queue_name IS NULL
+SELECT NULL, NULL, resolved.predecessor_id, resolved.job_id
+FROM pgjobs_resolve_v1(
+    ARRAY(SELECT ended.id FROM ended), %(max_dependencies)s::integer
+) AS resolved
+WHERE resolved.queue_name IS NULL

@@ -8,7 +8,8 @@
 --     task says); is the key paused?
 -- Locks: none
 -- Index: pgjobs_job_ready_lanes, pgjobs_job_key_running, pgjobs_job_key_order
-WITH waiting AS (
+WITH key_pattern AS MATERIALIZED ({pgjobs_concurrency_limit.patterns}),
+waiting AS (
     SELECT split_part(bounded.lane, E'\n', 1) AS key, count(*) AS jobs
     FROM (
         SELECT job.lane

@@ -42,15 +42,7 @@ WITH turn AS MATERIALIZED (
     WHERE
         worker.id = %(worker_id)s::bigint AND {worker.is_live}
 ),
--- Patterns of limits, in the notation of LIKE.
-key_pattern AS MATERIALIZED (
-    SELECT
-        maximum.max_running, maximum.weight,
-        {maximum.pattern.as_pattern} AS pattern
-    FROM pgjobs_concurrency_limit AS maximum
-    WHERE POSITION('*' IN maximum.pattern) > 0
-    ORDER BY length(maximum.pattern) DESC
-),
+key_pattern AS MATERIALIZED ({pgjobs_concurrency_limit.patterns}),
 -- How many more jobs of a queue may start.
 queue_room AS MATERIALIZED (
     SELECT
@@ -120,50 +112,14 @@ walked AS MATERIALIZED (
             FROM step
             WHERE segment.last_lane IS NULL OR step.lane <= segment.last_lane
         ) AS head
-        CROSS JOIN LATERAL (
-            SELECT
-                found.max_running, COALESCE(found.weight, 1) AS weight,
-                GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) AS jobs,
-                CASE
-                    WHEN
-                        head.concurrency_key IS NOT NULL AND NOT head.skips_waiting
-                        AND GREATEST(COALESCE(found.max_running, head.concurrency_limit), 1) = 1
-                        THEN head.id
-                    ELSE 9223372036854775807
-                END AS last_id
-            FROM (SELECT) AS one
-            LEFT JOIN LATERAL (
-                SELECT exact.max_running, exact.weight
-                FROM pgjobs_concurrency_limit AS exact
-                WHERE exact.pattern = head.concurrency_key
-                UNION ALL
-                SELECT key_pattern.max_running, key_pattern.weight
-                FROM key_pattern
-                WHERE head.concurrency_key LIKE key_pattern.pattern
-                LIMIT 1
-            ) AS found ON TRUE
-        ) AS maximum
+        CROSS JOIN LATERAL ({head.limit_of_key}) AS maximum
         CROSS JOIN LATERAL (
             SELECT CASE
                 WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
                 WHEN head.concurrency_key LIKE ANY (turn.key_patterns) THEN 0
-                WHEN maximum.last_id = head.id AND head.id <> (
-                    SELECT oldest.id
-                    FROM pgjobs_job_live AS oldest
-                    WHERE
-                        {oldest.is_in_line} AND oldest.concurrency_key = head.concurrency_key
-                    ORDER BY oldest.id
-                    LIMIT 1
-                ) THEN 0
                 ELSE maximum.jobs - (
                     SELECT count(*)
-                    FROM (
-                        SELECT FROM pgjobs_job_live AS running
-                        WHERE
-                            running.status <> 'ready'
-                            AND running.concurrency_key = head.concurrency_key
-                        LIMIT maximum.jobs
-                    ) AS running
+                    FROM ({head.concurrency_key.running} LIMIT maximum.jobs) AS running
                 )
             END AS jobs
             -- Else the planner copies the expression to each of its uses.
@@ -180,7 +136,8 @@ walked AS MATERIALIZED (
                     {job.is_ready}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                     AND -job.priority = segment.urgency AND job.lane = head.lane
-                    AND job.id <= maximum.last_id
+                    -- Nothing else, if the key keeps its order.
+                    AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)
                     AND job.task_path <> ALL (turn.excluded_paths)
                     AND job.id <> ALL (%(passed_over)s::bigint[])
                 ORDER BY job.id
@@ -199,7 +156,7 @@ walked AS MATERIALIZED (
                     {job.is_ready}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                     AND -job.priority = segment.urgency AND job.lane = head.lane
-                    AND job.id > first.last_id AND job.id <= maximum.last_id
+                    AND job.id > first.last_id
                     AND job.task_path <> ALL (turn.excluded_paths)
                     AND job.id <> ALL (%(passed_over)s::bigint[])
                 ORDER BY job.id
@@ -220,23 +177,9 @@ walked AS MATERIALIZED (
                 head.rate_limit_keys IS NULL
                 OR %(takes_tokens)s::boolean AND NOT EXISTS (
                     SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
-                    LEFT JOIN LATERAL (
-                        SELECT
-                            {rate_limit.burst_in_force} AS burst,
-                            rate_limit.period, rate_limit.count
-                        FROM pgjobs_rate_limit AS rate_limit
-                        WHERE rate_limit.name IN (rate.key, split_part(rate.key, ':', 1))
-                        ORDER BY rate_limit.name = rate.key DESC
-                        LIMIT 1
-                    ) AS rule ON TRUE
-                    LEFT JOIN pgjobs_rate_state AS state ON state.key = rate.key
-                    WHERE
-                        rule.burst IS NULL
-                        OR rule.burst::double precision - (GREATEST(0, COALESCE(
-                            EXTRACT(EPOCH FROM state.next_free)
-                            - EXTRACT(EPOCH FROM statement_timestamp()), 0
-                        )) * (rule.count - rule.burst + 1)::numeric)::double precision
-                            / rule.period < head.rate_cost::double precision
+                    LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
+                    LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
+                    WHERE COALESCE({state.tokens} < head.rate_cost::double precision, TRUE)
                 )
             )
         LIMIT %(max_jobs)s::integer
@@ -266,27 +209,13 @@ created AS (
     RETURNING key, next_free
 ),
 budget AS MATERIALIZED (
-    SELECT
-        state.key, rule.seconds_per_token,
-        rule.burst::double precision - GREATEST(
-            0, EXTRACT(EPOCH FROM state.next_free) - EXTRACT(EPOCH FROM statement_timestamp())
-        )::double precision / rule.seconds_per_token AS tokens
+    SELECT state.key, rule.seconds_per_token, {state.tokens} AS tokens
     FROM (
         SELECT state.key, state.next_free FROM state
         UNION ALL
         SELECT created.key, created.next_free FROM created
     ) AS state
-    CROSS JOIN LATERAL (
-        SELECT
-            {rate_limit.burst_in_force} AS burst,
-            ceil(1000000::double precision * rate_limit.period / (
-                rate_limit.count - {rate_limit.burst_in_force} + 1
-            )::double precision) / 1000000::double precision AS seconds_per_token
-        FROM pgjobs_rate_limit AS rate_limit
-        WHERE rate_limit.name IN (state.key, split_part(state.key, ':', 1))
-        ORDER BY rate_limit.name = state.key DESC
-        LIMIT 1
-    ) AS rule
+    CROSS JOIN LATERAL ({state.key.rate_limit}) AS rule
 )
 SELECT
     listed.backend, listed.queue_name, listed.rank, listed.lane, listed.concurrency_key,

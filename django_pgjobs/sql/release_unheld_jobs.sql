@@ -2,7 +2,7 @@
 -- with its connection. They never started here, so the attempt does not count. A job that
 -- somebody asked to cancel meanwhile ends here instead.
 -- Parameters: acts boolean (else nothing is changed); worker_id bigint; held_ids bigint[] (the jobs the worker knows of);
---     max_jobs integer; note text
+--     max_jobs integer; note text; max_dependencies integer (resolved at most)
 -- Returns: id of each job that was returned or cancelled
 -- Locks: the returned rows, in order of id, SKIP LOCKED; then the jobs that wait for cancelled ones
 -- Index: pgjobs_job_running
@@ -41,11 +41,12 @@ returned AS (
 )
 SELECT returned.id FROM returned
 UNION ALL
--- No row more, but the function is called.
+-- No row more, but the function is called; what it leaves is found by the sweep.
 SELECT NULL
 FROM pgjobs_resolve_v1(
-    ARRAY(SELECT returned.id FROM returned WHERE returned.status = 'cancelled')
-) AS queue_name
-WHERE queue_name IS NULL
+    ARRAY(SELECT returned.id FROM returned WHERE returned.status = 'cancelled'),
+    %(max_dependencies)s::integer
+) AS resolved
+WHERE resolved.queue_name IS NULL AND resolved.predecessor_id IS NULL
 UNION ALL
 SELECT taken.id FROM taken WHERE NOT %(acts)s::boolean

@@ -13,7 +13,7 @@
 -- rest, it counts as lost alone, which is good enough.
 -- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     default_max_losses integer; max_errors integer; note, note_together text (lost alone, or with
---     other jobs)
+--     other jobs); max_dependencies integer (resolved at most)
 -- Returns: id, task_path, queue_name, status after the rescue, attempts, worker_id that was lost (or NULL)
 -- Locks: the rescued rows, in order of id within a worker, SKIP LOCKED; then the jobs that wait
 --     for those that ended
@@ -157,11 +157,12 @@ SELECT
     rescued.worker_id
 FROM rescued
 UNION ALL
--- No row more, but the function is called.
+-- No row more, but the function is called; what it leaves is found by the sweep.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL
 FROM pgjobs_resolve_v1(
-    ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready')
-) AS queue_name
-WHERE queue_name IS NULL
+    ARRAY(SELECT rescued.id FROM rescued WHERE rescued.status <> 'ready'),
+    %(max_dependencies)s::integer
+) AS resolved
+WHERE resolved.queue_name IS NULL AND resolved.predecessor_id IS NULL
 UNION ALL
 SELECT taken.id, NULL, NULL, NULL, NULL, NULL FROM taken WHERE NOT %(acts)s::boolean

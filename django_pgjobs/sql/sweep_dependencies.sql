@@ -13,14 +13,14 @@ WITH page AS MATERIALIZED (
     ORDER BY edge.predecessor_id, edge.job_id
     LIMIT %(max_dependencies)s::integer
 ),
-ended AS (
-    SELECT page.predecessor_id FROM page WHERE %(acts)s::boolean
-    EXCEPT
-    SELECT job.id
-    FROM pgjobs_job_live AS job
-    WHERE
-        job.id = ANY (ARRAY(SELECT page.predecessor_id FROM page))
-        AND job.status IN ('ready', 'running')
+swept AS (
+    SELECT DISTINCT
+        page.predecessor_id,
+        -- The first may have begun on the page before.
+        CASE WHEN page.predecessor_id = %(predecessor_id)s::bigint THEN %(job_id)s::bigint END
+            AS behind
+    FROM page
+    WHERE %(acts)s::boolean
 )
 (
     SELECT page.predecessor_id, page.job_id
@@ -29,7 +29,11 @@ ended AS (
     LIMIT 1
 )
 UNION ALL
--- No row more, but the function is called.
+-- No row more, but the function is called; what it leaves is on a page that follows.
 SELECT NULL, NULL
-FROM pgjobs_resolve_v1(ARRAY(SELECT ended.predecessor_id FROM ended)) AS queue_name
-WHERE queue_name IS NULL
+FROM pgjobs_resolve_v1(
+    ARRAY(SELECT swept.predecessor_id FROM swept ORDER BY swept.predecessor_id),
+    (SELECT count(*)::integer FROM page),
+    ARRAY(SELECT swept.behind FROM swept ORDER BY swept.predecessor_id)
+) AS resolved
+WHERE resolved.queue_name IS NULL AND resolved.predecessor_id IS NULL

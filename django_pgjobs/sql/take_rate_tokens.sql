@@ -9,12 +9,7 @@
 -- Locks: the states of the keys, in order of key
 -- Index: pgjobs_rate_state_pkey, pgjobs_rate_limit_pkey
 WITH rule AS MATERIALIZED (
-    SELECT
-        wanted.key, rate.burst,
-        -- Whole microseconds, rounded up: the clock has no smaller ones.
-        ceil(
-            1000000::numeric * rate.period::numeric / (rate.count - rate.burst + 1)::numeric
-        ) / 1000000::numeric AS spacing
+    SELECT wanted.key, rate.burst, rate.seconds_per_token
     FROM pg_catalog.unnest(%(keys)s::text[]) AS wanted (key)
     LEFT JOIN LATERAL ({wanted.key.rate_limit}) AS rate ON TRUE
 ),
@@ -36,7 +31,7 @@ turn AS MATERIALIZED (
         -- Exact numbers: a burst may reach further back than the calendar.
         GREATEST(0, max(
             EXTRACT(EPOCH FROM locked.next_free) - EXTRACT(EPOCH FROM moment.instant)
-            - (rule.burst - %(cost)s::integer)::numeric * rule.spacing
+            - (rule.burst - %(cost)s::integer)::numeric * rule.seconds_per_token
         )) AS wait,
         array_remove(array_agg(CASE WHEN rule.burst IS NULL THEN rule.key END), NULL) AS unknown,
         array_remove(
@@ -54,7 +49,7 @@ taken AS (
     SET
         next_free = GREATEST(
             locked.next_free, turn.instant + make_interval(secs => turn.wait::double precision)
-        ) + make_interval(secs => (%(cost)s::integer::numeric * rule.spacing)::double precision)
+        ) + make_interval(secs => (%(cost)s::integer::numeric * rule.seconds_per_token)::double precision)
     FROM turn
     CROSS JOIN rule
     JOIN locked ON locked.key = rule.key

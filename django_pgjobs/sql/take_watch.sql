@@ -1,12 +1,12 @@
--- Take a slot of a watch, or wait for one, and say whether somebody asks something of the worker.
--- Parameters: id bigint (the worker); first_slot bigint; slots, wanted, milliseconds integer
---     (which slot to wait for if all are taken, and for how long)
--- Returns: slot (from 0 on; NULL: all are taken); is it to be quiet or to stop?
+-- Take a watch, or wait for it, and say whether somebody asks something of the worker.
+-- Parameters: id bigint (the worker); watch bigint; milliseconds, silent_seconds integer
+--     (how long to wait, and after how long the server ends a session that has it and is silent)
+-- Returns: was it taken; is the worker to be quiet or to stop?
 -- Locks: an advisory lock of the session
 -- Index: none
 SELECT
     pgjobs_watch_v1(
-        %(first_slot)s::bigint, %(slots)s::integer, %(wanted)s::integer, %(milliseconds)s::integer
+        %(watch)s::bigint, %(milliseconds)s::integer, %(silent_seconds)s::integer
     ),
     EXISTS (
         SELECT FROM pgjobs_worker AS worker

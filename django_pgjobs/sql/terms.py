@@ -73,26 +73,87 @@ TERMS = {
         r"replace(replace(replace(replace({it}, E'\\', E'\\\\'), '%%', E'\\%%'), '_', E'\\_'),"
         " '*', '%%')"
     ),
-    # Of a concurrency key: SELECT the row that limits it. That of the key itself goes first, then
-    # the longest pattern. The claim says the same in list_heads.sql, which reads the patterns once.
+    # Of the table of limits: SELECT those that are patterns, for the limit below; the longest goes
+    # first.
+    "patterns": (
+        "SELECT maximum.max_running, maximum.weight, maximum.pattern,"
+        " {maximum.pattern.as_pattern} AS in_like"
+        " FROM {it} AS maximum"
+        " WHERE POSITION('*' IN maximum.pattern) > 0"
+        " ORDER BY length(maximum.pattern) DESC"
+    ),
+    # Of a concurrency key: SELECT the row that limits it. That of the key itself goes first. The
+    # statement reads the patterns once, as *key_pattern*: list_heads.sql asks for each lane.
     "limit": (
-        "SELECT maximum.max_running, maximum.pattern"
-        " FROM pgjobs_concurrency_limit AS maximum"
-        " WHERE maximum.pattern = {it}"
-        " OR POSITION('*' IN maximum.pattern) > 0 AND {it} LIKE {maximum.pattern.as_pattern}"
-        " ORDER BY maximum.pattern = {it} DESC, length(maximum.pattern) DESC"
+        "SELECT exact.max_running, exact.weight, exact.pattern"
+        " FROM pgjobs_concurrency_limit AS exact"
+        " WHERE exact.pattern = {it}"
+        " UNION ALL"
+        " SELECT key_pattern.max_running, key_pattern.weight, key_pattern.pattern"
+        " FROM key_pattern"
+        " WHERE {it} LIKE key_pattern.in_like"
         " LIMIT 1"
+    ),
+    # Of the first job of a lane, by which all of it is judged: SELECT how its key is limited.
+    # *jobs* is how many may run; *next_id* the one whose turn it is, if the key keeps its order.
+    # The bounds and the order name the index: where the planner is free to choose, it would walk
+    # the primary key for the oldest.
+    "limit_of_key": (
+        "SELECT maximum.max_running, maximum.weight, maximum.pattern, maximum.jobs,"
+        " CASE"
+        " WHEN maximum.jobs = 1 AND {it}.concurrency_key IS NOT NULL AND NOT {it}.skips_waiting"
+        " THEN LEAST({it}.id, ("
+        "SELECT oldest.id"
+        " FROM pgjobs_job_live AS oldest"
+        " WHERE {oldest.is_in_line}"
+        " AND oldest.concurrency_key >= {it}.concurrency_key"
+        " AND oldest.concurrency_key <= {it}.concurrency_key"
+        " ORDER BY oldest.concurrency_key, oldest.id"
+        " LIMIT 1)) END AS next_id"
+        " FROM ("
+        "SELECT found.max_running, COALESCE(found.weight, 1) AS weight, found.pattern,"
+        " GREATEST(COALESCE(found.max_running, {it}.concurrency_limit), 1) AS jobs"
+        " FROM (SELECT) AS one"
+        " LEFT JOIN LATERAL ({{it}.concurrency_key.limit}) AS found ON TRUE"
+        ") AS maximum"
+        # Else the planner copies the expressions to each of their uses.
+        " OFFSET 0"
+    ),
+    # Of a concurrency key: SELECT its running jobs.
+    "running": (
+        "SELECT running.id"
+        " FROM pgjobs_job_live AS running"
+        " WHERE running.status <> 'ready' AND running.concurrency_key = {it}"
     ),
     # Of the row of a rate limit: how many may come at once.
     "burst_in_force": "COALESCE({it}.burst, GREATEST(1, {it}.count / 20))",
-    # Of the key of a rate limit: SELECT the limit. That of the key itself goes first.
+    # Of the key of a rate limit: SELECT the limit. That of the key itself goes first. A token is
+    # there again after whole microseconds, rounded up: the clock has no smaller ones.
     "rate_limit": (
+        "SELECT rate.name, rate.count, rate.period, rate.burst,"
+        " ceil("
+        "1000000::numeric * rate.period::numeric / (rate.count - rate.burst + 1)::numeric"
+        ") / 1000000::numeric AS seconds_per_token"
+        " FROM ("
         "SELECT rate_limit.name, rate_limit.count, rate_limit.period,"
         " {rate_limit.burst_in_force} AS burst"
         " FROM pgjobs_rate_limit AS rate_limit"
         " WHERE rate_limit.name IN ({it}, split_part({it}, ':', 1))"
         " ORDER BY rate_limit.name = {it} DESC"
         " LIMIT 1"
+        ") AS rate"
+    ),
+    # Of the key of a rate limit: SELECT its state. The limit keeps the planner from joining it with
+    # all states.
+    "rate_state": (
+        "SELECT state.next_free FROM pgjobs_rate_state AS state WHERE state.key = {it} LIMIT 1"
+    ),
+    # Of the state of a rate limit, which may be missing, beside its *rule*: how many tokens there
+    # are; NULL if there is no such limit.
+    "tokens": (
+        "(rule.burst::double precision - GREATEST(0, COALESCE("
+        "EXTRACT(EPOCH FROM {it}.next_free) - EXTRACT(EPOCH FROM statement_timestamp()), 0"
+        "))::double precision / rule.seconds_per_token::double precision)"
     ),
 }
 USE = re.compile(r"\{(?P<it>[\w.()]+)\.(?P<term>\w+)\}")

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from django_pgjobs.queries.claims import Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 
+# The roles of each process that have a connection of their own as long as it lives.
+CONNECTED_ROLES = ("pump", "upkeep", "lease")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -51,6 +54,14 @@ class Options:
         if lane.backend not in self.backends or lane.queue_name in self.excluded_queues:
             return False
         return self.queues is None or lane.queue_name in self.queues
+
+    def count_connections(self, jobs_database: str) -> int:
+        """Return how many connections a process opens to the worker's database.
+
+        Those of threads that run jobs go to *jobs_database*, which may be behind a pooler.
+        """
+        threads = self.concurrency if jobs_database == self.database else 0
+        return len(CONNECTED_ROLES) + threads
 
 
 @dataclass

@@ -177,6 +177,12 @@ def test_a_limit_that_is_raised_and_lowered_holds_from_the_next_claim_on(
     def change(limit: int) -> None:
         ConcurrencyLimit.objects.update_or_create(pattern="shop:*", defaults={"max_running": limit})
 
+    def have_others_joined() -> bool:
+        # On a busy machine one worker may run many before another one looks.
+        if count_jobs(status="ready") < 50:
+            enqueue(journal, "shop:1", 100, 0.05)
+        return most_at_once(events_of(journal), "shop:1") > 4
+
     enqueue(journal, "shop:1", 200, 0.05)
     change(2)
     tell(2)
@@ -185,7 +191,7 @@ def test_a_limit_that_is_raised_and_lowered_holds_from_the_next_claim_on(
     wait_until(lambda: count_ends(journal) > 20)
     tell(6)
     change(6)
-    wait_until(lambda: most_at_once(events_of(journal), "shop:1") > 4)
+    wait_until(have_others_joined)
     change(1)
     # What was claimed before goes on.
     wait_until(lambda: count_jobs(status="running") <= 1)
@@ -195,7 +201,7 @@ def test_a_limit_that_is_raised_and_lowered_holds_from_the_next_claim_on(
     wait_until(lambda: count_ends(journal) > ended + 10)
     tell(6)
     change(6)
-    wait_for_count(220, status="successful")
+    wait_for_count(count_jobs(), status="successful")
     events = events_of(journal)
     assert find_crowds(events) == []
     assert find_lost(events) == []

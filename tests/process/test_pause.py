@@ -21,12 +21,14 @@ pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 Start = Callable[..., WorkerProcess]
 
 WRITE_DOWN = """
-CREATE TABLE claim_log (job_id bigint, queue_name text, claimed_at timestamptz, key text);
+CREATE TABLE claim_log (
+    job_id bigint, queue_name text, begun_at timestamptz, taken_at timestamptz, key text
+);
 CREATE FUNCTION log_claims() RETURNS trigger LANGUAGE plpgsql
 SET search_path = public AS $body$
 BEGIN
     INSERT INTO claim_log VALUES (
-        NEW.id, NEW.queue_name, transaction_timestamp(), NEW.concurrency_key
+        NEW.id, NEW.queue_name, transaction_timestamp(), clock_timestamp(), NEW.concurrency_key
     );
     RETURN NULL;
 END
@@ -43,7 +45,11 @@ DROP TABLE claim_log;
 
 @pytest.fixture
 def _log_of_claims(transactional_db: None) -> Iterator[None]:
-    """Write every claim to the table claim_log, with the begin of its transaction, which lists."""
+    """Write every claim to the table claim_log.
+
+    With the begin of its transaction, which lists, and the time when the job was taken: one that
+    begins in a pause may wait, and list after its end.
+    """
     with connection.cursor() as cursor:
         cursor.execute(WRITE_DOWN)
     yield
@@ -98,7 +104,7 @@ def test_no_claim_that_begins_after_the_commit_of_a_pause_takes_what_is_paused(
     wait_until(lambda: count_jobs(status="successful") == 7_200, timeout=90, message=worker.output)
     for begin, end in spans:
         found = fetch_rows(
-            f"SELECT count(*) FROM claim_log WHERE {paused} AND claimed_at BETWEEN %s AND %s",
+            f"SELECT count(*) FROM claim_log WHERE {paused} AND begun_at > %s AND taken_at < %s",
             begin,
             end,
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.helpers import WAIT_SECONDS
 from tests.races.support import DjangoThread
 from tests.worker.conftest import (
     _nobody_reads_the_log_of_django_tasks,
@@ -35,4 +36,4 @@ def in_thread(transactional_db: None) -> Iterator[Callable[..., DjangoThread]]:
 
     yield start
     for thread in threads:
-        thread.join(15)
+        thread.join(WAIT_SECONDS)

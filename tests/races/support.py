@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from django_pgjobs.queries.connection import OwnConnection
-from tests.helpers import connect, wait_until
+from tests.helpers import WAIT_SECONDS, connect, wait_until
 
 
 class DjangoThread(threading.Thread):
@@ -37,7 +37,7 @@ class DjangoThread(threading.Thread):
 
     def result(self) -> Any:
         """Wait for the end and return the value; raise what the function raised."""
-        self.join(15)
+        self.join(WAIT_SECONDS)
         assert not self.is_alive(), "the thread does not end"
         if self.error is not None:
             raise self.error

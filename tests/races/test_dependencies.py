@@ -111,7 +111,7 @@ def test_a_failure_and_a_success_at_once_cancel_the_job(
         end(one, failing, kind=Kind.FAIL)
         other.open()
         racer = in_thread(lambda: end(other, succeeding))
-        wait_until(lambda: is_active(other.open().info.backend_pid))
+        wait_until_role_is_blocked("test")
         finish("COMMIT")
     assert racer.result() == {succeeding.id}
     assert (state(job_id), edges()) == (CANCELLED, [])
@@ -271,6 +271,23 @@ def test_a_commit_does_not_wait_for_a_turn_that_waits_for_it(
     committed.set()
     assert not watcher.result()
     assert finisher.result() == {first.id, second.id}
+    assert [state(job_id) for job_id in waiting] == [FREE, FREE]
+
+
+def test_what_a_commit_brings_for_which_the_turn_waits_is_not_lost(
+    own: OwnConnection, in_thread: InThread
+) -> None:
+    """The turn has chosen whom to let go, and waits for one of them; then there is one more."""
+    running = make_running_job()
+    waiting = [enqueue_after(running.id)]
+    own.open()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR UPDATE", waiting)
+        waiting += [enqueue_after(running.id)]
+        finisher = in_thread(lambda: end(own, running))
+        wait_until_role_is_blocked("test")
+    assert finisher.result() == {running.id}
+    sweep(own)
     assert [state(job_id) for job_id in waiting] == [FREE, FREE]
 
 

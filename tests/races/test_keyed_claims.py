@@ -10,10 +10,11 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from django_pgjobs import cancel, pause, reschedule
-from django_pgjobs.models import Job, QueueSettings
+from django_pgjobs.models import Job, QueueSettings, RateLimit, RateState
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import ClaimedRow, Group, Scope, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection, Question
@@ -227,14 +228,16 @@ def test_a_job_that_waits_at_a_lock_does_not_hold_up_those_of_its_key_behind_it(
     ],
     ids=["key", "pause", "cancel"],
 )
-def test_what_changed_since_it_was_listed_is_not_claimed(
+def test_what_changed_since_it_was_listed_is_not_claimed_and_costs_no_token(
     open_own: OpenOwn, change: Callable
 ) -> None:
     """Only the first jobs of each lane are locked while the worker chooses."""
     own = open_own()
     own.round_trip([claims.send_hold])  # makes the row that is held, if a flush took it
-    first = make_job(concurrency_key="shop:1", concurrency_limit=2)
-    second = make_job("tests.tasks.echo", concurrency_key="shop:1", concurrency_limit=2)
+    RateLimit.objects.create(name="mail", count=11, period=100.0, burst=2)
+    key = {"concurrency_key": "shop:1", "concurrency_limit": 2, "rate_limit_keys": "mail"}
+    first = make_job(**key)
+    second = make_job("tests.tasks.echo", **key)
     segments = [Segment(Group("default", "default", 0))]
     scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=2)
     taker = Taker(
@@ -252,8 +255,11 @@ def test_what_changed_since_it_was_listed_is_not_claimed(
         DjangoThread(lambda: change(second)).result()
 
     question = Question(claim.send_heads, choose)
-    rows = own.round_trip([claims.send_hold, question, claim.send_chosen])[-1]
-    assert ids(claims.claimed_rows(rows)) == [first]
+    sends = [claims.send_hold, question, claim.send_chosen, claim.send_spending]
+    assert ids(claims.claimed_rows(own.round_trip(sends)[2])) == [first]
+    # A token is there again after ten seconds.
+    wait = RateState.objects.get(key="mail").next_free - timezone.now()
+    assert timedelta(seconds=0) < wait <= timedelta(seconds=10)
 
 
 def test_a_claim_that_waits_sees_what_the_one_before_it_claimed(open_own: OpenOwn) -> None:

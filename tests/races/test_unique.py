@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django_pgjobs import DuplicateJob, JobError, Task, cancel, requeue, task
 from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import count_jobs, get_job, make_worker
-from tests.helpers import connect, wait_until
+from tests.helpers import WAIT_SECONDS, connect, wait_until
 from tests.models import Effect
 from tests.races.support import DjangoThread, open_transaction
 from tests.test_unique import end_job, start_job
@@ -277,7 +277,7 @@ def test_idle_workers_hear_of_a_job_that_is_due_earlier_than_before(
     listener.execute("LISTEN pgjobs")
     merge.using(run_after=timedelta(minutes=1)).enqueue(1, ["b"])
     merge.enqueue_many([(1, ["c"]), (2, ["d"])])
-    heard = {n.payload for n in listener.notifies(timeout=5, stop_after=2)}
+    heard = {n.payload for n in listener.notifies(timeout=WAIT_SECONDS, stop_after=2)}
     assert heard == {"q", "default"}
     assert values_of(job.id) == ["a", "b", "c"]
 
@@ -306,7 +306,7 @@ def claimer(own: OwnConnection) -> Iterator[list[Any]]:
     thread.start()
     yield collected
     stop.set()
-    thread.join(15)
+    thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
 
 

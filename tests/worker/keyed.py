@@ -63,5 +63,6 @@ def keyed_claim(
         # Django's flush empties the table of the row that is held; the first try makes it again.
         connection.round_trip([claims.send_hold])
     hold = partial(claims.send_hold, waits=waits)
-    rows = connection.round_trip([hold, *KeyedClaim(scope, taker).sends])
-    return claims.claimed_rows(rows[-1])
+    before, take, after = KeyedClaim(scope, taker).statements
+    rows = connection.round_trip([hold, *before, take, *after])
+    return claims.claimed_rows(rows[1 + len(before)])

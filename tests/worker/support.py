@@ -33,12 +33,11 @@ from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import Options
 from tests.factories import make_worker
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 
 DEFAULT = Lane("default", "default")
 # Longer than any test: who is found by the poll alone is not found.
 NEVER = 3600.0
-JOIN_SECONDS = 20.0
 
 
 def make_options(**changes: Any) -> Options:
@@ -173,10 +172,10 @@ def run_in_one_slot(
     try:
         for number, (task, args) in enumerate(calls, start=1):
             slots.submit([make_attempt_of(number, task.module_path, args=json.dumps(args))])
-            outcomes.append(done.get(timeout=15))
+            outcomes.append(done.get(timeout=WAIT_SECONDS))
     finally:
         slots.stop()
-        assert slots.join(15)
+        assert slots.join(WAIT_SECONDS)
         close_shared_thread()
     assert not crashes
     return outcomes
@@ -218,7 +217,7 @@ class ThreadedWorker:
 
     def join(self) -> int | None:
         """Wait for the end of the worker and return its exit code."""
-        self._thread.join(JOIN_SECONDS)
+        self._thread.join(WAIT_SECONDS)
         assert not self.is_running, "the worker does not end"
         return self.exit_code
 
@@ -258,7 +257,7 @@ class ThreadedWorker:
         for part in (*runner._roles(), runner.slots, runner.async_slots):
             part.stop()
         for part in (*runner._roles(), runner.slots, runner.async_slots):
-            assert part.join(JOIN_SECONDS)
+            assert part.join(WAIT_SECONDS)
 
     def _run(self) -> None:
         def leave(code: int) -> None:
@@ -289,7 +288,8 @@ class Gate:
     def wait_entered(self, times: int = 1) -> None:
         """Wait until that many more tasks stand at the gate."""
         for _ in range(times):
-            assert self.entered.acquire(timeout=15), f"nobody came to the gate {self.name}"
+            came = self.entered.acquire(timeout=WAIT_SECONDS)
+            assert came, f"nobody came to the gate {self.name}"
 
     def open(self) -> None:
         """Let everybody through, now and later."""

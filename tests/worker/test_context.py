@@ -74,7 +74,7 @@ def test_progress_of_a_lost_attempt_changes_nothing(start_thread: Start, gate: G
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pgjobs_job SET claim = claim + 1 WHERE id = %s", [job.id])
     gate.open()
-    wait_until(lambda: worker_tasks.gates["gate"].entered.acquire(timeout=0.01))
+    gate.wait_entered()  # it has reported
     after = tasks.sleep_for.enqueue(1.1)  # longer than the upkeep waits between two reports
     wait_until(lambda: get_job(after.id).status == "successful")
     assert get_job(job.id).progress is None

@@ -124,7 +124,13 @@ def test_a_lane_is_judged_by_its_first_job_whatever_the_others_ask_for(own: OwnC
     running = [make_running_job(concurrency_key="shop:2").id for _ in range(2)]
     make_job(concurrency_key="shop:2", concurrency_limit=2)
     roomy = make_job(concurrency_key="shop:2", concurrency_limit=9)
-    assert keyed_claim(own, make_worker()) == []
+    make_job(concurrency_key="shop:3", concurrency_limit=2)
+    narrow = make_job(concurrency_key="shop:3")
+    make_running_job(concurrency_key="shop:3")
+    assert not explain(narrow).is_ready_to_run
+    taken = keyed_claim(own, make_worker())
+    assert [row.lane for row in taken] == ["shop:3\n"]
+    assert narrow not in [row.id for row in taken]
     assert explain(skipping).reasons[0].code == "key_order"
     assert (explain(roomy).reasons[0].code, explain(roomy).reasons[0].refs) == (
         "key_full",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import psycopg
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from django_pgjobs import Task, pause
+from django_pgjobs.models.control import RateLimit, RateState
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
@@ -74,17 +76,16 @@ def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
     connection: Any = None
     claimer = Claimer(
         state,
-        knowing.places,
         connection,
         Refusals(state),
         detailed_paths=[],
         wants_details=lambda: False,
     )
     turn = Turn(1)
+    claim = claimer.plan(turn, plan)
     turn.elapsed = 100.1
-    rows = [row_of_job(1, lane="a")]
-    claimer.note(Claim(plan, rows, held=True, waited=100.0, is_whole=True), turn)
-    assert 0 < knowing.places.claim_at(time.monotonic()) - time.monotonic() < 1
+    turn.receive([[("held", 100.0)], [], [row_of_job(1, lane="a")], []])
+    assert 0 < claim.seconds < 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -192,7 +193,7 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     for module, name in (
         (claims, "send_heads"),
         (claims, "send_chosen_claim"),
-        (dependencies, "resolve_dependencies"),
+        (dependencies, "send_resolution"),
     ):
         monkeypatch.setattr(module, name, ignore)
 
@@ -204,7 +205,6 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     connection: Any = mock.Mock(round_trip=send_all)
     claimer = Claimer(
         state,
-        knowing.places,
         connection,
         Refusals(state),
         detailed_paths=[],
@@ -260,6 +260,31 @@ def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(
     waiting = make_job(concurrency_key="shop:1", concurrency_limit=1)
     start_thread(listen=False, concurrency=2)
     gate.wait_entered()
+    gate.open()
+    wait_until(lambda: get_job(waiting).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("place", [{"queue_name": "mail"}, {"priority": -5}], ids=str)
+def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_poll(
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch, place: dict[str, Any]
+) -> None:
+    """Another queue or priority is a place that the worker has found to have nothing to start."""
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    offers: list[Any] = []
+    offer = Pump.offer
+
+    def offer_and_count(pump: Pump, place: Any) -> None:
+        offer(pump, place)
+        offers.append(place)
+
+    monkeypatch.setattr(Pump, "offer", offer_and_count)
+    gate_tasks.wait_at_gate.using(concurrency_key="shop:1").enqueue()
+    waiting = make_job(concurrency_key="shop:1", concurrency_limit=1, **place)
+    worker = start_thread(listen=False, concurrency=2, poll_interval=NEVER)
+    gate.wait_entered()
+    wait_until(lambda: len(offers) == 2)  # with the first claim, and after it
+    wait_until(lambda: worker.runner.pump.is_idle)
     gate.open()
     wait_until(lambda: get_job(waiting).status == "successful")
 
@@ -325,3 +350,34 @@ def test_a_drain_ends_where_all_that_is_left_has_paused_keys(drain: Start) -> No
     drain(poll_interval=NEVER)
     assert get_job(paused).status == "ready"
     assert count_jobs(status="successful") == 1
+
+
+def spend_tokens(name: str, *, seconds: float) -> None:
+    """Make a rate limit whose only token is back after so long."""
+    RateLimit.objects.create(name=name, count=1, period=max(seconds, 1.0))
+    RateState.objects.create(key=name, next_free=timezone.now() + timedelta(seconds=seconds))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_drain_does_not_wait_for_tokens_that_no_job_of_its_needs(drain: Start) -> None:
+    """Rates that other code or the jobs of other queues have used up, and a rate that is full."""
+    spend_tokens("unused", seconds=3600)
+    spend_tokens("others", seconds=3600)
+    make_job(rate_limit_keys="others", queue_name="mail")
+    pause(key="shop:*")
+    paused = make_job(concurrency_key="shop:1")
+    spend_tokens("too small", seconds=3600)
+    hopeless = make_job(rate_limit_keys="too small", rate_cost=2)
+    done = make_job()
+    drain(poll_interval=NEVER, queues=("default",))
+    assert {get_job(job_id).status for job_id in (paused, hopeless)} == {"ready"}
+    assert get_job(done).status == "successful"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_drain_waits_for_the_tokens_of_its_jobs_and_no_longer(drain: Start) -> None:
+    """Two of them, and no poll comes before the second is there."""
+    spend_tokens("slow", seconds=0.5)
+    jobs_of_it = [make_job(rate_limit_keys="slow") for _ in range(2)]
+    drain(poll_interval=NEVER)
+    assert {get_job(job_id).status for job_id in jobs_of_it} == {"successful"}

@@ -151,6 +151,25 @@ def test_claims_from_heads_that_have_become_slow_are_made_rarely() -> None:
     assert floors(knowing) == {DEFAULT: Floor(0, 7)}
 
 
+def test_the_floor_of_a_lane_without_jobs_is_forgotten_with_the_next_look() -> None:
+    """Queues come and go: a worker must not keep all it ever met."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=2)
+    knowing.find(*plain(MAIL))
+    knowing.claim(wanted=1, seconds=100.0)
+    knowing.places.note_queue("default")
+    assert floors(knowing)[DEFAULT] == HEAD
+
+
+def test_a_floor_is_kept_while_claims_from_heads_are_slow() -> None:
+    """Else each look would let a lane be read from its head again."""
+    knowing = Knowing(*plain(DEFAULT))
+    knowing.claim(row_of_job(7), wanted=2, seconds=100.0)
+    knowing.find(*plain(MAIL))
+    knowing.places.note_queue("default")
+    assert floors(knowing)[DEFAULT] == Floor(0, 7)
+
+
 def test_a_job_that_was_given_back_is_before_the_floor() -> None:
     knowing = Knowing(*plain(DEFAULT))
     knowing.claim(row_of_job(7), wanted=1)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from psycopg import sql
 
+from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import pruner as pruner_module
 from django_pgjobs.worker.process.pruner import Pruner
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
+from tests.test_dependencies import enqueue_after
 from tests.worker.support import make_options
+from tests.worker.test_dependencies import execute
+from tests.worker.test_dependency_sweep import sweep
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -158,3 +163,74 @@ def test_states_of_rate_limits_are_due_until_they_have_been_pruned(
         make_job(status=status, finished_at=ago(100))
     wait_until(lambda: pruner.wake() or count_jobs() == 0)
     assert len(calls) == 2
+
+
+def test_a_retention_of_seconds_is_over_after_seconds(start: Prune) -> None:
+    """Not after the minute in which everything else is looked at once."""
+    make_job(status="successful", finished_at=ago(100))
+    start(retention=1.0, failed_retention=None)
+    wait_until(lambda: count_jobs() == 0)
+    make_job(status="successful", finished_at=ago(0))
+    wait_until(lambda: count_jobs() == 0)
+
+
+@pytest.mark.parametrize(
+    ("retentions", "seconds"),
+    [
+        ((5.0, 60.0), 0.5),
+        ((60.0, 5.0), 0.5),
+        ((None, 300.0), 30.0),
+        ((600.0, None), 60.0),
+        ((7 * 86400.0, 30 * 86400.0), 60.0),
+        ((None, None), 60.0),
+        ((0.0, None), 0.1),
+    ],
+)
+def test_jobs_are_pruned_within_a_tenth_of_the_shortest_retention_and_a_minute(
+    retentions: tuple[float | None, float | None], seconds: float
+) -> None:
+    assert pruner_module.pause_between(retentions) == pytest.approx(seconds)
+
+
+def test_everything_else_is_looked_at_once_a_minute_however_short_a_retention_is(
+    start: Prune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def counted(*given: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return original(*given, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    rest = ("sweep_dependencies", "prune_workers", "prune_rate_states")
+    for module, name in (
+        (pruner_module.jobs, "prune_jobs"),
+        (pruner_module.dependencies, rest[0]),
+        (pruner_module.workers, rest[1]),
+        (pruner_module.rate_limits, rest[2]),
+    ):
+        count(module, name)
+    start(retention=0.5, failed_retention=None)
+    wait_until(lambda: counts["prune_jobs"] > 10)
+    assert {name: counts[name] for name in rest} == dict.fromkeys(rest, 1)
+
+
+def test_a_failed_job_stays_until_those_who_wait_have_learned_of_it(own: OwnConnection) -> None:
+    """A predecessor that is gone counts as a success; who is held by the failure knows already."""
+    held, waiting, careless, alone = (make_job() for _ in range(4))
+    ended = "status = 'failed', finished_at = now() - interval '1 h'"
+    fail = f"UPDATE pgjobs_job SET {ended} WHERE id = %s"
+    enqueue_after(held, after_failure="hold")
+    execute(fail, held)
+    sweep(own)
+    enqueue_after(waiting)
+    enqueue_after(careless, after_failure="run")
+    for job_id in (waiting, careless, alone):
+        execute(fail, job_id)
+    with own.cursor() as cursor:
+        assert jobs.prune_jobs(cursor, status="failed", retention=1.0, max_jobs=10) == 3
+    assert get_job(waiting).status == "failed"

@@ -17,7 +17,8 @@ from tests import tasks
 from tests.factories import get_job, get_worker
 from tests.helpers import connect, wait_until
 from tests.proxy import TcpProxy
-from tests.worker.support import NEVER, ThreadedWorker
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import NEVER, Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,6 +54,18 @@ def test_an_upkeep_whose_connection_dies_listens_again(start_thread: Start) -> N
     for _ in range(3):
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")
+
+
+def test_a_busy_worker_whose_upkeep_lost_its_connection_takes_back_that_it_listens(
+    start_thread: Start, gate: Gate
+) -> None:
+    """Else every enqueue would notify it until it is idle again."""
+    worker = start_thread(poll_interval=NEVER, concurrency=1)
+    wait_until(lambda: get_worker(worker.id).listening)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    end_session_of("upkeep")
+    wait_until(lambda: not get_worker(worker.id).listening)
 
 
 def make_job_elsewhere() -> int:

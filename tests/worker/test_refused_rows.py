@@ -164,9 +164,18 @@ def test_what_a_worker_knows_of_refused_jobs_is_bounded(
     monkeypatch.setattr(refusals, "MOST_KNOWN", 20)
     state = WorkerState(make_options(), "worker")
     known = refusals.Refusals(state)
-    for job_id in (*range(1, 31), 15):
-        known.note(own, job_id, psycopg.errors.RaiseException("refused"), f"task {job_id}")
-    assert known.passed_over() == [*range(11, 15), *range(16, 31), 15]
+
+    def take(size: int, passed_over: list[int]) -> list[int]:
+        if 30 not in passed_over:
+            raise psycopg.errors.RaiseException("refused")
+        return []
+
+    def find(passed_over: list[int]) -> list[int]:
+        return [len(passed_over) + 1]
+
+    paths = {job_id: f"task {job_id}" for job_id in range(1, 31)}
+    assert list(known.in_pages(own, take, size=1, find=find, paths=paths)) == [[]]
+    assert known.passed_over() == [*range(11, 31)]
 
 
 def test_a_job_is_told_of_once_and_again_after_a_long_time(

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 from unittest import mock
@@ -192,91 +191,56 @@ def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
     assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
 
 
+def make_look(pump: Any, options: Any, **given: Any) -> Look:
+    """Make a look that is sent nowhere."""
+    state = WorkerState(options, "test:1")
+    own: Any = None
+    return Look(state, pump, own, Refusals(state), **given)
+
+
+def look_in_vain(duty: Look) -> None:
+    """Let it plan, and answer that there is nothing."""
+    turn = Turn(1)
+    duty.plan(turn)
+    turn.receive([[(0, None, [])], []])
+
+
 @pytest.mark.parametrize("is_settled", [True, False])
 def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     is_settled: bool,
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
-    pump = mock.Mock(is_idle=True, claimed=0)
-    state = WorkerState(make_options(drain=True), "test:1")
+    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=0)
     ends: list[str] = []
-    own: Any = None
-    duty = Look(
-        state, pump, own, Refusals(state), is_settled=lambda: is_settled, on_drained=ends.append
+    duty = make_look(
+        pump,
+        make_options(drain=True),
+        is_settled=lambda: is_settled,
+        is_told=lambda: False,
+        on_drained=ends.append,
     )
-    turn = Turn(1)
-    duty.plan(turn)
-    turn.receive([[(0, None, [])], []])
+    look_in_vain(duty)
     assert bool(ends) is is_settled
 
 
-@dataclass
-class LookOfIdleWorker:
-    """A look of a worker that knows of no place; what it finds is given."""
-
-    pump: Any = field(
-        default_factory=lambda: mock.Mock(is_idle=True, wants_jobs=True, waits_for_news=True)
+@pytest.mark.parametrize("is_told", [True, False])
+def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
+    """A worker that listens looks once after a job, and then at the poll interval again."""
+    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=0)
+    duty = make_look(
+        pump,
+        make_options(poll_interval=NEVER),
+        is_settled=lambda: True,
+        is_told=lambda: is_told and duty.is_quiet,
+        on_drained=mock.Mock(),
     )
-
-    def __post_init__(self) -> None:
-        self.pump.claimed = 0
-        state, own = WorkerState(make_options(poll_interval=NEVER), "test:1"), mock.Mock()
-        self.duty = Look(
-            state,
-            self.pump,
-            own,
-            Refusals(state),
-            is_settled=lambda: True,
-            on_drained=lambda reason: None,
-        )
-        while not self.duty.is_quiet:
-            self.find()
-
-    def find(self, *ready: claims.Ready) -> None:
-        turn = Turn(1)
-        self.duty.plan(turn)
-        turn.receive([[(0, None, [])], list(ready)])
-
-    def seconds_to_next(self) -> float:
-        now = time.monotonic()
-        return self.duty.due_at(now) - now
-
-
-def test_a_worker_that_was_not_quick_enough_looks_once_more_and_no_further() -> None:
-    look_of = LookOfIdleWorker()
-    look_of.duty.note_notification()
-    assert look_of.seconds_to_next() <= 0
-    look_of.find()
-    assert look_of.duty.has_lost
-    assert look_of.seconds_to_next() > look.LISTEN_AFTER_SECONDS / 2
-
-
-def test_a_worker_that_hears_of_all_new_jobs_looks_once_after_a_claim() -> None:
-    look_of = LookOfIdleWorker()
-    look_of.duty.is_told = True
-    look_of.duty.note_notification()
-    look_of.pump.claimed = 1
-    assert look_of.seconds_to_next() <= look.TOLD_LOOK_SECONDS
-    look_of.find()
-    assert not look_of.duty.has_lost
-    assert look_of.seconds_to_next() > look.LISTEN_AFTER_SECONDS / 2
-
-
-def test_jobs_that_are_seen_after_a_notification_are_looked_for_often() -> None:
-    """Somebody may hold the lock of a row, and nobody tells when it ends."""
-    look_of = LookOfIdleWorker()
-    look_of.duty.is_told = True
-    look_of.duty.note_notification()
-    look_of.find(claims.Ready("default", "default", None, 0, 0, False))
-    assert look_of.seconds_to_next() <= look.FIRST_GAP_SECONDS
-
-
-def test_a_worker_beside_two_on_watch_looks_at_the_poll_interval() -> None:
-    look_of = LookOfIdleWorker()
-    look_of.duty.rests = True
-    assert look_of.seconds_to_next() > 1000
-    look_of.duty.look_by(0.0)
-    assert look_of.seconds_to_next() <= 0
+    while not duty.is_quiet:
+        look_in_vain(duty)
+    duty.note_news()
+    pump.claimed += 1
+    assert duty.due_at(0.0) <= time.monotonic()
+    look_in_vain(duty)
+    assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
 
 
 def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(

@@ -15,8 +15,7 @@ from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
-from django_pgjobs.worker.claiming.places import Places
+from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
 from django_pgjobs.worker.claiming.plan import Plan
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -29,9 +28,13 @@ class Claim:
 
     plan: Plan
     rows: list[claims.ClaimedRow] = field(default_factory=list)
-    # Was it this worker's turn to claim jobs with keys, and how long did it wait for that?
+    # Was it this worker's turn to claim jobs with keys? How long did it wait for that, and how long
+    # did the rest take?
     held: bool = False
     waited: float = 0.0
+    seconds: float = 0.0
+    # Did it wait for a lock in vain?
+    was_locked: bool = False
     # Does it tell what is left? Not if the server refused it and fewer jobs were claimed instead.
     is_whole: bool = False
 
@@ -42,7 +45,6 @@ class Claimer:
     def __init__(
         self,
         state: WorkerState,
-        places: Places,
         connection: OwnConnection,
         refusals: Refusals,
         *,
@@ -50,7 +52,6 @@ class Claimer:
         wants_details: Callable[[], bool],
     ) -> None:
         self._state = state
-        self._places = places
         self._connection = connection
         self._refusals = refusals
         self._detailed_paths = detailed_paths
@@ -68,42 +69,41 @@ class Claimer:
 
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows)
+            claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        *before, take = _sends(plan, taker)
-        for send in before:
-            part.add(send, lambda rows: None)
-        part.add(take, note_claimed)
+        statements = _statements(plan, taker)
+        for send in statements.before:
+            part.add(send, ignore)
+        part.add(statements.take, note_claimed)
+        for send in statements.after:
+            part.add(send, ignore)
         return claim
-
-    def note(self, claim: Claim, turn: Turn) -> None:
-        """Learn from a claim that was sent; its jobs are in the worker's hands by now."""
-        if claim.is_whole:
-            seconds = max(0.0, turn.elapsed - claim.waited)
-            self._places.note_claimed(claim.plan, claim.rows, held=claim.held, seconds=seconds)
 
     def _claim_apart(self, claim: Claim, worker_id: int, error: psycopg.Error) -> None:
         """Claim fewer jobs, and pass over those that the server refuses to give."""
         plan = claim.plan
         if trouble_of(error) is Trouble.LOCKED:
-            self._places.note_locked(plan)
+            claim.was_locked = True
             return
         hold: list[Send] = [claims.send_hold] if plan.holds else []
         paths: dict[int, str] = {}
 
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             some = replace(plan, wanted=min(size, plan.wanted - len(claim.rows)))
-            sends = [*hold, *_sends(some, self._taker(worker_id, some, passed_over))]
-            rows = claims.claimed_rows(self._connection.round_trip(sends)[-1])
+            before, send, after = _statements(some, self._taker(worker_id, some, passed_over))
+            before = [*hold, *before]
+            answers = self._connection.round_trip([*before, send, *after])
+            rows = claims.claimed_rows(answers[len(before)])
             claim.rows += rows
             return rows
 
         def find(passed_over: list[int]) -> Sequence[int]:
             keyed = KeyedClaim(plan.scope, self._taker(worker_id, plan, passed_over))
-            heads = keyed.sends[0]
-            paths.update(self._connection.round_trip([*hold, heads, keyed.send_first])[-1])
+            sends = [*hold, *keyed.statements.before, keyed.send_first]
+            paths.update(self._connection.round_trip(sends)[-1])
             return list(paths)
 
         for _ in self._refusals.in_pages(
@@ -111,7 +111,7 @@ class Claimer:
         ):
             if len(claim.rows) >= plan.wanted:
                 break
-        claim.is_whole = not claim.rows
+        claim.is_whole = not (claim.rows or plan.holds)
 
     def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
         now = time.monotonic()
@@ -128,14 +128,16 @@ class Claimer:
         )
 
 
-def _sends(plan: Plan, taker: claims.Taker) -> list[Send]:
-    """Return the statements of a claim; the rows of the last one are the jobs.
+def ignore(rows: Rows) -> None:
+    """Need nothing of what a statement returns."""
 
-    It is claim_jobs.sql; for jobs with keys list_heads.sql goes before it.
-    """
+
+def _statements(plan: Plan, taker: claims.Taker) -> Statements:
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
-        return KeyedClaim(plan.scope, taker).sends
-    return [partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)]
+        return KeyedClaim(plan.scope, taker).statements
+    take = partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)
+    return Statements([], take, [])
 
 
 def detailed_paths() -> list[str]:

@@ -223,12 +223,12 @@ def statements(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Se
 
 
 def resolution(batch: Sequence[Entry]) -> Send:
-    """Return the function that lets the jobs go on that waited for what a batch has finished.
+    """Return the function that lets jobs go on that waited for what a batch has finished.
 
-    Its rows are the queues of those that may run now.
+    It comes to a page of them; the sweep finds the others.
     """
     ids = [attempt.id for attempt, _ in batch]
-    return lambda cursor: dependencies.resolve_dependencies(cursor, ids)
+    return lambda cursor: dependencies.send_resolution(cursor, ids)
 
 
 def _success(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Success:

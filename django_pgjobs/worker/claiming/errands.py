@@ -70,8 +70,8 @@ class Errands:
         poll.register(self._pair[0], select.POLLIN)
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
-        poll.poll(None if timeout is None else math.ceil(1000 * timeout))
-        with contextlib.suppress(BlockingIOError):
+        ready = poll.poll(None if timeout is None else math.ceil(1000 * timeout))
+        if any(end == self._pair[0].fileno() for end, _ in ready):
             self._pair[0].recv(4096)
 
     def take_look_time(self) -> float | None:

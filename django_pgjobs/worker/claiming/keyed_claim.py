@@ -1,4 +1,4 @@
-"""A claim of jobs with keys: list what may start, choose, take what was chosen.
+"""A claim of jobs with keys: list what may start, choose, take what was chosen and its tokens.
 
 The choice needs the answer to the first statement, so the claim takes a round trip more; the right
 to claim jobs with keys is held meanwhile.
@@ -6,13 +6,21 @@ to claim jobs with keys is held meanwhile.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_pgjobs.choosing import Choice, choose
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Scope, Taker
 from django_pgjobs.queries.connection import Question, Send
 from django_pgjobs.queries.cursor import Cursor
+
+
+class Statements(NamedTuple):
+    """The statements of a claim: the one that takes jobs, and what goes before and after it."""
+
+    before: list[Send]
+    take: Send
+    after: list[Send]
 
 
 class KeyedClaim:
@@ -24,8 +32,9 @@ class KeyedClaim:
         self.choice = Choice(scope.max_jobs)
 
     @property
-    def sends(self) -> list[Send]:
-        return [Question(self.send_heads, self.choose), self.send_chosen]
+    def statements(self) -> Statements:
+        heads = Question(self.send_heads, self.choose)
+        return Statements([heads], self.send_chosen, [self.send_spending])
 
     def send_heads(self, cursor: Cursor) -> None:
         claims.send_heads(cursor, self._scope, self._taker)
@@ -37,6 +46,9 @@ class KeyedClaim:
 
     def send_chosen(self, cursor: Cursor) -> None:
         claims.send_chosen_claim(cursor, self.choice.jobs, self._scope, self._taker)
+
+    def send_spending(self, cursor: Cursor) -> None:
+        claims.send_spending(cursor, self.choice.jobs, self._taker.worker_id)
 
     def send_first(self, cursor: Cursor) -> None:
         """Send the question which of the chosen jobs would be claimed first."""

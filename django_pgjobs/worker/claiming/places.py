@@ -64,6 +64,10 @@ class Places:
         self._before |= listing.lanes
         self._groups |= listing.groups
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
+        if time.monotonic() >= self._heads_at:
+            # The next claim of a lane that is not known begins at its head anyway.
+            known = self._behind | self._before
+            self._floors = {lane: end for lane, end in self._floors.items() if lane in known}
 
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""
@@ -73,12 +77,12 @@ class Places:
                 self._behind.add(lane)
                 self._before.add(lane)
 
-    def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
+    def note_ended(self, rows: Collection[ClaimedRow]) -> None:
         """Note jobs that ended here: what waited for their keys and queues may start."""
         bounded = self._listing.limited | set(self._options.queue_slots)
-        for row in rows:
-            if row.lane is None and row.queue_name in bounded:
-                self.note_queue(row.queue_name)
+        for queue_name in bounded & {row.queue_name for row in rows}:
+            self.note_queue(queue_name)
+            self._groups |= {each for each in self._listing.groups if each.queue_name == queue_name}
         freed = _segments_of(rows)
         self._freed |= freed
         self._groups |= {segment.group for segment in freed}

@@ -11,8 +11,9 @@ taken jobs that we never heard of; the upkeep gives them back.
 *Rows that are locked or refused* delay themselves and nothing else (`sending`).
 
 *Planning changes nothing.* A turn begins with taking over what is known without a statement:
-offers, and outcomes that are stored already. From there on what the worker knows changes with the
-answers, so a turn that fails is planned again and nothing that was asked for is lost.
+offers, outcomes that are stored already, and jobs that no slot has begun. From there on what the
+worker knows changes with the answers, so a turn that fails is planned again and nothing that was
+asked for is lost.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
@@ -43,7 +45,7 @@ from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
-from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.turns.turn import Turn
 
 logger = get_logger(__name__)
 
@@ -89,6 +91,7 @@ class Pump(Role):
         self._on_interrupted = on_interrupted
         self._on_limit = on_limit
         self._sender = Sender(connection, state.name)
+        self._releases = Releases(self._note_released)
         self._backoff = Backoff(state.name, "statement")
         # Places that others told of, and whether they said that other rules hold.
         self._offers: deque[Listing | str] = deque()
@@ -98,6 +101,9 @@ class Pump(Role):
         # How many jobs were claimed, and when a claim last ended without an answer.
         self.claimed = 0
         self.claim_lost_at = -math.inf
+        # When it last wanted jobs and knew of no place, and how many it had claimed by then.
+        self.ran_dry_at = 0.0
+        self.claimed_until_dry = 0
 
     # What other threads say and ask
 
@@ -138,6 +144,11 @@ class Pump(Role):
     def is_idle(self) -> bool:
         """Does it know of no place to claim from?"""
         return not self._offers and self._places.is_empty
+
+    @property
+    def is_releasing(self) -> bool:
+        """Are there jobs that waited for others and are still to be let go?"""
+        return self._releases.are_under_way
 
     @property
     def waits_for_news(self) -> bool:
@@ -186,12 +197,17 @@ class Pump(Role):
         claim = self._plan_claim(turn, writing, now, waits=waits)
         if not turn.parts:
             return False
-        if claim is None:
-            self._send(turn, writing)
-        else:
-            with self._state.claiming:
-                self._send_claim(turn, writing, claim)
-            self._claimer.note(claim, turn)
+        try:
+            if claim is None:
+                self._send(turn, writing)
+            else:
+                with self._state.claiming:
+                    self._send_claim(turn, writing, claim)
+                self._learn(claim)
+                self._note_dry()
+        finally:
+            # After what the claim has said of the places: it counted these jobs as held.
+            self._note_written(writing)
         return True
 
     def _accept_offers(self) -> None:
@@ -210,7 +226,9 @@ class Pump(Role):
             fresh = self._completer.take()
         aside = self._completer.take_due() if is_due else []
         writing = Writing(self._completer, self._connection, fresh, aside)
-        writing.plan(turn, self._note_released)
+        writing.plan(turn)
+        if is_due:
+            self._releases.plan(turn, [attempt for attempt, _ in writing.entries])
         return writing
 
     def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
@@ -244,8 +262,6 @@ class Pump(Role):
         except psycopg.Error as error:
             writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
             raise
-        finally:
-            self._note_written(writing)
 
     # What came back
 
@@ -261,12 +277,15 @@ class Pump(Role):
         rows = [attempt.row for attempt in attempts]
         self._places.note_ended(rows)
         self._errands.note_ended(rows)
+        if not self._state.options.listen and any(row.lane for row in rows):
+            # Nobody tells it that what waits for the key in another place may start.
+            self._errands.look_by(0.0)
 
-    def _note_released(self, rows: Rows) -> None:
+    def _note_released(self, queues: list[str]) -> None:
         """Note the queues of jobs that waited for those that have ended."""
-        for (queue_name,) in rows:
+        for queue_name in queues:
             self._places.note_queue(queue_name)
-        if rows:
+        if queues:
             self._errands.look_by(0.0)
 
     def _accept(self, claim: Claim, worker_id: int) -> None:
@@ -292,6 +311,19 @@ class Pump(Role):
         else:
             self._dispatch(attempts)
 
+    def _learn(self, claim: Claim) -> None:
+        """Let the places know what came of a claim; its jobs are in the worker's hands by now."""
+        if claim.was_locked:
+            self._places.note_locked(claim.plan)
+        elif claim.is_whole:
+            self._places.note_claimed(
+                claim.plan, claim.rows, held=claim.held, seconds=claim.seconds
+            )
+
+    def _note_dry(self) -> None:
+        if self._places.is_empty and self.wants_jobs:
+            self.ran_dry_at, self.claimed_until_dry = time.monotonic(), self.claimed
+
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs
         if limit is not None and self._state.finished_jobs >= limit:
@@ -310,6 +342,7 @@ class Pump(Role):
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
         if self.waits_for_news:
+            self._note_dry()
             self._errands.wake()
         elif self.wants_jobs:
             waits.append(self._places.claim_at(now) - now)

@@ -15,7 +15,7 @@ import psycopg
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.worker.claiming.completer import Completer, Entry, resolution, writings
+from django_pgjobs.worker.claiming.completer import Completer, Entry, writings
 from django_pgjobs.worker.turns.careful import by_halves
 from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
@@ -42,8 +42,8 @@ class Writing:
         """The outcomes to be written, with their attempts."""
         return [*self._fresh, *self._aside]
 
-    def plan(self, turn: Turn, on_released: Callable[[Rows], None]) -> None:
-        """Let the outcomes travel with the turn, and what waits for the jobs they finish."""
+    def plan(self, turn: Turn) -> None:
+        """Let the outcomes travel with the turn."""
         if self._fresh:
             part = turn.begin(lambda error: self._write_apart(self._fresh))
             for send, entries in writings(self._fresh):
@@ -53,8 +53,6 @@ class Writing:
                 self._aside, on_refused=lambda error: self._write_apart(self._aside)
             )
             turn.parts.append(part)
-        if self._fresh or self._aside:
-            turn.add(resolution([*self._fresh, *self._aside]), on_released)
 
     def put_back(self, *, is_sent: bool) -> None:
         """Give back the outcomes that nothing is known of; *is_sent*: they may be written."""

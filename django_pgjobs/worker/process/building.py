@@ -34,7 +34,7 @@ def build_pump_and_upkeep(
 ) -> tuple[Pump, Upkeep]:
     """Return the two roles, each with what only they know."""
     errands, refusals, places = Errands(), Refusals(state), Places(state.options)
-    claimer = _build_claimer(state, places, connections["pump"], refusals)
+    claimer = _build_claimer(state, connections["pump"], refusals)
     pump = Pump(
         state,
         connections["pump"],
@@ -54,12 +54,9 @@ def build_pump_and_upkeep(
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)
 
 
-def _build_claimer(
-    state: WorkerState, places: Places, connection: OwnConnection, refusals: Refusals
-) -> Claimer:
+def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refusals) -> Claimer:
     return Claimer(
         state,
-        places,
         connection,
         refusals,
         detailed_paths=detailed_paths(),

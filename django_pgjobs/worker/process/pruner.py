@@ -1,15 +1,17 @@
 """The pruner: deletes what is past its retention, finished jobs above all, a page at a time.
 
-Runs in the leader only, which saves work and is not needed for safety: two pruners pass over
-each other's rows.
+Finished jobs go within a tenth of their retention after its end, and within a minute; everything
+else is looked at once a minute, states of rate limits once an hour. Runs in the leader only, which
+saves work and is not needed for safety: two pruners pass over each other's rows.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import psycopg
@@ -29,6 +31,10 @@ logger = get_logger(__name__)
 PAGE = 2_000
 # Between two passes; each is a few index probes when there is nothing to delete.
 PASS_SECONDS = 60.0
+# Of jobs, if one retention is short: this part of it, and not less than so many seconds.
+PART_OF_RETENTION, LEAST_PASS_SECONDS = 0.1, 0.1
+# The connection stays open if the next pass comes sooner than so many seconds.
+IDLE_SECONDS = 10.0
 # Between two full pages, so that pruning never takes the whole disk.
 PAGE_PAUSE_SECONDS = 0.05
 WORKER_RETENTION_SECONDS = 86400.0
@@ -53,6 +59,8 @@ class Pruner(Role):
         super().__init__(on_crash)
         self._connection = connection
         self._is_leader = is_leader
+        # When those are due that are done less often than each pass.
+        self._rest_due = 0.0
         self._states_due = 0.0
         # Jobs that the server refused to delete.
         self._told = Told()
@@ -61,29 +69,34 @@ class Pruner(Role):
             JobStatus.CANCELLED: options.retention,
             JobStatus.FAILED: options.failed_retention,
         }
+        self._pause = pause_between(self._retentions.values())
 
     def run(self) -> None:
         self.wait(random.uniform(1, 5))
         while not self.stop_requested:
-            if self._is_leader():
+            is_leader = self._is_leader()
+            if is_leader:
+                self._connection.close_if_dead()
                 self._prune()
+            if not is_leader or self._pause > IDLE_SECONDS:
                 self._connection.close()
             # The wake-up of a stop may have ended a pause between two pages.
             if not self.stop_requested:
-                self.wait(PASS_SECONDS)
+                self.wait(self._pause)
+        self._connection.close()
 
     def _prune(self) -> None:
+        began = time.monotonic()
+        does_all = began >= self._rest_due
         steps: list[Callable[[], None]] = [
-            self._prune_workers,
-            # Before the jobs go that others may still wait for.
-            self._sweep_dependencies,
-            *(
-                partial(self._prune_jobs, status=status, retention=retention)
-                for status, retention in self._retentions.items()
-                if retention is not None
-            ),
-            self._prune_rate_states,
+            partial(self._prune_jobs, status=status, retention=retention)
+            for status, retention in self._retentions.items()
+            if retention is not None
         ]
+        if does_all:
+            # First who waits for jobs is told of their end, then these go.
+            first = [self._prune_workers, self._sweep_dependencies]
+            steps = [*first, *steps, self._prune_rate_states]
         for step in steps:
             try:
                 step()
@@ -91,6 +104,8 @@ class Pruner(Role):
                 logger.warning("pruning failed: %s", str(error).strip())
                 if not trouble_of(error).is_of_rows:
                     return
+        if does_all:
+            self._rest_due = began + PASS_SECONDS - self._pause
 
     # Each statement takes a cursor of its own, and with it a deadline of its own.
 
@@ -169,3 +184,9 @@ class Pruner(Role):
             if deleted == PAGE:
                 self.wait(PAGE_PAUSE_SECONDS)
         self._states_due = time.monotonic() + STATE_PASS_SECONDS
+
+
+def pause_between(retentions: Iterable[float | None]) -> float:
+    """Return how many seconds to wait between two passes, for the shortest retention."""
+    shortest = min((each for each in retentions if each is not None), default=math.inf)
+    return min(PASS_SECONDS, max(LEAST_PASS_SECONDS, shortest * PART_OF_RETENTION))

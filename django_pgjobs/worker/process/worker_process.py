@@ -53,7 +53,7 @@ from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
-from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
 
 logger = get_logger("django_pgjobs.worker")
 
@@ -88,7 +88,7 @@ class WorkerProcess:
         # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
             role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
-            for role in ("pump", "upkeep", "pruner")
+            for role in (*CONNECTED_ROLES, "pruner")
         }
         # So that a renewal that gets no answer can be sent again on a new connection.
         self._connections["lease"] = OwnConnection(

@@ -93,7 +93,7 @@ class Refusals:
         """
 
         def leave(job_id: int, error: psycopg.Error) -> None:
-            self.note(connection, job_id, error, paths.get(job_id, ""))
+            self._leave_alone(connection, job_id, error, paths.get(job_id, ""))
 
         return in_pages(
             act,
@@ -104,10 +104,10 @@ class Refusals:
             patience=PATIENCE,
         )
 
-    def note(
+    def _leave_alone(
         self, connection: OwnConnection, job_id: int, error: psycopg.Error, task_path: str
     ) -> None:
-        """Leave a job alone from now on, and say so in the log and in its row."""
+        """Leave a job alone from now on; say so in the log and in its row."""
         with self._lock:
             self._note(job_id, error, task_path)
         note = f"passed over: {str(error).strip()}"[:1000]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.watch import first_slot
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
@@ -43,23 +41,18 @@ class Duties:
             connection,
             refusals,
             is_settled=lambda: unheld.is_settled,
+            is_told=lambda: self.watch.rests or (self.watch.hears_of_jobs and listening.is_said),
             on_drained=on_drained,
         )
+        listening = Listening(
+            state, pump, connection, self.look, hears=lambda: self.watch.hears_of_jobs
+        )
         self.cancels = Cancels(state, connection, on_interrupted)
-        listening = Listening(state, pump, connection, self.look)
         before: list[Duty] = [unheld, listening]
         # The look comes last, so that it sees what the others have changed.
         after = [self.cancels, Progress(state, connection), FreedKeys(errands), self.look]
-        options, task_paths = state.options, list_task_paths()
         self.watch = Watch(
-            state,
-            pump,
-            connection,
-            self.look,
-            others=[*before, *after],
-            is_told=lambda: listening.is_said,
-            first_slot=lambda: first_slot(connection.schema, *options.serving, task_paths),
-            on_orders=on_orders,
+            state, pump, connection, self.look, others=[*before, *after], on_orders=on_orders
         )
         self._in_order = [*before, self.watch, *after]
 

@@ -2,7 +2,9 @@
 
 A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
 poll interval: a transaction that was open at the last look is met after at most as long again
-as it lasted. Looks that have become slow are made so rarely that they take a tenth of the time.
+as it lasted. What it finds lets the gaps begin anew, except while every new job is told of: then
+only transactions that began before that are to be met. Looks that have become slow are made so
+rarely that they take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.worker.claiming.plan import Listing
@@ -33,8 +36,6 @@ PAUSE_FACTOR = 9
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
-# A worker that hears of all new jobs need not look more often than that because it claimed some.
-TOLD_LOOK_SECONDS = 0.02
 
 
 @dataclass
@@ -45,18 +46,23 @@ class Found:
     claimed: int
     is_empty: bool
     promoted: int = 0
-    # Seconds.
+    # In how many seconds.
     next_due: float | None = None
-    token_wait: float | None = None
+    token_waits: dict[Group, float] = field(default_factory=dict)
 
     def note_promotion(self, rows: Rows) -> None:
         """Note how many jobs may run now, and when the next one may."""
         [(promoted, self.next_due, _)] = rows
         self.promoted += promoted
 
-    def note_token_wait(self, rows: Rows) -> None:
-        """Note when the next token of a rate limit is free."""
-        [(self.token_wait,)] = rows
+    def note_token_waits(self, rows: Rows) -> None:
+        """Note in which groups jobs wait for tokens, and how long."""
+        self.token_waits = {Group(*names): seconds for *names, seconds in rows}
+
+    def token_wait(self, listing: Listing) -> float | None:
+        """Return how long the jobs listed wait for tokens, None if none of them does."""
+        waits = self.token_waits.items()
+        return min((seconds for group, seconds in waits if group in listing.groups), default=None)
 
 
 class Look(Duty):
@@ -70,6 +76,7 @@ class Look(Duty):
         refusals: Refusals,
         *,
         is_settled: Callable[[], bool],
+        is_told: Callable[[], bool],
         on_drained: Callable[[str], None],
     ) -> None:
         self._state = state
@@ -77,10 +84,10 @@ class Look(Duty):
         self._connection = connection
         self._refusals = refusals
         self._is_settled = is_settled
+        # Does every enqueue notify this worker, or another one that wakes it if need be?
+        self._is_told = is_told
         self._on_drained = on_drained
-        # When it is due: by its pace, and because of what somebody asked for or a look has found.
         self._due = 0.0
-        self._asked_at = math.inf
         self._gap = FIRST_GAP_SECONDS
         self._looked_at = -math.inf
         # When the pump was last seen waiting for news.
@@ -92,32 +99,26 @@ class Look(Duty):
         self._vain = 0
         # Was nothing held when the last look began?
         self._was_empty = False
-        # Was it asked for by a notification? Had others taken by then what the last one told of?
-        self._is_asked = False
-        self.has_lost = False
-        # Does the worker hear of all new jobs? Do others, so that it need not look?
-        self.is_told = False
-        self.rests = False
 
     # What others say
 
     def note_news(self) -> None:
-        """Look at once if nothing is known, and often after that."""
-        self._gap = FIRST_GAP_SECONDS
-        self._asked_at = 0.0
-
-    def note_notification(self) -> None:
-        """Look once if nothing is known: somebody enqueued."""
-        self._is_asked = True
-        self._asked_at = 0.0
+        """Look at once if nothing is known, and often after that unless all news is told."""
+        self._begin_gaps()
+        self._due = 0.0
 
     def look_by(self, time: float) -> None:
         """Look at *time* at the latest."""
-        self._asked_at = min(self._asked_at, time)
+        self._due = min(self._due, time)
 
-    def note_rested(self) -> None:
-        """Note that others have looked long enough: this worker may ask for notifications."""
-        self._gap = max(self._gap, LISTEN_AFTER_SECONDS)
+    def rest(self) -> None:
+        """Look at the poll interval from now on: another worker is on the watch."""
+        self._gap = self._state.options.poll_interval
+
+    def take_over(self) -> None:
+        """Look at once: notifications reach this worker from now on, but not what was before."""
+        self._gap = min(self._gap, LISTEN_AFTER_SECONDS)
+        self._due = 0.0
 
     def observe(self, now: float) -> None:
         """See what the pump is at."""
@@ -125,7 +126,12 @@ class Look(Duty):
             self.waited_at = now
 
     def begin_anew(self) -> None:
-        self.note_news()
+        self._gap = FIRST_GAP_SECONDS
+        self._due = 0.0
+
+    def _begin_gaps(self) -> None:
+        if not self._is_told():
+            self._gap = FIRST_GAP_SECONDS
 
     @property
     def is_quiet(self) -> bool:
@@ -140,10 +146,9 @@ class Look(Duty):
         if not self._pump.is_idle:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
         elif self._pump.claimed != self._claimed or self._may_end_drain:
-            due = self._looked_at + TOLD_LOOK_SECONDS if self.is_told else 0.0
+            due = 0.0
         else:
-            pace = self._looked_at + self._state.options.poll_interval if self.rests else self._due
-            due = min(pace, self._asked_at)
+            due = self._due
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:
@@ -156,8 +161,8 @@ class Look(Duty):
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
             found.note_promotion,
         )
-        if self._knows_of_keys:
-            turn.add(claims.send_token_wait, found.note_token_wait)
+        if self._knows_of_keys and self._pump.is_idle:
+            turn.add(claims.send_token_wait, found.note_token_waits)
         with_lowest = self._state.options.ageing is not None
         turn.add(
             partial(claims.send_lane_listing, with_lowest=with_lowest),
@@ -169,16 +174,11 @@ class Look(Duty):
         listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
         self._allowed_at = now + PAUSE_FACTOR * seconds
-        has_claimed = self._pump.claimed != self._claimed
-        if found.promoted or (has_claimed and not self.is_told) or (self._is_asked and listing):
-            self._gap = FIRST_GAP_SECONDS
-        if self._is_asked or listing:
-            self.has_lost = not has_claimed and not listing
-        self._is_asked = False
+        if found.claimed != self._claimed or found.promoted:
+            self._begin_gaps()
         self._due = now if found.promoted else now + self._gap
         self._gap = min(2 * self._gap, self._state.options.poll_interval)
-        self._asked_at = math.inf
-        for seconds_left in (found.next_due, found.token_wait):
+        for seconds_left in (found.next_due, found.token_wait(listing)):
             if seconds_left is not None:
                 self.look_by(now + seconds_left + 0.001)
         if self._state.options.drain:
@@ -195,13 +195,14 @@ class Look(Duty):
     @property
     def _is_empty(self) -> bool:
         """Is nothing held, and nothing under way that might be?"""
-        return self._pump.is_idle and not self._state.held and self._is_settled()
+        is_idle = self._pump.is_idle and not self._pump.is_releasing
+        return is_idle and not self._state.held and self._is_settled()
 
     def _check_drain(self, found: Found, listing: Listing) -> None:
         is_over = found.is_empty and not found.promoted
         if is_over and not listing:
             self._on_drained("nothing is left to run")
-        has_waited = found.claimed == self._claimed and found.token_wait is None
+        has_waited = found.claimed == self._claimed and found.token_wait(listing) is None
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")

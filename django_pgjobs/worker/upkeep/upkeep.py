@@ -42,10 +42,10 @@ logger = get_logger(__name__)
 
 # After a turn in which something was refused, which may be due at once again.
 REFUSED_SECONDS = 0.2
+# So long after a notification the interpreter's lock is the pump's.
+HAND_OVER_SECONDS = 0.005
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
-# So long the second one on the watch leaves new jobs to the first.
-SECOND_SECONDS = 0.03
 
 
 class Upkeep(Role):
@@ -192,19 +192,12 @@ class Upkeep(Role):
             else:
                 self._pump.recall()
                 self._duties.look.note_news()
+        for queue_name in queue_names:
+            self._pump.offer(queue_name)
+            self._duties.look.note_news()
         if queue_names:
-            self._note_enqueued(queue_names)
+            # The pump needs the interpreter's lock to claim; nothing here is as urgent.
+            self.wait(HAND_OVER_SECONDS)
         look_time = self._errands.take_look_time()
         if look_time is not None:
             self._duties.look.look_by(look_time)
-
-    def _note_enqueued(self, queue_names: set[str]) -> None:
-        """Let the pump claim from these queues, or see a little later what others left."""
-        if self._duties.watch.is_second:
-            self._duties.look.look_by(time.monotonic() + SECOND_SECONDS)
-            return
-        self._duties.look.note_notification()
-        for queue_name in queue_names:
-            self._pump.offer(queue_name)
-        # Hand over the interpreter's lock: the pump is to claim before the look is planned.
-        time.sleep(0)

@@ -1,25 +1,25 @@
-"""The watch for new jobs: of the workers that serve the same ones, two are notified.
+"""The watch for new jobs: of the idle workers that serve the same ones, one is notified.
 
-PostgreSQL signals every session that listens at each notification, whatever its channel, so each
-listener costs every enqueue. Of all idle workers of a *group* (same backends, queues and tasks)
-only those that hold a slot of its *watch*, an advisory lock, hear of new jobs. The others *park*:
-they wait for a slot in the server, and hear nothing. Who has no room for more jobs leaves the
-watch. The server gives the slot to one that is parked; that one hears from then on, and looks once
-for what was there before. So a batch of jobs wakes one worker after the other, until they suffice.
+PostgreSQL signals every session that listens at each notification, whatever its channel, and each
+worker that is woken claims and looks. So of all workers of a *group* (same backends, queues and
+tasks) only the one that has the *watch*, an advisory lock, hears of new jobs. The others *park*:
+they wait for the lock in the server, and hear nothing. Who gets more jobs than it takes, or has one
+that runs for long, leaves the watch. The server gives it to one that is parked; that one hears
+from then on, says so, and looks for what was there before. So a batch of jobs wakes one worker
+after the other, until they suffice.
 
-A worker that holds jobs has more to do than to wait: it asks for a slot now and then, and whenever
-somebody leaves the watch. If its queues have shares of its slots and one of them is used up, it
-cannot stand in for others, nor they for it: then it hears of new jobs without a slot.
+A worker that holds jobs has more to do than to wait: it asks for the watch now and then, and
+whenever somebody leaves it. If its queues have shares of its slots and one of them is used up, it
+cannot stand in for others, nor they for it: then it hears of new jobs without the watch.
 
-While somebody is parked all slots are held. What is committed while a slot changes hands is found
-by the look. A holder that is frozen is not replaced: the second one acts as soon as the first does
-not, and if both are frozen the poll finds the jobs.
+While somebody is parked the watch is taken, and what is committed while it changes hands is found
+by the look. If its holder is frozen the poll finds the jobs, until the server ends its session.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from functools import partial
 
 import psycopg
 
+from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries import watch
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
@@ -52,12 +53,19 @@ LEAST_PARK_SECONDS = 0.02
 SETTLE_SECONDS = 0.02
 # A worker that has had no room for more jobs for so long leaves the watch, ...
 FULL_SECONDS = 0.02
-# ... and one that found jobs and has known of more for so long, though it has room.
+# ... and so does one that has found jobs, and known of more, for so long though it has room, ...
 BUSY_SECONDS = 0.1
-# How often a worker asks for a slot that has other things to do than to wait.
+# ... and one with a job that takes longer, if it took the watch when it had none: another process
+# may have nothing to do.
+LONG_SECONDS = 0.1
+# How often a worker asks for the watch that has other things to do than to wait.
 AGAIN_SECONDS = 1.0
-# How long a worker goes without a slot after the server refused one.
+# How long a worker goes without after the server refused it.
 REFUSED_SECONDS = 10.0
+# The server ends the session of a worker on watch after so long without a statement, or after
+# so many poll intervals: at each of them it looks.
+SILENT_SECONDS = 60.0
+SILENT_POLLS = 3
 
 
 class Step(Enum):
@@ -82,16 +90,16 @@ CHANNELS = {
 class Known:
     """What a worker knows that decides about its next step."""
 
-    # Does it have a slot, and which channels does it hear?
+    # Does it have the watch, and which channels does it hear?
     is_on_watch: bool
     hears: frozenset[str]
     # Does it want jobs, and knows of none?
     waits: bool
-    # Has it found jobs since it waited last, and waits no more?
+    # Are there, or may there be, jobs that another worker would begin sooner?
     is_busy: bool
     # Are there jobs that others may take and it may not?
     is_partial: bool
-    # May it ask for a slot again?
+    # May it ask for the watch again?
     may_take: bool
     # Has it nothing else to do?
     may_park: bool
@@ -103,10 +111,10 @@ def next_step(known: Known) -> Step | None:
         if known.is_busy or known.is_partial:
             return Step.LEAVE
         return _hear(Step.HEAR_EVERYTHING, known)
-    if not known.waits:
-        return _hear(Step.HEAR_ORDERS, known)
     if known.is_partial:
         return _hear(Step.HEAR_EVERYTHING, known)
+    if not known.waits:
+        return _hear(Step.HEAR_ORDERS, known)
     if known.may_take:
         return Step.TAKE
     if known.may_park:
@@ -119,7 +127,7 @@ def _hear(step: Step, known: Known) -> Step | None:
 
 
 class Watch(Duty):
-    """Takes a slot, parks or leaves the watch."""
+    """Takes the watch, parks or leaves it."""
 
     travels_alone = True
 
@@ -131,8 +139,6 @@ class Watch(Duty):
         look: Look,
         *,
         others: Sequence[Duty],
-        is_told: Callable[[], bool],
-        first_slot: Callable[[], int],
         on_orders: Callable[[], None],
     ) -> None:
         self._state = state
@@ -140,47 +146,46 @@ class Watch(Duty):
         self._connection = connection
         self._look = look
         self._others = others
-        self._is_told = is_told
-        self._first_slot = first_slot
         self._on_orders = on_orders
-        self._slot: int | None = None
+        self._is_on_watch = False
         self._hears = ORDERS
-        # Were all slots taken when it asked for one?
+        # Did another worker have the watch when it asked for it? Did it have jobs when it got it?
         self._is_denied = False
-        # When it may ask for a slot again, and when again after the server refused one.
+        self._began_with_jobs = False
+        # When it may ask for the watch again, and when again after the server refused it.
         self._take_at = 0.0
         self._refused_until = 0.0
-        # As of when the pump waited for news last: when that was, how many jobs it had claimed;
-        # and when jobs were held last.
+        # When the pump was last seen waiting for news, and jobs held.
         self._waited_at = 0.0
-        self._claimed = 0
         self._held_at = 0.0
 
     # What others say and ask
 
     @property
-    def is_second(self) -> bool:
-        """Was another one quicker the last time, and has it done nothing wrong since?"""
-        return bool(self._slot) and self._look.has_lost
+    def hears_of_jobs(self) -> bool:
+        """Does a notification of new jobs reach this worker?"""
+        return JOBS_CHANNEL in self._hears and self._connection.listens
+
+    @property
+    def rests(self) -> bool:
+        """Does another one see to new jobs?"""
+        return self._is_denied and not self.hears_of_jobs
 
     def observe(self, now: float) -> None:
-        """See what the pump is at, and let the look know what it may rely on."""
-        self._look.is_told = (
-            self._slot is not None and self._hears == EVERYTHING and self._is_told()
-        )
-        self._look.rests = self._is_denied and self._hears != EVERYTHING
-        if self._pump.waits_for_news:
-            self._waited_at, self._claimed = now, self._pump.claimed
+        """See what the worker is at."""
+        self._waited_at = now if self._pump.waits_for_news else self._waited_at
         if self._state.held:
             self._held_at = now
+        else:
+            self._began_with_jobs = False
 
     def note_left(self) -> None:
-        """Ask for a slot at once: somebody has left the watch, and this worker does not park."""
+        """Ask for the watch at once: somebody has left it, and this worker does not park."""
         if self._state.held:
             self._take_at = 0.0
 
     def begin_anew(self) -> None:
-        self._slot, self._is_denied = None, False
+        self._is_on_watch = self._is_denied = False
         self._hears = ORDERS
         self._take_at = self._refused_until = 0.0
 
@@ -195,13 +200,14 @@ class Watch(Duty):
             return now if other - now > LEAST_PARK_SECONDS else other + LEAST_PARK_SECONDS
         if step is not None:
             return now
-        if self._slot is not None:
-            # While a claim is under way.
-            pause = max(FULL_SECONDS, (now - self._waited_at) / 2)
-            return math.inf if self._pump.waits_for_news else now + pause
-        if not self._pump.waits_for_news:
-            return math.inf
-        times = (self._take_at, self._held_at + SETTLE_SECONDS, self._refused_until)
+        times = [self._take_at, self._held_at + SETTLE_SECONDS, self._refused_until]
+        if self._is_on_watch:
+            times = [self._long_at()]
+            if not self._pump.waits_for_news:
+                # While a claim is under way.
+                times.append(now + max(FULL_SECONDS, (now - self._waited_at) / 2))
+        elif not self._pump.waits_for_news:
+            times = []
         return min((time for time in times if time > now), default=math.inf)
 
     def plan(self, turn: Turn) -> None:
@@ -217,27 +223,34 @@ class Watch(Duty):
                     lambda rows: self._note_hears(channels),
                 )
         elif step is Step.LEAVE:
-            part.add(_send_deafness, lambda rows: None)
+            if JOBS_CHANNEL in self._hears:
+                part.add(_send_deafness, lambda rows: None)
             part.add(watch.send_leave, self._note_left)
         elif step is not None:
             seconds = 0.0
             if step is Step.PARK:
-                seconds = min(PARK_SECONDS, self._next_other(now) - now)
+                seconds = max(0.0, min(PARK_SECONDS, self._next_other(now) - now))
             send = partial(
                 watch.send_take,
                 worker_id=turn.worker_id,
-                first_slot=self._first_slot(),
-                # So that those who are parked wait for all of them.
-                wanted=random.randrange(watch.SLOTS),
-                seconds=max(0.0, seconds),
+                watch=self._key,
+                seconds=seconds,
+                silent_seconds=max(
+                    SILENT_SECONDS, SILENT_POLLS * self._state.options.poll_interval
+                ),
             )
             part.add(send, self._note_taken)
+
+    @functools.cached_property
+    def _key(self) -> int:
+        schema, options = self._connection.schema, self._state.options
+        return watch.key_of(schema, *options.serving, list_task_paths())
 
     def _known(self, now: float) -> Known:
         pump = self._pump
         is_empty = not self._state.held and now >= self._held_at + SETTLE_SECONDS
         return Known(
-            is_on_watch=self._slot is not None,
+            is_on_watch=self._is_on_watch,
             hears=self._hears,
             waits=pump.waits_for_news,
             is_busy=self._is_busy(now),
@@ -249,10 +262,22 @@ class Watch(Duty):
         )
 
     def _is_busy(self, now: float) -> bool:
-        if not self._pump.wants_jobs:
-            return now >= self._waited_at + FULL_SECONDS
-        has_found = not self._pump.is_idle and self._pump.claimed != self._claimed
-        return has_found and now >= self._waited_at + BUSY_SECONDS
+        pump = self._pump
+        if now >= self._long_at():
+            return True
+        if pump.waits_for_news:
+            return False
+        seconds = now - max(self._waited_at, pump.ran_dry_at)
+        if not pump.wants_jobs:
+            return seconds >= FULL_SECONDS
+        return seconds >= BUSY_SECONDS and pump.claimed != pump.claimed_until_dry
+
+    def _long_at(self) -> float:
+        """Return when the oldest job has run for so long that others had better be on watch."""
+        if self._began_with_jobs:
+            return math.inf
+        oldest = list(self._state.held.values())[:1]
+        return oldest[0].claimed_at + LONG_SECONDS if oldest else math.inf
 
     def _next_other(self, now: float) -> float:
         return min(duty.due_at(now) for duty in self._others)
@@ -260,26 +285,31 @@ class Watch(Duty):
     # What came back
 
     def _note_hears(self, channels: frozenset[str]) -> None:
-        if self._hears != channels:
-            self._hears = channels
-            if channels == EVERYTHING:
-                self._look.look_by(0.0)
+        if self._hears == channels:
+            return
+        if self._hears == NOTHING:
+            # It may have missed that somebody has left the watch.
+            self._take_at = 0.0
+        self._hears = channels
+        if channels == EVERYTHING:
+            self._look.take_over()
 
     def _note_taken(self, rows: Rows) -> None:
-        [(self._slot, is_asked)] = rows
-        self._is_denied = self._slot is None
-        if not self._is_denied and self._hears == NOTHING:
-            self._look.note_rested()
+        [(self._is_on_watch, is_asked)] = rows
+        self._is_denied = not self._is_on_watch
+        self._began_with_jobs = bool(self._state.held)
+        if self._is_denied:
+            self._look.rest()
         self._take_at = time.monotonic() + AGAIN_SECONDS
         if is_asked:
             self._on_orders()
 
     def _note_left(self, rows: Rows) -> None:
-        self._slot, self._hears = None, ORDERS
+        self._is_on_watch, self._hears = False, ORDERS
         self._take_at = 0.0
 
     def _note_refused(self, error: psycopg.Error) -> None:
-        self._slot, self._is_denied = None, False
+        self._is_on_watch = self._is_denied = False
         self._refused_until = time.monotonic() + REFUSED_SECONDS
 
 

@@ -78,7 +78,9 @@ def main() -> None:
     plain = {Lane("default", "default"): HEAD}
 
     scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=20)
-    keyed = (claims.send_hold, *KeyedClaim(scope, taker).sends)
+    statements = KeyedClaim(scope, taker).statements
+    # What is spent of rate limits stays out: these jobs have none.
+    keyed = (claims.send_hold, *statements.before, statements.take)
 
     def send_plain(cursor: Any) -> None:
         claims.send_claim(cursor, plain, max_jobs=20, taker=taker)

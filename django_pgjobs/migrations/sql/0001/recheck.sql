@@ -29,7 +29,11 @@ BEGIN
         IF NOT EXISTS (
             SELECT FROM home.pgjobs_job_live AS job WHERE job.id = NEW.predecessor_id
         ) THEN
-            PERFORM home.pgjobs_resolve_v1(ARRAY[NEW.predecessor_id]);
+            -- This one and some behind it, whose turn is next; the others of the predecessor may
+            -- be many, and are not ours.
+            PERFORM FROM home.pgjobs_resolve_v1(
+                ARRAY[NEW.predecessor_id], 1000, ARRAY[NEW.job_id - 1]
+            );
             EXIT;
         END IF;
         -- Somebody is writing it just now. To wait for its lock while we hold those of

@@ -1,55 +1,87 @@
 -- Let go of the jobs that wait for some of *ended*, as far as those are finished or gone: what was
 -- cancelled for a failure before it has ended, too. Return the queues of those that may run now.
 --
+-- One call looks at *most* dependencies: those of each predecessor in the order of the jobs, behind
+-- the job in *behind* if there is one in its place. If some are left it returns with whom to go on,
+-- and behind which job (predecessor_id, job_id; no queue). The predecessor it came to last is behind
+-- the others then, so that one with many dependants does not keep these. Nobody has to go on: what
+-- is left is found by the worker's sweep. So is a row that stays locked for half a second, and what
+-- was not done after 5 seconds, so that a finish never waits for long.
+--
 -- A function, because the trigger in recheck.sql needs it as well as every statement that finishes
 -- jobs, in the transaction of whoever enqueues. Whoever changes the dependencies of a waiting job
--- holds the lock of its row, taken in the order of the ids. A row that stays locked for half a
--- second is left to the worker's sweep, so that a finish never waits for long; so is the rest of a
--- cascade that takes 5 seconds. Sequential scans are off because statistics of these tables are not
--- to be trusted; of home and jit see wake.sql. `enable_seqscan = off` gives plans a cost at which
--- PostgreSQL before 18 compiles them: a cancel with three dependants took 40 ms instead of 3.
+-- holds the lock of its row, taken in the order of the ids. Sequential scans are off because
+-- statistics of these tables are not to be trusted; of home and jit see wake.sql.
+-- `enable_seqscan = off` gives plans a cost at which PostgreSQL before 18 compiles them: a cancel
+-- with three dependants took 40 ms instead of 3.
 DO $do$
 BEGIN
     EXECUTE replace($create$
-CREATE FUNCTION home.pgjobs_resolve_v1(ended bigint[]) RETURNS SETOF text
+CREATE FUNCTION home.pgjobs_resolve_v1(
+    ended bigint[], most integer, behind bigint[] DEFAULT '{}'
+) RETURNS TABLE (queue_name text, predecessor_id bigint, job_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 SET lock_timeout = '500ms' SET jit = off
 AS $body$
+#variable_conflict use_column
 DECLARE
+    edges bigint[];
     predecessors bigint[];
     waiting bigint[];
     locked bigint[];
+    cancelled bigint[];
     queues text[];
+    jobs bigint[];
+    places bigint[];
     is_patient boolean := TRUE;
-    time_is_up timestamptz;
+    time_is_up CONSTANT timestamptz := clock_timestamp() + interval '5 s';
 BEGIN
+    -- Nobody waits for most jobs: one probe.
+    IF behind = '{}' AND NOT EXISTS (
+        SELECT FROM home.pgjobs_dependency AS edge WHERE edge.predecessor_id = ANY (ended)
+    ) THEN
+        RETURN;
+    END IF;
     LOOP
-        predecessors := ARRAY(
-            SELECT DISTINCT edge.predecessor_id
-            FROM home.pgjobs_dependency AS edge
-            WHERE edge.predecessor_id = ANY (ended)
-        );
-        EXIT WHEN predecessors = '{}';
-        time_is_up := COALESCE(time_is_up, clock_timestamp() + interval '5 s');
         EXIT WHEN clock_timestamp() >= time_is_up;
+        IF most <= 0 THEN
+            RETURN QUERY
+            SELECT NULL::text, left_over.id, COALESCE(left_over.job_id, '-9223372036854775808')
+            FROM unnest(ended, behind) AS left_over (id, job_id);
+            RETURN;
+        END IF;
         BEGIN
-            predecessors := ARRAY(
-                SELECT unnest(predecessors)
-                EXCEPT
+            SELECT
+                array_agg(page.id), array_agg(page.predecessor_id), array_agg(page.job_id),
+                array_agg(page.place)
+            INTO edges, predecessors, jobs, places
+            FROM (
+                SELECT edge.id, one.id AS predecessor_id, edge.job_id, one.place
+                FROM unnest(ended, behind) WITH ORDINALITY AS one (id, job_id, place)
+                CROSS JOIN LATERAL (
+                    SELECT dependency.id, dependency.job_id
+                    FROM home.pgjobs_dependency AS dependency
+                    WHERE
+                        dependency.predecessor_id = one.id
+                        AND dependency.job_id > COALESCE(one.job_id, '-9223372036854775808')
+                        AND (
+                            SELECT job.id
+                            FROM home.pgjobs_job_live AS job
+                            WHERE job.id = one.id AND job.status IN ('ready', 'running')
+                            LIMIT 1
+                        ) IS NULL
+                    ORDER BY dependency.job_id
+                    LIMIT most
+                ) AS edge
+                LIMIT most
+            ) AS page;
+            IF edges IS NULL THEN
+                RETURN;
+            END IF;
+            waiting := ARRAY(
                 SELECT job.id
                 FROM home.pgjobs_job_live AS job
-                WHERE job.id = ANY (predecessors) AND job.status IN ('ready', 'running')
-            );
-            EXIT WHEN predecessors = '{}';
-            waiting := ARRAY(
-                SELECT DISTINCT edge.job_id
-                FROM home.pgjobs_dependency AS edge
-                WHERE edge.predecessor_id = ANY (predecessors)
-            );
-            waiting := ARRAY(
-                SELECT job.id
-                FROM home.pgjobs_job_live AS job
-                WHERE job.id = ANY (waiting) AND job.status = 'ready'
+                WHERE job.id = ANY (jobs) AND job.status = 'ready'
             );
             IF is_patient THEN
                 PERFORM FROM home.pgjobs_job_live AS job
@@ -87,7 +119,7 @@ BEGIN
                 ) AS predecessor ON predecessor.id = edge.predecessor_id
                 -- Locked by us, or there is nobody any more who waits.
                 WHERE
-                    edge.predecessor_id = ANY (predecessors)
+                    edge.id = ANY (edges)
                     AND (job.id IS NOT NULL OR candidate.id IS NULL)
             ),
             effect AS (
@@ -155,8 +187,35 @@ BEGIN
                 array_agg(DISTINCT changed.queue_name) FILTER (
                     WHERE changed.status = 'ready' AND changed.hold IS NULL
                 )
-            INTO ended, queues
+            INTO cancelled, queues
             FROM changed;
+            most := most - cardinality(edges);
+            IF most > 0 THEN
+                ended := cancelled;
+                behind := '{}';
+            ELSE
+                SELECT
+                    array_agg(rest.id ORDER BY rest.turn, rest.place),
+                    array_agg(rest.job_id ORDER BY rest.turn, rest.place)
+                INTO ended, behind
+                FROM (
+                    SELECT one.id, NULL::bigint AS job_id, 1 AS turn, 0::bigint AS place
+                    FROM unnest(cancelled) AS one (id)
+                    UNION ALL
+                    SELECT
+                        one.id,
+                        CASE WHEN one.place = final.place THEN final.job_id ELSE one.job_id END,
+                        CASE WHEN one.place = final.place THEN 3 ELSE 2 END,
+                        one.place
+                    FROM unnest(ended, behind) WITH ORDINALITY AS one (id, job_id, place)
+                    JOIN (
+                        SELECT entry.place, entry.job_id
+                        FROM unnest(places, jobs) AS entry (place, job_id)
+                        ORDER BY entry.place DESC, entry.job_id DESC
+                        LIMIT 1
+                    ) AS final ON one.place >= final.place
+                ) AS rest;
+            END IF;
         EXCEPTION
             WHEN lock_not_available OR deadlock_detected THEN
                 is_patient := FALSE;
@@ -167,10 +226,11 @@ BEGIN
                 EXIT WHEN current_setting('transaction_isolation') <> 'read committed';
                 CONTINUE;
         END;
-        RETURN QUERY SELECT unnest(queues);
-        PERFORM pg_notify('pgjobs', queue_name)
-        FROM unnest(queues) AS queue_name
+        RETURN QUERY SELECT unnest(queues), NULL::bigint, NULL::bigint;
+        PERFORM pg_notify('pgjobs', released)
+        FROM unnest(queues) AS released
         WHERE EXISTS (SELECT FROM home.pgjobs_worker WHERE listening);
+        EXIT WHEN ended IS NULL;
     END LOOP;
 END
 $body$

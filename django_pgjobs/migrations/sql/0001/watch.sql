@@ -1,8 +1,7 @@
--- Take one of the slots of a watch, and wait for one if all are taken.
+-- Take a watch, an advisory lock of the session, and wait for it at most so many *milliseconds*.
 --
--- A slot is a session's advisory lock: *first_slot* and those after it. A session that has one is
--- given it again. If no slot is free it waits for the one *wanted*, at most so many *milliseconds*
--- (0: not at all). Return its number from 0 on, or NULL.
+-- A session that has it is given it again. While it has it, the server ends it if it is silent for
+-- *silent_seconds*: its process is frozen, and others are to have the watch.
 --
 -- A function, because a lock_timeout that is told to the client is an error in the server's log, and
 -- a worker that has nothing to do waits in vain each second.
@@ -10,24 +9,22 @@ DO $do$
 BEGIN
     EXECUTE replace($create$
 CREATE FUNCTION home.pgjobs_watch_v1(
-    first_slot bigint, slots integer, wanted integer, milliseconds integer
-) RETURNS integer LANGUAGE plpgsql
+    watch bigint, milliseconds integer, silent_seconds integer
+) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off AS $body$
 BEGIN
-    FOR slot IN 0 .. slots - 1 LOOP
-        IF pg_try_advisory_lock(first_slot + slot::bigint) THEN
-            RETURN slot;
+    IF NOT pg_try_advisory_lock(watch) THEN
+        IF milliseconds <= 0 THEN
+            RETURN FALSE;
         END IF;
-    END LOOP;
-    IF milliseconds <= 0 THEN
-        RETURN NULL;
+        PERFORM set_config('lock_timeout', milliseconds::text, TRUE);
+        PERFORM pg_advisory_lock(watch);
     END IF;
-    PERFORM set_config('lock_timeout', milliseconds::text, TRUE);
-    PERFORM pg_advisory_lock(first_slot + wanted::bigint);
-    RETURN wanted;
+    PERFORM set_config('idle_session_timeout', silent_seconds::text || 's', FALSE);
+    RETURN TRUE;
 EXCEPTION
     WHEN lock_not_available THEN
-        RETURN NULL;
+        RETURN FALSE;
 END
 $body$
     $create$, 'home.', quote_ident(current_schema()) || '.');

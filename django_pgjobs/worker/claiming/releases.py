@@ -1,0 +1,51 @@
+"""Letting jobs go on that waited for those that have ended.
+
+It follows the outcomes, in the same turn. Of many that wait for one job each turn lets a page go,
+and the outcomes and claims of the worker go on in between. What is left when the worker ends, when
+an answer is lost, or where the server refuses something, is found by the sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.queries import dependencies
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.turns.turn import Rows, Turn
+
+
+class Releases:
+    """Whose dependencies the pump is still to resolve."""
+
+    def __init__(self, on_released: Callable[[list[str]], None]) -> None:
+        self._on_released = on_released
+        self._rest: list[dependencies.Position] = []
+        self._is_asked = False
+
+    @property
+    def are_under_way(self) -> bool:
+        """Are jobs still to be let go, or is the answer on its way which?"""
+        return self._is_asked or bool(self._rest)
+
+    def plan(self, turn: Turn, ended: Sequence[Attempt]) -> None:
+        """Let the next page travel with the turn; those go first who wait for what it finishes."""
+        if ended or self.are_under_way:
+            # From here on, because outcomes may count as written before this is sent.
+            self._is_asked = True
+            ids = [attempt.id for attempt in ended]
+            turn.begin(self._leave).add(partial(self._send, ids=ids), self._note)
+
+    def _send(self, cursor: Cursor, ids: Sequence[int]) -> None:
+        dependencies.send_resolution(cursor, ids, self._rest)
+
+    def _note(self, rows: Rows) -> None:
+        self._on_released([queue for queue, *_ in rows if queue is not None])
+        self._rest, self._is_asked = dependencies.rest_of(rows), False
+
+    def _leave(self, error: psycopg.Error) -> None:
+        self._rest, self._is_asked = [], False
+        raise error

@@ -1,0 +1,144 @@
+"""How `.ci/run` runs its stages, and what it says of those that failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs the tools of GNU")
+
+STAGES = """
+set -euo pipefail
+. .ci/stages.sh
+good() { echo "good is done: 3 passed"; }
+bad() { echo "bad begins"; false; echo "bad goes on"; }
+patient() { until [ -e "$folder/gate" ]; do sleep 0.01; done; echo "patient is done"; }
+"""
+FAILING = """
+import logging
+
+def test_sum():
+    logging.getLogger("shop").warning("what was logged")
+    wanted = 3
+    assert 1 + 1 == wanted
+
+def test_other():
+    raise ValueError("another trouble")
+"""
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script with stages; what it says is in stdout."""
+    return subprocess.run(
+        ["bash", "-c", STAGES + script],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def summary_of(output: str) -> list[str]:
+    """Return the lines below the last heading."""
+    return output.rpartition("=== summary\n")[2].splitlines()
+
+
+def test_stages_that_pass_are_summed_up() -> None:
+    done = run('stage "first one\'s, good" good\nconclude')
+    assert done.returncode == 0, done.stdout
+    [line, verdict] = summary_of(done.stdout)
+    assert line.split(maxsplit=3)[:3] == ["first", "one's,", "good"]
+    assert line.endswith("good is done: 3 passed")
+    assert verdict.startswith("everything passed in ")
+
+
+def test_a_stage_that_fails_stops_at_once_and_stops_no_other() -> None:
+    done = run("stage first bad\nstage second good\nconclude")
+    assert done.returncode == 1
+    assert "bad goes on" not in done.stdout
+    first, second, verdict = summary_of(done.stdout)
+    assert first.startswith("first ") and first.endswith("FAILED")
+    assert second.startswith("second ") and second.endswith("3 passed")
+    assert verdict.startswith("FAILED (first) in ")
+
+
+def test_the_output_of_stages_side_by_side_is_kept_apart() -> None:
+    done = run(
+        'begin first patient\nstage second good\ntouch "$folder/gate"\nfollow first\nconclude'
+    )
+    assert done.returncode == 0, done.stdout
+    words = ("=== second", "good is done", "=== first", "patient is done", "=== summary")
+    places = [done.stdout.index(word) for word in words]
+    assert places == sorted(places)
+
+
+def test_nothing_goes_on_when_the_script_ends_early() -> None:
+    # Were it still there, it would hold the pipe until `run` gives up.
+    done = run("exec 9>&1\nhold() { timeout 1000 sleep 1000; }\nbegin first hold\nfalse")
+    assert done.returncode == 1
+    assert "not all stages were run" in done.stdout
+
+
+def failures(*logs: Path) -> list[str]:
+    """Return what is told of logs."""
+    return subprocess.run(
+        [sys.executable, ROOT / ".ci" / "failures.py", *logs],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.splitlines()
+
+
+def test_the_first_failure_and_the_names_of_all_are_told(tmp_path: Path) -> None:
+    (tmp_path / "test_shop.py").write_text(FAILING)
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-p", "no:randomly", "."],
+            cwd=tmp_path,
+            stdout=out,
+            timeout=60,
+            check=False,
+        )
+    told = failures(log)
+    assert "E       assert (1 + 1) == 3" in told
+    assert any("what was logged" in line for line in told)
+    assert not any(line.startswith("E       ValueError") for line in told)
+    names = [line.split(" - ")[0] for line in told if line.startswith("FAILED")]
+    assert names == ["FAILED test_shop.py::test_sum", "FAILED test_shop.py::test_other"]
+
+
+def test_what_is_told_fits_into_the_end_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    trace = "\n".join(f"    line {number}" for number in range(500))
+    names = "\n".join(f"FAILED tests/test_it.py::test_{number}" for number in range(500))
+    log.write_text(
+        f"===== FAILURES =====\n____ test_0 ____\n{trace}\nE   wrong\n"
+        f"---- Captured log ----\n{trace}\n____ test_1 ____\n===== short =====\n{names}\n"
+    )
+    told = failures(log)
+    assert len(told) <= 90
+    assert told[2:4] == ["____ test_0 ____", "    line 462"]
+    assert "E   wrong" in told and "and 480 more" in told
+
+
+def test_the_last_lines_are_told_of_what_is_no_test(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("\n".join(f"error {number}" for number in range(500)))
+    assert failures(log)[-1] == "error 499"
+
+
+def test_captured_log_lines_are_not_taken_for_failed_tests(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    logged = "\n".join(f"ERROR    django_pgjobs.worker:it.py:{n} said" for n in range(50))
+    log.write_text(f"{logged}\n===== short =====\nFAILED tests/test_it.py::test_it\n")
+    assert "FAILED tests/test_it.py::test_it" in failures(log)

@@ -1,0 +1,88 @@
+"""How many connections a worker opens, and what it says if the server has not room for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+
+from django_pgjobs.management.banner import banner
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.server import Server, describe_server
+from django_pgjobs.worker.process.schema import needed_schema
+from django_pgjobs.worker.state import CONNECTED_ROLES
+from tests import tasks
+from tests.factories import get_job, get_worker
+from tests.helpers import connect, database_url, wait_until
+from tests.servers import PrivateCluster
+from tests.worker.support import ThreadedWorker, make_options
+
+Start = Callable[..., ThreadedWorker]
+
+
+def server(*, free: int, is_direct: bool = True) -> Server:
+    return Server("18.1", "shop", is_direct, [], free)
+
+
+def warnings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("WARNING")]
+
+
+def test_too_few_free_connections_are_warned_about_with_what_is_needed() -> None:
+    options = make_options(concurrency=8)
+    assert warnings(banner(options, server(free=44), 4)) == []
+    [warning] = warnings(banner(options, server(free=43), 4))
+    assert warning == (
+        "WARNING this command opens up to 44 connections (4 x 11), and the server has room for 43 "
+        "more: jobs and workers will fail to connect. Raise max_connections, lower --processes or "
+        "--concurrency, or let jobs go through a pooler."
+    )
+    assert "room for 0 more" in banner(options, server(free=-3), 4)
+
+
+def test_connections_of_jobs_that_go_elsewhere_are_not_counted() -> None:
+    """PGJOBS["WORKER_DATABASE"] is direct, and jobs go through PgBouncer."""
+    options = make_options(concurrency=8, database="direct")
+    assert options.count_connections("default") == len(CONNECTED_ROLES)
+    assert warnings(banner(options, server(free=12), 4)) == []
+
+
+def test_what_a_pooler_has_room_for_is_not_known() -> None:
+    assert warnings(banner(make_options(), server(free=0, is_direct=False), 1)) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_process_opens_as_many_connections_as_are_counted(start_thread: Start) -> None:
+    """Those of the pruner come and go, in one process of all."""
+    worker = start_thread(concurrency=1)
+    job = tasks.record.enqueue("x")
+    wait_until(lambda: get_job(job.id).status == "successful")
+    wait_until(lambda: get_worker(worker.id).listening)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend' AND application_name <> 'pgjobs pruner'"
+            " AND pid <> pg_backend_pid()"
+        )
+        assert cursor.fetchone() == (worker.runner.state.options.count_connections("default"),)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_free_are_those_that_are_neither_reserved_nor_in_use(
+    private_database: PrivateCluster,
+) -> None:
+    def free() -> int:
+        return describe_server(OwnConnection("default", "test"), needed_schema()).free
+
+    with connect(database_url(), autocommit=True) as session:
+        names = ("max_connections", "superuser_reserved_connections", "reserved_connections")
+        query = "SELECT current_setting(%s, TRUE)::integer"
+        most, *reserved = [session.execute(query, [name]).fetchone()[0] or 0 for name in names]
+        others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        [in_use] = session.execute(others).fetchone()
+        before = free()
+        assert before == most - sum(reserved) - in_use
+        with connect(database_url()) as other:
+            other.execute("SELECT 1")
+            assert free() == before - 1

@@ -1,4 +1,4 @@
-"""Many idle workers, of which two are notified: jobs begin, whoever is killed or frozen."""
+"""Many idle workers, of which one is notified: jobs begin, whoever is killed or frozen."""
 
 from __future__ import annotations
 
@@ -21,22 +21,18 @@ WAITS = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 def wait_until_parked(workers: int) -> None:
-    """Wait until all but two of so many workers park."""
+    """Wait until all but one of so many workers park."""
     wait_until(
-        lambda: len(fetch_rows(WAITS)) == workers - 2,
+        lambda: len(fetch_rows(WAITS)) == workers - 1,
         message=lambda: f"{len(fetch_rows(WAITS))} park",
         timeout=60,
     )
 
 
-def listeners(workers: int) -> list[int]:
-    """Return which two of so many workers, which have had no job yet, are notified."""
+def listener(workers: int) -> int:
+    """Return which one of so many workers, which have had no job yet, is notified."""
     wait_until_parked(workers)
-    return [pid for (pid,) in wait_until(lambda: pair_of(fetch_rows(LISTENERS)))]
-
-
-def pair_of(rows: list[tuple[int]]) -> list[tuple[int]] | None:
-    return rows if len(rows) == 2 else None
+    return int(wait_until(lambda: [pid for (pid,) in fetch_rows(LISTENERS)])[0])
 
 
 def test_every_job_begins_whenever_it_is_enqueued_and_whoever_is_killed(
@@ -45,7 +41,7 @@ def test_every_job_begins_whenever_it_is_enqueued_and_whoever_is_killed(
     """Nobody polls."""
     chance = random.Random(7)
     supervisor = start("--poll-interval", NEVER, "--processes", "8", "-c", "1")
-    doomed = listeners(8)
+    doomed = [listener(8)]
     names: list[str] = []
     for round_number in range(12):
         for _ in range(chance.choice((1, 1, 2, 12))):
@@ -63,26 +59,12 @@ def test_every_job_begins_whenever_it_is_enqueued_and_whoever_is_killed(
     journal.wait_for(*names)
 
 
-def test_a_frozen_watcher_delays_nothing_but_for_a_moment(start: Start, journal: Journal) -> None:
-    start("--poll-interval", NEVER, "--processes", "4", "-c", "1")
-    frozen = listeners(4)[0]
+def test_if_the_one_on_watch_is_frozen_the_poll_finds_jobs(start: Start, journal: Journal) -> None:
+    start("--poll-interval", "2", "--processes", "3", "-c", "1")
+    frozen = listener(3)
     os.kill(frozen, signal.SIGSTOP)
-    try:
-        for number in range(3):
-            tasks.note.enqueue(journal.folder, str(number))
-        journal.wait_for("0", "1", "2")
-    finally:
-        os.kill(frozen, signal.SIGCONT)
-
-
-def test_if_all_watchers_are_frozen_the_poll_finds_jobs(start: Start, journal: Journal) -> None:
-    start("--poll-interval", "2", "--processes", "4", "-c", "1")
-    frozen = listeners(4)
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
     try:
         tasks.note.enqueue(journal.folder, "found")
         journal.wait_for("found")
     finally:
-        for pid in frozen:
-            os.kill(pid, signal.SIGCONT)
+        os.kill(frozen, signal.SIGCONT)

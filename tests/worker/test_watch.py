@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import psycopg
 import pytest
 from django.db import connection
 
@@ -23,7 +23,7 @@ from tests.worker import tasks as gate_tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker
 
 Start = Callable[..., ThreadedWorker]
-KEY = queries.first_slot("test")
+KEY = queries.key_of("test")
 
 
 def known(**changes: Any) -> Known:
@@ -55,6 +55,7 @@ def known(**changes: Any) -> Known:
         ({"is_on_watch": True, "hears": EVERYTHING, "is_partial": True}, Step.LEAVE),
         ({"is_partial": True, "may_take": True}, Step.HEAR_EVERYTHING),
         ({"is_partial": True, "hears": EVERYTHING}, None),
+        ({"is_partial": True, "hears": EVERYTHING, "waits": False}, None),
     ],
 )
 def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: Step) -> None:
@@ -67,9 +68,9 @@ def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: S
 @dataclass(eq=False)
 class ModelWorker:
     room: int
-    wanted: int
     held: int = 0
-    slot: int | None = None
+    is_on_watch: bool = False
+    began_with_jobs: bool = False
     hears: frozenset[str] = ORDERS
     may_take: bool = True
     is_parked: bool = False
@@ -80,6 +81,8 @@ class ModelWorker:
     has_claimed: bool = False
     looks: bool = True
     has_said: bool = False
+    # Its jobs run for long.
+    is_slow: bool = False
     heard: set[str] = field(default_factory=set)
 
     @property
@@ -89,10 +92,11 @@ class ModelWorker:
     @property
     def known(self) -> Known:
         return Known(
-            is_on_watch=self.slot is not None,
+            is_on_watch=self.is_on_watch,
             hears=self.hears,
             waits=self.waits,
-            is_busy=not self.waits and (self.has_claimed or self.held == self.room),
+            is_busy=(not self.waits and (self.has_claimed or self.held == self.room))
+            or (self.is_slow and self.held > 0 and not self.began_with_jobs),
             is_partial=False,
             may_take=self.may_take,
             may_park=not self.held,
@@ -108,7 +112,7 @@ class Model:
         self.workers = [self.new_worker() for _ in range(chance.randint(1, 6))]
 
     def new_worker(self) -> ModelWorker:
-        return ModelWorker(self.chance.randint(1, 3), self.chance.randrange(queries.SLOTS))
+        return ModelWorker(self.chance.randint(1, 3), is_slow=self.chance.random() < 0.5)
 
     # What happens to them
 
@@ -121,6 +125,7 @@ class Model:
         for worker in self.workers:
             if worker.held and not worker.is_frozen:
                 worker.held -= 1
+                worker.began_with_jobs = worker.began_with_jobs and worker.held > 0
                 return
 
     def kill(self) -> None:
@@ -129,10 +134,11 @@ class Model:
         self.free(gone)
 
     def freeze(self) -> None:
-        """One at most."""
+        """One at most, and not the one on watch: jobs are left to the poll then."""
         for worker in self.workers:
             worker.is_frozen = False
-        self.chance.choice(self.workers).is_frozen = True
+        frozen = self.chance.choice(self.workers)
+        frozen.is_frozen = not frozen.is_on_watch
 
     # What they do
 
@@ -167,9 +173,9 @@ class Model:
         return True
 
     def say(self, worker: ModelWorker) -> bool:
-        """A worker on watch says that it listens, and looks after it; a full one takes it back."""
-        says = worker.waits and worker.slot is not None
-        if worker.has_said == says or (worker.waits and worker.has_said):
+        """A worker that hears says so, and looks after it; one that does not takes it back."""
+        says = worker.waits and worker.hears == EVERYTHING
+        if worker.has_said == says:
             return False
         worker.has_said, worker.looks = says, worker.looks or says
         return True
@@ -177,6 +183,7 @@ class Model:
     def step(self, worker: ModelWorker) -> bool:
         step = next_step(worker.known)
         if step in CHANNELS:
+            worker.may_take = worker.may_take or worker.hears == NOTHING
             worker.hears = CHANNELS[step]
             worker.looks = worker.looks or worker.hears == EVERYTHING
         elif step is Step.LEAVE:
@@ -184,10 +191,10 @@ class Model:
             worker.hears, worker.may_take = ORDERS, True
             self.tell("left", ORDERS)
         elif step is not None:
-            free = set(range(queries.SLOTS)) - {other.slot for other in self.workers}
-            worker.slot = min(free, default=None)
+            worker.is_on_watch = not any(other.is_on_watch for other in self.workers)
+            worker.began_with_jobs = worker.held > 0
             worker.may_take = False
-            worker.is_parked = step is Step.PARK and worker.slot is None
+            worker.is_parked = step is Step.PARK and not worker.is_on_watch
         return step is not None and not worker.is_parked
 
     def look(self, worker: ModelWorker) -> bool:
@@ -197,9 +204,9 @@ class Model:
         return True
 
     def end_park(self, worker: ModelWorker) -> bool:
-        """Its time is up, and it tries all slots once more."""
+        """Its time is up."""
         is_parked, worker.is_parked = worker.is_parked, False
-        return is_parked and worker.slot is not None
+        return is_parked and worker.is_on_watch
 
     # The server
 
@@ -209,13 +216,14 @@ class Model:
                 worker.heard.add(word)
 
     def free(self, worker: ModelWorker) -> None:
-        slot, worker.slot = worker.slot, None
-        if slot is None:
+        if not worker.is_on_watch:
             return
-        for other in self.workers:
-            if other.is_parked and other.wanted == slot:
-                other.slot, other.is_parked = slot, False
-                return
+        worker.is_on_watch = False
+        # The wait of a frozen one has ended soon after.
+        parked = [other for other in self.workers if other.is_parked and not other.is_frozen]
+        if parked:
+            other = self.chance.choice(parked)
+            other.is_on_watch, other.is_parked, other.began_with_jobs = True, False, False
 
     def settle(self) -> None:
         """Let all act until nothing is left to do."""
@@ -227,7 +235,7 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_job_lies_while_a_worker_has_nothing_to_do(seed: int) -> None:
-    """Whatever happens in whatever order, and with one of them frozen."""
+    """Whatever happens in whatever order, and with one of them frozen that is not on watch."""
     chance = random.Random(seed)
     for _ in range(20):
         model = Model(chance)
@@ -246,54 +254,66 @@ def test_no_job_lies_while_a_worker_has_nothing_to_do(seed: int) -> None:
         model.settle()
         with_room = [w for w in model.workers if w.held < w.room and not w.is_frozen]
         assert not (model.ready and with_room)
-        assert len([w for w in model.workers if w.hears == EVERYTHING]) <= queries.SLOTS
+        assert len([w for w in model.workers if w.hears == EVERYTHING]) <= 1
 
 
 # With a server
 
 
-def take(
-    connection: OwnConnection | psycopg.Connection, *, wanted: int = 0, seconds: float = 0
-) -> Any:
-    assert isinstance(connection, OwnConnection)
-    [[(slot, _)]] = connection.round_trip(
-        [
-            lambda cursor: queries.send_take(
-                cursor, 0, first_slot=KEY, wanted=wanted, seconds=seconds
-            )
-        ]
+def take(connection: OwnConnection, *, seconds: float = 0, silent_seconds: float = 60) -> Any:
+    send = partial(
+        queries.send_take, worker_id=0, watch=KEY, seconds=seconds, silent_seconds=silent_seconds
     )
-    return slot
+    [[(is_taken, _)]] = connection.round_trip([send])
+    return is_taken
 
 
 @pytest.fixture
 def sessions() -> Any:
-    made = [OwnConnection("default", f"watch-{number}") for number in range(3)]
+    made = [OwnConnection("default", f"watch-{number}") for number in range(2)]
     yield made
     for each in made:
         each.close()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_watch_has_two_slots_and_a_third_session_waits_without_an_error(sessions: Any) -> None:
-    first, second, third = sessions
-    assert [take(first), take(second), take(third)] == [0, 1, None]
-    assert take(third, wanted=1, seconds=0.05) is None
+def test_a_session_waits_for_the_watch_without_an_error(sessions: Any) -> None:
+    first, second = sessions
+    assert [take(first), take(second), take(second, seconds=0.05)] == [True, False, False]
     first.round_trip([queries.send_leave])
-    assert take(third) == 0
+    assert take(second)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_session_that_has_a_slot_is_given_it_again(sessions: Any) -> None:
+def test_a_session_that_has_the_watch_is_given_it_again(sessions: Any) -> None:
     """An answer that is lost leaves nothing behind that nobody knows of."""
-    first, second, third = sessions
-    assert [take(first), take(first), take(second), take(third)] == [0, 0, 1, None]
+    first, second = sessions
+    assert [take(first), take(first), take(second)] == [True, True, False]
+    first.round_trip([queries.send_leave])
+    assert take(second)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_server_takes_the_watch_from_a_session_that_is_silent(sessions: Any) -> None:
+    """Its process is frozen, say."""
+    first, second = sessions
+    assert take(first, silent_seconds=1)
+    assert wait_until(lambda: take(second, seconds=0.9))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_has_left_the_watch_may_be_silent(sessions: Any) -> None:
+    first, _ = sessions
+    assert take(first, silent_seconds=1)
+    first.round_trip([queries.send_leave])
+    ask = "SELECT pg_catalog.current_setting('idle_session_timeout')"
+    assert first.round_trip([lambda cursor: cursor.execute(ask)]) == [[("0",)]]
 
 
 def test_groups_have_watches_of_their_own() -> None:
-    keys = {queries.first_slot(*group) for group in [(), ("a",), ("a", None), (["a"],), (["b"],)]}
+    keys = {queries.key_of(*group) for group in [(), ("a",), ("a", None), (["a"],), (["b"],)]}
     assert len(keys) == 5
-    assert all(-(2**63) <= key < 2**63 - queries.SLOTS for key in keys)
+    assert all(-(2**63) <= key < 2**63 for key in keys)
 
 
 def advisory_waits() -> int:
@@ -309,13 +329,13 @@ def listeners() -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_several_idle_workers_two_listen_and_the_others_park(start_thread: Start) -> None:
-    workers = [start_thread(poll_interval=NEVER) for _ in range(4)]
-    wait_until(lambda: listeners() == 2 and advisory_waits() == 2)
-    for worker in workers[:2]:
-        worker.close()
-    # The server gives a slot to who waits for it.
-    wait_until(lambda: listeners() == 2 and advisory_waits() == 0)
+def test_of_several_idle_workers_one_listens_and_the_others_park(start_thread: Start) -> None:
+    workers = [start_thread(poll_interval=NEVER) for _ in range(3)]
+    wait_until(lambda: listeners() == 1 and advisory_waits() == 2)
+    [watcher] = [worker for worker in workers if get_worker(worker.id).listening]
+    watcher.close()
+    # The server gives the watch to who waits for it.
+    wait_until(lambda: listeners() == 1 and advisory_waits() == 1)
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).status == "successful")
 
@@ -324,7 +344,7 @@ def test_of_several_idle_workers_two_listen_and_the_others_park(start_thread: St
 def test_a_batch_of_jobs_wakes_one_worker_after_the_other(start_thread: Start, gate: Gate) -> None:
     for _ in range(5):
         start_thread(poll_interval=NEVER, concurrency=1)
-    wait_until(lambda: advisory_waits() == 3)
+    wait_until(lambda: advisory_waits() == 4)
     for _ in range(5):
         gate_tasks.wait_at_gate.enqueue()
     gate.wait_entered(5)
@@ -337,31 +357,46 @@ def test_a_worker_with_a_share_used_up_leaves_the_queue_to_others(
     """It wants jobs of its other queues, so it would never leave the watch because it is full."""
     for _ in range(4):
         start_thread(poll_interval=NEVER, concurrency=2, queue_slots={"default": 1})
-    wait_until(lambda: advisory_waits() == 2)
+    wait_until(lambda: advisory_waits() == 3)
     for _ in range(4):
         gate_tasks.wait_at_gate.enqueue()
         gate.wait_entered()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_holds_jobs_asks_for_a_slot_when_somebody_leaves(
+def test_a_worker_that_holds_jobs_asks_for_the_watch_when_somebody_leaves(
     start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All have something to do, and some of them room for more."""
     monkeypatch.setattr(watch, "AGAIN_SECONDS", NEVER)
     for _ in range(3):
         start_thread(poll_interval=NEVER, concurrency=2)
-    wait_until(lambda: advisory_waits() == 1)
+    wait_until(lambda: advisory_waits() == 2)
     for _ in range(6):
         gate_tasks.wait_at_gate.enqueue()
         gate.wait_entered()
 
 
 @pytest.mark.django_db(transaction=True)
+def test_jobs_that_run_for_long_are_spread_over_idle_workers(
+    start_thread: Start, gate: Gate
+) -> None:
+    """One process would run all of them in its threads, and the others nothing."""
+    workers = [start_thread(poll_interval=NEVER, concurrency=4) for _ in range(3)]
+    wait_until(lambda: advisory_waits() == 2)
+    for left in (1, 0, 0):
+        gate_tasks.wait_at_gate.enqueue()
+        gate.wait_entered()
+        wait_until(lambda left=left: advisory_waits() == left)
+        wait_until(lambda: listeners() == 1)
+    assert all(len(worker.runner.state.held) == 1 for worker in workers)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_parked_worker_hears_what_people_ask_of_it(start_thread: Start) -> None:
     workers = [start_thread(poll_interval=NEVER, lease=60.0) for _ in range(3)]
-    wait_until(lambda: listeners() == 2 and advisory_waits() == 1)
-    [parked] = [worker for worker in workers if not get_worker(worker.id).listening]
+    wait_until(lambda: listeners() == 1 and advisory_waits() == 2)
+    [parked, _] = [worker for worker in workers if not get_worker(worker.id).listening]
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE pgjobs_worker SET stop_requested_at = now() WHERE id = %s", [parked.id]
@@ -370,7 +405,7 @@ def test_a_parked_worker_hears_what_people_ask_of_it(start_thread: Start) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
-def test_where_no_slot_can_be_had_a_worker_hears_of_new_jobs_all_the_same(
+def test_where_no_watch_can_be_had_a_worker_hears_of_new_jobs_all_the_same(
     start_thread: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The function is not there, say, or the role may not call it."""

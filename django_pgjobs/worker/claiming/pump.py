@@ -99,11 +99,9 @@ class Pump(Role):
         # As of the last turn, because it is asked for with every outcome.
         self._low_water = 0
         # How many jobs were claimed, and when a claim last ended without an answer.
-        self.claimed = 0
-        self.claim_lost_at = -math.inf
+        self.claimed, self.claim_lost_at = 0, -math.inf
         # When it last wanted jobs and knew of no place, and how many it had claimed by then.
-        self.ran_dry_at = 0.0
-        self.claimed_until_dry = 0
+        self.ran_dry_at, self.claimed_until_dry = 0.0, 0
 
     # What other threads say and ask
 

@@ -6,7 +6,7 @@ from tests.mutated_claims import WORKER
 
 HELD = ("tests/worker/test_held_rows.py",)
 UPKEEP = ("tests/worker/test_upkeep.py",)
-WATCH = ("tests/worker/test_watch.py",)
+WATCH = ("tests/worker/test_watch.py", "tests/worker/test_watch_model.py")
 PLACES = ("tests/worker/test_places.py",)
 REFUSED = ("tests/worker/test_refused_rows.py",)
 HINTS = ("tests/worker/test_lost_hints.py",)
@@ -191,19 +191,19 @@ PUMP = (
     (
         "hearing of new jobs before the look",
         f"{WORKER}upkeep/watch.py",
-        "        return _hear(Step.HEAR_EVERYTHING, known)\n    if not known.waits:",
-        "        return None\n    if not known.waits:",
+        "            return Step.LEAVE\n        return _hear(Step.HEAR_EVERYTHING, known)",
+        "            return Step.LEAVE\n        return None",
         WATCH,
     ),
     (
         "look after the watch was taken",
         f"{WORKER}upkeep/watch.py",
-        "self._look.look_by(0.0)",
-        "pass",
+        "            self._look.take_over()",
+        "            pass",
         WATCH,
     ),
     (
-        "slot for who holds jobs when somebody leaves",
+        "watch for who holds jobs when somebody leaves",
         f"{WORKER}upkeep/watch.py",
         "        if self._state.held:\n            self._take_at = 0.0\n",
         "        pass\n",
@@ -217,10 +217,24 @@ PUMP = (
         WATCH,
     ),
     (
-        "one look after a race that was lost",
-        f"{WORKER}upkeep/look.py",
-        "        self._is_asked = True\n",
-        "        self._gap = FIRST_GAP_SECONDS\n",
-        UPKEEP,
+        "long jobs in all processes",
+        f"{WORKER}upkeep/watch.py",
+        "if now >= self._long_at():",
+        "if False:",
+        WATCH,
+    ),
+    (
+        "watch of a process that is frozen",
+        "django_pgjobs/migrations/sql/0001/watch.sql",
+        "PERFORM set_config('idle_session_timeout', silent_seconds::text || 's', FALSE);",
+        "",
+        WATCH,
+    ),
+    (
+        "silence after the watch",
+        "django_pgjobs/sql/leave_watch.sql",
+        "    set_config('idle_session_timeout', '0', FALSE),\n",
+        "",
+        WATCH,
     ),
 )

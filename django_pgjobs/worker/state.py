@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from django_pgjobs.queries.claims import Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 
-# The roles of each process that have a connection of their own as long as it lives.
+# The roles of each process that have a connection of their own as long as it has jobs.
 CONNECTED_ROLES = ("pump", "upkeep", "lease")
 
 

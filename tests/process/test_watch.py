@@ -17,7 +17,10 @@ pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True)]
 
 Start = Callable[..., WorkerProcess]
 LISTENERS = "SELECT pid FROM pgjobs_worker WHERE listening AND ended_at IS NULL ORDER BY id"
-WAITS = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+WAITS = (
+    "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 
 
 def wait_until_parked(workers: int) -> None:

@@ -12,11 +12,11 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.state import CONNECTED_ROLES
-from tests import tasks
-from tests.factories import get_job, get_worker
+from tests.factories import get_worker
 from tests.helpers import connect, database_url, wait_until
 from tests.servers import PrivateCluster
-from tests.worker.support import ThreadedWorker, make_options
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import Gate, ThreadedWorker, make_options
 
 Start = Callable[..., ThreadedWorker]
 
@@ -53,19 +53,54 @@ def test_what_a_pooler_has_room_for_is_not_known() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_process_opens_as_many_connections_as_are_counted(start_thread: Start) -> None:
+def test_a_process_opens_as_many_connections_as_are_counted(
+    start_thread: Start, gate: Gate
+) -> None:
     """Those of the pruner come and go, in one process of all."""
     worker = start_thread(concurrency=1)
-    job = tasks.record.enqueue("x")
-    wait_until(lambda: get_job(job.id).status == "successful")
-    wait_until(lambda: get_worker(worker.id).listening)
+    gate_tasks.record_atomic_at_gate.enqueue("x")
+    gate.wait_entered()
+    most = worker.runner.state.options.count_connections("default")
+    wait_until(lambda: count_sessions() == most)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_idle_process_keeps_two_connections(start_thread: Start) -> None:
+    worker = start_thread(concurrency=1)
+    wait_until(lambda: get_worker(worker.id).listening and count_sessions() == 2)
+    assert worker.stop() == 0
+    assert get_worker(worker.id).ended_at
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_with_a_job_takes_and_keeps_the_connection_of_its_lease(
+    start_thread: Start, gate: Gate
+) -> None:
+    """A server that is full later takes no lease from it."""
+    worker = start_thread(concurrency=1)
+    wait_until(lambda: get_worker(worker.id).listening and not lease_of(worker).is_open)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: lease_of(worker).is_open)
+    gate.open()
+    # It goes with the next renewal; somebody asks for one here.
+    wait_until(lambda: not worker.runner.state.held)
+    worker.runner.leases.wake()
+    wait_until(lambda: not lease_of(worker).is_open)
+
+
+def lease_of(worker: ThreadedWorker) -> OwnConnection:
+    return worker.runner._connections["lease"]
+
+
+def count_sessions() -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
             " AND backend_type = 'client backend' AND application_name <> 'pgjobs pruner'"
             " AND pid <> pg_backend_pid()"
         )
-        assert cursor.fetchone() == (worker.runner.state.options.count_connections("default"),)
+        return int(cursor.fetchall()[0][0])
 
 
 @pytest.mark.django_db(transaction=True)

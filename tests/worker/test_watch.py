@@ -80,7 +80,10 @@ def test_groups_have_watches_of_their_own() -> None:
 
 def advisory_waits() -> int:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database"
+            " = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
         return int(cursor.fetchall()[0][0])
 
 

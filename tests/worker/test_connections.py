@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from django.db import connection
+from psycopg import sql
 
 from django_pgjobs.management.banner import banner
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import statement
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.state import CONNECTED_ROLES
@@ -35,8 +37,9 @@ def test_too_few_free_connections_are_warned_about_with_what_is_needed() -> None
     [warning] = warnings(banner(options, server(free=43), 4))
     assert warning == (
         "WARNING this command opens up to 44 connections (4 x 11), and the server has room for 43 "
-        "more: jobs and workers will fail to connect. Raise max_connections, lower --processes or "
-        "--concurrency, or let jobs go through a pooler."
+        "more: jobs and workers will fail to connect. Raise max_connections (and CONNECTION LIMIT "
+        "of the role and the database, if they have one), lower --processes or --concurrency, or "
+        "let jobs go through a pooler."
     )
     assert "room for 0 more" in banner(options, server(free=-3), 4)
 
@@ -121,3 +124,31 @@ def test_free_are_those_that_are_neither_reserved_nor_in_use(
         with connect(database_url()) as other:
             other.execute("SELECT 1")
             assert free() == before - 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", ["DATABASE", "ROLE"])
+def test_the_limits_of_the_role_and_the_database_count(
+    private_database: PrivateCluster, what: str
+) -> None:
+    """They hold for roles that are no superusers only."""
+    with connect(database_url(), autocommit=True) as session:
+        database = session.info.dbname
+        session.execute("DROP ROLE IF EXISTS few")
+        session.execute("CREATE ROLE few LOGIN IN ROLE pg_read_all_data")
+        name = sql.Identifier(database if what == "DATABASE" else "few")
+        limit = sql.SQL("ALTER {} {} CONNECTION LIMIT {}")
+        ask = statement("describe_server")
+        try:
+            session.execute(limit.format(sql.SQL(what), name, 9))
+            with connect(database_url(USER="few")) as own:
+                [free] = own.execute(ask).fetchone()[-1:]
+                others = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND usename = %s"
+                [mine] = own.execute(others, [database, "few"]).fetchone()
+            assert mine == 1
+            assert 0 <= free <= 9
+            assert free == 9 if what == "ROLE" else free < 9
+        finally:
+            session.execute(limit.format(sql.SQL(what), name, -1))
+            session.execute("DROP OWNED BY few")
+            session.execute("DROP ROLE few")

@@ -205,8 +205,8 @@ PUMP = (
     (
         "watch for who holds jobs when somebody leaves",
         f"{WORKER}upkeep/watch.py",
-        "        if self._state.held:\n            self._take_at = 0.0\n",
-        "        pass\n",
+        "            self._take_at = min(self._take_at, time.monotonic() + YIELD_SECONDS)",
+        "            pass",
         WATCH,
     ),
     (

@@ -75,7 +75,8 @@ def idle_workers(
         for _ in range(count // each):
             group.start(command, system.variables(**variables), system.bench.folder)
         wait_until(group, lambda: system.query(LIVE) >= count, "not all workers were ready")
-        time.sleep(IDLE_SECONDS if count else 0.0)
+        # What they did at their start is not what they do while idle.
+        time.sleep(COUNTERS_SECONDS if count else 0.0)
         yield group
         group.check()
     finally:

@@ -87,6 +87,17 @@ def advisory_waits() -> int:
         return int(cursor.fetchall()[0][0])
 
 
+def watcher() -> int | None:
+    """Return the session that has the watch."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT min(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database"
+            " = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        pid: int | None = cursor.fetchall()[0][0]
+        return pid
+
+
 def listeners() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pgjobs_worker WHERE listening AND ended_at IS NULL")
@@ -117,9 +128,10 @@ def test_a_batch_of_jobs_wakes_one_worker_after_the_other(start_thread: Start, g
 
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_with_a_share_used_up_leaves_the_queue_to_others(
-    start_thread: Start, gate: Gate
+    start_thread: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It wants jobs of its other queues, so it would never leave the watch because it is full."""
+    monkeypatch.setattr(watch, "LONG_SECONDS", NEVER)
     for _ in range(4):
         start_thread(poll_interval=NEVER, concurrency=2, queue_slots={"default": 1})
     wait_until(lambda: advisory_waits() == 3)
@@ -134,10 +146,20 @@ def test_a_worker_that_holds_jobs_asks_for_the_watch_when_somebody_leaves(
 ) -> None:
     """All have something to do, and some of them room for more."""
     monkeypatch.setattr(watch, "AGAIN_SECONDS", NEVER)
-    for _ in range(3):
-        start_thread(poll_interval=NEVER, concurrency=2)
+    workers = [start_thread(poll_interval=NEVER, concurrency=2) for _ in range(3)]
     wait_until(lambda: advisory_waits() == 2)
-    for _ in range(6):
+    give_each_a_job(gate)
+    assert all(len(worker.runner.state.held) == 1 for worker in workers)
+    for _ in range(3):
+        gate_tasks.wait_at_gate.enqueue()
+        gate.wait_entered()
+
+
+def give_each_a_job(gate: Gate) -> None:
+    """Let each of three idle workers begin a job."""
+    seen: set[int | None] = {None}
+    for _ in range(3):
+        seen.add(wait_until(lambda: ({watcher()} - seen or {None}).pop()))
         gate_tasks.wait_at_gate.enqueue()
         gate.wait_entered()
 
@@ -149,11 +171,7 @@ def test_jobs_that_run_for_long_are_spread_over_idle_workers(
     """One process would run all of them in its threads, and the others nothing."""
     workers = [start_thread(poll_interval=NEVER, concurrency=4) for _ in range(3)]
     wait_until(lambda: advisory_waits() == 2)
-    for left in (1, 0, 0):
-        gate_tasks.wait_at_gate.enqueue()
-        gate.wait_entered()
-        wait_until(lambda left=left: advisory_waits() == left)
-        wait_until(lambda: listeners() == 1)
+    give_each_a_job(gate)
     assert all(len(worker.runner.state.held) == 1 for worker in workers)
 
 

@@ -58,6 +58,8 @@ BUSY_SECONDS = 0.1
 # ... and one with a job that takes longer, if it took the watch when it had none: another process
 # may have nothing to do.
 LONG_SECONDS = 0.1
+# So long a worker with jobs leaves the watch to those that have none and are about to park.
+YIELD_SECONDS = 0.05
 # How often a worker asks for the watch that has other things to do than to wait.
 AGAIN_SECONDS = 1.0
 # How long a worker goes without after the server refused it.
@@ -180,9 +182,9 @@ class Watch(Duty):
             self._began_with_jobs = False
 
     def note_left(self) -> None:
-        """Ask for the watch at once: somebody has left it, and this worker does not park."""
+        """Ask for the watch soon: somebody has left it, and this worker does not park."""
         if self._state.held:
-            self._take_at = 0.0
+            self._take_at = min(self._take_at, time.monotonic() + YIELD_SECONDS)
 
     def begin_anew(self) -> None:
         self._is_on_watch = self._is_denied = False
@@ -306,7 +308,7 @@ class Watch(Duty):
 
     def _note_left(self, rows: Rows) -> None:
         self._is_on_watch, self._hears = False, ORDERS
-        self._take_at = 0.0
+        self._take_at = time.monotonic() + YIELD_SECONDS
 
     def _note_refused(self, error: psycopg.Error) -> None:
         self._is_on_watch = self._is_denied = False

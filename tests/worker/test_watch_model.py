@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from django_pgjobs.queries.notifications import EVERYTHING, ORDERS
-from django_pgjobs.worker.upkeep.watch import CHANNELS, NOTHING, Known, Step, next_step
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.turn import Turn
+from django_pgjobs.worker.upkeep import watch
+from django_pgjobs.worker.upkeep.watch import CHANNELS, NOTHING, Known, Step, Watch, next_step
+from tests.worker.support import NEVER, make_options
 
 
 def known(**changes: Any) -> Known:
@@ -46,6 +53,84 @@ def known(**changes: Any) -> Known:
 )
 def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: Step) -> None:
     assert next_step(known(**facts)) is step
+
+
+# The duty
+
+
+@dataclass
+class WatchOfIdleWorker:
+    """The duty of a worker that waits for news; what the server answers is given."""
+
+    pump: Any = field(
+        default_factory=lambda: mock.Mock(
+            waits_for_news=True, wants_jobs=True, has_full_queue=False, ran_dry_at=0.0
+        )
+    )
+
+    def __post_init__(self) -> None:
+        self.state = WorkerState(make_options(poll_interval=NEVER), "test:1")
+        own = mock.Mock(listens=True, schema="public")
+        look = mock.Mock(due_at=lambda now: math.inf)
+        self.duty = Watch(self.state, self.pump, own, look, others=[look], on_orders=lambda: None)
+
+    def act(self, *rows: tuple[bool, bool]) -> int:
+        """Do what is due; return how many statements that were."""
+        turn = Turn(1)
+        self.duty.plan(turn)
+        turn.receive([list(rows)] * len(turn.sends))
+        return len(turn.sends)
+
+    def hold(self, seconds: float) -> None:
+        """Hold a job for so long already."""
+        attempt: Any = mock.Mock(claimed_at=time.monotonic() - seconds)
+        self.state.held[1] = attempt
+        self.duty.observe(time.monotonic())
+
+    def seconds_to_next(self) -> float:
+        now = time.monotonic()
+        return self.duty.due_at(now) - now
+
+
+def test_a_worker_with_jobs_asks_for_the_watch_soon_after_it_was_left() -> None:
+    watch_of = WatchOfIdleWorker()
+    watch_of.hold(1.0)
+    watch_of.act((False, False))
+    assert watch_of.seconds_to_next() > watch.AGAIN_SECONDS / 2
+    watch_of.duty.note_left()
+    assert watch_of.seconds_to_next() <= watch.YIELD_SECONDS
+
+
+def test_a_worker_with_a_long_job_leaves_the_watch_once() -> None:
+    """Idle processes come first; but if there are none it goes on watching."""
+    watch_of = WatchOfIdleWorker()
+    watch_of.act((True, False))
+    watch_of.act()
+    assert watch_of.duty.hears_of_jobs
+    watch_of.hold(watch.LONG_SECONDS)
+    assert watch_of.seconds_to_next() <= 0
+    watch_of.act()
+    assert not watch_of.duty.hears_of_jobs
+    assert 0 < watch_of.seconds_to_next() <= watch.YIELD_SECONDS
+    watch_of.duty.begin_anew()
+    watch_of.act((True, False))
+    watch_of.act()
+    assert watch_of.duty.hears_of_jobs
+    assert watch_of.seconds_to_next() == math.inf
+
+
+def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
+    """However often it is told of jobs."""
+    watch_of = WatchOfIdleWorker()
+    watch_of.act((True, False))
+    watch_of.act()
+    watch_of.pump.waits_for_news = False
+    watch_of.pump.claimed, watch_of.pump.claimed_until_dry = 5, 5
+    assert watch_of.seconds_to_next() > 0
+    watch_of.pump.claimed, watch_of.pump.ran_dry_at = 6, time.monotonic()
+    assert watch_of.seconds_to_next() > 0
+    watch_of.pump.ran_dry_at = 0.0
+    assert watch_of.seconds_to_next() <= 0
 
 
 # A model of all of them

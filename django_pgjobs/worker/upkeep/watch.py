@@ -202,7 +202,9 @@ class Watch(Duty):
             return now if other - now > LEAST_PARK_SECONDS else other + LEAST_PARK_SECONDS
         if step is not None:
             return now
-        times = [self._take_at, self._held_at + SETTLE_SECONDS, self._refused_until]
+        times = [self._take_at, self._refused_until]
+        if not self._state.held:
+            times.append(self._held_at + SETTLE_SECONDS)
         if self._is_on_watch:
             times = [self._long_at()]
             if not self._pump.waits_for_news:

@@ -78,6 +78,8 @@ class LeaseKeeper(Role):
         self._renewed_at = time.monotonic()
         self._is_endangered = False
         self._is_woken = False
+        # Did it renew because it had jobs?
+        self._had_jobs = False
         # Jobs that the server refused to rescue.
         self._told = Told()
         self.is_leader = False
@@ -91,15 +93,15 @@ class LeaseKeeper(Role):
 
     def _rest(self, pause: float) -> None:
         """Wait for the next turn; without a connection if there is nothing to lose."""
-        if pause <= IDLE_SECONDS or self._state.held:
+        if pause <= IDLE_SECONDS or self._state.held or self._had_jobs:
+            self._had_jobs = False
             self.wait(pause)
             return
         self._connection.close()
         until, self._is_woken = time.monotonic() + pause, False
-        while (left := until - time.monotonic()) > 0:
+        while not (self._is_woken or self._had_jobs) and (left := until - time.monotonic()) > 0:
             self.wait(min(left, HELD_SECONDS))
-            if self._is_woken or self._state.held:
-                break
+            self._had_jobs = bool(self._state.held)
 
     def _sleep(self, timeout: float | None) -> None:
         self._is_woken = self._wake.wait(timeout)

@@ -51,9 +51,9 @@ def test_a_worker_says_that_it_listens_before_it_looks_for_the_last_time(
     with counted_round_trips() as counts:
         worker = start_thread(poll_interval=NEVER)
         wait_until_listening(worker)
-        said = counts["upkeep"].index(1)  # a look is two statements or three
+        said = len(counts["upkeep"]) - 1
         wait_until(lambda: len(counts["upkeep"]) > said + 1)
-    assert 1 not in counts["upkeep"][said + 1 :]
+    assert set(counts["upkeep"][said + 1 :]) <= {2, 3}  # a look is so many statements
 
 
 def test_a_plain_insert_wakes_an_idle_worker(start_thread: Start) -> None:

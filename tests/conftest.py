@@ -19,6 +19,8 @@ from django.core.management import call_command
 from django.db import connections
 
 from django_pgjobs.control import rate_limits
+from django_pgjobs.declaring.missing_limits import named_limits
+from django_pgjobs.models.control import RateLimit
 from tests import helpers
 from tests.helpers import WorkerProcess
 from tests.progress import install_progress
@@ -105,6 +107,13 @@ def start_worker(transactional_db: None) -> Iterator[Callable[..., WorkerProcess
         worker.close()
     if workers:
         helpers.end_other_backends()
+
+
+@pytest.fixture
+def limits_of_all_tasks(transactional_db: None) -> None:
+    """A worker and its check warn of those that are missing, and tasks of tests name some."""
+    for name in named_limits():
+        RateLimit.objects.create(name=name, count=1, period=1)
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ def test_check_looks_and_touches_nothing(start: Start) -> None:
     assert fetch_rows("SELECT FROM pgjobs_worker") == []
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
 def test_a_queue_that_nothing_uses_is_warned_about(start: Start) -> None:
     make_job(queue_name="waiting")
     worker = start("--check", "-q", "mail,waiting,malle")
@@ -56,6 +57,7 @@ def test_a_queue_that_nothing_uses_is_warned_about(start: Start) -> None:
     ]
 
 
+@pytest.mark.usefixtures("limits_of_all_tasks")
 @pytest.mark.parametrize("flags", [("--check",), ("--drain", "--processes", "2")], ids=" ".join)
 def test_to_leave_out_the_queue_of_bulk_changes_is_warned_about(
     start: Start, flags: tuple[str, ...]

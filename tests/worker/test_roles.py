@@ -27,7 +27,6 @@ from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
 from django_pgjobs.bulk.changes import run_change
 from django_pgjobs.control import rate_limits
 from django_pgjobs.control.explain import explain
-from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.management.grants import WEB, missing_grants
 from django_pgjobs.models import BulkChange, Job, Worker
 from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
@@ -198,13 +197,6 @@ def test_a_role_may_do_no_more_than_it_needs(as_role: As, kind: str, forbidden: 
     with as_role(kind), connection.cursor() as cursor:
         with pytest.raises(DatabaseError, match=r"permission denied|must be owner"):
             cursor.execute(forbidden)
-
-
-@pytest.fixture
-def limits_of_all_tasks() -> None:
-    """A check warns of those that are missing, and tasks of other tests name some."""
-    for name in named_limits():
-        RateLimit.objects.create(name=name, count=1, period=1)
 
 
 def checked(*flags: str) -> str:

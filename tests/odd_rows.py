@@ -179,6 +179,7 @@ ODD: dict[str, dict[str, str | None]] = {
     "unique_key": {"''": "pgjobs_unique_key_has_1_to_512_bytes", "E'\\n'": None},
     "unique_until_claimed": {"TRUE": None},
     "is_declared": {"TRUE": None},
+    "is_async": {"TRUE": None},
     "merged_count": COUNTS,
     "on_failure": {
         "'null'": ON_FAILURE,

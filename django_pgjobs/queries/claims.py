@@ -9,16 +9,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_pgjobs.choosing import Candidate, Head, Rate
+from django_pgjobs.choosing import Candidate, Head, Rate, Rooms
 from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
 
 
 class Lane(NamedTuple):
-    """The waiting jobs without keys of one queue of one backend alias."""
+    """The waiting jobs without keys of one queue of one backend alias and of one kind.
+
+    The kind is what their rows say of threads or event loop.
+    """
 
     backend: str
     queue_name: str
+    is_async: bool = False
 
 
 class Floor(NamedTuple):
@@ -57,6 +61,7 @@ class ClaimedRow(NamedTuple):
     expires_in: float | None = None
     lane: str | None = None
     undeclared: str | None = None
+    is_async: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +90,19 @@ class Taker:
 
 
 def send_claim(
-    cursor: Cursor, floors: Mapping[Lane, Floor], *, max_jobs: int, taker: Taker
+    cursor: Cursor, floors: Mapping[Lane, Floor], *, rooms: Rooms, max_jobs: int, taker: Taker
 ) -> None:
-    """Send the claim of up to *max_jobs* jobs without keys, from each lane's floor on.
+    """Send the claim of jobs without keys, from each lane's floor on.
 
-    The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
+    Of each kind as many as it has room for, and *max_jobs* at most. The jobs of the detailed paths,
+    or with *detailed* all of them, come with their whole row.
     """
-    params = taker.params() | floors_params(floors) | {"max_jobs": max_jobs}
-    params["lane_jobs"] = array_text(max_jobs for _ in floors)
+    params = taker.params() | floors_params(floors)
+    params |= {
+        "lane_jobs": array_text(min(rooms[lane.is_async], max_jobs) for lane in floors),
+        "rooms": array_text(rooms),
+        "max_jobs": max_jobs,
+    }
     execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
 
 
@@ -109,17 +119,19 @@ def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
     return {
         "lane_backends": text_array_text(lane.backend for lane in floors),
         "lane_queues": text_array_text(lane.queue_name for lane in floors),
+        "lane_asyncs": array_text(lane.is_async for lane in floors),
         "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
         "floor_ids": array_text(floor.id for floor in floors.values()),
     }
 
 
 class Group(NamedTuple):
-    """The waiting jobs with keys of one queue and priority; *urgency* is minus the priority."""
+    """The waiting jobs with keys of one queue, kind and priority, whose negative *urgency* is."""
 
     backend: str
     queue_name: str
     urgency: int
+    is_async: bool = False
 
 
 class Segment(NamedTuple):
@@ -162,6 +174,8 @@ class Scope:
     boosts: Mapping[str, int]
     # How many jobs of a queue the worker takes at most.
     slots: Mapping[str, int]
+    # How many of each kind, and in all.
+    rooms: Rooms
     max_jobs: int
 
 
@@ -175,8 +189,8 @@ def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
     params |= {
         "lane_boosts": array_text(scope.boosts.get(lane.queue_name, 0) for lane in scope.floors),
         "full_queues": text_array_text(queue for queue, jobs in scope.slots.items() if jobs <= 0),
-        "max_jobs": scope.max_jobs,
-        "first_jobs": max(1, scope.max_jobs // 50),
+        "rooms": array_text(scope.rooms),
+        "first_jobs": max(1, max(scope.rooms) // 50),
         "takes_tokens": taker.takes_tokens,
     }
     execute(cursor, "list_heads", params)
@@ -198,11 +212,12 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
             limits=limits or (),
             costs=costs or (),
             queue_room=queue_room,
+            is_async=is_async,
             rates=[rate_of(*rate) for rate in json.loads(rates)] if rates else (),
         )
         for (
             backend, queue_name, rank, lane, key, weight, max_running, running,
-            ids, limits, costs, queue_room, rates,
+            ids, limits, costs, queue_room, is_async, rates,
         ) in rows
     ]  # fmt: skip
 
@@ -218,11 +233,14 @@ def send_chosen_claim(
     """Send the claim of what was chosen; of lanes without keys only how many is said."""
     keyed = [job for job in chosen if job.head.lane is not None]
     plain = Counter(
-        Lane(job.head.backend, job.head.queue_name) for job in chosen if job.head.lane is None
+        Lane(job.head.backend, job.head.queue_name, job.head.is_async)
+        for job in chosen
+        if job.head.lane is None
     )
     params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
     params |= {
         "lane_jobs": array_text(plain.values()),
+        "rooms": array_text(scope.rooms),
         "max_jobs": sum(plain.values()),
         "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
@@ -258,6 +276,7 @@ def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> d
     return {
         "segment_backends": text_array_text(group.backend for group in groups),
         "segment_queues": text_array_text(group.queue_name for group in groups),
+        "segment_asyncs": array_text(group.is_async for group in groups),
         "segment_urgencies": array_text(group.urgency for group in groups),
         "segment_boosts": array_text(boosts.get(group.queue_name, 0) for group in groups),
         "first_lanes": text_array_text(segment.first_lane for segment in segments),
@@ -278,6 +297,7 @@ class Ready(NamedTuple):
     backend: str
     queue_name: str
     urgency: int | None
+    is_async: bool
     lowest: int
     boost: int
     is_limited: bool

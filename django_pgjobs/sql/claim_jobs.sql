@@ -1,14 +1,16 @@
--- Claim up to *max_jobs* due jobs without keys of the given lanes, best priority first, oldest
--- first, and the jobs with keys that were chosen of list_heads.sql.
+-- Claim due jobs without keys of the given lanes, best priority first, oldest first, as many of each
+-- kind as there is room for and *max_jobs* at most; and the jobs with keys that were chosen of
+-- list_heads.sql.
 --
--- First the best jobs of all lanes are looked at without locks, to see how many each lane is
--- to give; then that many are locked per lane. A row that another worker holds is passed over
+-- First the best jobs of all lanes of a kind are looked at without locks, to see how many each lane
+-- is to give; then that many are locked per lane. A row that another worker holds is passed over
 -- for the next one of its lane, so two workers that claim at once both get full batches.
 -- Each lane is read from its floor (see worker/claiming/places.py) and not from its head. A worker
 -- whose lease ran out claims nothing. Lanes of a paused queue give nothing, nor do those of a
 -- queue whose number of running jobs is limited, unless these were counted before.
--- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
---     lane_jobs integer[] (how many of it at most) (one entry per lane); max_jobs integer;
+-- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
+--     floor_ids bigint[], lane_jobs integer[] (how many of it at most) (one entry per lane); rooms
+--     integer[] (of threads, of the event loop); max_jobs integer;
 --     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
 --     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
 --     unknown_paths text[] (tasks the worker does not have);
@@ -19,7 +21,7 @@
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL, correlation_id, seconds until the job
 --     expires (NULL: it does not), the lane (NULL for a job without keys), what the row says of when
---     it starts as JSON text if it may lack what its task declares, else NULL; in no order
+--     it starts as JSON text if it may lack what its task declares, else NULL, is_async; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 -- No row for a worker that may not claim: then no task is other than what is not there.
@@ -34,11 +36,11 @@ WITH excluded AS MATERIALIZED (
         worker.id = %(worker_id)s::bigint AND {worker.is_live}
 ),
 lane AS (
-    SELECT backend, queue_name, floor_urgency, floor_id, jobs
+    SELECT backend, queue_name, is_async, floor_urgency, floor_id, jobs
     FROM unnest(
-        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
-        %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
-    ) AS lane (backend, queue_name, floor_urgency, floor_id, jobs)
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(lane_asyncs)s::boolean[],
+        %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
+    ) AS lane (backend, queue_name, is_async, floor_urgency, floor_id, jobs)
     WHERE NOT EXISTS (
         SELECT FROM pgjobs_pause AS pause
         WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
@@ -49,26 +51,39 @@ lane AS (
     ))
 ),
 share AS (
-    SELECT best.backend, best.queue_name, best.floor_urgency, best.floor_id, count(*) AS jobs
+    SELECT
+        best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id,
+        count(*) AS jobs
     FROM (
-        SELECT lane.backend, lane.queue_name, lane.floor_urgency, lane.floor_id
-        FROM lane
+        SELECT
+            found.backend, found.queue_name, found.is_async, found.floor_urgency, found.floor_id
+        FROM unnest('{f,t}'::boolean[], %(rooms)s::integer[]) AS room (is_async, jobs)
         CROSS JOIN LATERAL (
-            SELECT -job.priority AS urgency, job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NULL
-                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
-                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-                AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-                AND job.id <> ALL (%(passed_over)s::bigint[])
-            ORDER BY -job.priority, job.id
-            LIMIT lane.jobs
-        ) AS candidate
-        ORDER BY candidate.urgency, candidate.id
+            SELECT
+                lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id,
+                candidate.urgency, candidate.id
+            FROM lane
+            CROSS JOIN LATERAL (
+                SELECT -job.priority AS urgency, job.id
+                FROM pgjobs_job_live AS job
+                WHERE
+                    {job.is_ready} AND job.lane IS NULL
+                    AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+                    AND job.is_async = lane.is_async
+                    AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+                    AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
+                    AND job.id <> ALL (%(passed_over)s::bigint[])
+                ORDER BY -job.priority, job.id
+                LIMIT lane.jobs
+            ) AS candidate
+            WHERE lane.is_async = room.is_async
+            ORDER BY candidate.urgency, candidate.id
+            LIMIT room.jobs
+        ) AS found
+        ORDER BY found.urgency, found.id
         LIMIT %(max_jobs)s::integer
     ) AS best
-    GROUP BY best.backend, best.queue_name, best.floor_urgency, best.floor_id
+    GROUP BY best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id
 ),
 taken AS MATERIALIZED (
     SELECT locked.id
@@ -79,6 +94,7 @@ taken AS MATERIALIZED (
         WHERE
             {job.is_ready} AND job.lane IS NULL
             AND job.backend = share.backend AND job.queue_name = share.queue_name
+            AND job.is_async = share.is_async
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
             AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
             AND job.id <> ALL (%(passed_over)s::bigint[])
@@ -140,4 +156,5 @@ RETURNING
                 job.concurrency_key, job.concurrency_limit, job.skips_waiting, job.rate_limit_keys,
                 job.rate_cost, job.unique_key, job.unique_until_claimed
             )::text
-    END
+    END,
+    job.is_async

@@ -2,14 +2,14 @@
 -- if there are fewer than 1,000 states of rate limits and all are full; no more states are looked
 -- at for that.
 -- Parameters: none
--- Returns: backend, queue_name, minus the priority, seconds until the first such lane of them has
+-- Returns: backend, queue_name, minus the priority, is_async, seconds until the first such lane of them has
 --     enough, at least 0.01; no row for what will never have enough
 -- Locks: none
 -- Index: pgjobs_job_ready_lanes
 WITH RECURSIVE head AS (
     (
         SELECT
-            job.backend, job.queue_name, -job.priority AS urgency, job.lane,
+            job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
             job.rate_limit_keys, job.rate_cost
         FROM pgjobs_job_live AS job
         WHERE
@@ -19,7 +19,7 @@ WITH RECURSIVE head AS (
                 FROM (SELECT any_state.next_free FROM pgjobs_rate_state AS any_state LIMIT 1000)
                     AS state
             )
-        ORDER BY job.backend, job.queue_name, -job.priority, job.lane, job.id
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
         LIMIT 1
     )
     UNION ALL
@@ -27,19 +27,19 @@ WITH RECURSIVE head AS (
     FROM head
     CROSS JOIN LATERAL (
         SELECT
-            job.backend, job.queue_name, -job.priority AS urgency, job.lane,
+            job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
             job.rate_limit_keys, job.rate_cost
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NOT NULL
-            AND (job.backend, job.queue_name, -job.priority, job.lane)
-            > (head.backend, head.queue_name, head.urgency, head.lane)
-        ORDER BY job.backend, job.queue_name, -job.priority, job.lane, job.id
+            AND (job.backend, job.queue_name, job.is_async, -job.priority, job.lane)
+            > (head.backend, head.queue_name, head.is_async, head.urgency, head.lane)
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
         LIMIT 1
     ) AS following
 )
 SELECT
-    head.backend, head.queue_name, head.urgency,
+    head.backend, head.queue_name, head.urgency, head.is_async,
     min(GREATEST(0.01::double precision, date_part('epoch', wait.until - statement_timestamp())))
 FROM head
 CROSS JOIN LATERAL (
@@ -52,4 +52,4 @@ CROSS JOIN LATERAL (
     LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
 ) AS wait
 WHERE wait.has_an_end AND wait.until > statement_timestamp() AND wait.until < '9999-01-01'
-GROUP BY head.backend, head.queue_name, head.urgency
+GROUP BY head.backend, head.queue_name, head.urgency, head.is_async

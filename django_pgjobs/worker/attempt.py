@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import math
 import os
 import threading
@@ -63,6 +64,7 @@ class Attempt:
         "filling",
         "id",
         "interrupted_by",
+        "is_async",
         "losing",
         "max_attempts",
         "process",
@@ -85,6 +87,8 @@ class Attempt:
         self.waited = row.waited
         self.correlation_id = row.correlation_id
         self.task = task
+        # Does it run on the event loop? The row only gives a hint.
+        self.is_async = task is not None and inspect.iscoroutinefunction(task.func)
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()
         self.claimed_at = time.monotonic()
@@ -106,6 +110,11 @@ class Attempt:
         # Django's connections of its thread, as long as they are there for it.
         self._connections: Sequence[Any] = ()
         self._statement_lock = threading.Lock()
+
+    @property
+    def hint(self) -> bool:
+        """What its row is to say of `is_async` if it goes back."""
+        return self.row.is_async if self.task is None else self.is_async
 
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""

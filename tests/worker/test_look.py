@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from django_pgjobs import Task, pause
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.models.control import RateLimit
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
@@ -177,10 +178,9 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     freed = make_attempt_of(1, lane="a")
     knowing.claim(wanted=1, ending=[freed.row], held=False)
     state = WorkerState(knowing.options, "test:1")
-    demand = mock.Mock(free=1, low_water=0)
-    demand.configure_mock(
-        **{"wanted.return_value": 1, "buffered.return_value": 0, "caps.return_value": {}}
-    )
+    demand = mock.Mock(free=Rooms(1, 1))
+    given = {"rooms": Rooms(1, 1), "in_all": 1, "buffered": 0, "caps": {}, "is_low": True}
+    demand.configure_mock(**{f"{name}.return_value": answer for name, answer in given.items()})
     completer = Completer(state, ignore)
     for attempt, is_stored in ((freed, True), (make_attempt_of(2), False)):
         state.held[attempt.id] = attempt
@@ -200,7 +200,7 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
             send(None)
         raise Enough
 
-    connection: Any = mock.Mock(round_trip=send_all)
+    connection: Any = mock.Mock(round_trip=send_all, distance=0.0)
     claimer = Claimer(
         state,
         connection,

@@ -66,7 +66,11 @@ def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 def claim(rows: Rows, *, detailed: bool = True) -> dict[int, ClaimedRow]:
     """Claim all jobs without keys, wherever they are."""
     places = [Ready._make(row) for row in ask(claims.send_lane_listing)]
-    lanes = [Lane(place.backend, place.queue_name) for place in places if place.urgency is None]
+    lanes = [
+        Lane(place.backend, place.queue_name, place.is_async)
+        for place in places
+        if place.urgency is None
+    ]
     taken = support.claim(
         DjangoConnection(),  # type: ignore[arg-type]
         make_worker(),

@@ -226,7 +226,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=0)
+    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, has_room=True, claimed=0)
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),
@@ -245,7 +245,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     """And not at its next look of a busy worker."""
-    pump = mock.Mock(is_idle=False, is_releasing=False, wants_jobs=True, claimed=0)
+    pump = mock.Mock(is_idle=False, is_releasing=False, wants_jobs=True, has_room=True, claimed=0)
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),

@@ -64,7 +64,7 @@ class WatchOfIdleWorker:
 
     pump: Any = field(
         default_factory=lambda: mock.Mock(
-            waits_for_news=True, wants_jobs=True, has_full_queue=False, ran_dry_at=0.0
+            waits_for_news=True, has_room=True, has_full_queue=False, ran_dry_at=0.0
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import psycopg
@@ -92,7 +92,7 @@ class Claimer:
         paths: dict[int, str] = {}
 
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
-            some = replace(plan, wanted=min(size, plan.wanted - len(claim.rows)))
+            some = plan.after(claim.rows, size)
             before, send, after = _statements(some, self._taker(worker_id, some, passed_over))
             before = [*hold, *before]
             answers = self._connection.round_trip([*before, send, *after])
@@ -136,7 +136,13 @@ def _statements(plan: Plan, taker: claims.Taker) -> Statements:
     """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
-    take = partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)
+    take = partial(
+        claims.send_claim,
+        floors=plan.floors,
+        rooms=plan.rooms,
+        max_jobs=plan.wanted,
+        taker=taker,
+    )
     return Statements([], take, [])
 
 

@@ -17,7 +17,8 @@ import time
 
 import django_pgjobs
 from django_pgjobs.control import rate_limits
-from django_pgjobs.declaring.registry import list_task_paths
+from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.declaring.tasks import is_async
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
@@ -49,7 +50,7 @@ from django_pgjobs.worker.process.vitals import Vitals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
-from django_pgjobs.worker.running.calling import failure, is_async, settle, timeout_of
+from django_pgjobs.worker.running.calling import failure, settle, timeout_of
 from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.watchdog import Watchdog
@@ -97,6 +98,7 @@ class WorkerProcess:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
+        self.state.has_async = any(is_async(find_task(path)) for path in list_task_paths())
         self._build_slots()
         self._build_roles()
         self._build_watchers()
@@ -300,10 +302,10 @@ class WorkerProcess:
 
     def _dispatch(self, attempts: list[Attempt]) -> None:
         attempts = split(attempts, self._done, on_next=self.pump.note_move)
-        for_loop = [attempt for attempt in attempts if is_async(attempt)]
+        for_loop = [attempt for attempt in attempts if attempt.is_async]
         if for_loop:
             self.async_slots.submit(for_loop)
-            attempts = [attempt for attempt in attempts if not is_async(attempt)]
+            attempts = [attempt for attempt in attempts if not attempt.is_async]
         if attempts:
             self.slots.submit(attempts)
 

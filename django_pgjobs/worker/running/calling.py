@@ -6,7 +6,6 @@ Nothing escapes from here: whatever a row holds or a task does, the result is an
 from __future__ import annotations
 
 import contextvars
-import inspect
 import json
 import time
 from contextlib import suppress
@@ -53,11 +52,6 @@ def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
         most = options.max_attempts if task is None else attempts_of(task, row.backend)
     # An attempt that was lost with its worker is not held against the task.
     return Attempt(row, task, most + row.lost_count)
-
-
-def is_async(attempt: Attempt) -> bool:
-    """Does the attempt run on the event loop?"""
-    return attempt.task is not None and inspect.iscoroutinefunction(attempt.task.func)
 
 
 def timeout_of(attempt: Attempt) -> float | None:
@@ -196,7 +190,7 @@ def announce_start(attempt: Attempt) -> None:
         except Exception:
             # Not of a receiver, but of a log handler that Django told of one.
             logger.of(attempt).exception("task_started was not sent to all receivers")
-        if not is_nested and not is_async(attempt):
+        if not is_nested and not attempt.is_async:
             # In a transaction that a receiver left open, nothing of the job would be committed.
             # Async jobs share their connection, which is not for one of them to clean.
             clean_connections(attempt)

@@ -36,7 +36,7 @@ FIRST_GAP_SECONDS = 0.01
 LISTEN_AFTER_SECONDS = 0.15
 # So long after tokens came, which the pump takes by itself, the next are asked for.
 TOKEN_LOOK_SECONDS = 0.02
-# How often a worker looks whose pump knows where jobs are.
+# How often a worker looks whose pump knows where jobs are, or that has room of one kind only.
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
@@ -166,6 +166,9 @@ class Look(Duty):
             due = 0.0
         else:
             due = self._due
+            if not self._pump.has_room:
+                # Of what it has room for nobody may tell it: it is not on watch.
+                due = min(due, self._looked_at + BUSY_LOOK_SECONDS)
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:

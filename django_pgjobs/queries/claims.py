@@ -106,6 +106,45 @@ def send_claim(
     execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
 
 
+class Share(NamedTuple):
+    """How many jobs a lane is to give to a claim, and from where on."""
+
+    lane: Lane
+    floor: Floor
+    jobs: int
+
+
+def send_shares(cursor: Cursor, scope: Scope, taker: Taker) -> None:
+    """Send the question how many jobs each of many lanes without keys is to give."""
+    lanes = Counter(lane.is_async for lane in scope.floors)
+    few_jobs = [max(1, 2 * room // max(1, lanes[bool(k)])) for k, room in enumerate(scope.rooms)]
+    params = taker.params() | floors_params(scope.floors)
+    params |= {
+        "lane_jobs": array_text(scope.rooms[lane.is_async] for lane in scope.floors),
+        "rooms": array_text(scope.rooms),
+        "few_jobs": array_text(few_jobs),
+        "max_jobs": scope.max_jobs,
+        "counted": False,
+    }
+    execute(cursor, "share_lanes", params)
+
+
+def shares_of(rows: Iterable[Any]) -> list[Share]:
+    """Return what share_lanes.sql tells."""
+    return [Share(Lane(*row[:3]), Floor(*row[3:5]), row[5]) for row in rows]
+
+
+def send_shared_claim(cursor: Cursor, shares: Sequence[Share], scope: Scope, taker: Taker) -> None:
+    """Send the claim of these shares."""
+    params = taker.params() | floors_params({share.lane: share.floor for share in shares})
+    params |= {
+        "lane_jobs": array_text(share.jobs for share in shares),
+        "rooms": array_text(scope.rooms),
+        "max_jobs": scope.max_jobs,
+    }
+    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+
+
 # What claim_jobs.sql is given where no job was chosen before.
 NOTHING_CHOSEN = {
     "counted": False,
@@ -117,11 +156,11 @@ NOTHING_CHOSEN = {
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
     """Return the parameters for the lanes without keys."""
     return {
-        "lane_backends": text_array_text(lane.backend for lane in floors),
-        "lane_queues": text_array_text(lane.queue_name for lane in floors),
-        "lane_asyncs": array_text(lane.is_async for lane in floors),
-        "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
-        "floor_ids": array_text(floor.id for floor in floors.values()),
+        "lane_backends": text_array_text([lane.backend for lane in floors]),
+        "lane_queues": text_array_text([lane.queue_name for lane in floors]),
+        "lane_asyncs": array_text([lane.is_async for lane in floors]),
+        "floor_urgencies": array_text([floor.urgency for floor in floors.values()]),
+        "floor_ids": array_text([floor.id for floor in floors.values()]),
     }
 
 

@@ -24,32 +24,7 @@
 --     it starts as JSON text if it may lack what its task declares, else NULL, is_async; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
--- No row for a worker that may not claim: then no task is other than what is not there.
-WITH excluded AS MATERIALIZED (
-    SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
-        SELECT pause.name
-        FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'task' AND {pause.holds}
-    ) AS task_paths
-    FROM pgjobs_worker AS worker
-    WHERE
-        worker.id = %(worker_id)s::bigint AND {worker.is_live}
-),
-lane AS (
-    SELECT backend, queue_name, is_async, floor_urgency, floor_id, jobs
-    FROM unnest(
-        %(lane_backends)s::text[], %(lane_queues)s::text[], %(lane_asyncs)s::boolean[],
-        %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
-    ) AS lane (backend, queue_name, is_async, floor_urgency, floor_id, jobs)
-    WHERE NOT EXISTS (
-        SELECT FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
-    )
-    AND (%(counted)s::boolean OR NOT EXISTS (
-        SELECT FROM pgjobs_queue_settings AS queue
-        WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
-    ))
-),
+WITH {lane.open_lanes},
 share AS (
     SELECT
         best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id,
@@ -67,12 +42,10 @@ share AS (
                 SELECT -job.priority AS urgency, job.id
                 FROM pgjobs_job_live AS job
                 WHERE
-                    {job.is_ready} AND job.lane IS NULL
+                    {job.is_claimable}
                     AND job.backend = lane.backend AND job.queue_name = lane.queue_name
                     AND job.is_async = lane.is_async
                     AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-                    AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-                    AND job.id <> ALL (%(passed_over)s::bigint[])
                 ORDER BY -job.priority, job.id
                 LIMIT lane.jobs
             ) AS candidate
@@ -92,12 +65,10 @@ taken AS MATERIALIZED (
         SELECT job.id
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NULL
+            {job.is_claimable}
             AND job.backend = share.backend AND job.queue_name = share.queue_name
             AND job.is_async = share.is_async
             AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
-            AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-            AND job.id <> ALL (%(passed_over)s::bigint[])
         ORDER BY -job.priority, job.id
         LIMIT share.jobs
         FOR UPDATE SKIP LOCKED

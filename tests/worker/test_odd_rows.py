@@ -130,7 +130,9 @@ def claim_and_fill_in(rows: Rows) -> None:
     for until_claimed in (True, False):
         execute("UPDATE pgjobs_job SET is_declared = FALSE")
         control = Control("default", 1, "key", None, False, "limit", 1, None, until_claimed)
-        fillings = [Filling(row.id, row.claim, control) for row in claim(rows).values()]
+        fillings = [
+            Filling(row.id, row.claim, control, row.is_async) for row in claim(rows).values()
+        ]
         assert len(ask(send_fillings, fillings)) == len(fillings)
         rows.expect("ready", "cancelled")
         execute("UPDATE pgjobs_job SET concurrency_key = NULL, rate_limit_keys = NULL")

@@ -123,6 +123,8 @@ class Places:
 
     def claim_at(self, now: float, rooms: Rooms) -> float:
         """Return from when on there is something to claim; infinite if no place is known."""
+        if any(rooms[lane.is_async] and not self._is_limited(lane) for lane in self._behind):
+            return 0.0
         turn_at = 0.0 if self.waits(now, rooms) else self._turn.ask_at
         times = [
             max(
@@ -252,9 +254,18 @@ class Places:
             self._turn.note(now, held=False)
 
     def note_claimed(
-        self, plan: Plan, rows: Collection[ClaimedRow], *, held: bool, seconds: float
+        self,
+        plan: Plan,
+        rows: Collection[ClaimedRow],
+        *,
+        held: bool,
+        seconds: float,
+        empty: Collection[Lane] = (),
     ) -> None:
-        """Learn from a claim that took so long; *held*: it was this worker's turn."""
+        """Learn from a claim that took so long; *held*: it was this worker's turn.
+
+        In *empty* lanes it has found no jobs, though it was full.
+        """
         now = time.monotonic()
         if plan.holds:
             self._turn.note(now, held=held)
@@ -264,7 +275,7 @@ class Places:
         full = [plan.is_full(rows, is_async=is_async) for is_async in (False, True)]
         if plan.heads:
             self._heads_at = now + HEADS_PAUSE_FACTOR * seconds
-        self._note_lanes(plan, rows, full, held=held)
+        self._note_lanes(plan, rows, full, held=held, empty=empty)
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
             if plan.walks:
@@ -273,35 +284,41 @@ class Places:
                     self._walk_at = now + WALK_PAUSE_FACTOR * seconds
 
     def _note_lanes(
-        self, plan: Plan, rows: Collection[ClaimedRow], full: Sequence[bool], *, held: bool
+        self,
+        plan: Plan,
+        rows: Collection[ClaimedRow],
+        full: Sequence[bool],
+        *,
+        held: bool,
+        empty: Collection[Lane],
     ) -> None:
         """Move the floors to where the batch ended, and forget the lanes that have no more.
 
         Only a full batch from the head may lower a floor: there may be more where it ended. A lane
         that stays known is so all the time: the upkeep reads `is_empty` without a lock.
         """
-        plain = [row for row in rows if row.lane is None]
-        ends = {
-            Lane(row.backend, row.queue_name, row.is_async): Floor(-row.priority, row.id)
-            for row in plain
+        last_rows = {
+            (row.backend, row.queue_name, row.is_async): row for row in rows if row.lane is None
         }
+        ends = {Lane(*place): Floor(-row.priority, row.id) for place, row in last_rows.items()}
         for lane, end in ends.items():
             lowers = full[lane.is_async] and lane in plan.heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
-        for lane in plan.floors:
-            if self._is_limited(lane) and not held:
-                continue
-            is_read_whole = lane in plan.heads or plan.floors[lane] == HEAD
-            if full[lane.is_async]:
-                if is_read_whole and lane in ends:
-                    self._behind.add(lane)
-                    self._before.discard(lane)
-            elif is_read_whole:
+            if full[lane.is_async] and self._reads_whole(plan, lane):
+                self._behind.add(lane)
                 self._before.discard(lane)
-                self._behind.discard(lane)
+        for lane in empty if all(full) else plan.floors:
+            if (full[lane.is_async] and lane not in empty) or (self._is_limited(lane) and not held):
+                continue
+            if self._reads_whole(plan, lane):
+                self._before.discard(lane)
             else:
                 self._before.add(lane)
-                self._behind.discard(lane)
+            self._behind.discard(lane)
+
+    @staticmethod
+    def _reads_whole(plan: Plan, lane: Lane) -> bool:
+        return lane in plan.heads or plan.floors[lane] == HEAD
 
     def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], full: Sequence[bool]) -> None:
         served: dict[Group, set[str]] = {}

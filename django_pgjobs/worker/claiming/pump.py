@@ -341,7 +341,11 @@ class Pump(Role):
             self._places.note_locked(claim.plan)
         elif claim.is_whole:
             self._places.note_claimed(
-                claim.plan, claim.rows, held=claim.held, seconds=claim.seconds
+                claim.plan,
+                claim.rows,
+                held=claim.held,
+                seconds=claim.seconds,
+                empty=claim.empty,
             )
 
     def _note_dry(self) -> None:

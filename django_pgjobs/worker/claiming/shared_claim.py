@@ -1,0 +1,41 @@
+"""A claim of jobs without keys of many lanes: ask how many each is to give, then take these.
+
+The question costs a round trip more. Of few lanes the claim finds that out by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.claims import Lane, Scope, Share, Taker
+from django_pgjobs.queries.connection import Question
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.worker.claiming.keyed_claim import Statements
+
+
+class SharedClaim:
+    """The statements of one such claim, in order; lanes without jobs are added to *empty*."""
+
+    def __init__(self, scope: Scope, taker: Taker, empty: set[Lane]) -> None:
+        self._scope = scope
+        self._taker = taker
+        self._empty = empty
+        self._shares: list[Share] = []
+
+    @property
+    def statements(self) -> Statements:
+        shares = Question(self.send_shares, self.note_shares)
+        return Statements([shares], self.send_take, [])
+
+    def send_shares(self, cursor: Cursor) -> None:
+        claims.send_shares(cursor, self._scope, self._taker)
+
+    def note_shares(self, rows: list[Any]) -> None:
+        """Note what share_lanes.sql returned."""
+        shares = claims.shares_of(rows)
+        self._shares = [share for share in shares if share.jobs]
+        self._empty.update(share.lane for share in shares if not share.jobs)
+
+    def send_take(self, cursor: Cursor) -> None:
+        claims.send_shared_claim(cursor, self._shares, self._scope, self._taker)

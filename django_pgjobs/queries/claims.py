@@ -107,10 +107,10 @@ def send_claim(
 
 
 class Share(NamedTuple):
-    """How many jobs a lane is to give to a claim, and from where on."""
+    """How many jobs a lane is to give to a claim, and where they begin; None: it has none."""
 
     lane: Lane
-    floor: Floor
+    head: Floor | None
     jobs: int
 
 
@@ -131,14 +131,22 @@ def send_shares(cursor: Cursor, scope: Scope, taker: Taker) -> None:
 
 def shares_of(rows: Iterable[Any]) -> list[Share]:
     """Return what share_lanes.sql tells."""
-    return [Share(Lane(*row[:3]), Floor(*row[3:5]), row[5]) for row in rows]
+    return [
+        Share(
+            Lane(backend, queue_name, is_async),
+            None if first_id is None else Floor(urgency, first_id),
+            jobs,
+        )
+        for backend, queue_name, is_async, urgency, first_id, jobs in rows
+    ]
 
 
 def send_shared_claim(cursor: Cursor, shares: Sequence[Share], scope: Scope, taker: Taker) -> None:
     """Send the claim of these shares."""
-    params = taker.params() | floors_params({share.lane: share.floor for share in shares})
+    floors = {share.lane: share.head for share in shares if share.head and share.jobs}
+    params = taker.params() | floors_params(floors)
     params |= {
-        "lane_jobs": array_text(share.jobs for share in shares),
+        "lane_jobs": array_text(share.jobs for share in shares if share.jobs),
         "rooms": array_text(scope.rooms),
         "max_jobs": scope.max_jobs,
     }

@@ -38,17 +38,7 @@ share AS (
                 lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id,
                 candidate.urgency, candidate.id
             FROM lane
-            CROSS JOIN LATERAL (
-                SELECT -job.priority AS urgency, job.id
-                FROM pgjobs_job_live AS job
-                WHERE
-                    {job.is_claimable}
-                    AND job.backend = lane.backend AND job.queue_name = lane.queue_name
-                    AND job.is_async = lane.is_async
-                    AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-                ORDER BY -job.priority, job.id
-                LIMIT lane.jobs
-            ) AS candidate
+            CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs) AS candidate
             WHERE lane.is_async = room.is_async
             ORDER BY candidate.urgency, candidate.id
             LIMIT room.jobs
@@ -61,18 +51,7 @@ share AS (
 taken AS MATERIALIZED (
     SELECT locked.id
     FROM share
-    CROSS JOIN LATERAL (
-        SELECT job.id
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_claimable}
-            AND job.backend = share.backend AND job.queue_name = share.queue_name
-            AND job.is_async = share.is_async
-            AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
-        ORDER BY -job.priority, job.id
-        LIMIT share.jobs
-        FOR UPDATE SKIP LOCKED
-    ) AS locked
+    CROSS JOIN LATERAL ({share.claimable_jobs} LIMIT share.jobs FOR UPDATE SKIP LOCKED) AS locked
     UNION ALL
     SELECT keyed.id
     FROM (

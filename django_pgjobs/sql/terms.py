@@ -21,6 +21,16 @@ TERMS = {
         " AND {it}.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])"
         " AND {it}.id <> ALL (%(passed_over)s::bigint[])"
     ),
+    # Of a lane without keys: SELECT its jobs that the claim may take, from its floor on, in order.
+    "claimable_jobs": (
+        "SELECT -job.priority AS urgency, job.id"
+        " FROM pgjobs_job_live AS job"
+        " WHERE {job.is_claimable}"
+        " AND job.backend = {it}.backend AND job.queue_name = {it}.queue_name"
+        " AND job.is_async = {it}.is_async"
+        " AND (-job.priority, job.id) >= ({it}.floor_urgency, {it}.floor_id)"
+        " ORDER BY -job.priority, job.id"
+    ),
     # Of the lanes without keys that a claim is given: those that may give jobs now, in a CTE of
     # this name, and behind one with the tasks that may not. That has no row for a worker that may
     # not claim: then no task is other than what is not there.

@@ -13,7 +13,7 @@ from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Lane
+from django_pgjobs.queries.claims import Floor, Lane
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
@@ -42,8 +42,8 @@ class Claim:
     was_locked: bool = False
     # Does it tell what is left? Not if the server refused it and fewer jobs were claimed instead.
     is_whole: bool = False
-    # Lanes in which it found no job, as far as it tells.
-    empty: set[Lane] = field(default_factory=set)
+    # Of many lanes, where those begin of which it took nothing; None: they are empty.
+    heads: dict[Lane, Floor | None] = field(default_factory=dict)
 
 
 class Claimer:
@@ -81,7 +81,7 @@ class Claimer:
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        statements = _statements(plan, taker, claim.empty)
+        statements = _statements(plan, taker, claim.heads)
         for send in statements.before:
             part.add(send, ignore)
         part.add(statements.take, note_claimed)
@@ -101,7 +101,7 @@ class Claimer:
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             some = plan.after(claim.rows, size)
             taker = self._taker(worker_id, some, passed_over)
-            before, send, after = _statements(some, taker, claim.empty)
+            before, send, after = _statements(some, taker, claim.heads)
             before = [*hold, *before]
             answers = self._connection.round_trip([*before, send, *after])
             rows = claims.claimed_rows(answers[len(before)])
@@ -140,15 +140,15 @@ def ignore(rows: Rows) -> None:
     """Need nothing of what a statement returns."""
 
 
-def _statements(plan: Plan, taker: claims.Taker, empty: set[Lane]) -> Statements:
+def _statements(plan: Plan, taker: claims.Taker, heads: dict[Lane, Floor | None]) -> Statements:
     """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
 
-    Of many lanes those are added to *empty* that turn out to be.
+    Of many lanes *heads* takes in where those begin that give no job.
     """
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
     if len(plan.floors) > FEW_LANES:
-        return SharedClaim(plan.scope, taker, empty).statements
+        return SharedClaim(plan.scope, taker, heads).statements
     take = partial(
         claims.send_claim,
         floors=plan.floors,

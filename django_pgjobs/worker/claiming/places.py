@@ -25,6 +25,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
@@ -260,11 +261,12 @@ class Places:
         *,
         held: bool,
         seconds: float,
-        empty: Collection[Lane] = (),
+        heads: Mapping[Lane, Floor | None] = MappingProxyType({}),
     ) -> None:
         """Learn from a claim that took so long; *held*: it was this worker's turn.
 
-        In *empty* lanes it has found no jobs, though it was full.
+        *heads* is where lanes begin of which it took nothing, as far as it tells; None: they are
+        empty, though it was full.
         """
         now = time.monotonic()
         if plan.holds:
@@ -275,7 +277,7 @@ class Places:
         full = [plan.is_full(rows, is_async=is_async) for is_async in (False, True)]
         if plan.heads:
             self._heads_at = now + HEADS_PAUSE_FACTOR * seconds
-        self._note_lanes(plan, rows, full, held=held, empty=empty)
+        self._note_lanes(plan, rows, full, held=held, heads=heads)
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
             if plan.walks:
@@ -290,7 +292,7 @@ class Places:
         full: Sequence[bool],
         *,
         held: bool,
-        empty: Collection[Lane],
+        heads: Mapping[Lane, Floor | None],
     ) -> None:
         """Move the floors to where the batch ended, and forget the lanes that have no more.
 
@@ -301,14 +303,17 @@ class Places:
             (row.backend, row.queue_name, row.is_async): row for row in rows if row.lane is None
         }
         ends = {Lane(*place): Floor(-row.priority, row.id) for place, row in last_rows.items()}
+        ends |= {lane: head for lane, head in heads.items() if head is not None}
         for lane, end in ends.items():
             lowers = full[lane.is_async] and lane in plan.heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
             if full[lane.is_async] and self._reads_whole(plan, lane):
                 self._behind.add(lane)
                 self._before.discard(lane)
-        for lane in empty if all(full) else plan.floors:
-            if (full[lane.is_async] and lane not in empty) or (self._is_limited(lane) and not held):
+        for lane in plan.floors:
+            if full[lane.is_async] and heads.get(lane, HEAD) is not None:
+                continue
+            if self._is_limited(lane) and not held:
                 continue
             if self._reads_whole(plan, lane):
                 self._before.discard(lane)

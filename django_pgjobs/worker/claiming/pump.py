@@ -345,7 +345,7 @@ class Pump(Role):
                 claim.rows,
                 held=claim.held,
                 seconds=claim.seconds,
-                empty=claim.empty,
+                heads=claim.heads,
             )
 
     def _note_dry(self) -> None:

@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Lane, Scope, Share, Taker
+from django_pgjobs.queries.claims import Floor, Lane, Scope, Share, Taker
 from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.worker.claiming.keyed_claim import Statements
 
 
 class SharedClaim:
-    """The statements of one such claim, in order; lanes without jobs are added to *empty*."""
+    """The statements of one such claim, in order; *heads* takes in where lanes begin that give none."""
 
-    def __init__(self, scope: Scope, taker: Taker, empty: set[Lane]) -> None:
+    def __init__(self, scope: Scope, taker: Taker, heads: dict[Lane, Floor | None]) -> None:
         self._scope = scope
         self._taker = taker
-        self._empty = empty
+        self._heads = heads
         self._shares: list[Share] = []
 
     @property
@@ -33,9 +33,8 @@ class SharedClaim:
 
     def note_shares(self, rows: list[Any]) -> None:
         """Note what share_lanes.sql returned."""
-        shares = claims.shares_of(rows)
-        self._shares = [share for share in shares if share.jobs]
-        self._empty.update(share.lane for share in shares if not share.jobs)
+        self._shares = claims.shares_of(rows)
+        self._heads.update({share.lane: share.head for share in self._shares if not share.jobs})
 
     def send_take(self, cursor: Cursor) -> None:
         claims.send_shared_claim(cursor, self._shares, self._scope, self._taker)

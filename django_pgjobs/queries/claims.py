@@ -150,7 +150,7 @@ def send_shared_claim(cursor: Cursor, shares: Sequence[Share], scope: Scope, tak
         "rooms": array_text(scope.rooms),
         "max_jobs": scope.max_jobs,
     }
-    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN | {"counted": True})
 
 
 # What claim_jobs.sql is given where no job was chosen before.

@@ -27,6 +27,11 @@
 WITH {lane.open_lanes},
 share AS (
     SELECT
+        lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id, lane.jobs
+    FROM lane
+    WHERE %(counted)s::boolean
+    UNION ALL
+    SELECT
         best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id,
         count(*) AS jobs
     FROM (
@@ -39,7 +44,7 @@ share AS (
                 candidate.urgency, candidate.id
             FROM lane
             CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs) AS candidate
-            WHERE lane.is_async = room.is_async
+            WHERE lane.is_async = room.is_async AND NOT %(counted)s::boolean
             ORDER BY candidate.urgency, candidate.id
             LIMIT room.jobs
         ) AS found

@@ -62,48 +62,61 @@ cut AS MATERIALIZED (
         )) AS last
     FROM room
 ),
-head AS MATERIALIZED (
-    SELECT
-        lane.backend, lane.queue_name, lane.is_async, lane.jobs, first.urgency, first.id,
-        ARRAY[first.urgency::bigint, first.id] <= cut.last OR cut.last IS NULL AS is_near
+-- Of the lanes that begin before the cut: their jobs up to there.
+seen AS MATERIALIZED (
+    SELECT lane.backend, lane.queue_name, lane.is_async, job.urgency, job.id
     FROM cut
     JOIN lane ON lane.is_async = cut.is_async
-    LEFT JOIN LATERAL ({lane.claimable_jobs} LIMIT 1) AS first ON TRUE
+    LEFT JOIN LATERAL (
+        SELECT -job.priority AS urgency, job.id
+        FROM pgjobs_job_live AS job
+        WHERE
+            {job.is_claimable}
+            AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+            AND job.is_async = lane.is_async
+            AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+            AND (-job.priority, job.id)
+            <= (COALESCE(cut.last[1]::integer, 32768), COALESCE(cut.last[2], 0))
+        ORDER BY -job.priority, job.id
+        LIMIT lane.jobs
+    ) AS job ON TRUE
     WHERE cut.last IS NULL OR ARRAY[lane.floor_urgency::bigint, lane.floor_id] <= cut.last
+),
+best AS (
+    SELECT found.backend, found.queue_name, found.is_async, found.urgency, found.id
+    FROM cut
+    CROSS JOIN LATERAL (
+        SELECT seen.backend, seen.queue_name, seen.is_async, seen.urgency, seen.id
+        FROM seen
+        WHERE seen.is_async = cut.is_async AND seen.id IS NOT NULL
+        ORDER BY seen.urgency, seen.id
+        LIMIT cut.jobs
+    ) AS found
+    ORDER BY found.urgency, found.id
+    LIMIT %(max_jobs)s::integer
 ),
 share AS (
     SELECT best.backend, best.queue_name, best.is_async, count(*) AS jobs
-    FROM (
-        SELECT found.backend, found.queue_name, found.is_async
-        FROM cut
-        CROSS JOIN LATERAL (
-            SELECT head.backend, head.queue_name, head.is_async, candidate.urgency, candidate.id
-            FROM head
-            CROSS JOIN LATERAL (
-                SELECT -job.priority AS urgency, job.id
-                FROM pgjobs_job_live AS job
-                WHERE
-                    {job.is_claimable}
-                    AND job.backend = head.backend AND job.queue_name = head.queue_name
-                    AND job.is_async = head.is_async
-                    AND (-job.priority, job.id) >= (head.urgency, head.id)
-                    AND (-job.priority, job.id)
-                    <= (COALESCE(cut.last[1]::integer, 32768), COALESCE(cut.last[2], 0))
-                ORDER BY -job.priority, job.id
-                LIMIT head.jobs
-            ) AS candidate
-            WHERE head.is_async = cut.is_async AND head.is_near
-            ORDER BY candidate.urgency, candidate.id
-            LIMIT cut.jobs
-        ) AS found
-        ORDER BY found.urgency, found.id
-        LIMIT %(max_jobs)s::integer
-    ) AS best
+    FROM best
     GROUP BY best.backend, best.queue_name, best.is_async
 )
 SELECT
-    head.backend, head.queue_name, head.is_async, head.urgency, head.id, COALESCE(share.jobs, 0)
-FROM head
+    lane.backend, lane.queue_name, lane.is_async, first.urgency, first.id,
+    COALESCE(share.jobs, 0)
+FROM lane
+JOIN (
+    SELECT seen.backend, seen.queue_name, seen.is_async, min(ARRAY[seen.urgency::bigint, seen.id]) AS first
+    FROM seen
+    GROUP BY seen.backend, seen.queue_name, seen.is_async
+) AS near
+    ON near.backend = lane.backend AND near.queue_name = lane.queue_name
+    AND near.is_async = lane.is_async
 LEFT JOIN share
-    ON share.backend = head.backend AND share.queue_name = head.queue_name
-    AND share.is_async = head.is_async
+    ON share.backend = lane.backend AND share.queue_name = lane.queue_name
+    AND share.is_async = lane.is_async
+LEFT JOIN LATERAL (
+    SELECT near.first[1] AS urgency, near.first[2] AS id
+    WHERE near.first[2] IS NOT NULL
+    UNION ALL
+    ({lane.claimable_jobs} LIMIT CASE WHEN near.first[2] IS NULL THEN 1 ELSE 0 END)
+) AS first ON TRUE

@@ -52,7 +52,8 @@ cut AS MATERIALIZED (
                     FROM lane
                     WHERE
                         lane.is_async = room.is_async
-                        AND ARRAY[lane.floor_urgency::bigint, lane.floor_id] <= room.last
+                        AND ARRAY[lane.floor_urgency::bigint, lane.floor_id]
+                        OPERATOR(pg_catalog.<=) room.last
                     ORDER BY lane.floor_urgency, lane.floor_id
                 ) AS lane
                 CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT room.few_jobs) AS job
@@ -80,7 +81,8 @@ seen AS MATERIALIZED (
         ORDER BY -job.priority, job.id
         LIMIT lane.jobs
     ) AS job ON TRUE
-    WHERE cut.last IS NULL OR ARRAY[lane.floor_urgency::bigint, lane.floor_id] <= cut.last
+    WHERE cut.last IS NULL OR ARRAY[lane.floor_urgency::bigint, lane.floor_id]
+        OPERATOR(pg_catalog.<=) cut.last
 ),
 best AS (
     SELECT found.backend, found.queue_name, found.is_async, found.urgency, found.id

@@ -168,34 +168,37 @@ class Places:
         slots.
         """
         if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
-            few = Rooms(
-                *(min(room, max(1, slots)) for room, slots in zip(rooms, free, strict=True))
-            )
-            return self._plan_of_lowest(few, min(wanted, sum(few)), now, caps)
+            threads, loop = (min(room, max(1, free[kind])) for kind, room in enumerate(rooms))
+            return self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
         is_in_turn = waits or now >= self._turn.ask_at
         heads = self._before if now >= self._heads_at else set()
-        lanes = sorted(
-            lane
-            for lane in self._behind | heads
-            if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))
-        )
+        floors = self._floors_of(heads, rooms, is_in_turn=is_in_turn)
         segments = self._segments(now, _segments_of(ending), rooms) if is_in_turn else []
-        if not (lanes or segments):
+        if not (floors or segments):
             return None
         return Plan(
             rooms=rooms,
             wanted=wanted,
-            floors={
-                lane: HEAD if lane in heads else self._floors.get(lane, HEAD) for lane in lanes
-            },
+            floors=floors,
             segments=segments,
             boosts=self._listing.boosts,
             caps=caps,
-            limited=frozenset(lane.queue_name for lane in lanes) & self._listing.limited,
-            heads=frozenset(heads & set(lanes)),
+            limited=frozenset(lane.queue_name for lane in floors) & self._listing.limited,
+            heads=frozenset(heads & floors.keys()),
             takes_tokens=self._turn.may_take_tokens(now),
             waits=waits,
         )
+
+    def _floors_of(
+        self, heads: Collection[Lane], rooms: Rooms, *, is_in_turn: bool
+    ) -> dict[Lane, Floor]:
+        """Return from where to read the lanes that there is room for, some from their heads."""
+        lanes = sorted(
+            lane
+            for lane in self._behind.union(heads)
+            if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))
+        )
+        return {lane: HEAD if lane in heads else self._floors.get(lane, HEAD) for lane in lanes}
 
     def _plan_of_lowest(
         self, rooms: Rooms, wanted: int, now: float, caps: Mapping[str, int]
@@ -208,7 +211,7 @@ class Places:
         segments = [Segment(group) for group in lowest.values()]
         return Plan(
             rooms=rooms,
-            wanted=wanted,
+            wanted=min(wanted, sum(rooms)),
             floors=floors,
             segments=segments,
             boosts=self._listing.boosts,

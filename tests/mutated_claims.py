@@ -57,12 +57,6 @@ CHOSEN = (
         "ON chosen.id = job.id",
         ("tests/races/test_keyed_claims.py",),
     ),
-    (
-        "worker whose lease ran out",
-        "worker.id = %(worker_id)s::bigint AND {worker.is_live}",
-        "worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL",
-        ("tests/worker/test_claim.py",),
-    ),
 )
 
 # The same of the rule of rate limits.

@@ -44,13 +44,17 @@ class Knowing:
         self.places.note_listing(Listing.of(found, self.options))
 
     def plan(
-        self, wanted: int = 1, rooms: tuple[int, int] | None = None, **given: Any
+        self, wanted: int = 0, rooms: tuple[int, int] | None = None, **given: Any
     ) -> Plan | None:
-        """Return the next claim of so many jobs, None if there is none to make now."""
+        """Return the next claim of so many jobs, None if there is none to make now.
+
+        Usually of as many as there are *rooms*, else of one.
+        """
+        wanted = wanted or sum(rooms or (1,))
         now, by_kind = time.monotonic(), Rooms(*(rooms or (wanted, wanted)))
-        waits = self.places.waits(now, by_kind)
-        usual = {"wanted": sum(rooms) if rooms else wanted, "free": Rooms(4, 4), "caps": {}}
-        return self.places.plan(by_kind, now, **(usual | {"waits": waits} | given))
+        usual = {"wanted": wanted, "free": Rooms(4, 4), "caps": {}}
+        usual["waits"] = self.places.waits(now, by_kind)
+        return self.places.plan(by_kind, now, **(usual | given))
 
     def claim(
         self,

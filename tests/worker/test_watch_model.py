@@ -133,6 +133,19 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     assert watch_of.seconds_to_next() <= 0
 
 
+def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
+    """Another one may have room of the other kind, too."""
+    watch_of = WatchOfIdleWorker()
+    watch_of.act((True, False))
+    watch_of.act()
+    watch_of.pump.waits_for_news = watch_of.pump.has_room = False
+    assert 0 < watch_of.seconds_to_next() <= watch.FULL_SECONDS
+    watch_of.duty._waited_at -= watch.FULL_SECONDS
+    watch_of.act()
+    assert not watch_of.duty.hears_of_jobs
+    assert watch_of.seconds_to_next() == math.inf, "nor does it ask for it"
+
+
 # A model of all of them
 
 

@@ -94,10 +94,14 @@ class AsyncSlots(Capacity):
 
     def _fill(self) -> None:
         while self.free > 0:
+            # Or the pump would find room for one more in between.
+            self.beginning = 1
             attempt = self.buffer.take_first()
+            if attempt is not None:
+                self.note_begin(attempt)
+            self.beginning = 0
             if attempt is None:
                 return
-            self.note_begin(attempt)
             task = self._loop.create_task(self._run(attempt))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

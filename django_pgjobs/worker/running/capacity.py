@@ -40,6 +40,8 @@ class Capacity:
         self.most = most
         self.buffer = Buffer()
         self.running: set[Attempt] = set()
+        # How many are on their way from the buffer to the running ones.
+        self.beginning = 0
         # Seconds that recent jobs took, exponentially weighted; None before the first one.
         self.mean_duration: float | None = None
         # When the last job began.
@@ -70,7 +72,7 @@ class Capacity:
     @property
     def free(self) -> int:
         """How many slots run nothing."""
-        return self.most - len(self.running)
+        return self.most - len(self.running) - self.beginning
 
     @property
     def prefetch(self) -> int:

@@ -128,8 +128,8 @@ PUMP = (
     (
         "lane that is known all the time",
         f"{WORKER}claiming/places.py",
-        "                self._before.add(lane)\n            self._behind.discard(lane)\n",
-        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
+        "                self._expect_before(lane)\n            self._behind.discard(lane)\n",
+        "                self._behind.discard(lane)\n                self._expect_before(lane)\n",
         PLACES,
     ),
     (

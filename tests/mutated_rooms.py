@@ -26,6 +26,13 @@ ROOMS = (
         ROOMS_TESTS,
     ),
     (
+        "lanes that compete for a room",
+        "django_pgjobs/queries/claims.py",
+        "return len(kinds) == len(set(kinds)) and sum(rooms[kind] for kind in kinds) <= max_jobs",
+        "return True",
+        ("tests/worker/test_claim.py", *ROOMS_TESTS),
+    ),
+    (
         "order of both kinds",
         f"{SQL}claim_jobs.sql",
         "        ORDER BY found.urgency, found.id\n",

@@ -102,8 +102,15 @@ def send_claim(
         "lane_jobs": array_text(min(rooms[lane.is_async], max_jobs) for lane in floors),
         "rooms": array_text(rooms),
         "max_jobs": max_jobs,
+        "shared": _is_shared(floors, rooms, max_jobs),
     }
     execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+
+
+def _is_shared(lanes: Iterable[Lane], rooms: Rooms, max_jobs: int) -> bool:
+    """Is it known how many jobs each lane is to give, because it is the only one of its kind?"""
+    kinds = [lane.is_async for lane in lanes]
+    return len(kinds) == len(set(kinds)) and sum(rooms[kind] for kind in kinds) <= max_jobs
 
 
 # What claim_jobs.sql is given where no job was chosen before.
@@ -242,6 +249,7 @@ def send_chosen_claim(
         "lane_jobs": array_text(plain.values()),
         "rooms": array_text(scope.rooms),
         "max_jobs": sum(plain.values()),
+        "shared": True,
         "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
         "chosen_lanes": text_array_text(job.head.lane for job in keyed),
@@ -292,7 +300,10 @@ def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
 
 
 class Ready(NamedTuple):
-    """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys."""
+    """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys.
+
+    Those begin at (*first_urgency*, *first_id*).
+    """
 
     backend: str
     queue_name: str
@@ -301,6 +312,15 @@ class Ready(NamedTuple):
     lowest: int
     boost: int
     is_limited: bool
+    first_urgency: int | None = None
+    first_id: int | None = None
+
+    @property
+    def head(self) -> Floor:
+        """Where it begins."""
+        if self.first_urgency is None or self.first_id is None:
+            return HEAD
+        return Floor(self.first_urgency, self.first_id)
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:

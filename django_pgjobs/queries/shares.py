@@ -61,5 +61,6 @@ def send_shared_claim(cursor: Cursor, shares: Sequence[Share], scope: Scope, tak
         "lane_jobs": array_text(share.jobs for share in shares if share.jobs),
         "rooms": array_text(scope.rooms),
         "max_jobs": scope.max_jobs,
+        "shared": True,
     }
-    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN | {"counted": True})
+    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)

@@ -3,14 +3,15 @@
 -- list_heads.sql.
 --
 -- First the best jobs of all lanes of a kind are looked at without locks, to see how many each lane
--- is to give; then that many are locked per lane. A row that another worker holds is passed over
--- for the next one of its lane, so two workers that claim at once both get full batches.
--- Each lane is read from its floor (see worker/claiming/places.py) and not from its head. A worker
+-- is to give, unless that is known; then that many are locked per lane. A row that another worker
+-- holds is passed over for the next one of its lane, so two workers that claim at once both get full
+-- batches. Each lane is read from its floor (see worker/claiming/places.py) and not from its head. A worker
 -- whose lease ran out claims nothing. Lanes of a paused queue give nothing, nor do those of a
 -- queue whose number of running jobs is limited, unless these were counted before.
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
 --     floor_ids bigint[], lane_jobs integer[] (how many of it at most) (one entry per lane); rooms
 --     integer[] (of threads, of the event loop); max_jobs integer;
+--     shared boolean (lane_jobs is what each lane is to give);
 --     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
 --     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
 --     unknown_paths text[] (tasks the worker does not have);
@@ -29,7 +30,7 @@ share AS (
     SELECT
         lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id, lane.jobs
     FROM lane
-    WHERE %(counted)s::boolean
+    WHERE %(shared)s::boolean
     UNION ALL
     SELECT
         best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id,
@@ -44,7 +45,7 @@ share AS (
                 candidate.urgency, candidate.id
             FROM lane
             CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs) AS candidate
-            WHERE lane.is_async = room.is_async AND NOT %(counted)s::boolean
+            WHERE lane.is_async = room.is_async AND NOT %(shared)s::boolean
             ORDER BY candidate.urgency, candidate.id
             LIMIT room.jobs
         ) AS found

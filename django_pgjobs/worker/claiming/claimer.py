@@ -24,7 +24,7 @@ from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 
 # Of more lanes than these a claim asks how far to read each of them.
-FEW_LANES = 8
+FEW_LANES = 16
 
 
 @dataclass

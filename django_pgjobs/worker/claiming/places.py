@@ -48,6 +48,8 @@ class Places:
         self._behind: set[Lane] = set()
         self._before: set[Lane] = set()
         self._floors: dict[Lane, Floor] = {}
+        # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
+        self._heads: dict[Lane, Floor] = {}
         self._heads_at = 0.0
         # Groups that may have jobs, and the lane of each that was served last.
         self._groups: set[Group] = set()
@@ -63,8 +65,9 @@ class Places:
     def note_listing(self, listing: Listing) -> None:
         """Take over where a look found jobs."""
         self._listing = listing
-        self._behind |= listing.lanes
-        self._before |= listing.lanes
+        self._behind |= listing.lanes.keys()
+        self._before |= listing.lanes.keys()
+        self._heads = dict(listing.lanes)
         self._groups |= listing.groups
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
         if time.monotonic() >= self._heads_at:
@@ -84,7 +87,8 @@ class Places:
             lanes = {Lane(backend, queue_name, is_async) for is_async in (False, True)}
             if self._options.serves(Lane(backend, queue_name)):
                 self._behind |= lanes
-                self._before |= lanes
+                for lane in lanes:
+                    self._expect_before(lane)
 
     def note_ended(self, rows: Collection[ClaimedRow]) -> None:
         """Note jobs that ended here: what waited for their keys and queues may start."""
@@ -100,7 +104,12 @@ class Places:
         """Note jobs that were given back and may run at once: they are before the floors."""
         for row in rows:
             if row.lane is None:
-                self._before.add(Lane(row.backend, row.queue_name, row.is_async))
+                self._expect_before(Lane(row.backend, row.queue_name, row.is_async))
+
+    def _expect_before(self, lane: Lane) -> None:
+        """Read a lane from its head, wherever it began so far."""
+        self._heads.pop(lane, None)
+        self._before.add(lane)
 
     # What may be read
 
@@ -193,12 +202,11 @@ class Places:
         self, heads: Collection[Lane], rooms: Rooms, *, is_in_turn: bool
     ) -> dict[Lane, Floor]:
         """Return from where to read the lanes that there is room for, some from their heads."""
-        lanes = sorted(
-            lane
+        return {
+            lane: (self._heads if lane in heads else self._floors).get(lane, HEAD)
             for lane in self._behind.union(heads)
             if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))
-        )
-        return {lane: HEAD if lane in heads else self._floors.get(lane, HEAD) for lane in lanes}
+        }
 
     def _plan_of_lowest(
         self, rooms: Rooms, wanted: int, now: float, caps: Mapping[str, int]
@@ -321,7 +329,7 @@ class Places:
             if self._reads_whole(plan, lane):
                 self._before.discard(lane)
             else:
-                self._before.add(lane)
+                self._expect_before(lane)
             self._behind.discard(lane)
 
     @staticmethod

@@ -24,7 +24,8 @@ from django_pgjobs.worker.state import Options
 class Listing:
     """What a look found of the places that a worker serves."""
 
-    lanes: frozenset[Lane] = frozenset()
+    # Lanes without keys, and where they begin.
+    lanes: Mapping[Lane, Floor] = field(default_factory=dict)
     groups: frozenset[Group] = frozenset()
     # Added to the priorities of a queue.
     boosts: Mapping[str, int] = field(default_factory=dict)
@@ -40,12 +41,12 @@ class Listing:
         """Return what of the places found is for a worker with these options."""
         served = [place for place in found if options.serves(place)]
         plain = {
-            Lane(place.backend, place.queue_name, place.is_async): place.lowest
+            Lane(place.backend, place.queue_name, place.is_async): place
             for place in served
             if place.urgency is None
         }
         return cls(
-            lanes=frozenset(plain),
+            lanes={lane: place.head for lane, place in plain.items()},
             groups=frozenset(
                 Group(place.backend, place.queue_name, place.urgency, place.is_async)
                 for place in served
@@ -53,7 +54,7 @@ class Listing:
             ),
             boosts={place.queue_name: place.boost for place in served if place.boost},
             limited=frozenset(place.queue_name for place in served if place.is_limited),
-            lowest=plain,
+            lowest={lane: place.lowest for lane, place in plain.items()},
         )
 
     def __bool__(self) -> bool:

@@ -343,6 +343,12 @@ def test_a_lane_is_read_from_where_the_look_found_its_first_job() -> None:
 def test_a_lane_that_may_have_got_earlier_jobs_since_the_look_is_read_from_its_head(
     tell: str,
 ) -> None:
-    knowing = Knowing(*plain(DEFAULT, first_urgency=0, first_id=70))
+    found = plain(DEFAULT, first_urgency=0, first_id=70)
+    knowing = Knowing(*found)
     getattr(knowing.places, tell)("default" if tell == "note_queue" else [row_of_job(5)])
     assert floors(knowing)[DEFAULT] == HEAD
+    knowing.find(*found)
+    assert floors(knowing)[DEFAULT] == HEAD, "it may have got them after that look"
+    knowing.claim(row_of_job(5), wanted=1)
+    knowing.find(*found)
+    assert floors(knowing)[DEFAULT] == Floor(0, 70)

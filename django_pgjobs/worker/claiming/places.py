@@ -65,9 +65,11 @@ class Places:
     def note_listing(self, listing: Listing) -> None:
         """Take over where a look found jobs."""
         self._listing = listing
+        # A lane that has got earlier jobs, as others said, may have got them after the look.
+        whole = self._before - self._heads.keys()
+        self._heads = {lane: head for lane, head in listing.lanes.items() if lane not in whole}
         self._behind |= listing.lanes.keys()
         self._before |= listing.lanes.keys()
-        self._heads = dict(listing.lanes)
         self._groups |= listing.groups
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
         if time.monotonic() >= self._heads_at:

@@ -118,9 +118,17 @@ ROOMS = (
             MANY_LANES,
         )
         for name, old, new in (
-            ("cut that is too near", "HAVING count(*) = room.jobs\n        ) AS last\n    FROM", ") AS last FROM"),
+            (
+                "cut that is too near",
+                "HAVING count(*) = room.jobs\n        ) AS last\n    FROM",
+                ") AS last FROM",
+            ),
             ("jobs up to the cut", "        LIMIT cut.jobs\n", ""),
-            ("lane that begins later", "LIMIT CASE WHEN near.first[2] IS NULL THEN 1 ELSE 0 END", "LIMIT 0"),
+            (
+                "lane that begins later",
+                "LIMIT CASE WHEN near.first[2] IS NULL THEN 1 ELSE 0 END",
+                "LIMIT 0",
+            ),
         )
     ),
     (

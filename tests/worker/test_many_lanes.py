@@ -136,10 +136,11 @@ def test_lanes_that_are_empty_are_told_and_no_others(own: OwnConnection) -> None
 @on_server
 def test_a_row_that_somebody_holds_is_passed_over_in_many_queues_too(own: OwnConnection) -> None:
     ordered = [number for number, is_async in insert(one_by_one(3)) if not is_async]
+    sharing = Sharing(own)
     with connection.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR UPDATE", [ordered[0]])
-        claimed = Sharing(own).claim(2, 0)
+        claimed = sharing.claim(2, 0)
         cursor.execute("ROLLBACK")
     assert claimed == ordered[1:3]
     assert get_job(ordered[0]).status == "ready"

@@ -10,7 +10,7 @@ EXPLAINED = ("tests/test_explain_limits.py", "tests/worker/test_explain_agrees.p
 
 # Name, what is replaced in the list of what a claim may choose from, and by what.
 HEADS = (
-    ("hold of the keyed claim", "turn.is_held AND room.jobs > 0\n", "room.jobs > 0\n"),
+    ("hold of the keyed claim", "turn.is_held AND segment.", "segment."),
     ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
     ("first job of a key", "AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)", ""),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),

@@ -121,8 +121,8 @@ PUMP = (
     (
         "head of a lane before it is forgotten",
         f"{WORKER}claiming/places.py",
-        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
-        "                self._behind.discard(lane)\n",
+        "            else:\n                self._expect_before(lane)\n",
+        "",
         PLACES,
     ),
     (

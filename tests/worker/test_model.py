@@ -158,6 +158,8 @@ class Drive:
                 job.status = "done"
             else:
                 self.model.return_job(job, waits)
+                # Its task is none, whatever its row said.
+                job.is_async = False
 
     def let_time_pass(self) -> None:
         """Some jobs are due, others are not held any more, a token has come back."""

@@ -253,7 +253,7 @@ def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
         is_told=lambda: True,
         on_drained=mock.Mock(),
     )
-    lanes = [("default", "default", 0, False, 0, 0, False)]
+    lanes = [("default", "default", 0, False, 0, 0, False, None, None)]
     promoted: list[Any] = [(0, None, [])]
     waits = [("default", "default", 0, False, 0.2)]
     for answers in ([promoted, lanes], [promoted, waits, [], lanes]):

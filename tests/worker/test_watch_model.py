@@ -138,6 +138,7 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     watch_of = WatchOfIdleWorker()
     watch_of.act((True, False))
     watch_of.act()
+    watch_of.duty.observe(time.monotonic())
     watch_of.pump.waits_for_news = watch_of.pump.has_room = False
     assert 0 < watch_of.seconds_to_next() <= watch.FULL_SECONDS
     watch_of.duty._waited_at -= watch.FULL_SECONDS

@@ -120,8 +120,8 @@ ROOMS = (
         for name, old, new in (
             (
                 "cut that is too near",
-                "HAVING count(*) = room.jobs\n        ) AS last\n    FROM",
-                ") AS last FROM",
+                "            HAVING count(*) = room.jobs\n",
+                "",
             ),
             ("jobs up to the cut", "        LIMIT cut.jobs\n", ""),
             (

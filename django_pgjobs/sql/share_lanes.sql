@@ -2,8 +2,8 @@
 -- than it takes. With claim_jobs.sql alone it would read as many of each lane.
 --
 -- How far to read is found out first: among the best jobs is none behind the last of any so many.
--- So many are all jobs of the lanes with the lowest floors, or a few of each lane before the last
--- of these: lanes may be filled one after the other or in turns.
+-- So many are all jobs of the lanes with the lowest floors (where there are fewer, these are all),
+-- or a few of each lane before the last of these: lanes may be filled one after the other or in turns.
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
 --     floor_ids bigint[], lane_jobs integer[] (how many of it at most) (one entry per lane); rooms,
 --     few_jobs integer[] (in all, and of each lane first, of threads and of the event loop);
@@ -32,7 +32,6 @@ room AS MATERIALIZED (
                 CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT room.jobs) AS job
                 LIMIT room.jobs
             ) AS seen
-            HAVING count(*) = room.jobs
         ) AS last
     FROM unnest('{f,t}'::boolean[], %(rooms)s::integer[], %(few_jobs)s::integer[])
         AS room (is_async, jobs, few_jobs)

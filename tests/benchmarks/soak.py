@@ -114,8 +114,7 @@ def measure_soak(system: System) -> Measured:
     path.unlink(missing_ok=True)
     system.reset()
     vacuums = system.query(VACUUMS)
-    variables = {"BENCH_LATENCY_FILE": str(path), "BENCH_RETENTION": str(KEPT_SECONDS)}
-    with system.workers(PROCESSES, **variables):
+    with system.workers(PROCESSES, BENCH_LATENCY_FILE=str(path), BENCH_RETENTION=str(KEPT_SECONDS)):
         soak = Soak(system)
         with soak.feeding():
             while soak.age < SECONDS:

@@ -34,6 +34,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
@@ -158,6 +159,7 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
         unknown_paths=[],
         detailed=True,
         detailed_paths=[],
+        declaring_paths=declaring_paths(),
     )
     # Outside of a TestCase a claim is a transaction, as a worker's is: who may claim jobs with
     # keys or of limited queues holds a row until its end.

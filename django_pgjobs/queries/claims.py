@@ -69,6 +69,8 @@ class Taker:
     detailed: bool
     detailed_paths: list[str]
     passed_over: list[int] = field(default_factory=list)
+    # Tasks that declare when their jobs start: a row that may lack that is not run by its claim.
+    declaring_paths: list[str] = field(default_factory=list)
     # Else jobs with rate limits are left alone.
     takes_tokens: bool = True
 
@@ -231,12 +233,13 @@ def send_chosen_claim(
     execute(cursor, "claim_jobs", params)
 
 
-def send_spending(cursor: Cursor, chosen: Sequence[Candidate], worker_id: int) -> None:
+def send_spending(cursor: Cursor, chosen: Sequence[Candidate], taker: Taker) -> None:
     """Send, behind the claim of what was chosen, what its jobs cost; nothing if nothing does."""
     tokens = [(job, rate) for job in chosen for rate in job.head.rates]
     if tokens:
         params = {
-            "worker_id": worker_id,
+            "worker_id": taker.worker_id,
+            "declaring_paths": text_array_text(taker.declaring_paths),
             "token_ids": array_text(job.id for job, _ in tokens),
             "token_keys": text_array_text(rate.key for _, rate in tokens),
             "token_costs": array_text(job.cost for job, _ in tokens),

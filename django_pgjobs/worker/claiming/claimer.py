@@ -11,7 +11,7 @@ import psycopg
 
 from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
-from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.declaring.tasks import Task, declares_control
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -49,12 +49,14 @@ class Claimer:
         refusals: Refusals,
         *,
         detailed_paths: list[str],
+        declaring_paths: list[str],
         wants_details: Callable[[], bool],
     ) -> None:
         self._state = state
         self._connection = connection
         self._refusals = refusals
         self._detailed_paths = detailed_paths
+        self._declaring_paths = declaring_paths
         self._wants_details = wants_details
 
     def plan(self, turn: Turn, plan: Plan) -> Claim:
@@ -124,6 +126,7 @@ class Claimer:
             passed_over=passed_over,
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
+            declaring_paths=self._declaring_paths,
             takes_tokens=plan.takes_tokens,
         )
 
@@ -149,3 +152,8 @@ def detailed_paths() -> list[str]:
         if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
             paths.append(path)
     return paths
+
+
+def declaring_paths() -> list[str]:
+    """Return the tasks that declare when their jobs start: rows may lack it."""
+    return [path for path in list_task_paths() if declares_control(find_task(path))]

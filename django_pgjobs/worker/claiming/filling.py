@@ -40,8 +40,9 @@ def filling_of(attempt: Attempt) -> Outcome | None:
     except BaseException as error:  # a key may be a function of the project
         entry = describe(attempt, error)
         return Outcome(Kind.FAIL, error=entry, note=UNUSABLE, exception=error)
-    if control == written:
+    if control == written and written.rate_limit_keys is None:
         return None
+    # One that named its rate limits has not paid for them: the claim could not tell what it lacks.
     return Outcome(Kind.FILL, control=control, note="given what its task declares")
 
 

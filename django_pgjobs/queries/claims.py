@@ -34,7 +34,8 @@ HEAD = Floor(-32768, 0)
 class ClaimedRow(NamedTuple):
     """What claim_jobs.sql returns of one job; *lane* is None for a job without keys.
 
-    *undeclared* is None unless the row may lack what the task declares (see `filling`).
+    *undeclared* is None unless the row may lack what the task declares (see `filling`). *asked_at*
+    is when the claim was sent, by `time.monotonic()`: before the server read its clock.
     """
 
     id: int
@@ -57,6 +58,7 @@ class ClaimedRow(NamedTuple):
     expires_in: float | None = None
     lane: str | None = None
     undeclared: str | None = None
+    asked_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,9 +270,9 @@ def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> d
     }
 
 
-def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
-    """Return what the claim took, best priority first, oldest first."""
-    claimed = [ClaimedRow(*row) for row in rows]
+def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
+    """Return what a claim took that was sent at *asked_at*, best priority first, oldest first."""
+    claimed = [ClaimedRow._make((*row, asked_at)) for row in rows]
     claimed.sort(key=lambda row: (-row.priority, row.id))
     return claimed
 

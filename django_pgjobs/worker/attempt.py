@@ -88,8 +88,9 @@ class Attempt:
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()
         self.claimed_at = time.monotonic()
-        # On the same clock: from when on it is too late for an attempt to begin.
-        self.expires = math.inf if row.expires_in is None else self.claimed_at + row.expires_in
+        # On the same clock: from when on it is too late for an attempt to begin. From before the
+        # claim, because the server counted after that: rather a little too early.
+        self.expires = math.inf if row.expires_in is None else row.asked_at + row.expires_in
         self.started_at = 0.0
         self.deadline: float | None = None
         # What the task last said of its progress, and what of that was written.

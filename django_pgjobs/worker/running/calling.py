@@ -87,8 +87,7 @@ class Call(NamedTuple):
 
 def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
-    if time.monotonic() >= attempt.expires:
-        raise JobExpired
+    _check_expiry(attempt)
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
         raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
@@ -96,7 +95,14 @@ def prepare(attempt: Attempt) -> Call:
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
+        # That may have asked the database.
+        _check_expiry(attempt)
     return Call(task, args, kwargs)
+
+
+def _check_expiry(attempt: Attempt) -> None:
+    if time.monotonic() >= attempt.expires:
+        raise JobExpired
 
 
 def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # How long the server may take to accept that a statement is cancelled.
 CANCEL_SECONDS = 5.0
 
+# A claimed job that no slot began within this time goes back to the queue.
+HOARD_SECONDS = 0.5
+
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
 # A null pointer: takes back an exception that has not been raised yet.
@@ -107,6 +110,11 @@ class Attempt:
         # Django's connections of its thread, as long as they are there for it.
         self._connections: Sequence[Any] = ()
         self._statement_lock = threading.Lock()
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Did it take tokens of rate limits, to begin now?"""
+        return bool((self.row.lane or "").partition("\n")[2])
 
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""

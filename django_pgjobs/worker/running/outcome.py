@@ -24,6 +24,7 @@ from django_pgjobs.exceptions import (
     PayloadError,
     Retry,
     Snooze,
+    TokensTooOld,
     UnknownTask,
     WorkerLost,
 )
@@ -42,6 +43,7 @@ UNKNOWN_TASK_SECONDS = (5.0, 300.0)
 MAX_MESSAGE = 1_000
 
 AT_SHUTDOWN = "released at shutdown"
+NO_SLOT = "given back: no slot became free"
 
 
 class Kind(Enum):
@@ -165,6 +167,8 @@ def of_exception(
         return Outcome(Kind.CANCEL, note="cancelled while running", exception=error)
     if isinstance(error, JobExpired):
         return Outcome(Kind.EXPIRE, note=EXPIRED)
+    if isinstance(error, TokensTooOld):
+        return released(NO_SLOT)
     if isinstance(error, Snooze):
         note = scrub(f"snoozed: {error}" if str(error) else "snoozed", MAX_MESSAGE)
         return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)

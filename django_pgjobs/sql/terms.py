@@ -60,6 +60,13 @@ TERMS = {
         " {it}.kwargs::text, {it}.metadata::text, {it}.errors::text, {it}.result::text,"
         " {it}.worker_ids"
     ),
+    # What it says of when it starts, as JSON text, if it may lack what its task declares, else
+    # NULL. In the order of `queries.filling.Control`, which begins with the queue and the priority.
+    "as_undeclared": (
+        "CASE WHEN NOT {it}.is_declared THEN json_build_array("
+        "{it}.concurrency_key, {it}.concurrency_limit, {it}.skips_waiting, {it}.rate_limit_keys,"
+        " {it}.rate_cost, {it}.unique_key, {it}.unique_until_claimed)::text END"
+    ),
     # When it can run for the first time, or again: it may be later than now.
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.

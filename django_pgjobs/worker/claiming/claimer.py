@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -52,14 +52,14 @@ class Claimer:
         refusals: Refusals,
         *,
         detailed_paths: list[str],
-        declaring_paths: list[str],
         wants_details: Callable[[], bool],
+        declaring_paths: Iterable[str] = (),
     ) -> None:
         self._state = state
         self._connection = connection
         self._refusals = refusals
         self._detailed_paths = detailed_paths
-        self._declaring_paths = declaring_paths
+        self._declaring_paths = list(declaring_paths)
         self._wants_details = wants_details
 
     def plan(self, turn: Turn, plan: Plan) -> Claim:

@@ -105,7 +105,7 @@ FILLINGS = (
     (
         "worker that leaves with a filling",
         f"{WORKER}process/farewell.py",
-        "            return attempt.filling\n",
+        "            return filled(attempt.control)\n",
         "            pass\n",
         (f"{KEYS}test_a_worker_that_leaves_takes_no_job_from_another",),
     ),

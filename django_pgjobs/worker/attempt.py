@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
+from django_pgjobs.queries.filling import Control
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask
@@ -60,10 +61,10 @@ class Attempt:
         "cancelling",
         "claim",
         "claimed_at",
+        "control",
         "correlation_id",
         "deadline",
         "expires",
-        "filling",
         "id",
         "interrupted_by",
         "losing",
@@ -98,8 +99,8 @@ class Attempt:
         self.deadline: float | None = None
         # What the task last said of its progress, and what of that was written.
         self.progress = self.reported = ""
-        # What gives the job what its task declares, instead of a run: nothing else may be written.
-        self.filling: Any = None
+        # What the job gets that its task declares, instead of a run: nothing else may be written.
+        self.control: Control | None = None
         self.cancelling = False
         self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None

@@ -22,7 +22,7 @@ from django_pgjobs.queries.filling import control_of
 from django_pgjobs.values.payload import decode_arguments
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.calling import task_result
-from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_trouble
+from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, filled, of_trouble
 
 UNUSABLE = "failed: what its task declares cannot be worked out for these arguments"
 
@@ -48,7 +48,7 @@ def filling_of(attempt: Attempt) -> Outcome | None:
     if control == written and written.rate_limit_keys is None:
         return None
     # One that named its rate limits has not paid for them: the claim could not tell what it lacks.
-    return Outcome(Kind.FILL, control=control, note="given what its task declares")
+    return filled(control)
 
 
 def split(
@@ -74,7 +74,7 @@ def split(
         if outcome is None:
             ready.append(attempt)
         else:
-            attempt.filling = outcome if outcome.kind is Kind.FILL else None
+            attempt.control = outcome.control
             on_filling(attempt, outcome)
     return ready
 

@@ -127,6 +127,11 @@ def released(note: str) -> Outcome:
     return Outcome(Kind.RELEASE, note=note)
 
 
+def filled(control: Control) -> Outcome:
+    """Return the outcome of a job that gets what its task declares instead of a run."""
+    return Outcome(Kind.FILL, control=control, note="given what its task declares")
+
+
 def interrupted(attempt: Attempt, note: str) -> Outcome:
     """Return the outcome of a job that was begun and cannot go on because of the worker.
 

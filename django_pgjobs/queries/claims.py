@@ -30,6 +30,10 @@ class Floor(NamedTuple):
 
 HEAD = Floor(-32768, 0)
 
+# Of so many lanes of a place a look asks when their tokens are there: 0.1 s, if each has used a
+# hundred of them.
+TOKEN_LANES = 1_000
+
 
 class ClaimedRow(NamedTuple):
     """What claim_jobs.sql returns of one job; *lane* is None for a job without keys.
@@ -301,7 +305,7 @@ def send_token_wait(cursor: Cursor) -> None:
 
     Each row is the parts of a Group, and the seconds until the first of its jobs has.
     """
-    execute(cursor, "get_token_wait", {})
+    execute(cursor, "get_token_wait", {"max_lanes": TOKEN_LANES})
 
 
 def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Iterable[str]) -> None:

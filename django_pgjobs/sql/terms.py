@@ -237,6 +237,12 @@ INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlat
         " WHERE taken.instant > statement_timestamp() - rule.period_in_force"
         ")) END"
     ),
+    # Of the same: more there are not, by the oldest entry alone; NULL if it does not tell.
+    "remaining_at_oldest": (
+        "CASE WHEN array_lower({it}.taken_at, 1) = 1 AND array_lower({it}.taken_since, 1) = 1"
+        " AND {it}.taken_at[1] > statement_timestamp() - rule.period_in_force"
+        " THEN rule.count - GREATEST({it}.taken_since[1]::bigint, 0) END"
+    ),
     # Of a turn (*instant*, *cost*) beside the *state* and the *rule* of its key: SELECT what the
     # state remembers then, and when all tokens are free again. What has left the window by then
     # is forgotten. Of a limit above a hundred the tokens of a hundredth of the period are one

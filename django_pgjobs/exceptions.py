@@ -136,6 +136,10 @@ class JobExpired(Exception):
     """It was too late for the attempt to begin; raised and caught by the worker."""
 
 
+class TokensTooOld(Exception):
+    """The job took tokens and then waited too long for a slot; raised and caught by the worker."""
+
+
 class JobReleased(JobInterrupt):
     """The worker shuts down and gives the job back; the attempt does not count."""
 

@@ -13,6 +13,7 @@ works inside a TestCase, whose transaction is invisible to other connections.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -34,6 +35,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
@@ -158,6 +160,7 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
         unknown_paths=[],
         detailed=True,
         detailed_paths=[],
+        declaring_paths=declaring_paths(),
     )
     # Outside of a TestCase a claim is a transaction, as a worker's is: who may claim jobs with
     # keys or of limited queues holds a row until its end.
@@ -166,6 +169,7 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
 
 
 def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> list[ClaimedRow]:
+    asked_at = time.monotonic()
     boosts = {place.queue_name: place.boost for place in places}
     groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
     groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
@@ -189,7 +193,7 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
     else:
         claims.send_claim(cursor, floors, max_jobs=1, taker=taker)
         rows = cursor.fetchall()
-    return claims.claimed_rows(rows)
+    return claims.claimed_rows(rows, asked_at)
 
 
 def _run(cursor: Cursor, row: ClaimedRow) -> int:

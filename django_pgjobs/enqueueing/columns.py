@@ -133,15 +133,23 @@ def find_follow_up(task: Task) -> AnyTask:
     return found
 
 
-def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the concurrency key and the rate limits of a job with these arguments by name.
+def concurrency_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
+    """Return the concurrency key of a job with these arguments by name.
 
-    Raise TypeError or ValueError for a key that comes to nothing usable.
+    Raise TypeError or ValueError if it comes to nothing usable.
+    """
+    key = task.concurrency_key
+    if key is None:
+        return None
+    return render_key("concurrency_key", key, task.module_path, arguments)
+
+
+def rate_limits_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
+    """Return the rate limits of a job with these arguments by name, one a line.
+
+    Raise TypeError or ValueError if one comes to nothing usable, or they are too long.
     """
     path = task.module_path
-    concurrency_key = None
-    if task.concurrency_key is not None:
-        concurrency_key = render_key("concurrency_key", task.concurrency_key, path, arguments)
     limits = {render_key("rate_limit", key, path, arguments) for key in task.rate_limit}
     lines = "\n".join(sorted(filter(None, limits)))
     size = len(lines.encode())
@@ -150,7 +158,16 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
             f"expected the rate limits of a job to take at most {MAX_RATE_LIMITS_BYTES} bytes in "
             f"all, one a line, got {len(limits)} of {size} bytes. Use fewer limits or shorter keys."
         )
-    return concurrency_key, lines or None
+    return lines or None
+
+
+def unique_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
+    """Return the unique key of a job with these arguments by name.
+
+    Raise TypeError or ValueError if it comes to nothing usable.
+    """
+    key = task.unique_key
+    return None if key is None else render_key("unique_key", key, task.module_path, arguments)
 
 
 def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
@@ -171,10 +188,11 @@ def keys_of(
     Raise TypeError or ValueError for a key that comes to nothing usable.
     """
     arguments = named_arguments(task, args, kwargs)
-    unique_key = None
-    if task.unique_key is not None:
-        unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
-    return *start_keys(task, arguments), unique_key
+    return (
+        concurrency_key_of(task, arguments),
+        rate_limits_of(task, arguments),
+        unique_key_of(task, arguments),
+    )
 
 
 def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:

@@ -15,8 +15,9 @@ from django_pgjobs import checks, task
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.rate_limits import MissingRate
+from django_pgjobs.worker.upkeep import look
 from tests import tasks
-from tests.factories import make_job
+from tests.factories import get_job, make_job
 from tests.helpers import wait_until
 from tests.worker.support import ThreadedWorker
 
@@ -103,6 +104,28 @@ def test_the_worker_logs_each_once(
     done = tasks.add.enqueue(1, 2)
     wait_until(lambda: done.refresh() or done.is_finished)
     assert caplog.text.count("missing-raw:5") == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_limit_that_was_made_and_deleted_is_told_of_again(
+    start_thread: Callable[..., ThreadedWorker],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if nobody waited for any limit meanwhile."""
+    monkeypatch.setattr(look, "MISSING_SECONDS", 0.0)
+    known = start_thread(poll_interval=0.05).runner.upkeep._duties.look
+
+    def wait_until_told(times: int) -> None:
+        job_id = make_job(rate_limit_keys="missing-raw:5")
+        wait_until(lambda: caplog.text.count("missing-raw:5") == times)
+        make_limits("missing-raw")
+        wait_until(lambda: get_job(job_id).status == "successful")
+
+    wait_until_told(1)
+    wait_until(lambda: not known._missing)
+    RateLimit.objects.all().delete()
+    wait_until_told(2)
 
 
 def test_the_name_of_a_limit_is_what_stands_before_the_colon() -> None:

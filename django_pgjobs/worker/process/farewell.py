@@ -23,6 +23,7 @@ from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Kind,
     Outcome,
+    filled,
     interrupted,
     left_running,
     released,
@@ -54,13 +55,12 @@ class Farewell:
         Nor one that is to be given what its task declares: its outcome is on its way.
         """
         for attempt in attempts:
-            if self._completer.aside(attempt) is None and attempt.filling is None:
+            if self._completer.aside(attempt) is None and attempt.control is None:
                 self._completer.add(attempt, self._outcome_of(attempt))
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
-        if attempt.filling is not None:
-            filling: Outcome = attempt.filling
-            return filling
+        if attempt.control is not None:
+            return filled(attempt.control)
         if not attempt.started_at:
             return released(AT_SHUTDOWN)
         return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)

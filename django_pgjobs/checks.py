@@ -13,13 +13,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
 from django.db import connections, router, transaction
 
-from django_pgjobs.compat import task_backends
+from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for
 from django_pgjobs.declaring.registry import (
     BrokenModule,
     broken_apps,
     discover_tasks_once,
+    find_task,
+    list_broken_modules,
+    list_task_paths,
     load_module,
 )
 from django_pgjobs.declaring.tasks import Task
@@ -114,6 +117,42 @@ def _of_broken_module(module: BrokenModule, skips: bool) -> CheckMessage:
         hint="Repair it, or set PGJOBS['BROKEN_TASK_MODULES'] = 'skip' to run the other tasks.",
         id="pgjobs.E005",
     )
+
+
+@register()
+def check_references_of_tasks(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Report options of tasks that name code which cannot be used: no enqueue would pass."""
+    if find_problems(getattr(settings, "PGJOBS", {})):
+        return []
+    discover_tasks_once()
+    tasks = (find_task(path) for path in list_task_paths())
+    return [
+        Error(
+            f"{problem} None of its jobs can be enqueued.",
+            hint="Correct the option, or what it names.",
+            id="pgjobs.E006",
+        )
+        for task in tasks
+        for problem in _reference_problems(task)
+    ]
+
+
+def _reference_problems(task: AnyTask) -> Iterator[str]:
+    """Yield what the enqueue of a task would raise; not of a module that has its own message."""
+    if not isinstance(task, Task) or not (task.merge or task.on_failure):
+        return
+    try:
+        # The class may not be imported down here.
+        getattr(task.get_backend(), "check_references", lambda task: None)(task)
+    except ImproperlyConfigured:  # of its backend, it says enough where it is used
+        return
+    except InvalidTask as error:
+        paths = (path for path in (task.merge, task.on_failure) if isinstance(path, str))
+        broken = {module.name for module in list_broken_modules()}
+        if broken.isdisjoint(path.rpartition(".")[0] for path in paths):
+            yield str(error).rstrip(".") + "."
 
 
 @register()

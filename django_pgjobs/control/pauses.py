@@ -13,11 +13,11 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_pgjobs.control.lifecycle import instant_or_delay
 from django_pgjobs.declaring.keys import MAX_KEY_BYTES
 from django_pgjobs.queries import control, notifications
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import PauseKind
+from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import is_storable
 
 

@@ -29,7 +29,7 @@ from typing import Any, NoReturn, TypeGuard
 
 from django.db import connections, transaction
 
-from django_pgjobs.compat import AnyTask
+from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.declaring.registry import find_function
 from django_pgjobs.declaring.signatures import arguments_by_name
@@ -181,12 +181,16 @@ def refuse_function(task: AnyTask) -> None:
 def own_function(task: Task) -> Merge | None:
     """Return the project's function that merges arguments, None if the database does.
 
-    Raise ImportError or TypeError if the dotted path in `merge` leads to none.
+    Raise InvalidTask, which names the option, if the dotted path in `merge` leads to none.
     """
     merge = task.merge
-    if isinstance(merge, str):
+    if not isinstance(merge, str):
+        return merge
+    try:
         return find_function(merge) if "." in merge else None
-    return merge
+    except Exception as error:  # the code of its module may raise anything
+        said = f"{task.module_path} option merge={merge!r}"
+        raise InvalidTask(f"{said}: {type(error).__name__}: {error}") from error
 
 
 def statement_for(task: Task) -> str:

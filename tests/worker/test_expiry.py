@@ -174,8 +174,22 @@ def test_a_job_that_could_never_start_is_refused() -> None:
     moment = datetime.now(UTC)
     with pytest.raises(ValueError, match="could never start"):
         note.using(expires=moment, run_after=moment + HOUR).enqueue("a")
-    with pytest.raises(ValueError, match="expected expires with a time zone"):
-        note.using(expires=datetime(2100, 1, 1)).enqueue("a")  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (datetime(2100, 1, 1), "with a time zone"),  # noqa: DTZ001
+        (timedelta(days=366_001), "within 1000 years"),
+        (datetime.max.replace(tzinfo=UTC), "from 0001-01-02"),
+    ],
+)
+def test_a_moment_that_cannot_be_is_refused_where_it_is_declared(
+    given: datetime | timedelta, message: str
+) -> None:
+    with pytest.raises(InvalidTask, match=f"note expected expires {message}"):
+        note.using(expires=given)
+
     assert Job.objects.count() == 0
 
 

@@ -17,6 +17,7 @@ from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for
 from django_pgjobs.declaring.registry import (
+    IMPORT_ERRORS,
     BrokenModule,
     broken_apps,
     discover_tasks_once,
@@ -24,6 +25,7 @@ from django_pgjobs.declaring.registry import (
     list_broken_modules,
     list_task_paths,
     load_module,
+    said_of,
 )
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries.database import job_database
@@ -56,7 +58,7 @@ def _options_of_ours(params: Any) -> Iterator[frozenset[str]]:
     try:
         module_name, _, name = params["BACKEND"].rpartition(".")
         found = getattr(load_module(module_name), name)
-    except Exception:  # Django says what is wrong there
+    except IMPORT_ERRORS:  # Django says what is wrong there
         return
     if issubclass(getattr(found, "task_class", object), Task):
         yield frozenset(getattr(found, "known_options", ()))
@@ -183,8 +185,8 @@ def check_backends(
 def _import_problems(module_name: str) -> Iterator[str]:
     try:
         load_module(module_name)
-    except Exception as error:  # its code may raise anything
-        yield f"cannot be imported: {type(error).__name__}: {error}"
+    except IMPORT_ERRORS as error:
+        yield f"cannot be imported: {said_of(error)}"
 
 
 def _hook_problems(path: str) -> Iterator[str]:

@@ -42,8 +42,8 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         (
             {"on_failure": take_nothing.module_path},
             (
-                f"shop_eyes.work option on_failure='{take_nothing.module_path}': expected on_failure "
-                "to be a task that takes a job's id and a text: "
+                f"shop_eyes.work option on_failure='{take_nothing.module_path}': expected "
+                "on_failure to be a task that takes a job's id and a text: "
             ),
         ),
         (

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.declaring.options import is_path
-from django_pgjobs.declaring.registry import is_task, load_module
+from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module, said_of
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.values.given import instant_or_delay
 
@@ -57,9 +57,9 @@ def find_follow_up(task: Any) -> AnyTask:
         module_name, _, name = given.rpartition(".")
         try:
             found = getattr(load_module(module_name), name, None)
-        except Exception as error:  # its code may raise anything
+        except IMPORT_ERRORS as error:
             raise InvalidTask(
-                f"{said}: {module_name} cannot be imported: {type(error).__name__}: {error}"
+                f"{said}: {module_name} cannot be imported: {said_of(error)}"
             ) from error
     if not is_task(found):
         raise InvalidTask(f"{said} is expected to be the path of a task, got {found!r}.")

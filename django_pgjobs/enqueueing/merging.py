@@ -31,7 +31,7 @@ from django.db import connections, transaction
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
-from django_pgjobs.declaring.registry import find_function
+from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_function, said_of
 from django_pgjobs.declaring.signatures import arguments_by_name
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.columns import all_start_columns, job_columns, make_line
@@ -188,9 +188,9 @@ def own_function(task: Task) -> Merge | None:
         return merge
     try:
         return find_function(merge) if "." in merge else None
-    except Exception as error:  # the code of its module may raise anything
+    except IMPORT_ERRORS as error:
         said = f"{task.module_path} option merge={merge!r}"
-        raise InvalidTask(f"{said}: {type(error).__name__}: {error}") from error
+        raise InvalidTask(f"{said}: {said_of(error)}") from error
 
 
 def statement_for(task: Task) -> str:

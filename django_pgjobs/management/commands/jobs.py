@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
@@ -97,6 +98,8 @@ class Command(BaseCommand):
     """Look at jobs and change them."""
 
     help = "Looks at background jobs, changes them, pauses and resumes what workers take."
+    # Needed most when something of the project is broken. What it uses says itself what is wrong.
+    requires_system_checks: ClassVar[list[str]] = []
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(*args, **kwargs)
@@ -218,6 +221,8 @@ class Command(BaseCommand):
             actions[action](**flags)
         except (TypeError, ValueError) as error:
             raise CommandError(str(error), returncode=EXIT_USAGE) from error
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
 
     # Looking
 

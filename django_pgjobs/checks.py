@@ -271,24 +271,28 @@ def check_rate_limits(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """Warn of rate limits that tasks or jobs name and that have no row."""
+    """Warn of rate limits that tasks or jobs name and that have no row, or are too small."""
     alias = job_database()
     if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
         return []
-    return [
-        Warning(fact_of(missing), hint=remedy_for(missing), id="pgjobs.W005")
-        for missing in missing_rate_limits(alias)
-    ]
+    return [_of_missing_rate(missing) for missing in missing_rate_limits(alias)]
+
+
+def _of_missing_rate(missing: MissingRate) -> CheckMessage:
+    fact, hint = fact_of(missing), remedy_for(missing)
+    if missing.cost is not None:
+        return Warning(fact, hint=hint, id="pgjobs.W006")
+    return Warning(fact, hint=hint, id="pgjobs.W005")
 
 
 def missing_rate_limits(alias: str) -> list[MissingRate]:
-    """Return which limits are not there; none if the database or the tasks cannot be read."""
+    """Return which limits never let a job go; none if the database or the tasks cannot be read."""
     try:
         discover_tasks_once()
     except ImproperlyConfigured:  # another check says of what
         return []
     try:
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-            return list_missing_rates(cursor, names=named_limits())
+            return list_missing_rates(cursor, named=named_limits())
     except DatabaseError:  # as before the first migrate
         return []

@@ -203,8 +203,8 @@ def test_a_role_may_do_no_more_than_it_needs(as_role: As, kind: str, forbidden: 
 @pytest.fixture
 def limits_of_all_tasks() -> None:
     """A check warns of those that are missing, and tasks of other tests name some."""
-    for name in named_limits():
-        RateLimit.objects.create(name=name, count=1, period=1)
+    for name, cost in named_limits().items():
+        RateLimit.objects.create(name=name, count=cost, period=1)
 
 
 def checked(*flags: str) -> str:

@@ -13,7 +13,7 @@ from psycopg import sql
 from django_pgjobs import DuplicateJob, requeue, task
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.models import Job
-from django_pgjobs.queries import jobs as queries
+from django_pgjobs.queries import expiry
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.running.outcome import Kind
@@ -66,7 +66,7 @@ def seconds_to_expiry(job: Any, since: str = "enqueued_at") -> float:
 def sweep(own: OwnConnection) -> list[int]:
     """End what has expired, as the pruner does."""
     with own.cursor() as cursor:
-        return queries.expire_jobs(cursor, max_jobs=9)
+        return [job.id for job in expiry.expire_jobs(cursor, max_jobs=9)]
 
 
 def test_a_length_of_time_counts_from_the_enqueue() -> None:

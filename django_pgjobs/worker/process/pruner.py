@@ -19,10 +19,11 @@ from functools import partial
 
 import psycopg
 
-from django_pgjobs.queries import dependencies, jobs, rate_limits, workers
+from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
+from django_pgjobs.worker.process.job_log import log_expiry
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -54,11 +55,14 @@ class Pruning:
         connection: OwnConnection,
         retentions: Mapping[JobStatus, float | None],
         *,
+        worker: str = "-",
         wait: Callable[[float], None] = time.sleep,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connection = connection
         self._retentions = retentions
+        # Who does it, for the log.
+        self._worker = worker
         self._wait = wait
         self._is_stopped = is_stopped
         # Jobs that the server refused to delete.
@@ -97,17 +101,18 @@ class Pruning:
     def _expire_jobs(self) -> None:
         """End jobs that wait although it is too late, because nobody takes or may take them."""
 
-        def expire(size: int, passed_over: list[int]) -> list[int]:
+        def expire(size: int, passed_over: list[int]) -> list[expiry.Expired]:
             with self._connection.cursor() as cursor:
-                return jobs.expire_jobs(cursor, max_jobs=size, passed_over=passed_over)
+                return expiry.expire_jobs(cursor, max_jobs=size, passed_over=passed_over)
 
         def find(passed_over: list[int]) -> list[int]:
             with self._connection.cursor() as cursor:
-                return jobs.expire_jobs(cursor, max_jobs=1, passed_over=passed_over, acts=False)
+                return expiry.find_expired_job(cursor, passed_over=passed_over)
 
         for ended in in_pages(expire, size=PAGE, find=find, on_refused=self._note_refused):
-            if ended:
-                logger.warning("%d jobs expired before anybody began them", len(ended))
+            for job in ended:
+                log_expiry(job, self._worker)
+            self.deleted["expired"] += len(ended)
             if self._is_stopped():
                 return
 
@@ -198,6 +203,7 @@ class Pruner(Role):
         is_leader: Callable[[], bool],
         on_crash: Callable[[str], None],
         on_pruned: Callable[[], None] = lambda: None,
+        worker: str = "-",
     ) -> None:
         super().__init__(on_crash)
         self._connection = connection
@@ -209,7 +215,11 @@ class Pruner(Role):
         retentions = retentions_of(options.retention, options.failed_retention)
         self._pause = pause_between(retentions.values())
         self._pruning = Pruning(
-            connection, retentions, wait=self.wait, is_stopped=lambda: self.stop_requested
+            connection,
+            retentions,
+            worker=worker,
+            wait=self.wait,
+            is_stopped=lambda: self.stop_requested,
         )
         # Is a pass asked for, and was it made?
         self._is_asked = False

@@ -161,6 +161,7 @@ class WorkerProcess:
             own["pruner"],
             is_leader=lambda: self.leases.is_leader,
             on_pruned=self.upkeep.look,
+            worker=self.state.name,
             on_crash=self._crashed,
         )
         self.vitals = Vitals(

@@ -27,8 +27,9 @@ from django_pgjobs.exceptions import (
     UnknownTask,
     WorkerLost,
 )
+from django_pgjobs.queries.expiry import EXPIRED
 from django_pgjobs.queries.filling import Control
-from django_pgjobs.queries.jobs import EXPIRED, FREE_INTERRUPTIONS
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.payload import encode_result, scrub

@@ -15,7 +15,7 @@ from django.db import connections, router, transaction
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
-from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for
+from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
 from django_pgjobs.declaring.registry import (
     IMPORT_ERRORS,
     BrokenModule,
@@ -271,11 +271,18 @@ def check_rate_limits(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """Warn of rate limits that tasks or jobs name and that have no row, or are too small."""
+    """Warn of rate limits that tasks or jobs name and that have no row, or are too small.
+
+    Not of those that `migrate` will make: it runs this check first.
+    """
     alias = job_database()
     if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
         return []
-    return [_of_missing_rate(missing) for missing in missing_rate_limits(alias)]
+    return [
+        _of_missing_rate(missing)
+        for missing in missing_rate_limits(alias)
+        if not will_be_made(missing)
+    ]
 
 
 def _of_missing_rate(missing: MissingRate) -> CheckMessage:

@@ -56,6 +56,12 @@ def fact_of(missing: MissingRate) -> str:
     return f"{said}, which does not exist: {whose} cannot start."
 
 
+def will_be_made(missing: MissingRate) -> bool:
+    """Does a setting declare the limit, which is not there, so that `migrate` makes it?"""
+    declared = get_conf().RATE_LIMITS
+    return missing.cost is None and not declared.keys().isdisjoint((missing.name, missing.key))
+
+
 def remedy_for(missing: MissingRate) -> str:
     """Return what to do about it."""
     if missing.cost is not None:
@@ -63,7 +69,7 @@ def remedy_for(missing: MissingRate) -> str:
             f"Let it allow {missing.cost} at once (its burst, or its count if it has none), or "
             "lower rate_cost."
         )
-    if missing.name in get_conf().RATE_LIMITS or missing.key in get_conf().RATE_LIMITS:
+    if will_be_made(missing):
         return "PGJOBS['RATE_LIMITS'] declares it: manage.py migrate makes the row."
     return (
         f"Create {missing.name!r} in the admin, by RateLimit.objects.create(name=..., count=..., "

@@ -56,10 +56,20 @@ def test_the_check_of_the_database_names_limits_without_a_row() -> None:
     assert told() == []
 
 
-@pytest.mark.django_db
-def test_a_declared_limit_is_made_by_migrate() -> None:
+@pytest.mark.django_db(transaction=True)
+def test_a_limit_that_migrate_is_about_to_make_is_told_of_by_workers_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Django's `migrate` begins with the check."""
+    said = StringIO()
     with override_settings(PGJOBS={"RATE_LIMITS": {"missing-day": {"count": 1, "period": 1.0}}}):
-        assert "manage.py migrate makes the row" in str(told()[0].hint)
+        call_command("runjobs", "--check", stdout=said)
+        assert "\nWARNING a task names the rate limit 'missing-day'" in said.getvalue()
+        assert "manage.py migrate makes the row" in said.getvalue()
+        call_command("migrate", "pgjobs", skip_checks=False, verbosity=0)
+        assert "missing-day" not in capsys.readouterr().err
+        assert RateLimit.objects.filter(name="missing-day").exists()
+    assert len(told()) == 1
 
 
 @pytest.mark.django_db

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -99,7 +99,7 @@ class Command(BaseCommand):
 
     help = "Looks at background jobs, changes them, pauses and resumes what workers take."
     # Needed most when something of the project is broken. What it uses says itself what is wrong.
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(*args, **kwargs)

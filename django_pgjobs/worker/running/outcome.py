@@ -115,10 +115,12 @@ def success(value: object, max_bytes: int) -> Outcome:
     try:
         return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
     except Exception as error:  # a value may raise anything when it is looked at
+        # What is refused is said with its place; how we came to look there tells nobody anything.
+        cause = None if isinstance(error, TypeError | ValueError) else error
         raise PayloadError(
             f"the task ended, but what it returned cannot be stored: {error} "
             "It is not run again. Return None, or what JSON can hold."
-        ) from error
+        ) from cause
 
 
 def released(note: str) -> Outcome:

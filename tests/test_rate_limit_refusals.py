@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 
-from django_pgjobs import JobError, UnknownRateLimit, acquire, try_acquire
+from django_pgjobs import JobError, UnknownRateLimit, aacquire, acquire, try_acquire
 from django_pgjobs.models import RateLimit, RateState
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("kept_session")]
@@ -48,8 +48,16 @@ def test_a_key_is_text(key: Any) -> None:
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf")])
 def test_a_timeout_is_a_duration(timeout: float) -> None:
-    with pytest.raises(ValueError, match="expected a duration of 0 seconds or more"):
+    with pytest.raises(ValueError, match="expected timeout to be 0 seconds or more, and finite"):
         acquire("api", timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", ["1", True])
+def test_a_timeout_is_no_text(timeout: Any) -> None:
+    with pytest.raises(TypeError, match="expected timeout to be a number of seconds or a timede"):
+        acquire("api", timeout=timeout)
+    with pytest.raises(TypeError, match="expected timeout to be a number"):
+        asyncio.run(aacquire("api", timeout=timeout))
 
 
 def test_the_error_of_a_key_without_a_limit_says_how_to_make_one() -> None:

@@ -27,7 +27,7 @@ def instant_or_delay(
     if isinstance(moment, timedelta):
         if moment > LONGEST_DELAY:
             raise ValueError(f"expected {name} within 1000 years from now, got {moment!r}.")
-        return None, seconds_or_none(moment)
+        return None, seconds_or_none(moment, name=name)
     instant = moment
     if timezone.is_naive(moment):
         if settings.USE_TZ:

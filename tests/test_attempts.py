@@ -181,3 +181,15 @@ def test_a_wrong_option_of_an_alias_is_told_where_no_check_runs(value: object) -
 def test_a_job_of_an_alias_that_is_not_there_has_the_default() -> None:
     """Rows of another deployment can be read."""
     assert attempts_of(foreign, "elsewhere") == 1
+
+
+@pytest.mark.parametrize("limit", [None, True, "5", -1, 2.0])
+def test_a_limit_of_attempts_is_a_whole_number(limit: Any) -> None:
+    with pytest.raises(TypeError, match=r"run_jobs\(\) expected limit to be a whole number from 0"):
+        run_jobs(limit)
+
+
+def test_one_attempt_is_one_attempt_in_words() -> None:
+    ours.enqueue_many([()] * 2)
+    with pytest.raises(RuntimeError, match=r"run_jobs\(\) expected at most 1 attempt, got more"):
+        run_jobs(limit=1)

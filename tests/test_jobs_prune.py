@@ -115,11 +115,17 @@ def test_a_job_that_cannot_be_deleted_is_named(
         ).format(kept)
     )
     try:
-        with pytest.raises(CommandError, match=f"1 jobs could not be deleted, such as {kept};"):
+        with pytest.raises(CommandError, match=f"1 job could not be deleted, such as {kept};"):
             call_command("jobs", "prune")
     finally:
         owner.execute("DROP FUNCTION refuse CASCADE")
     assert capsys.readouterr().out.startswith("successful jobs: 3 deleted")
+
+
+@pytest.mark.parametrize("given", ["0", "0s", "7", "1w"])
+def test_a_retention_that_is_none_is_refused_with_what_would_be_one(given: str) -> None:
+    with pytest.raises(CommandError, match=f"--retention: .*unit, 1s or more, .*, got '{given}'"):
+        call_command("jobs", "prune", "--retention", given)
 
 
 def test_a_database_that_is_away_is_an_error_without_a_traceback(

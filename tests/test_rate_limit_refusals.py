@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
+from django.db import IntegrityError
 
 from django_pgjobs import JobError, UnknownRateLimit, aacquire, acquire, try_acquire
 from django_pgjobs.models import RateLimit, RateState
@@ -74,3 +75,24 @@ def test_the_event_loop_is_not_to_be_blocked(function: Callable[[str], object]) 
 
     with pytest.raises(SynchronousOnlyOperation):
         asyncio.run(take())
+
+
+def test_a_burst_above_the_count_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ValueError, match=r"expected burst to be at most the count, 5, got 6\."):
+        RateLimit.objects.create(name="api", count=5, burst=6, period=1.0)
+    assert not RateLimit.objects.exists()
+    RateLimit.objects.create(name="api", count=5, burst=5, period=1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"count": 5, "burst": 6, "period": 1.0}, "burst_is_from_1_to_the_count"),
+        ({"count": 5, "burst": 0, "period": 1.0}, "burst_is_from_1_to_the_count"),
+        ({"count": 0, "period": 1.0}, "count_is_positive"),
+        ({"count": 5, "period": 0.0}, "period_is_1_ms_to_366_days"),
+    ],
+)
+def test_the_constraints_of_a_limit_say_what_is_wrong(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(IntegrityError, match=f"pgjobs_rate_limit_{said}"):
+        RateLimit.objects.bulk_create([RateLimit(name="api", **given)])

@@ -13,6 +13,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.jobs import count_old_jobs
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.process.pruner import Pruning, retentions_of
 
 # A dry run counts no further, for each status.
@@ -105,7 +106,8 @@ def _delete(
     if pruning.refused:
         ids = ", ".join(map(str, sorted(pruning.refused)[:5]))
         raise CommandError(
-            f"{len(pruning.refused)} jobs could not be deleted, such as {ids}; the log says why."
+            f"{counted(len(pruning.refused), 'job')} could not be deleted, such as {ids}; the log "
+            "says why."
         )
 
 

@@ -25,6 +25,7 @@ from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
+from django_pgjobs.values.words import counted
 
 EXIT_USAGE = 2
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -62,7 +63,9 @@ def span(text: str) -> timedelta:
     """Return a length of time such as 90s, 10m, 2h or 1d."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
     if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 10m, 2h, 1d, got {text!r}.")
+        raise argparse.ArgumentTypeError(
+            f"expected a time with its unit, 1s or more, such as 90s, 10m, 2h, 1d, got {text!r}."
+        )
     return timedelta(seconds=int(found[1]) * UNITS[found[2]])
 
 
@@ -289,7 +292,8 @@ class Command(BaseCommand):
             failed += said != done
             self.stdout.write(f"job {each}: {said}")
         if failed:
-            raise CommandError(f"{failed} of {len(ids)} jobs were not {done}.")
+            verb = "was" if failed == 1 else "were"
+            raise CommandError(f"{failed} of {counted(len(ids), 'job')} {verb} not {done}.")
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)

@@ -23,6 +23,7 @@ from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, worke
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.process.job_log import log_expiry
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
@@ -136,7 +137,7 @@ class Pruning:
 
         for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
             if deleted:
-                logger.info("pruned %d %s jobs", len(deleted), status.value)
+                logger.info("pruned %s", counted(len(deleted), f"{status.value} job"))
                 self.deleted[status.value] += len(deleted)
             if self._is_stopped():
                 return
@@ -184,7 +185,7 @@ class Pruning:
                     cursor, retention=STATE_RETENTION_SECONDS, max_states=PAGE
                 )
             if deleted:
-                logger.info("pruned %d states of rate limits", deleted)
+                logger.info("pruned %s of rate limits", counted(deleted, "state"))
                 self.deleted["states of rate limits"] += deleted
             if deleted == PAGE:
                 self._wait(PAGE_PAUSE_SECONDS)

@@ -163,7 +163,7 @@ class Command(BaseCommand):
             epilog=prune.EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        pruning.add_argument("--dry-run", action="store_true", help="Count, and delete nothing.")
+        pruning.add_argument("--dry-run", action="store_true", help="Count, and change nothing.")
         for flag, which, setting in (
             ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
             ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),

@@ -75,13 +75,14 @@ class Pruning:
     @property
     def job_steps(self) -> list[Callable[[], None]]:
         """Those that end or delete jobs."""
+        return [self._expire_jobs, *self._deletions]
+
+    @property
+    def _deletions(self) -> list[Callable[[], None]]:
         return [
-            self._expire_jobs,
-            *(
-                partial(self._prune_jobs, status=status, retention=retention)
-                for status, retention in self._retentions.items()
-                if retention is not None
-            ),
+            partial(self._prune_jobs, status=status, retention=retention)
+            for status, retention in self._retentions.items()
+            if retention is not None
         ]
 
     @property
@@ -91,6 +92,15 @@ class Pruning:
         First who waits for jobs is told of their end, then these go.
         """
         return [self._prune_workers, self._sweep_dependencies, *self.job_steps]
+
+    @property
+    def steps_by_hand(self) -> list[Callable[[], None]]:
+        """Those that delete, all of them; whoever asks to prune does not ask to end jobs.
+
+        The sweep lets go who waits for jobs that have ended, so that these may be deleted.
+        """
+        sweep = self._sweep_dependencies
+        return [self._prune_workers, sweep, *self._deletions, self.prune_rate_states]
 
     # Each statement takes a cursor of its own, and with it a deadline of its own.
 
@@ -113,7 +123,6 @@ class Pruning:
         for ended in in_pages(expire, size=PAGE, find=find, on_refused=self._note_refused):
             for job in ended:
                 log_expiry(job, self._worker)
-            self.deleted["expired"] += len(ended)
             if self._is_stopped():
                 return
 

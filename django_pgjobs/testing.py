@@ -35,6 +35,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
@@ -59,8 +60,11 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     committed.
 
     Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end,
-    SynchronousOnlyOperation in async code, and ImportError if a tasks.py cannot be imported.
+    TypeError for a *limit* that is no whole number from 0, SynchronousOnlyOperation in async code,
+    and ImportError if a tasks.py cannot be imported.
     """
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise TypeError(f"run_jobs() expected limit to be a whole number from 0, got {limit!r}.")
     broken = discover_tasks_once()
     if broken and get_conf().BROKEN_TASK_MODULES == "stop":
         raise ImportError(f"{broken[0]}.") from broken[0].error
@@ -93,7 +97,9 @@ def _run_jobs(limit: int, at_once: bool) -> int:
     ):
         while lanes := _ready_lanes(cursor, at_once):
             if ran >= limit:
-                raise RuntimeError(f"run_jobs() expected at most {limit} attempts, got more.")
+                raise RuntimeError(
+                    f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
+                )
             claims_of_one = (_claim_one(cursor, worker_id, lanes) for _ in range(MAX_TRIES))
             rows = next(filter(None, claims_of_one), None)
             if rows is None:

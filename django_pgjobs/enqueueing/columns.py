@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
-from django_pgjobs.control.lifecycle import instant_or_delay
 from django_pgjobs.declaring.attempts import attempts_of
+from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.keys import render_key
-from django_pgjobs.declaring.registry import is_task, load_module
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
+from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import LATEST, encode_value
 
 Item = Mapping[str, Any] | tuple[Any, ...]
@@ -104,7 +104,6 @@ def _expiry(task: Task) -> tuple[datetime | None, float | None]:
 def _follow_up(task: Task) -> str:
     """Return the JSON of what is enqueued when a job fails."""
     handler = find_follow_up(task)
-    check_signature(handler, (1, "error"), {})
     return json.dumps(
         {
             "task_path": handler.module_path,
@@ -113,24 +112,6 @@ def _follow_up(task: Task) -> str:
             "priority": int(handler.priority),
         }
     )
-
-
-def find_follow_up(task: Task) -> AnyTask:
-    """Return the task that is enqueued when a job of *task* fails.
-
-    Raise ImportError or TypeError if a dotted path leads to none.
-    """
-    given = task.on_failure
-    if not isinstance(given, str):
-        return cast(AnyTask, given)
-    module_name, _, name = given.rpartition(".")
-    found = getattr(load_module(module_name), name, None)
-    if not is_task(found):
-        raise TypeError(
-            f"{task.module_path} expected on_failure={given!r} to be the path of a task, "
-            f"got {found!r}."
-        )
-    return found
 
 
 def concurrency_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:

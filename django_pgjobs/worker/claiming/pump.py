@@ -29,6 +29,7 @@ import psycopg
 from django_pgjobs.exceptions import LeaseLost
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.claiming.claimer import Claim, Claimer
@@ -299,7 +300,9 @@ class Pump(Role):
             self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
         if worker_id != self._state.worker_id:
             logger.warning(
-                "worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts)
+                "worker=%s dropped %s of a lost lease",
+                self._state.name,
+                counted(len(attempts), "job"),
             )
             return
         for attempt in attempts:
@@ -323,7 +326,7 @@ class Pump(Role):
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs
         if limit is not None and self._state.finished_jobs >= limit:
-            self._on_limit(f"{limit} jobs are done")
+            self._on_limit(f"{counted(limit, 'job')} done")
 
     # Conditions
 

@@ -11,6 +11,7 @@ import psycopg
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import (
     KEY_SECONDS,
@@ -119,7 +120,7 @@ class Farewell:
             if trouble_of(error) is Trouble.LOST:
                 raise
             reason = str(error).strip()
-            logger.warning("%d jobs are left to rescue: %s", len(fillings), reason)
+            logger.warning("%s to be rescued: %s", counted(len(fillings), "job"), reason)
 
     def leave_everything(self, timeout: float) -> None:
         """Free all that is held, as far as that can be done in time."""

@@ -34,6 +34,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.values.payload import decode_arguments
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.housekeeping import clean_connections
@@ -93,7 +94,7 @@ def prepare(attempt: Attempt) -> Call:
         raise TokensTooOld
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
-        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
+        raise WorkerLost(f"no outcome of {counted(attempt.max_attempts, 'attempt')}.")
     _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:
@@ -116,7 +117,7 @@ def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
     if row.max_losses is not None:
         most = row.max_losses * 3 if row.max_losses > 1 else 1
     if most is not None and row.lost_count >= most:
-        raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
+        raise WorkerLost(f"workers were lost with {counted(row.lost_count, 'attempt')}.")
 
 
 def run_in_thread(attempt: Attempt, options: Options) -> Outcome:

@@ -28,8 +28,9 @@ from django_pgjobs.exceptions import (
     UnknownTask,
     WorkerLost,
 )
+from django_pgjobs.queries.expiry import EXPIRED
 from django_pgjobs.queries.filling import Control
-from django_pgjobs.queries.jobs import EXPIRED, FREE_INTERRUPTIONS
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.payload import encode_result, scrub
@@ -116,10 +117,12 @@ def success(value: object, max_bytes: int) -> Outcome:
     try:
         return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
     except Exception as error:  # a value may raise anything when it is looked at
+        # What is refused is said with its place; how we came to look there tells nobody anything.
+        cause = None if isinstance(error, TypeError | ValueError) else error
         raise PayloadError(
             f"the task ended, but what it returned cannot be stored: {error} "
             "It is not run again. Return None, or what JSON can hold."
-        ) from error
+        ) from cause
 
 
 def released(note: str) -> Outcome:

@@ -231,6 +231,9 @@ class Look(Duty):
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")
+        elif is_over and self._tokens_at == math.inf:
+            # While a long job ran, the gaps have become those of the poll interval.
+            self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2**self._vain)
 
     def _promote_apart(self, found: Found) -> None:
         """Promote fewer jobs, and pass over those that the server refuses to change."""

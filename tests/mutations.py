@@ -122,8 +122,8 @@ MUTATIONS = (
     ),
     Mutation(
         "database clock at enqueue",
-        "django_pgjobs/control/lifecycle.py",
-        "return None, seconds_or_none(moment)",
+        "django_pgjobs/values/given.py",
+        "return None, seconds_or_none(moment, name=name)",
         "return timezone.now() + moment, None",
         ("tests/test_clock.py",),
     ),

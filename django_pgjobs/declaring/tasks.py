@@ -17,10 +17,10 @@ from django.db.models import QuerySet
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
-from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration, is_path
-from django_pgjobs.declaring.registry import is_task
+from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.job_ids import job_ids_of
@@ -283,7 +283,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         count = getattr(task, name)
         if count is not None and not is_count(count):
             yield f"expected {name} from 1 to 2147483647, got {count!r}."
-    yield from _find_end_problems(task)
+    yield from find_end_problems(task)
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
     if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
@@ -297,17 +297,6 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         yield f"expected resets_session to be True or False, got {task.resets_session!r}."
     if task.atomic and inspect.iscoroutinefunction(task.func):
         yield "expected a plain function for atomic=True: Django has no async transactions."
-
-
-def _find_end_problems(task: Task) -> Iterable[str]:
-    expires, handler = task.expires, task.on_failure
-    if expires is not None and (
-        not isinstance(expires, datetime | timedelta)
-        or (isinstance(expires, timedelta) and expires <= timedelta())
-    ):
-        yield f"expected expires to be a datetime or a timedelta of more than 0, got {expires!r}."
-    if handler is not None and not is_task(handler) and not is_path(handler):
-        yield f"expected on_failure to be a task or the dotted path of one, got {handler!r}."
 
 
 def _find_exception_problems(task: Task) -> Iterable[str]:

@@ -8,6 +8,7 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,11 +87,12 @@ def claim(
         detailed=detailed,
         detailed_paths=list(detailed_paths),
     )
+    asked_at = time.monotonic()
     places = dict.fromkeys(lanes, HEAD) | dict(floors or {})
     [rows] = connection.round_trip(
         [lambda cursor: claims.send_claim(cursor, places, max_jobs=max_jobs, taker=taker)]
     )
-    return claims.claimed_rows(rows)
+    return claims.claimed_rows(rows, asked_at)
 
 
 def write(connection: OwnConnection, *batch: tuple[Attempt, Outcome]) -> set[int]:

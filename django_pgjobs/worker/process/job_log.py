@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.queries.expiry import EXPIRED, Expired
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import logged_duration
@@ -73,6 +74,13 @@ def log_rescue(job: Rescued, worker: str) -> None:
     fields |= {"status": job.status} | _correlation(job.correlation_id)
     level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
     _log(level, "rescue", job.id, job.task_path, fields)
+
+
+def log_expiry(job: Expired, worker: str) -> None:
+    """Log that *worker* ended a job that waited although it was too late."""
+    fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
+    fields |= _correlation(job.correlation_id) | {"note": EXPIRED}
+    _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE.value, job.id, job.task_path, fields)
 
 
 def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:

@@ -25,6 +25,7 @@ from django_pgjobs.exceptions import (
     JobExpired,
     JobInterrupt,
     PayloadError,
+    TokensTooOld,
     UnknownTask,
     WorkerLost,
 )
@@ -33,7 +34,8 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.values.payload import decode_arguments
-from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.values.words import counted
+from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
@@ -87,16 +89,24 @@ class Call(NamedTuple):
 
 def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
-    if time.monotonic() >= attempt.expires:
-        raise JobExpired
+    _check_expiry(attempt)
+    if attempt.takes_tokens and time.monotonic() - attempt.claimed_at > HOARD_SECONDS:
+        raise TokensTooOld
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
-        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
+        raise WorkerLost(f"no outcome of {counted(attempt.max_attempts, 'attempt')}.")
     _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
+        # That may have asked the database.
+        _check_expiry(attempt)
     return Call(task, args, kwargs)
+
+
+def _check_expiry(attempt: Attempt) -> None:
+    if time.monotonic() >= attempt.expires:
+        raise JobExpired
 
 
 def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
@@ -107,7 +117,7 @@ def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
     if row.max_losses is not None:
         most = row.max_losses * 3 if row.max_losses > 1 else 1
     if most is not None and row.lost_count >= most:
-        raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
+        raise WorkerLost(f"workers were lost with {counted(row.lost_count, 'attempt')}.")
 
 
 def run_in_thread(attempt: Attempt, options: Options) -> Outcome:

@@ -6,6 +6,7 @@ from tests.mutated_claims import WORKER
 
 HELD = ("tests/worker/test_held_rows.py",)
 UPKEEP = ("tests/worker/test_upkeep.py",)
+WATCH = ("tests/worker/test_watch.py", "tests/worker/test_watch_model.py")
 PLACES = ("tests/worker/test_places.py",)
 REFUSED = ("tests/worker/test_refused_rows.py",)
 HINTS = ("tests/worker/test_lost_hints.py",)
@@ -200,5 +201,61 @@ PUMP = (
         "ending=[attempt.row for attempt, _ in writing.travelling],",
         "",
         ("tests/worker/test_look.py",),
+    ),
+    (
+        "leaving the watch without room for more",
+        f"{WORKER}upkeep/watch.py",
+        "if known.is_busy or known.is_partial:",
+        "if known.is_partial:",
+        WATCH,
+    ),
+    (
+        "hearing of new jobs before the look",
+        f"{WORKER}upkeep/watch.py",
+        "            return Step.LEAVE\n        return _hear(Step.HEAR_EVERYTHING, known)",
+        "            return Step.LEAVE\n        return None",
+        WATCH,
+    ),
+    (
+        "look after the watch was taken",
+        f"{WORKER}upkeep/watch.py",
+        "            self._look.take_over()",
+        "            pass",
+        WATCH,
+    ),
+    (
+        "watch for who holds jobs when somebody leaves",
+        f"{WORKER}upkeep/watch.py",
+        "            self._take_at = min(self._take_at, time.monotonic() + YIELD_SECONDS)",
+        "            pass",
+        WATCH,
+    ),
+    (
+        "share of the slots that is used up",
+        f"{WORKER}upkeep/watch.py",
+        "            or pump.has_full_queue\n",
+        "",
+        WATCH,
+    ),
+    (
+        "long jobs in all processes",
+        f"{WORKER}upkeep/watch.py",
+        "if now >= self._long_at():",
+        "if False:",
+        WATCH,
+    ),
+    (
+        "watch of a process that is frozen",
+        "django_pgjobs/migrations/sql/0001/watch.sql",
+        "PERFORM set_config('idle_session_timeout', silent_seconds::text || 's', FALSE);",
+        "",
+        WATCH,
+    ),
+    (
+        "silence after the watch",
+        "django_pgjobs/sql/leave_watch.sql",
+        "    set_config('idle_session_timeout', '0', FALSE),\n",
+        "",
+        WATCH,
     ),
 )

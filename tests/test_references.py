@@ -91,6 +91,7 @@ def test_what_leads_to_a_task_is_no_problem(declare: Any) -> None:
 def test_a_module_that_is_broken_has_its_own_message(
     declare: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    registry.discover_tasks_once()  # not by the check, which would forget it
     broken = registry.BrokenModule("no_such_shop", ValueError("x"))
     monkeypatch.setitem(registry._broken, "no_such_shop", broken)
     declare(on_failure="no_such_shop.tell")

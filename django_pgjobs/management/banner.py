@@ -67,8 +67,9 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
         yield (
             f"this command opens up to {processes * each} connections ({processes} x {each}), and "
             f"the server has room for {max(server.free, 0)} more: jobs and workers will fail to "
-            "connect. Raise max_connections, lower --processes or --concurrency, or let jobs go "
-            "through a pooler."
+            "connect. Raise max_connections (and CONNECTION LIMIT of the role and the database, "
+            "if they have one), lower --processes or --concurrency, or let jobs go through a "
+            "pooler."
         )
 
 

@@ -51,6 +51,7 @@ DROP TRIGGER pgjobs_job_live_wake ON pgjobs_job_live;
 DROP TRIGGER pgjobs_job_wake ON pgjobs_job;
 DROP FUNCTION pgjobs_wake_v1();
 """
+DROP_WATCH = "DROP FUNCTION pgjobs_watch_v1(bigint, integer, integer);"
 DROP_RECHECK = """
 DROP TRIGGER pgjobs_dependency_recheck ON pgjobs_dependency;
 DROP FUNCTION pgjobs_recheck_v1();
@@ -287,6 +288,7 @@ class Migration(migrations.Migration):
         PostgresSQL(read("lane"), DROP_LANE),
         PostgresSQL(read("postpone"), DROP_POSTPONE),
         PostgresSQL(read("wake"), DROP_WAKE),
+        PostgresSQL(read("watch"), DROP_WATCH),
         PostgresSQL(read("merge"), DROP_MERGE),
         PostgresSQL(read("resolve"), "DROP FUNCTION pgjobs_resolve_v1(bigint[], integer, bigint[]);"),
         PostgresSQL(read("recheck"), DROP_RECHECK),

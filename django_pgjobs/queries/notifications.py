@@ -20,6 +20,11 @@ CANCEL_CHANNEL = "pgjobs_cancel"
 # workers, in their rows; then the payload says so.
 CONTROL_CHANNEL = "pgjobs_control"
 WORKERS = "workers"
+# Somebody has left the watch for new jobs (`queries.watch`); no payload.
+WATCH_CHANNEL = "pgjobs_watch"
+# What a worker hears that holds jobs, and in addition one that is on the watch.
+ORDERS = frozenset({CANCEL_CHANNEL, CONTROL_CHANNEL, WATCH_CHANNEL})
+EVERYTHING = ORDERS | {JOBS_CHANNEL}
 
 
 def notify_workers(cursor: Cursor, queue_names: list[str]) -> None:
@@ -44,10 +49,14 @@ def notify_of_orders(cursor: Cursor) -> None:
 
 
 def listen(connection: psycopg.Connection[Any]) -> None:
-    """Subscribe to all channels."""
-    connection.execute(f"LISTEN {JOBS_CHANNEL}", prepare=False)
-    connection.execute(f"LISTEN {CANCEL_CHANNEL}", prepare=False)
-    connection.execute(f"LISTEN {CONTROL_CHANNEL}", prepare=False)
+    """Subscribe to what concerns workers that hold jobs; the rest is up to the watch."""
+    for channel in sorted(ORDERS):
+        connection.execute(f"LISTEN {channel}", prepare=False)
+
+
+def send_subscription(cursor: Cursor, channel: str, *, hears: bool) -> None:
+    """Hear what is told in *channel* from the commit on, or no more."""
+    cursor.execute(f"{'LISTEN' if hears else 'UNLISTEN'} {channel}")
 
 
 def read_notifications(connection: psycopg.Connection[Any]) -> None:

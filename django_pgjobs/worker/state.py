@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from django_pgjobs.queries.claims import Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 
-# The roles of each process that have a connection of their own as long as it lives.
+# The roles of each process that have a connection of their own as long as it has jobs.
 CONNECTED_ROLES = ("pump", "upkeep", "lease")
 
 
@@ -44,6 +44,12 @@ class Options:
     max_time: float | None = None
     max_memory_mib: int | None = None
     name: str = ""
+
+    @property
+    def serving(self) -> tuple[object, ...]:
+        """What workers have in common that serve the same jobs."""
+        queues = None if self.queues is None else sorted(self.queues)
+        return sorted(self.backends), queues, sorted(self.excluded_queues)
 
     def serves(self, lane: Lane | Ready) -> bool:
         """Does the worker run the jobs of this backend and queue?"""

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import keys, limits, measures, starts
+from tests.benchmarks import herd, keys, limits, measures, soak, starts
 from tests.benchmarks.measures import Measured
 from tests.benchmarks.system import System
 
@@ -214,5 +214,46 @@ ROWS: tuple[Row, ...] = (
         only=("ours",),
         method="by hand on one connection, commit included, medians of 15; what was claimed is"
         " finished before the next claim",
+    ),
+    *(
+        Row(
+            f"herd{workers}",
+            (
+                Figure("idle", "commits a second while nothing is to do", "", False),
+                Figure("commits", "commits per job, one at a time", "", False, Target(10)),
+                Figure("server", "CPU per job of the server", "ms", False),
+                Figure("workers", "CPU per job of the workers", "ms", False),
+                Figure("p50", "latency p50", "ms", False),
+                Figure("p99", "latency p99", "ms", False),
+                Figure("steady", "commits per job, 100 jobs a second", "", False, Target(5)),
+                Figure("burst", "20,000 jobs at once", "jobs/s", target=Target(30_000)),
+                Figure("enqueue", "enqueue one by one, 1 client", "jobs/s"),
+                Figure("enqueue4", "enqueue one by one, 4 clients", "jobs/s"),
+                Figure("polled", "1 client, workers with --no-listen", "jobs/s"),
+                Figure("ratio", "1 client, ratio of the two", "x", target=Target(0.8)),
+            ),
+            functools.partial(herd.measure_herd, workers=workers),
+            only=("ours",),
+            method=f"{workers} idle workers of two threads; latency with 20 to 60 ms between jobs",
+        )
+        for workers in (0, 1, 10, 40)
+    ),
+    Row(
+        "soak",
+        (
+            Figure("rate", "five minutes of jobs", "jobs/s", target=Target(0.98 * soak.RATE)),
+            Figure("waiting", "the most that waited at a time", "jobs", False),
+            Figure("p50", "latency p50 meanwhile", "ms", False),
+            Figure("p99", "latency p99 meanwhile", "ms", False),
+            Figure("live", "table of live jobs at the end", "MiB", False),
+            Figure("finished", "table of finished jobs at the end", "MiB", False),
+            Figure("growth", "largest table, last minute / third minute", "x", False, Target(1.1)),
+            Figure("vacuums", "times that autovacuum came, at least", "", target=Target(3)),
+        ),
+        soak.measure_soak,
+        only=("ours",),
+        repeats=1,
+        method=f"{soak.RATE:,} no-op jobs a second for {soak.SECONDS:.0f} s, 1 worker process, a "
+        f"retention of {soak.KEPT_SECONDS} s",
     ),
 )

@@ -6,17 +6,19 @@ from collections.abc import Callable
 
 import pytest
 from django.db import connection
+from psycopg import sql
 
 from django_pgjobs.management.banner import warnings_of
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import statement
 from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.state import CONNECTED_ROLES
-from tests import tasks
-from tests.factories import get_job, get_worker
+from tests.factories import get_worker
 from tests.helpers import connect, database_url, wait_until
 from tests.servers import PrivateCluster
-from tests.worker.support import ThreadedWorker, make_options
+from tests.worker import tasks as gate_tasks
+from tests.worker.support import Gate, ThreadedWorker, make_options
 
 Start = Callable[..., ThreadedWorker]
 
@@ -31,8 +33,9 @@ def test_too_few_free_connections_are_warned_about_with_what_is_needed() -> None
     [warning] = warnings_of(options, server(free=43), 4)
     assert warning == (
         "this command opens up to 44 connections (4 x 11), and the server has room for 43 "
-        "more: jobs and workers will fail to connect. Raise max_connections, lower --processes or "
-        "--concurrency, or let jobs go through a pooler."
+        "more: jobs and workers will fail to connect. Raise max_connections (and CONNECTION LIMIT "
+        "of the role and the database, if they have one), lower --processes or --concurrency, or "
+        "let jobs go through a pooler."
     )
     [warning] = warnings_of(options, server(free=-3), 4)
     assert "room for 0 more" in warning
@@ -50,19 +53,54 @@ def test_what_a_pooler_has_room_for_is_not_known() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_process_opens_as_many_connections_as_are_counted(start_thread: Start) -> None:
+def test_a_process_opens_as_many_connections_as_are_counted(
+    start_thread: Start, gate: Gate
+) -> None:
     """Those of the pruner come and go, in one process of all."""
     worker = start_thread(concurrency=1)
-    job = tasks.record.enqueue("x")
-    wait_until(lambda: get_job(job.id).status == "successful")
-    wait_until(lambda: get_worker(worker.id).listening)
+    gate_tasks.record_atomic_at_gate.enqueue("x")
+    gate.wait_entered()
+    most = worker.runner.state.options.count_connections("default")
+    wait_until(lambda: count_sessions() == most)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_idle_process_keeps_two_connections(start_thread: Start) -> None:
+    worker = start_thread(concurrency=1)
+    wait_until(lambda: get_worker(worker.id).listening and count_sessions() == 2)
+    assert worker.stop() == 0
+    assert get_worker(worker.id).ended_at
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_with_a_job_takes_and_keeps_the_connection_of_its_lease(
+    start_thread: Start, gate: Gate
+) -> None:
+    """A server that is full later takes no lease from it."""
+    worker = start_thread(concurrency=1)
+    wait_until(lambda: get_worker(worker.id).listening and not lease_of(worker).is_open)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: lease_of(worker).is_open)
+    gate.open()
+    # It goes with the next renewal; somebody asks for one here.
+    wait_until(lambda: not worker.runner.state.held)
+    worker.runner.leases.wake()
+    wait_until(lambda: not lease_of(worker).is_open)
+
+
+def lease_of(worker: ThreadedWorker) -> OwnConnection:
+    return worker.runner._connections["lease"]
+
+
+def count_sessions() -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
             " AND backend_type = 'client backend' AND application_name <> 'pgjobs pruner'"
             " AND pid <> pg_backend_pid()"
         )
-        assert cursor.fetchone() == (worker.runner.state.options.count_connections("default"),)
+        return int(cursor.fetchall()[0][0])
 
 
 @pytest.mark.django_db(transaction=True)
@@ -83,3 +121,31 @@ def test_free_are_those_that_are_neither_reserved_nor_in_use(
         with connect(database_url()) as other:
             other.execute("SELECT 1")
             assert free() == before - 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", ["DATABASE", "ROLE"])
+def test_the_limits_of_the_role_and_the_database_count(
+    private_database: PrivateCluster, what: str
+) -> None:
+    """They hold for roles that are no superusers only."""
+    with connect(database_url(), autocommit=True) as session:
+        database = session.info.dbname
+        session.execute("DROP ROLE IF EXISTS few")
+        session.execute("CREATE ROLE few LOGIN IN ROLE pg_read_all_data")
+        name = sql.Identifier(database if what == "DATABASE" else "few")
+        limit = sql.SQL("ALTER {} {} CONNECTION LIMIT {}")
+        ask = statement("describe_server")
+        try:
+            session.execute(limit.format(sql.SQL(what), name, 9))
+            with connect(database_url(USER="few")) as own:
+                [free] = own.execute(ask).fetchone()[-1:]
+                others = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND usename = %s"
+                [mine] = own.execute(others, [database, "few"]).fetchone()
+            assert mine == 1
+            assert 0 <= free <= 9
+            assert free == 9 if what == "ROLE" else free < 9
+        finally:
+            session.execute(limit.format(sql.SQL(what), name, -1))
+            session.execute("DROP OWNED BY few")
+            session.execute("DROP ROLE few")

@@ -103,15 +103,19 @@ def test_what_was_notified_while_nobody_listened_is_found(
 
 
 @pytest.mark.parametrize("role", ["pump", "lease"])
-def test_a_worker_whose_other_connections_die_goes_on(start_thread: Start, role: str) -> None:
-    """The worker goes on."""
-    worker = start_thread(poll_interval=NEVER)
-    wait_until(lambda: get_worker(worker.id).listening)
+def test_a_worker_whose_other_connections_die_goes_on(
+    start_thread: Start, gate: Gate, role: str
+) -> None:
+    """It has a job, so it keeps that of the lease."""
+    worker = start_thread(poll_interval=NEVER, concurrency=2)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
     old = end_session_of(role)
     worker.wake()
     job = tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(job.id).status == "successful")
     wait_until(lambda: session_of(role) not in (None, old))
+    gate.open()
     assert worker.stop() == 0
 
 

@@ -98,8 +98,9 @@ class Pump(Role):
         # As of the last turn, because it is asked for with every outcome.
         self._low_water = 0
         # How many jobs were claimed, and when a claim last ended without an answer.
-        self.claimed = 0
-        self.claim_lost_at = -math.inf
+        self.claimed, self.claim_lost_at = 0, -math.inf
+        # When it last wanted jobs and knew of no place, and how many it had claimed by then.
+        self.ran_dry_at, self.claimed_until_dry = 0.0, 0
 
     # What other threads say and ask
 
@@ -151,6 +152,11 @@ class Pump(Role):
         """Is it to claim, and knows of no place?"""
         return self.is_idle and self.wants_jobs
 
+    @property
+    def has_full_queue(self) -> bool:
+        """Has a queue as many jobs here as it may, so that others have to take more of it?"""
+        return 0 in self._demand.caps().values()
+
     # The loop
 
     def run(self) -> None:
@@ -198,6 +204,7 @@ class Pump(Role):
                 with self._state.claiming:
                     self._send_claim(turn, writing, claim)
                 self._learn(claim)
+                self._note_dry()
             writing.write_keyed()
         finally:
             # After what the claim has said of the places: it counted these jobs as held.
@@ -323,6 +330,10 @@ class Pump(Role):
                 claim.plan, claim.rows, held=claim.held, seconds=claim.seconds
             )
 
+    def _note_dry(self) -> None:
+        if self._places.is_empty and self.wants_jobs:
+            self.ran_dry_at, self.claimed_until_dry = time.monotonic(), self.claimed
+
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs
         if limit is not None and self._state.finished_jobs >= limit:
@@ -343,6 +354,7 @@ class Pump(Role):
         if self.wants_jobs:
             waits.append(self._places.tokens_at - now)
         if self.waits_for_news:
+            self._note_dry()
             self._errands.wake()
         elif self.wants_jobs:
             waits.append(self._places.claim_at(now) - now)

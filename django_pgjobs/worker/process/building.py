@@ -51,9 +51,7 @@ def build_pump_and_upkeep(
         on_crash=on_crash,
     )
     own = connections["upkeep"]
-    duties = Duties(
-        state, pump, own, refusals, errands, on_interrupted=on_interrupted, on_drained=on_drained
-    )
+    duties = Duties(state, pump, own, refusals, errands, on_interrupted, on_drained, on_orders)
     return pump, Upkeep(state, own, pump, errands, duties, on_orders=on_orders, on_crash=on_crash)
 
 

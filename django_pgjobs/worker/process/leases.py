@@ -19,6 +19,10 @@ another one has locked.
 
 A renewal also brings what people ask of the worker in its row: to claim nothing for now (quiet),
 to go on, to stop. A notification lets the renewal come at once.
+
+A worker without jobs has nothing to lose: it keeps no connection between renewals that are far
+apart. Once it has had a job for a second it renews, and keeps the connection from then on, so that
+a server that is full later takes no lease from it.
 """
 
 from __future__ import annotations
@@ -42,6 +46,10 @@ logger = get_logger(__name__)
 
 RESCUE_BATCH = 1_000
 RETRY_SECONDS = 1.0
+# A worker without jobs keeps no connection for a pause that is longer, ...
+IDLE_SECONDS = 10.0
+# ... and looks so often whether it has some.
+HELD_SECONDS = 1.0
 
 
 class LeaseKeeper(Role):
@@ -69,6 +77,9 @@ class LeaseKeeper(Role):
         self._on_stop = on_stop
         self._renewed_at = time.monotonic()
         self._is_endangered = False
+        self._is_woken = False
+        # Did it renew because it had jobs?
+        self._had_jobs = False
         # Jobs that the server refused to rescue.
         self._told = Told()
         self.is_leader = False
@@ -77,8 +88,24 @@ class LeaseKeeper(Role):
         while not self.stop_requested:
             pause = self._take_turn()
             self.check_danger()
-            self.wait(pause)
+            self._rest(pause)
         self._end()
+
+    def _rest(self, pause: float) -> None:
+        """Wait for the next turn; without a connection if there is nothing to lose."""
+        if pause <= IDLE_SECONDS or self._state.held or self._had_jobs:
+            self._had_jobs = False
+            self.wait(pause)
+            return
+        self._connection.close()
+        until, self._is_woken = time.monotonic() + pause, False
+        while not (self._is_woken or self._had_jobs) and (left := until - time.monotonic()) > 0:
+            self.wait(min(left, HELD_SECONDS))
+            self._had_jobs = bool(self._state.held)
+
+    def _sleep(self, timeout: float | None) -> None:
+        self._is_woken = self._wake.wait(timeout)
+        self._wake.clear()
 
     def _take_turn(self) -> float:
         """Renew the lease and look after others; return the seconds until the next turn."""

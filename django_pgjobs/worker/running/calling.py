@@ -90,7 +90,7 @@ class Call(NamedTuple):
 def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
     _check_expiry(attempt)
-    if attempt.takes_tokens and time.monotonic() - attempt.claimed_at > HOARD_SECONDS:
+    if time.monotonic() - attempt.claimed_at > HOARD_SECONDS and attempt.takes_tokens:
         raise TokensTooOld
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:

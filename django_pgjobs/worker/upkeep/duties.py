@@ -17,6 +17,7 @@ from django_pgjobs.worker.upkeep.listening import Listening
 from django_pgjobs.worker.upkeep.look import Look
 from django_pgjobs.worker.upkeep.progress import Progress
 from django_pgjobs.worker.upkeep.unheld import Unheld
+from django_pgjobs.worker.upkeep.watch import Watch
 
 
 class Duties:
@@ -29,9 +30,9 @@ class Duties:
         connection: OwnConnection,
         refusals: Refusals,
         errands: Errands,
-        *,
         on_interrupted: Callable[[Attempt], None],
         on_drained: Callable[[str], None],
+        on_orders: Callable[[], None],
     ) -> None:
         unheld = Unheld(state, pump, connection)
         self.look = Look(
@@ -40,20 +41,20 @@ class Duties:
             connection,
             refusals,
             is_settled=lambda: unheld.is_settled,
-            is_told=lambda: listening.is_said,
+            is_told=lambda: self.watch.rests or (self.watch.hears_of_jobs and listening.is_said),
             on_drained=on_drained,
         )
-        listening = Listening(state, pump, connection, self.look)
+        listening = Listening(
+            state, pump, connection, self.look, hears=lambda: self.watch.hears_of_jobs
+        )
         self.cancels = Cancels(state, connection, on_interrupted)
-        self._in_order: list[Duty] = [
-            unheld,
-            listening,
-            self.cancels,
-            Progress(state, connection),
-            FreedKeys(errands),
-            # Last, so that it sees what the others have changed.
-            self.look,
-        ]
+        before: list[Duty] = [unheld, listening]
+        # The look comes last, so that it sees what the others have changed.
+        after = [self.cancels, Progress(state, connection), FreedKeys(errands), self.look]
+        self.watch = Watch(
+            state, pump, connection, self.look, others=[*before, *after], on_orders=on_orders
+        )
+        self._in_order = [*before, self.watch, *after]
 
     def __iter__(self) -> Iterator[Duty]:
         return iter(self._in_order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from functools import partial
 
 import psycopg
@@ -29,17 +30,25 @@ AGAIN_SECONDS = 1.0
 
 
 class Listening(Duty):
-    """Says that the worker listens while its pump waits for news, and takes it back."""
+    """Says that the worker listens while it hears what its pump waits for, and takes it back."""
 
     travels_alone = True
 
     def __init__(
-        self, state: WorkerState, pump: Pump, connection: OwnConnection, look: Look
+        self,
+        state: WorkerState,
+        pump: Pump,
+        connection: OwnConnection,
+        look: Look,
+        *,
+        hears: Callable[[], bool],
     ) -> None:
         self._state = state
         self._pump = pump
         self._connection = connection
         self._look = look
+        # Does a notification of new jobs reach it?
+        self._hears = hears
         # The worker id that the table shows as listening; None: unknown, a connection broke.
         self._said_of: int | None = 0
         self._again_at = 0.0
@@ -53,8 +62,11 @@ class Listening(Duty):
             due = now
         elif self.is_said:
             pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
-            due = math.inf if self._pump.waits_for_news else self._look.waited_at + pause
-        elif self._connection.listens and self._look.is_quiet:
+            if not self._pump.waits_for_news:
+                due = self._look.waited_at + pause
+            else:
+                due = math.inf if self._hears() else now
+        elif self._hears() and self._look.is_quiet:
             due = self._look.due_at(now)
         else:
             return math.inf

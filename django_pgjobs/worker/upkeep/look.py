@@ -93,7 +93,7 @@ class Look(Duty):
         self._connection = connection
         self._refusals = refusals
         self._is_settled = is_settled
-        # Does every enqueue notify this worker?
+        # Does every enqueue notify this worker, or another one that wakes it if need be?
         self._is_told = is_told
         self._on_drained = on_drained
         self._due = 0.0
@@ -124,6 +124,15 @@ class Look(Duty):
     def look_by(self, time: float) -> None:
         """Look at *time* at the latest."""
         self._due = min(self._due, time)
+
+    def rest(self) -> None:
+        """Look at the poll interval from now on: another worker is on the watch."""
+        self._gap = self._state.options.poll_interval
+
+    def take_over(self) -> None:
+        """Look at once: notifications reach this worker from now on, but not what was before."""
+        self._gap = min(self._gap, LISTEN_AFTER_SECONDS)
+        self._due = 0.0
 
     def observe(self, now: float) -> None:
         """See what the pump is at."""

@@ -23,6 +23,7 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import (
     CANCEL_CHANNEL,
     CONTROL_CHANNEL,
+    WATCH_CHANNEL,
     WORKERS,
     read_notifications,
 )
@@ -111,6 +112,7 @@ class Upkeep(Role):
     def _do_what_is_due(self) -> None:
         """Do what is due, or sleep until something is."""
         self._duties.look.observe(time.monotonic())
+        self._duties.watch.observe(time.monotonic())
         self._connect()
         self._hear()
         now = time.monotonic()
@@ -185,6 +187,8 @@ class Upkeep(Role):
             notification = self._heard.popleft()
             if notification.channel == CANCEL_CHANNEL:
                 self._duties.cancels.note_request()
+            elif notification.channel == WATCH_CHANNEL:
+                self._duties.watch.note_left()
             elif notification.channel != CONTROL_CHANNEL:
                 queue_names.add(notification.payload)
             elif notification.payload == WORKERS:

@@ -1,0 +1,321 @@
+"""The watch for new jobs: of the idle workers that serve the same ones, one is notified.
+
+PostgreSQL signals every session that listens at each notification, whatever its channel, and each
+worker that is woken claims and looks. So of all workers of a *group* (same backends, queues and
+tasks) only the one that has the *watch*, an advisory lock, hears of new jobs. The others *park*:
+they wait for the lock in the server, and hear nothing. Who gets more jobs than it takes, or has one
+that runs for long, leaves the watch. The server gives it to one that is parked; that one hears
+from then on, says so, and looks for what was there before. So a batch of jobs wakes one worker
+after the other, until they suffice.
+
+A worker that holds jobs has more to do than to wait: it asks for the watch now and then, and
+whenever somebody leaves it. If its queues have shares of its slots and one of them is used up, it
+cannot stand in for others, nor they for it: then it hears of new jobs without the watch.
+
+While somebody is parked the watch is taken, and what is committed while it changes hands is found
+by the look. If its holder is frozen the poll finds the jobs, until the server ends its session.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.declaring.registry import list_task_paths
+from django_pgjobs.queries import watch
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.notifications import (
+    EVERYTHING,
+    JOBS_CHANNEL,
+    ORDERS,
+    send_subscription,
+)
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+from django_pgjobs.worker.upkeep.look import Look
+
+NOTHING: frozenset[str] = frozenset()
+# Below PostgreSQL's deadlock_timeout, after which a wait may be logged.
+PARK_SECONDS = 0.9
+# It is not worth while to park for less.
+LEAST_PARK_SECONDS = 0.02
+# After so long without jobs nothing that their end brings about is under way any more.
+SETTLE_SECONDS = 0.02
+# A worker that has had no room for more jobs for so long leaves the watch, ...
+FULL_SECONDS = 0.02
+# ... and so does one that has found jobs, and known of more, for so long though it has room, ...
+BUSY_SECONDS = 0.1
+# ... and one with a job that takes longer, if it took the watch when it had none: another process
+# may have nothing to do.
+LONG_SECONDS = 0.1
+# So long a worker with jobs leaves the watch to those that have none and are about to park.
+YIELD_SECONDS = 0.05
+# How often a worker asks for the watch that has other things to do than to wait.
+AGAIN_SECONDS = 1.0
+# How long a worker goes without after the server refused it.
+REFUSED_SECONDS = 10.0
+# The server ends the session of a worker on watch after so long without a statement, or after
+# so many poll intervals: at each of them it looks.
+SILENT_SECONDS = 60.0
+SILENT_POLLS = 3
+
+
+class Step(Enum):
+    """What is to be done about the watch."""
+
+    LEAVE = "leave"
+    TAKE = "take"
+    PARK = "park"
+    HEAR_NOTHING = "hear nothing"
+    HEAR_ORDERS = "hear orders"
+    HEAR_EVERYTHING = "hear everything"
+
+
+CHANNELS = {
+    Step.HEAR_NOTHING: NOTHING,
+    Step.HEAR_ORDERS: ORDERS,
+    Step.HEAR_EVERYTHING: EVERYTHING,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What a worker knows that decides about its next step."""
+
+    # Does it have the watch, and which channels does it hear?
+    is_on_watch: bool
+    hears: frozenset[str]
+    # Does it want jobs, and knows of none?
+    waits: bool
+    # Are there, or may there be, jobs that another worker would begin sooner?
+    is_busy: bool
+    # Are there jobs that others may take and it may not?
+    is_partial: bool
+    # May it ask for the watch again?
+    may_take: bool
+    # Has it nothing else to do?
+    may_park: bool
+
+
+def next_step(known: Known) -> Step | None:
+    """Return what a worker does next about the watch, None if nothing."""
+    if known.is_on_watch:
+        if known.is_busy or known.is_partial:
+            return Step.LEAVE
+        return _hear(Step.HEAR_EVERYTHING, known)
+    if known.is_partial:
+        return _hear(Step.HEAR_EVERYTHING, known)
+    if not known.waits:
+        return _hear(Step.HEAR_ORDERS, known)
+    if known.may_take:
+        return Step.TAKE
+    if known.may_park:
+        return _hear(Step.HEAR_NOTHING, known) or Step.PARK
+    return _hear(Step.HEAR_ORDERS, known)
+
+
+def _hear(step: Step, known: Known) -> Step | None:
+    return None if known.hears == CHANNELS[step] else step
+
+
+class Watch(Duty):
+    """Takes the watch, parks or leaves it."""
+
+    travels_alone = True
+
+    def __init__(
+        self,
+        state: WorkerState,
+        pump: Pump,
+        connection: OwnConnection,
+        look: Look,
+        *,
+        others: Sequence[Duty],
+        on_orders: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._pump = pump
+        self._connection = connection
+        self._look = look
+        self._others = others
+        self._on_orders = on_orders
+        self._is_on_watch = False
+        self._hears = ORDERS
+        # Did another worker have the watch when it asked for it? Did it have jobs when it got it?
+        self._is_denied = False
+        self._began_with_jobs = False
+        # When it may ask for the watch again, and when again after the server refused it.
+        self._take_at = 0.0
+        self._refused_until = 0.0
+        # When the pump was last seen waiting for news, and jobs held.
+        self._waited_at = 0.0
+        self._held_at = 0.0
+
+    # What others say and ask
+
+    @property
+    def hears_of_jobs(self) -> bool:
+        """Does a notification of new jobs reach this worker?"""
+        return JOBS_CHANNEL in self._hears and self._connection.listens
+
+    @property
+    def rests(self) -> bool:
+        """Does another one see to new jobs?"""
+        return self._is_denied and not self.hears_of_jobs
+
+    def observe(self, now: float) -> None:
+        """See what the worker is at."""
+        self._waited_at = now if self._pump.waits_for_news else self._waited_at
+        if self._state.held:
+            self._held_at = now
+        else:
+            self._began_with_jobs = False
+
+    def note_left(self) -> None:
+        """Ask for the watch soon: somebody has left it, and this worker does not park."""
+        if self._state.held:
+            self._take_at = min(self._take_at, time.monotonic() + YIELD_SECONDS)
+
+    def begin_anew(self) -> None:
+        self._is_on_watch = self._is_denied = False
+        self._hears = ORDERS
+        self._take_at = self._refused_until = 0.0
+
+    # The duty
+
+    def due_at(self, now: float) -> float:
+        if not self._connection.listens:
+            return math.inf
+        step = next_step(self._known(now))
+        if step is Step.PARK:
+            other = self._next_other(now)
+            return now if other - now > LEAST_PARK_SECONDS else other + LEAST_PARK_SECONDS
+        if step is not None:
+            return now
+        times = [self._take_at, self._refused_until]
+        if not self._state.held:
+            times.append(self._held_at + SETTLE_SECONDS)
+        if self._is_on_watch:
+            times = [self._long_at()]
+            if not self._pump.waits_for_news:
+                # While a claim is under way.
+                times.append(now + max(FULL_SECONDS, (now - self._waited_at) / 2))
+        elif not self._pump.waits_for_news:
+            times = []
+        return min((time for time in times if time > now), default=math.inf)
+
+    def plan(self, turn: Turn) -> None:
+        now = time.monotonic()
+        step = next_step(self._known(now))
+        part = turn.begin(self._note_refused)
+        if step in CHANNELS:
+            channels = CHANNELS[step]
+            for name in sorted(self._hears ^ channels):
+                hears = name in channels
+                part.add(
+                    partial(send_subscription, channel=name, hears=hears),
+                    lambda rows: self._note_hears(channels),
+                )
+        elif step is Step.LEAVE:
+            if JOBS_CHANNEL in self._hears:
+                part.add(_send_deafness, lambda rows: None)
+            part.add(watch.send_leave, self._note_left)
+        elif step is not None:
+            seconds = 0.0
+            if step is Step.PARK:
+                seconds = max(0.0, min(PARK_SECONDS, self._next_other(now) - now))
+            send = partial(
+                watch.send_take,
+                worker_id=turn.worker_id,
+                watch=self._key,
+                seconds=seconds,
+                silent_seconds=max(
+                    SILENT_SECONDS, SILENT_POLLS * self._state.options.poll_interval
+                ),
+            )
+            part.add(send, self._note_taken)
+
+    @functools.cached_property
+    def _key(self) -> int:
+        schema, options = self._connection.schema, self._state.options
+        return watch.key_of(schema, *options.serving, list_task_paths())
+
+    def _known(self, now: float) -> Known:
+        pump = self._pump
+        is_empty = not self._state.held and now >= self._held_at + SETTLE_SECONDS
+        return Known(
+            is_on_watch=self._is_on_watch,
+            hears=self._hears,
+            waits=pump.waits_for_news,
+            is_busy=self._is_busy(now),
+            is_partial=self._state.options.drain
+            or pump.has_full_queue
+            or now < self._refused_until,
+            may_take=now >= self._take_at,
+            may_park=is_empty,
+        )
+
+    def _is_busy(self, now: float) -> bool:
+        pump = self._pump
+        if now >= self._long_at():
+            return True
+        if pump.waits_for_news:
+            return False
+        seconds = now - max(self._waited_at, pump.ran_dry_at)
+        if not pump.wants_jobs:
+            return seconds >= FULL_SECONDS
+        return seconds >= BUSY_SECONDS and pump.claimed != pump.claimed_until_dry
+
+    def _long_at(self) -> float:
+        """Return when the oldest job has run for so long that others had better be on watch."""
+        if self._began_with_jobs:
+            return math.inf
+        oldest = list(self._state.held.values())[:1]
+        return oldest[0].claimed_at + LONG_SECONDS if oldest else math.inf
+
+    def _next_other(self, now: float) -> float:
+        return min(duty.due_at(now) for duty in self._others)
+
+    # What came back
+
+    def _note_hears(self, channels: frozenset[str]) -> None:
+        if self._hears == channels:
+            return
+        if self._hears == NOTHING:
+            # It may have missed that somebody has left the watch.
+            self._take_at = 0.0
+        self._hears = channels
+        if channels == EVERYTHING:
+            self._look.take_over()
+
+    def _note_taken(self, rows: Rows) -> None:
+        [(self._is_on_watch, is_asked)] = rows
+        self._is_denied = not self._is_on_watch
+        self._began_with_jobs = bool(self._state.held)
+        if self._is_denied:
+            self._look.rest()
+        self._take_at = time.monotonic() + AGAIN_SECONDS
+        if is_asked:
+            self._on_orders()
+
+    def _note_left(self, rows: Rows) -> None:
+        self._is_on_watch, self._hears = False, ORDERS
+        self._take_at = time.monotonic() + YIELD_SECONDS
+
+    def _note_refused(self, error: psycopg.Error) -> None:
+        self._is_on_watch = self._is_denied = False
+        self._refused_until = time.monotonic() + REFUSED_SECONDS
+
+
+def _send_deafness(cursor: Cursor) -> None:
+    send_subscription(cursor, JOBS_CHANNEL, hears=False)

@@ -39,7 +39,7 @@ IN_TRACEBACK = {code: text for code, text in CONTROL.items() if code != ord("\n"
 # exception.
 TEMPLATES = {
     event: event.ljust(7) + " %s #%d %s"
-    for event in ("start", "rescue", *(kind.value for kind in Kind))
+    for event in ("start", "rescue", *Kind)
 }
 
 
@@ -63,7 +63,7 @@ def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
     elif outcome.note:
         fields["note"] = outcome.note
     error = outcome.exception if outcome.kind is Kind.FAIL else None
-    _log(level, outcome.kind.value, attempt.id, attempt.row.task_path, fields, error)
+    _log(level, outcome.kind, attempt.id, attempt.row.task_path, fields, error)
 
 
 def log_rescue(job: Rescued, worker: str) -> None:
@@ -80,7 +80,7 @@ def log_expiry(job: Expired, worker: str) -> None:
     """Log that *worker* ended a job that waited although it was too late."""
     fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
     fields |= _correlation(job.correlation_id) | {"note": EXPIRED}
-    _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE.value, job.id, job.task_path, fields)
+    _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE, job.id, job.task_path, fields)
 
 
 def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
@@ -118,7 +118,7 @@ def _log(
     error: BaseException | None = None,
 ) -> None:
     text = " ".join(f"{key}={value}" for key, value in fields.items())
-    extra = {"event": event, "job": job_id, "task": task_path, **fields}
+    extra = {"event": str(event), "job": job_id, "task": task_path, **fields}
     logger.log(
         level,
         TEMPLATES[event],

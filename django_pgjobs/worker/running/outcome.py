@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from types import TracebackType
 from typing import Any
 
@@ -47,7 +47,7 @@ AT_SHUTDOWN = "released at shutdown"
 NO_SLOT = "given back: no slot became free"
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """The outcomes of an attempt."""
 
     DONE = "done"

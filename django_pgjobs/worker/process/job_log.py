@@ -37,10 +37,7 @@ LEVELS = {
 IN_TRACEBACK = {code: text for code, text in CONTROL.items() if code != ord("\n")}
 # One constant text for each kind of line: trackers of errors group by it, where there is no
 # exception.
-TEMPLATES = {
-    event: event.ljust(7) + " %s #%d %s"
-    for event in ("start", "rescue", *Kind)
-}
+TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue", *Kind)}
 
 
 def log_start(attempt: Attempt, worker: str) -> None:

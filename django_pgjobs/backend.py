@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
@@ -25,16 +25,17 @@ from django_pgjobs.compat import (
 )
 from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
 from django_pgjobs.control import lifecycle
+from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import dependencies, inserting, merging
-from django_pgjobs.enqueueing.columns import find_follow_up
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Known
 from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
+from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import is_storable
 
@@ -81,7 +82,7 @@ class PgJobsBackend(BaseTaskBackend):
                 f"a worker cannot find {task.module_path}."
             )
         try:
-            lifecycle.instant_or_delay(run_after)
+            instant_or_delay(run_after)
         except (TypeError, ValueError) as error:
             raise InvalidTask(str(error)) from None
         _check_text("queue_name", task.queue_name, MAX_QUEUE_NAME)
@@ -165,19 +166,32 @@ class PgJobsBackend(BaseTaskBackend):
             )
         ]
 
+    def check_references(self, task: Task) -> None:
+        """Raise InvalidTask if an option of the task names code that cannot be used.
+
+        Its modules are imported. `manage.py check` calls this for every declared task.
+        """
+        merging.own_function(task)
+        if task.on_failure is None:
+            return
+        handler = find_follow_up(task)
+        backend = task_backends[handler.backend]
+        if not isinstance(backend, PgJobsBackend):
+            raise InvalidTask(
+                f"expected on_failure of {task.module_path} to be a task of a backend whose "
+                f"jobs our workers run, got {handler.module_path}, whose backend is "
+                f"{handler.backend!r}."
+            )
+        try:
+            backend._check_one(handler)
+        except InvalidTask as error:
+            raise InvalidTask(f"{task.module_path} option on_failure: {error}") from None
+
     def _check(self, task: AnyTask) -> None:
         """Raise InvalidTask if no worker could run the task's jobs, or what follows a failure."""
         self._check_one(task)
-        if getattr(task, "on_failure", None) is not None:
-            handler = find_follow_up(cast(Task, task))
-            backend = task_backends[handler.backend]
-            if not isinstance(backend, PgJobsBackend):
-                raise InvalidTask(
-                    f"expected on_failure of {task.module_path} to be a task of a backend whose "
-                    f"jobs our workers run, got {handler.module_path}, whose backend is "
-                    f"{handler.backend!r}."
-                )
-            backend._check_one(handler)
+        if isinstance(task, Task):
+            self.check_references(task)
 
     def _check_one(self, task: AnyTask) -> None:
         self.validate_task(task)

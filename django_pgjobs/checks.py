@@ -13,14 +13,19 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
 from django.db import connections, router, transaction
 
-from django_pgjobs.compat import task_backends
+from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
-from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for
+from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
 from django_pgjobs.declaring.registry import (
+    IMPORT_ERRORS,
     BrokenModule,
     broken_apps,
     discover_tasks_once,
+    find_task,
+    list_broken_modules,
+    list_task_paths,
     load_module,
+    said_of,
 )
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries.database import job_database
@@ -53,7 +58,7 @@ def _options_of_ours(params: Any) -> Iterator[frozenset[str]]:
     try:
         module_name, _, name = params["BACKEND"].rpartition(".")
         found = getattr(load_module(module_name), name)
-    except Exception:  # Django says what is wrong there
+    except IMPORT_ERRORS:  # Django says what is wrong there
         return
     if issubclass(getattr(found, "task_class", object), Task):
         yield frozenset(getattr(found, "known_options", ()))
@@ -117,6 +122,42 @@ def _of_broken_module(module: BrokenModule, skips: bool) -> CheckMessage:
 
 
 @register()
+def check_references_of_tasks(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Report options of tasks that name code which cannot be used: no enqueue would pass."""
+    if find_problems(getattr(settings, "PGJOBS", {})):
+        return []
+    discover_tasks_once()
+    tasks = (find_task(path) for path in list_task_paths())
+    return [
+        Error(
+            f"{problem} None of its jobs can be enqueued.",
+            hint="Correct the option, or what it names.",
+            id="pgjobs.E006",
+        )
+        for task in tasks
+        for problem in _reference_problems(task)
+    ]
+
+
+def _reference_problems(task: AnyTask) -> Iterator[str]:
+    """Yield what the enqueue of a task would raise; not of a module that has its own message."""
+    if not isinstance(task, Task) or not (task.merge or task.on_failure):
+        return
+    try:
+        # The class may not be imported down here.
+        getattr(task.get_backend(), "check_references", lambda task: None)(task)
+    except ImproperlyConfigured:  # of its backend, it says enough where it is used
+        return
+    except InvalidTask as error:
+        paths = (path for path in (task.merge, task.on_failure) if isinstance(path, str))
+        broken = {module.name for module in list_broken_modules()}
+        if broken.isdisjoint(path.rpartition(".")[0] for path in paths):
+            yield str(error).rstrip(".") + "."
+
+
+@register()
 def check_backends(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
@@ -144,8 +185,8 @@ def check_backends(
 def _import_problems(module_name: str) -> Iterator[str]:
     try:
         load_module(module_name)
-    except Exception as error:  # its code may raise anything
-        yield f"cannot be imported: {type(error).__name__}: {error}"
+    except IMPORT_ERRORS as error:
+        yield f"cannot be imported: {said_of(error)}"
 
 
 def _hook_problems(path: str) -> Iterator[str]:
@@ -230,24 +271,35 @@ def check_rate_limits(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """Warn of rate limits that tasks or jobs name and that have no row."""
+    """Warn of rate limits that tasks or jobs name and that have no row, or are too small.
+
+    Not of those that `migrate` will make: it runs this check first.
+    """
     alias = job_database()
     if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
         return []
     return [
-        Warning(fact_of(missing), hint=remedy_for(missing), id="pgjobs.W005")
+        _of_missing_rate(missing)
         for missing in missing_rate_limits(alias)
+        if not will_be_made(missing)
     ]
 
 
+def _of_missing_rate(missing: MissingRate) -> CheckMessage:
+    fact, hint = fact_of(missing), remedy_for(missing)
+    if missing.cost is not None:
+        return Warning(fact, hint=hint, id="pgjobs.W006")
+    return Warning(fact, hint=hint, id="pgjobs.W005")
+
+
 def missing_rate_limits(alias: str) -> list[MissingRate]:
-    """Return which limits are not there; none if the database or the tasks cannot be read."""
+    """Return which limits never let a job go; none if the database or the tasks cannot be read."""
     try:
         discover_tasks_once()
     except ImproperlyConfigured:  # another check says of what
         return []
     try:
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-            return list_missing_rates(cursor, names=named_limits())
+            return list_missing_rates(cursor, named=named_limits())
     except DatabaseError:  # as before the first migrate
         return []

@@ -26,7 +26,10 @@ BaseException
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
+from decimal import Decimal
+from numbers import Real
 
 
 class JobError(Exception):
@@ -89,7 +92,7 @@ class Retry(JobSteering):
 
     def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
         super().__init__(reason)
-        self.after = seconds_or_none(after)
+        self.after = seconds_or_none(after, name="after")
 
 
 class Discard(JobSteering):
@@ -101,22 +104,30 @@ class Snooze(JobSteering):
 
     def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
         super().__init__(reason)
-        self.seconds = seconds_or_none(seconds) or 0.0
+        given = seconds_or_none(seconds, name="seconds")
+        if given is None:
+            raise TypeError("expected seconds to be a number of seconds or a timedelta, got None.")
+        self.seconds = given
 
 
-def seconds_or_none(duration: float | timedelta | None) -> float | None:
-    """Return *duration* in seconds; raise ValueError if it is negative or not finite."""
+def seconds_or_none(duration: object, *, name: str) -> float | None:
+    """Return *duration*, the argument *name*, in seconds; None for None.
+
+    Raise TypeError if it is neither a number nor a timedelta, and ValueError if it is negative or
+    not finite.
+    """
     if duration is None:
         return None
+    if isinstance(duration, bool) or not isinstance(duration, Real | Decimal | timedelta):
+        raise TypeError(
+            f"expected {name} to be a number of seconds or a timedelta, got {duration!r}."
+        )
     try:
         seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
     except OverflowError:
-        raise ValueError("expected a duration in seconds, got a number of 300 digits.") from None
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(
-            f"expected a duration of 0 seconds or more, got {duration!r}. "
-            "Give seconds as a number, or a timedelta."
-        )
+        raise ValueError(f"expected {name} in seconds, got a number of 300 digits.") from None
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"expected {name} to be 0 seconds or more, and finite, got {duration!r}.")
     return seconds
 
 
@@ -134,6 +145,10 @@ class JobCancelled(JobInterrupt):
 
 class JobExpired(Exception):
     """It was too late for the attempt to begin; raised and caught by the worker."""
+
+
+class TokensTooOld(Exception):
+    """The job took tokens and then waited too long for a slot; raised and caught by the worker."""
 
 
 class JobReleased(JobInterrupt):

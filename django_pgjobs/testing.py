@@ -13,6 +13,7 @@ works inside a TestCase, whose transaction is invisible to other connections.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -35,6 +36,8 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.words import counted
+from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
@@ -59,8 +62,11 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     committed.
 
     Raise RuntimeError above *limit* attempts, in case jobs enqueue each other without end,
-    SynchronousOnlyOperation in async code, and ImportError if a tasks.py cannot be imported.
+    TypeError for a *limit* that is no whole number from 0, SynchronousOnlyOperation in async code,
+    and ImportError if a tasks.py cannot be imported.
     """
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise TypeError(f"run_jobs() expected limit to be a whole number from 0, got {limit!r}.")
     broken = discover_tasks_once()
     if broken and get_conf().BROKEN_TASK_MODULES == "stop":
         raise ImportError(f"{broken[0]}.") from broken[0].error
@@ -93,7 +99,9 @@ def _run_jobs(limit: int, at_once: bool) -> int:
     ):
         while lanes := _ready_lanes(cursor, at_once):
             if ran >= limit:
-                raise RuntimeError(f"run_jobs() expected at most {limit} attempts, got more.")
+                raise RuntimeError(
+                    f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
+                )
             claims_of_one = (_claim_one(cursor, worker_id, lanes) for _ in range(MAX_TRIES))
             rows = next(filter(None, claims_of_one), None)
             if rows is None:
@@ -160,6 +168,7 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
         unknown_paths=[],
         detailed=True,
         detailed_paths=[],
+        declaring_paths=declaring_paths(),
     )
     # Outside of a TestCase a claim is a transaction, as a worker's is: who may claim jobs with
     # keys or of limited queues holds a row until its end.
@@ -168,6 +177,7 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
 
 
 def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> list[ClaimedRow]:
+    asked_at = time.monotonic()
     boosts = {place.queue_name: place.boost for place in places}
     groups = [
         Group(p.backend, p.queue_name, p.urgency, p.is_async)
@@ -196,7 +206,7 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
     else:
         claims.send_claim(cursor, floors, rooms=ONE, max_jobs=1, taker=taker)
         rows = cursor.fetchall()
-    return claims.claimed_rows(rows)
+    return claims.claimed_rows(rows, asked_at)
 
 
 def _run(cursor: Cursor, row: ClaimedRow) -> int:

@@ -112,8 +112,8 @@ def start_worker(transactional_db: None) -> Iterator[Callable[..., WorkerProcess
 @pytest.fixture
 def limits_of_all_tasks(transactional_db: None) -> None:
     """A worker and its check warn of those that are missing, and tasks of tests name some."""
-    for name in named_limits():
-        RateLimit.objects.create(name=name, count=1, period=1)
+    for name, cost in named_limits().items():
+        RateLimit.objects.create(name=name, count=cost, period=1)
 
 
 @pytest.fixture

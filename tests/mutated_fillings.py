@@ -7,6 +7,7 @@ from tests.mutated_claims import SQL, WORKER
 FILE = f"{SQL}fill_in_jobs.sql"
 TESTS = "tests/worker/test_filling.py::"
 KEYS = "tests/worker/test_filling_keys.py::"
+TOKENS = "tests/worker/test_filling_tokens.py::"
 STRAY = "tests/worker/test_stray_rows.py::"
 
 FILLINGS = (
@@ -23,6 +24,20 @@ FILLINGS = (
         "%(tags)s::text[], TRUE",
         "%(tags)s::text[], FALSE",
         (f"{TESTS}test_every_way_to_enqueue_sets_the_flag",),
+    ),
+    (
+        "tokens of a row that is only given its keys",
+        f"{SQL}spend_tokens.sql",
+        "        AND (job.is_declared OR job.task_path <> ALL (%(declaring_paths)s::text[]))\n",
+        "",
+        (f"{TOKENS}test_a_row_pays_when_it_runs_and_not_when_it_is_given_its_keys",),
+    ),
+    (
+        "tokens of expired jobs",
+        f"{SQL}spend_tokens.sql",
+        "        AND COALESCE(job.expires_at > job.last_attempted_at, TRUE)\n",
+        "",
+        (f"{TOKENS}test_a_job_that_has_expired_when_it_is_claimed_takes_none",),
     ),
     (
         "token of a filling",
@@ -90,7 +105,7 @@ FILLINGS = (
     (
         "worker that leaves with a filling",
         f"{WORKER}process/farewell.py",
-        "            return filling\n",
+        "            return filled(attempt.control)\n",
         "            pass\n",
         (f"{KEYS}test_a_worker_that_leaves_takes_no_job_from_another",),
     ),

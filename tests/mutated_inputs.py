@@ -20,7 +20,7 @@ INPUTS = (
     ),
     (
         "times in UTC",
-        "django_pgjobs/control/lifecycle.py",
+        "django_pgjobs/values/given.py",
         "return in_utc(instant), None",
         "return instant, None",
         ("tests/test_enqueue_refused.py",),

@@ -182,6 +182,13 @@ PUMP = (
         ("tests/worker/test_look.py",),
     ),
     (
+        "tokens that are there although the oldest entry is in the window",
+        "django_pgjobs/sql/terms.py",
+        " THEN rule.count - GREATEST({it}.taken_since[1]::bigint, 0) END",
+        " THEN 0 END",
+        ("tests/worker/test_rate_reading.py",),
+    ),
+    (
         "key that becomes free elsewhere without LISTEN",
         f"{WORKER}claiming/pump.py",
         "if not self._state.options.listen and any(row.lane for row in rows):",

@@ -2,7 +2,7 @@
 
     python -m tests.mutations               all of them
     python -m tests.mutations token lease   those whose names contain one of the words
-    python -m tests.mutations --part 2/4    the second quarter: .ci/run takes one in turn
+    python -m tests.mutations --part 2/8    the second eighth: .ci/run takes one in turn
     python -m tests.mutations --list
 
 Each mutation is made in a copy of the project, where the tests that guard it are run until one
@@ -124,8 +124,8 @@ MUTATIONS = (
     ),
     Mutation(
         "database clock at enqueue",
-        "django_pgjobs/control/lifecycle.py",
-        "return None, seconds_or_none(moment)",
+        "django_pgjobs/values/given.py",
+        "return None, seconds_or_none(moment, name=name)",
         "return timezone.now() + moment, None",
         ("tests/test_clock.py",),
     ),

@@ -16,6 +16,7 @@ CLAIM = "pgjobs_claim_is_from_0_to_9e18"
 COUNT = "pgjobs_counts_are_not_negative"
 TIMES = "pgjobs_times_are_in_the_years_1_to_9999"
 TEXTS = "pgjobs_texts_are_a_plain_list_without_null"
+TAGS = "pgjobs_tags_are_at_most_64_of_16_kib"
 ERRORS = "pgjobs_errors_are_a_list"
 ON_FAILURE = "pgjobs_on_failure_names_a_task"
 
@@ -137,8 +138,18 @@ ODD: dict[str, dict[str, str | None]] = {
     "args": PAYLOADS,
     "kwargs": PAYLOADS,
     "metadata": PAYLOADS,
-    "correlation_id": LONG_TEXT,
-    "tags": TEXT_LISTS,
+    "correlation_id": {
+        "repeat('x', 257)": "pgjobs_correlation_id_has_at_most_256_bytes",
+        "repeat('x', 256)": None,
+        "E'a\\nb'": None,
+    },
+    "tags": TEXT_LISTS
+    | {
+        "array_fill('a'::text, ARRAY[100000])": TAGS,
+        "array_fill('a'::text, ARRAY[65])": TAGS,
+        "ARRAY[repeat('x', 16385)]": TAGS,
+        "array_fill(repeat('x', 256), ARRAY[64])": None,
+    },
     "errors": {
         "'{}'": ERRORS,
         "'5'": ERRORS,

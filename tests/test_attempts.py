@@ -66,6 +66,19 @@ def give_no_json_atomic() -> object:
     return {"x": float("nan")}
 
 
+class Odd(dict[str, int]):
+    """A value of the project's that cannot be looked at."""
+
+    def items(self) -> Any:
+        raise LookupError("no items")
+
+
+@task(backoff=[0])
+def give_odd() -> object:
+    """Return it."""
+    return Odd(a=object())  # type: ignore[arg-type]
+
+
 @task(backoff=[0])
 async def give_no_json_async() -> object:
     """Do the same on the event loop."""
@@ -86,8 +99,22 @@ def test_a_job_that_returns_no_json_fails_at_its_first_attempt(declared: Any, ke
     assert entry["exception_class"] == "django_pgjobs.exceptions.PayloadError"
     assert "the task ended, but what it returned cannot be stored: " in entry["message"]
     assert "at the return value" in entry["message"]
+    assert len(entry["traceback"].splitlines()) <= 6, "nothing of how we looked at it"
     assert "It is not run again. Return None, or what JSON can hold." in entry["message"]
     assert Effect.objects.filter(key="returned").count() == kept
+
+
+def test_what_a_return_value_is_and_where_is_in_the_line() -> None:
+    job_id = give_no_json_async.enqueue().id
+    run_jobs()
+    message = get_job(job_id).errors[0]["message"]
+    assert "Unsupported type: <class 'set'> at the return value: it is not JSON" in message
+
+
+def test_code_of_the_project_that_a_return_value_runs_is_in_the_traceback() -> None:
+    job_id = give_odd.enqueue().id
+    run_jobs()
+    assert 'raise LookupError("no items")' in get_job(job_id).errors[0]["traceback"]
 
 
 def test_a_task_that_was_not_declared_with_ours_is_tried_once() -> None:
@@ -154,3 +181,15 @@ def test_a_wrong_option_of_an_alias_is_told_where_no_check_runs(value: object) -
 def test_a_job_of_an_alias_that_is_not_there_has_the_default() -> None:
     """Rows of another deployment can be read."""
     assert attempts_of(foreign, "elsewhere") == 1
+
+
+@pytest.mark.parametrize("limit", [None, True, "5", -1, 2.0])
+def test_a_limit_of_attempts_is_a_whole_number(limit: Any) -> None:
+    with pytest.raises(TypeError, match=r"run_jobs\(\) expected limit to be a whole number from 0"):
+        run_jobs(limit)
+
+
+def test_one_attempt_is_one_attempt_in_words() -> None:
+    ours.enqueue_many([()] * 2)
+    with pytest.raises(RuntimeError, match=r"run_jobs\(\) expected at most 1 attempt, got more"):
+        run_jobs(limit=1)

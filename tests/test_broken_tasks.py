@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core import checks as django_checks
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
+from django.core.management.base import SystemCheckError
 from django.test import modify_settings, override_settings
 
 from django_pgjobs import UnknownTask, checks
@@ -69,6 +70,8 @@ def test_the_check_names_the_module_what_it_raises_and_the_place(make_app: Make)
     [
         (DIVIDES, "ZeroDivisionError: division by zero ({path}, line 3)."),
         ("def f(:\n", "SyntaxError: invalid syntax ({path}, line 1)."),
+        ("import sys\nsys.exit()\n", "it calls sys.exit() ({path}, line 2)."),
+        ("raise SystemExit('no key')\n", "it calls sys.exit('no key') ({path}, line 1)."),
         ("class Odd(Exception): pass\n\nraise Odd\n", "Odd:  ({path}, line 3)."),
     ],
 )
@@ -76,6 +79,29 @@ def test_whatever_it_raises_is_said_with_its_place(make_app: Make, text: str, sa
     path = make_app(text)
     [error] = checks.check_tasks_of_apps()
     assert said.format(path=path) in error.msg
+
+
+def test_a_module_that_ends_the_process_does_not_end_a_worker(make_app: Make) -> None:
+    make_app("raise SystemExit(0)\n")
+    with pytest.raises(CommandError, match=r"broken_app\.tasks cannot be imported: it calls"):
+        call_command("runjobs", "--check", skip_checks=True)
+
+
+@pytest.mark.django_db
+def test_who_repairs_is_not_stopped_by_the_check(
+    make_app: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Django's `migrate` is, without --skip-checks."""
+    make_app(DIVIDES)
+    load_command_class("django_pgjobs", "jobs").run_from_argv(["manage.py", "jobs", "list"])
+    assert capsys.readouterr().out.startswith("id ")
+    with pytest.raises(SystemCheckError, match=r"pgjobs\.E005"):
+        call_command("migrate", "--plan", skip_checks=False)
+    with (
+        override_settings(PGJOBS={"no such key": 1}),
+        pytest.raises(CommandError, match="no such key"),
+    ):
+        call_command("jobs", "prune", "--dry-run")
 
 
 def test_apps_without_tasks_are_no_problem(make_app: Make) -> None:

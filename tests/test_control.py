@@ -107,8 +107,12 @@ def test_what_is_no_pause_is_a_type_error(arguments: dict[str, Any], words: str)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"queue": ""}, "expected queue= of 1 to 512 bytes"),
-        ({"key": "ä" * 257}, "expected key= of 1 to 512 bytes"),
+        ({"queue": ""}, "expected queue= to be one line of 1 to 128 bytes"),
+        ({"key": "ä" * 257}, "expected key= to be one line of 1 to 512 bytes"),
+        ({"queue": "q" * 129}, r"to be one line of 1 to 128 bytes, got 'q{79}\.\.\."),
+        ({"queue": "mail\nother"}, "expected queue= to be one line"),
+        ({"queue": "mail", "reason": "x" * 501}, "reason= of at most 500 characters, got 501"),
+        ({"queue": "mail", "by": "x" * 10**7}, "by= of at most 500 characters, got 10000000"),
         ({"queue": "mail\0"}, "without NUL"),
         ({"queue": "mail*"}, "Only keys have patterns"),
         ({"task": "shop.*"}, "Only keys have patterns"),
@@ -128,7 +132,7 @@ def test_values_that_no_pause_can_have_are_refused(arguments: dict[str, Any], wo
 def test_resume_refuses_the_same_targets() -> None:
     with pytest.raises(TypeError, match=r"resume\(\) expected one of"):
         resume()
-    with pytest.raises(ValueError, match=r"resume\(\) expected queue= of 1 to"):
+    with pytest.raises(ValueError, match=r"resume\(\) expected queue= to be one line"):
         resume(queue="")
 
 

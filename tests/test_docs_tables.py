@@ -164,3 +164,27 @@ def test_what_the_readme_says_for_the_choice_holds() -> None:
     assert "Little to run**: one app, one setting, one migration, one process" in text
     assert [path.stem for path in (PACKAGE / "migrations").glob("0*.py")] == ["0001_initial"]
     # That one app and one setting are enough is shown by tests/process/test_projects.py.
+
+
+# Where the diagram of a job's life says what each outcome leads to; LOST and LEFT write nothing.
+ARROWS = {
+    Kind.DONE: ["running --> successful: returned"],
+    Kind.FAIL: ["running --> failed: last attempt failed"],
+    Kind.RETRY: ["running --> ready: retry"],
+    Kind.CANCEL: ["running --> cancelled: cancelled while running"],
+    Kind.EXPIRE: ["running --> cancelled: expired", "ready --> cancelled: expired"],
+    Kind.SNOOZE: ["running --> ready: snooze"],
+    Kind.RELEASE: ["running --> ready: release"],
+    Kind.UNKNOWN: ["running --> ready: unknown task"],
+    Kind.FILL: ["running --> ready: raw row", "running --> cancelled: raw row"],
+    Kind.LOST: [],
+    Kind.LEFT: [],
+}
+
+
+def test_the_diagram_of_a_jobs_life_has_every_outcome() -> None:
+    lines = re.findall(r"^    (\w+ --> \w+): (.*)$", read("job-lifecycle.md"), re.MULTILINE)
+    shown = [f"{arrow}: {cause}" for arrow, causes in lines for cause in causes.split(", ")]
+    assert set(ARROWS) == set(Kind)
+    for arrow in (arrow for arrows in ARROWS.values() for arrow in arrows):
+        assert any(line.startswith(arrow) for line in shown), arrow

@@ -91,7 +91,7 @@ OPTIONS: dict[str, Case] = {
     "negative": (
         lambda: add.using(run_after=timedelta(seconds=-1)).enqueue(1, 2),
         InvalidTask,
-        "expected a duration of 0 seconds or more, got",
+        "expected run_after to be 0 seconds or more, and finite, got",
     ),
     "too long": (
         lambda: add.using(run_after=timedelta.max).enqueue(1, 2),

@@ -198,7 +198,7 @@ def test_a_job_that_was_not_changed_ends_with_1_and_the_others_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     job_id = make_job()
-    with pytest.raises(CommandError, match="1 of 2 jobs were not cancelled"):
+    with pytest.raises(CommandError, match="1 of 2 jobs was not cancelled"):
         call_command("jobs", "cancel", "4711", str(job_id))
     assert "job 4711: has finished or does not exist" in capsys.readouterr().out
     assert get_job(job_id).status == "cancelled"

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from django_pgjobs.management import prune as prune_module
 from django_pgjobs.models import RateState
-from tests.factories import count_jobs, make_job, make_jobs, make_worker
+from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.test_dependencies import enqueue_after
 from tests.worker.test_dependencies import execute
 from tests.worker.test_pruner import ago
@@ -89,6 +89,19 @@ def test_a_dry_run_counts_and_deletes_nothing(
     assert count_jobs() == before
 
 
+def test_it_lets_go_who_waits_for_what_has_ended_and_ends_nothing_itself(prune: Run) -> None:
+    """What a worker would do at once, so that the ended jobs may go."""
+    late = make_job(expires_at=ago(60), queue_name="other")
+    awaited = make_job()
+    waiting = enqueue_after(awaited, after_failure="run")
+    execute("UPDATE pgjobs_job SET status = 'failed', finished_at = now() WHERE id = %s", awaited)
+    prune("--dry-run")
+    assert get_job(waiting).hold == "dependencies"
+    prune()
+    assert get_job(waiting).hold is None
+    assert get_job(late).status == "ready"
+
+
 def test_workers_that_ended_and_unused_states_go(prune: Run) -> None:
     for seconds in (10**6, 10):
         make_worker(ended_at=ago(seconds))
@@ -115,11 +128,17 @@ def test_a_job_that_cannot_be_deleted_is_named(
         ).format(kept)
     )
     try:
-        with pytest.raises(CommandError, match=f"1 jobs could not be deleted, such as {kept};"):
+        with pytest.raises(CommandError, match=f"1 job could not be deleted, such as {kept};"):
             call_command("jobs", "prune")
     finally:
         owner.execute("DROP FUNCTION refuse CASCADE")
     assert capsys.readouterr().out.startswith("successful jobs: 3 deleted")
+
+
+@pytest.mark.parametrize("given", ["0", "0s", "7", "1w"])
+def test_a_retention_that_is_none_is_refused_with_what_would_be_one(given: str) -> None:
+    with pytest.raises(CommandError, match=f"--retention: .*unit, 1s or more, .*, got '{given}'"):
+        call_command("jobs", "prune", "--retention", given)
 
 
 def test_a_database_that_is_away_is_an_error_without_a_traceback(
@@ -137,5 +156,12 @@ def test_the_help_says_what_is_deleted_when(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         call_command("jobs", "prune", "--help")
     said = capsys.readouterr().out
-    for words in ("FAILED_RETENTION_SECONDS", "--dry-run", "jobs prune --retention 1d", "100,000"):
+    for words in (
+        "FAILED_RETENTION_SECONDS",
+        "--dry-run changes nothing",
+        "jobs prune --retention 1d",
+        "100,000",
+        "still waits for a job that has ended is let go",
+        "expired are not ended",
+    ):
         assert words in said

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
+from django.db import IntegrityError
 
-from django_pgjobs import JobError, UnknownRateLimit, acquire, try_acquire
+from django_pgjobs import JobError, UnknownRateLimit, aacquire, acquire, try_acquire
 from django_pgjobs.models import RateLimit, RateState
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("kept_session")]
@@ -48,8 +49,16 @@ def test_a_key_is_text(key: Any) -> None:
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf")])
 def test_a_timeout_is_a_duration(timeout: float) -> None:
-    with pytest.raises(ValueError, match="expected a duration of 0 seconds or more"):
+    with pytest.raises(ValueError, match="expected timeout to be 0 seconds or more, and finite"):
         acquire("api", timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", ["1", True])
+def test_a_timeout_is_no_text(timeout: Any) -> None:
+    with pytest.raises(TypeError, match="expected timeout to be a number of seconds or a timede"):
+        acquire("api", timeout=timeout)
+    with pytest.raises(TypeError, match="expected timeout to be a number"):
+        asyncio.run(aacquire("api", timeout=timeout))
 
 
 def test_the_error_of_a_key_without_a_limit_says_how_to_make_one() -> None:
@@ -66,3 +75,24 @@ def test_the_event_loop_is_not_to_be_blocked(function: Callable[[str], object]) 
 
     with pytest.raises(SynchronousOnlyOperation):
         asyncio.run(take())
+
+
+def test_a_burst_above_the_count_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ValueError, match=r"expected burst to be at most the count, 5, got 6\."):
+        RateLimit.objects.create(name="api", count=5, burst=6, period=1.0)
+    assert not RateLimit.objects.exists()
+    RateLimit.objects.create(name="api", count=5, burst=5, period=1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"count": 5, "burst": 6, "period": 1.0}, "burst_is_from_1_to_the_count"),
+        ({"count": 5, "burst": 0, "period": 1.0}, "burst_is_from_1_to_the_count"),
+        ({"count": 0, "period": 1.0}, "count_is_positive"),
+        ({"count": 5, "period": 0.0}, "period_is_1_ms_to_366_days"),
+    ],
+)
+def test_the_constraints_of_a_limit_say_what_is_wrong(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(IntegrityError, match=f"pgjobs_rate_limit_{said}"):
+        RateLimit.objects.bulk_create([RateLimit(name="api", **given)])

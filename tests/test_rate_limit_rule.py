@@ -140,6 +140,26 @@ def test_above_a_hundred_a_hundredth_of_the_period_may_be_lost(dice: random.Rand
         assert cursor.fetchone()[0] <= 101
 
 
+def test_tokens_of_a_hundredth_of_the_period_count_as_long_as_the_last_of_them() -> None:
+    """Above a hundred in a period they are one entry."""
+    # Such that four fifths of a hundredth, which begin at the epoch, have passed by now.
+    now = datetime.now(UTC).timestamp()
+    hundredth = now / (floor(now / 100) + 0.8)
+    period = 100 * hundredth
+    RateLimit.objects.create(name="api", count=1_000, period=period)
+    with connection.cursor() as cursor:
+        create_rate_states(cursor, ["api"])
+    clock = Clock()
+    assert take(500).taken
+    clock.put_forward(0.4 * hundredth)
+    assert take(500).taken
+    # The first ones have left the window, the others have not.
+    clock.put_forward(period - 0.2 * hundredth)
+    assert not take(1).taken
+    clock.put_forward(0.4 * hundredth)
+    assert take(1_000).taken
+
+
 def test_turns_are_as_early_as_the_rule_allows(dice: random.Random) -> None:
     """A turn that is given ahead: a microsecond before there were too few tokens."""
     reference, clock = make_limit(dice, most=99), Clock()

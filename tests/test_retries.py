@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -93,7 +95,7 @@ def test_a_callable_ends_the_retries_with_none() -> None:
 
 @pytest.mark.parametrize("returned", [-1, float("nan"), float("inf"), timedelta(seconds=-1)])
 def test_a_callable_that_returns_no_duration_is_told_so(returned: Any) -> None:
-    with pytest.raises(ValueError, match=r"expected a duration of 0 seconds or more, got "):
+    with pytest.raises(ValueError, match="expected what backoff returned to be 0 seconds or more"):
         delay(lambda error, result: returned, 1)
 
 
@@ -169,8 +171,32 @@ def test_snooze_takes_seconds_or_a_timedelta() -> None:
 @pytest.mark.parametrize("make", [lambda d: Retry(after=d), Snooze])
 @pytest.mark.parametrize("duration", [-1, float("nan"), float("inf"), timedelta(days=-1)])
 def test_no_steering_into_the_past(make: Callable[[Any], JobSteering], duration: Any) -> None:
-    with pytest.raises(ValueError, match="expected a duration of 0 seconds or more, got "):
+    with pytest.raises(ValueError, match="to be 0 seconds or more, and finite, got "):
         make(duration)
+
+
+@pytest.mark.parametrize("make", [lambda d: Retry(after=d), Snooze])
+@pytest.mark.parametrize("duration", ["5", True, b"5"])
+def test_steering_by_numbers_and_timedeltas_only(
+    make: Callable[[Any], JobSteering], duration: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"expected (after|seconds) to be a number of seconds or"):
+        make(duration)
+
+
+def test_a_snooze_has_a_length() -> None:
+    with pytest.raises(TypeError, match="expected seconds to be a number of seconds or a timed"):
+        Snooze(None)  # type: ignore[arg-type]
+
+
+def test_other_numbers_are_seconds_too() -> None:
+    assert (Snooze(Decimal("1.5")).seconds, Snooze(Fraction(1, 4)).seconds) == (1.5, 0.25)
+
+
+@pytest.mark.parametrize("given", ["2", True])
+def test_numbers_of_exponential_are_numbers(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected base of Exponential to be a number, got "):
+        Exponential(base=given)
 
 
 def test_steering_exceptions_are_exceptions_of_one_family() -> None:

@@ -135,7 +135,7 @@ def test_twins_among_the_rows_of_a_queryset_are_an_error_on_request() -> None:
 def test_a_queryset_that_meets_two_scopes_is_refused() -> None:
     start_job(push.enqueue(1).id)
     with transaction.atomic():
-        with pytest.raises(JobError, match=r"met 1 jobs .*cannot merge into"):
+        with pytest.raises(JobError, match=r"met 1 job of .*cannot merge into"):
             push.using(on_conflict="replace").enqueue_from(
                 Effect.objects.all(), product_id=F("job_id")
             )

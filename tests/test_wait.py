@@ -134,8 +134,17 @@ def test_a_running_job_is_named_so_and_no_time_is_one_look(clock: Clock) -> None
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), timedelta(seconds=-1)])
 def test_a_timeout_that_is_none_is_refused(clock: Clock, timeout: Any) -> None:
-    with pytest.raises(ValueError, match="expected a duration of 0 seconds or more"):
+    with pytest.raises(ValueError, match="expected timeout to be 0 seconds or more, and finite"):
         tasks.add.enqueue(1, 2).wait(timeout)
+
+
+@pytest.mark.parametrize("timeout", ["1", True, [1]])
+def test_a_timeout_of_another_type_is_refused(clock: Clock, timeout: Any) -> None:
+    result = tasks.add.enqueue(1, 2)
+    with pytest.raises(TypeError, match="expected timeout to be a number of seconds or a timede"):
+        result.wait(timeout)
+    with pytest.raises(TypeError, match="expected timeout to be a number"):
+        asyncio.run(result.async_wait(timeout))
 
 
 def test_a_job_that_ended_before_costs_two_statements(clock: Clock) -> None:

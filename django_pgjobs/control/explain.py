@@ -18,14 +18,15 @@ from django_pgjobs.choosing import obstacles_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.control.pause_words import pause_in_words
+from django_pgjobs.declaring.lacking import lacks_something
 from django_pgjobs.declaring.registry import find_task
-from django_pgjobs.declaring.tasks import declares_control
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.explain import Facts, LaneRow, LimitedQueue, RateRow, WorkersRow
+from django_pgjobs.queries.filling import control_of
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import job_id_of
 from django_pgjobs.values.moments import duration_in_words, moment_in_words
@@ -351,12 +352,12 @@ def _taker(workers: WorkersRow) -> tuple[str, str]:
 
 
 def _lacking(job: Facts) -> Iterator[Reason]:
-    """Yield that the worker which claims it will not start it at once."""
+    """Yield that the worker which claims it will not start it at once; no function is called."""
     try:
         task = find_task(job.task_path)
     except UnknownTask:  # what is not loaded here is not known here
         return
-    if not job.is_declared and declares_control(task):
+    if job.undeclared is not None and lacks_something(task, control_of(job)):
         text = _(
             "Its row was written without what its task declares (keys, limits, queue, priority). "
             "The worker that takes it adds that, and it waits as the task says."

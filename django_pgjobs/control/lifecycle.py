@@ -13,21 +13,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import connections
-from django.utils import timezone
 
-from django_pgjobs.exceptions import DuplicateJob, JobError, seconds_or_none
+from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.queries import jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
+from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import job_id_of
-from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 # How long cancel(), requeue() and reschedule() retry while a worker writes the same row.
 LOCKED_SECONDS = 2.0
-LONGEST_DELAY = timedelta(days=366_000)
 
 
 def get_row(job_id: int, *, backend: str) -> jobs.JobRow | None:
@@ -141,29 +138,3 @@ def _change_when_unlocked(
                 f"{LOCKED_SECONDS:g} s of retries. Try again when that transaction has ended."
             )
         time.sleep(0.01)
-
-
-def instant_or_delay(
-    moment: datetime | timedelta | None, *, name: str = "run_after"
-) -> tuple[datetime | None, float | None]:
-    """Return *moment*, the argument *name*, as an instant or as seconds from now.
-
-    Raise TypeError or ValueError if it is neither, or out of all bounds.
-    """
-    if moment is None:
-        return None, None
-    if not isinstance(moment, datetime | timedelta):
-        raise TypeError(f"expected {name} to be a datetime or a timedelta, got {moment!r}.")
-    if isinstance(moment, timedelta):
-        if moment > LONGEST_DELAY:
-            raise ValueError(f"expected {name} within 1000 years from now, got {moment!r}.")
-        return None, seconds_or_none(moment)
-    instant = moment
-    if timezone.is_naive(moment):
-        if settings.USE_TZ:
-            raise ValueError(f"expected {name} with a time zone, got {moment!r}.")
-        instant = timezone.make_aware(moment)
-    if not EARLIEST <= instant <= LATEST:
-        first, last = BOUNDS_OF_TIMES
-        raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
-    return in_utc(instant), None

@@ -13,12 +13,16 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_pgjobs.control.lifecycle import instant_or_delay
+from django_pgjobs.conf import MAX_QUEUE_NAME
 from django_pgjobs.declaring.keys import MAX_KEY_BYTES
 from django_pgjobs.queries import control, notifications
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import PauseKind
-from django_pgjobs.values.payload import is_storable
+from django_pgjobs.values.given import instant_or_delay
+from django_pgjobs.values.payload import is_storable, shorten
+
+# In characters: it is on pages and in lists.
+MAX_REASON = 500
 
 
 def pause(
@@ -36,10 +40,18 @@ def pause(
     With *until*, an instant or a duration from now, the pause ends by itself. Pausing again
     changes the reason and the end. Return whether anything changed. Runs in the caller's
     transaction: the pause takes effect at its commit.
+
+    Raise TypeError or ValueError, before anything is sent, for what is not exactly one such
+    target, for a name that is not one line of a name's length, for a *reason* or *by* of more
+    than 500 characters, and for an end that is over.
     """
     kind, name = _target("pause", queue, task, key)
-    _check_text("reason", reason)
-    _check_text("by", by)
+    for argument, text in (("reason", reason), ("by", by)):
+        _check_text(argument, text)
+        if len(text) > MAX_REASON:
+            raise ValueError(
+                f"pause() expected {argument}= of at most {MAX_REASON} characters, got {len(text)}."
+            )
     resume_at, delay = _end_of_pause(until)
     with connections[job_database()].cursor() as cursor:
         changed = control.pause_jobs(
@@ -78,9 +90,11 @@ def _target(function: str, queue: str | None, task: Any, key: str | None) -> tup
     [(kind, value)] = named
     name = getattr(value, "module_path", value) if kind is PauseKind.TASK else value
     _check_text(kind.value, name)
-    if not name or len(name.encode()) > MAX_KEY_BYTES:
+    most = MAX_QUEUE_NAME if kind is PauseKind.QUEUE else MAX_KEY_BYTES
+    if not 1 <= len(name.encode()) <= most or "\n" in name or "\r" in name:
         raise ValueError(
-            f"{function}() expected {kind.value}= of 1 to {MAX_KEY_BYTES} bytes, got {value!r}."
+            f"{function}() expected {kind.value}= to be one line of 1 to {most} bytes, got "
+            f"{shorten(repr(value))}."
         )
     if kind is not PauseKind.KEY and "*" in name:
         raise ValueError(
@@ -92,9 +106,11 @@ def _target(function: str, queue: str | None, task: Any, key: str | None) -> tup
 
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"expected {name}= to be text, got {value!r}.")
+        raise TypeError(f"expected {name}= to be text, got {shorten(repr(value))}.")
     if not is_storable(value):
-        raise ValueError(f"expected {name}= without NUL and unpaired surrogates, got {value!r}.")
+        raise ValueError(
+            f"expected {name}= without NUL and unpaired surrogates, got {shorten(repr(value))}."
+        )
 
 
 def _end_of_pause(until: datetime | timedelta | None) -> tuple[datetime | None, float | None]:

@@ -69,7 +69,8 @@ def acquire(
     Of several keys it takes *cost* each, at the first instant at which all have enough. Raise
     RateLimited at once, with nothing taken, if that is more than *timeout* seconds away or
     beyond the deadline of the running job. Raise UnknownRateLimit for a key without a limit,
-    and ValueError for a cost above the burst.
+    ValueError for a cost above the burst, and TypeError or ValueError for a *timeout* that is no
+    length of time (None: any), a wrong key or cost.
     """
     grant, moment = _take_turn(keys, cost, timeout)
     while (left := moment - time.monotonic()) > 0:
@@ -167,7 +168,7 @@ def _check_cost(cost: int) -> None:
 
 def _seconds_allowed(timeout: float | timedelta | None) -> float | None:
     """Return how long to wait at most: not beyond the deadline of the running job."""
-    seconds = seconds_or_none(timeout)
+    seconds = seconds_or_none(timeout, name="timeout")
     try:
         left = current_job().seconds_left
     except LookupError:

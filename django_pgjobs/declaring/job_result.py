@@ -55,9 +55,10 @@ class JobResult(AnyResult):  # type: ignore[misc]
         timedelta, None: for ever; 0 looks once. A failed job raises nothing here: see `status`,
         `errors` and `return_value`.
 
-        Raise TimeoutError when the time is over; TaskResultDoesNotExist if there is no such job
-        (any more); RuntimeError where the job could not end: in an open transaction on the jobs'
-        database, in the job itself, and in a TestCase or `run_jobs()` if it has not finished yet.
+        Raise TypeError or ValueError for a wrong *timeout*; TimeoutError when the time is over;
+        TaskResultDoesNotExist if there is no such job (any more); RuntimeError where the job could
+        not end: in an open transaction on the jobs' database, in the job itself, and in a TestCase
+        or `run_jobs()` if it has not finished yet.
         """
         patience = _Patience(timeout)
         while (status := self._look()) is not None:
@@ -132,7 +133,7 @@ class _Patience:
     """How long to wait, and how long until the next look."""
 
     def __init__(self, timeout: float | timedelta | None) -> None:
-        self.seconds = seconds_or_none(timeout)
+        self.seconds = seconds_or_none(timeout, name="timeout")
         self._began = time.monotonic()
         self._gap = FIRST_GAP
 

@@ -1,4 +1,4 @@
-"""Rate limits that are not there: jobs that name one wait for ever.
+"""Rate limits that are not there, or too small for what a start takes: jobs wait for ever.
 
 `manage.py check --database`, `runjobs --check`, the worker's log and the Overview tell of them.
 """
@@ -14,12 +14,17 @@ from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries.rate_limits import MissingRate
 
 
-def named_limits() -> set[str]:
-    """Return the limits that the tasks known here name in their options.
+def named_limits() -> dict[str, int]:
+    """Return the limits that the tasks known here name, and the most that a start takes of each.
 
     Of "shopify:{shop_id}" that is "shopify". What a function returns is not known before.
     """
-    return {name for path in list_task_paths() for name in _names_of(find_task(path))}
+    costs: dict[str, int] = {}
+    for path in list_task_paths():
+        task = find_task(path)
+        for name in _names_of(task):
+            costs[name] = max(costs.get(name, 1), getattr(task, "rate_cost", 1))
+    return costs
 
 
 def _names_of(task: object) -> Iterator[str]:
@@ -36,7 +41,14 @@ def _names_of(task: object) -> Iterator[str]:
 
 
 def fact_of(missing: MissingRate) -> str:
-    """Return a sentence that says what is not there, and what follows."""
+    """Return a sentence that says what is not there or too small, and what follows."""
+    if missing.cost is not None:
+        who = f"jobs that wait for {missing.key!r} take" if missing.has_jobs else "a task takes"
+        whose = "they" if missing.has_jobs else "its jobs"
+        return (
+            f"{who} {missing.cost} tokens of the rate limit {missing.name!r} at once, whose burst "
+            f"is {missing.burst}: {whose} cannot start."
+        )
     if missing.has_jobs:
         said, whose = f"jobs wait for the rate limit of {missing.key!r}", "they"
     else:
@@ -44,9 +56,20 @@ def fact_of(missing: MissingRate) -> str:
     return f"{said}, which does not exist: {whose} cannot start."
 
 
+def will_be_made(missing: MissingRate) -> bool:
+    """Does a setting declare the limit, which is not there, so that `migrate` makes it?"""
+    declared = get_conf().RATE_LIMITS
+    return missing.cost is None and not declared.keys().isdisjoint((missing.name, missing.key))
+
+
 def remedy_for(missing: MissingRate) -> str:
     """Return what to do about it."""
-    if missing.name in get_conf().RATE_LIMITS or missing.key in get_conf().RATE_LIMITS:
+    if missing.cost is not None:
+        return (
+            f"Let it allow {missing.cost} at once (its burst, or its count if it has none), or "
+            "lower rate_cost."
+        )
+    if will_be_made(missing):
         return "PGJOBS['RATE_LIMITS'] declares it: manage.py migrate makes the row."
     return (
         f"Create {missing.name!r} in the admin, by RateLimit.objects.create(name=..., count=..., "

@@ -31,18 +31,28 @@ _found: dict[str, AnyTask] = {}
 OWN_MODULE = "django_pgjobs.bulk.job"
 
 
+# What the code of a module may raise; one that calls sys.exit() is broken too.
+IMPORT_ERRORS = (Exception, SystemExit)
+
+
+def said_of(error: BaseException) -> str:
+    """Return what a module raised, as a message shows it."""
+    if isinstance(error, SystemExit):
+        return f"it calls sys.exit({'' if error.code is None else repr(error.code)})"
+    # The text of a syntax error ends with a place, without the folder of the file.
+    text = error.msg if isinstance(error, SyntaxError) else error
+    return f"{type(error).__name__}: {text}"
+
+
 class BrokenModule(NamedTuple):
     """A module of tasks that cannot be imported, and what it raises."""
 
     name: str
-    error: Exception
+    error: BaseException
 
     def __str__(self) -> str:
-        error = self.error
-        # The text of a syntax error ends with a place, without the folder of the file.
-        text = error.msg if isinstance(error, SyntaxError) else error
-        said = f"{self.name} cannot be imported: {type(error).__name__}: {text}"
-        place = _place_of(error, self.name)
+        said = f"{self.name} cannot be imported: {said_of(self.error)}"
+        place = _place_of(self.error, self.name)
         return f"{said} ({place})" if place else said
 
 
@@ -88,12 +98,12 @@ def list_broken_modules() -> list[BrokenModule]:
 def _try_to_load(name: str) -> BrokenModule | None:
     try:
         load_module(name)
-    except Exception as error:  # its code may raise anything
+    except IMPORT_ERRORS as error:
         return BrokenModule(name, error)
     return None
 
 
-def _place_of(error: Exception, module_name: str) -> str | None:
+def _place_of(error: BaseException, module_name: str) -> str | None:
     """Return the file and line of the project in which *error* was raised, None if none was run.
 
     A library that a line calls is not to blame, unless the module itself is of one.

@@ -32,6 +32,9 @@ class Exponential:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"expected {name} of Exponential to be a number, got {value!r}.")
         if not (self.base >= 0 and self.factor >= 1 and self.maximum >= 0):
             raise ValueError(
                 "expected base and maximum of Exponential to be 0 or more and factor to be 1 "
@@ -84,7 +87,7 @@ def delay_after(
     if isinstance(backoff, Exponential):
         delay: float | None = backoff.delay(attempt)
     elif callable(backoff):
-        delay = seconds_or_none(backoff(error, make_result()))
+        delay = seconds_or_none(backoff(error, make_result()), name="what backoff returned")
     else:
         delay = float(backoff[min(attempt, len(backoff)) - 1])
     return None if delay is None else min(delay, LONGEST_DELAY_SECONDS)

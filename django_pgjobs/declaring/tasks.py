@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
 from asgiref.sync import sync_to_async
@@ -17,10 +18,10 @@ from django.db.models import QuerySet
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
-from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration, is_path
-from django_pgjobs.declaring.registry import is_task
+from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.job_ids import job_ids_of
@@ -212,9 +213,13 @@ class Task(AnyTask):
         return await sync_to_async(self.enqueue_from, thread_sensitive=True)(queryset, **arguments)
 
 
+# Python looks through wrappers, which takes a tenth of a short job.
+_is_coroutine_function = cache(inspect.iscoroutinefunction)
+
+
 def is_async(task: AnyTask) -> bool:
     """Do the jobs of the task run on an event loop?"""
-    return inspect.iscoroutinefunction(task.func)
+    return _is_coroutine_function(task.func)
 
 
 def declares_control(task: AnyTask) -> bool:
@@ -288,7 +293,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         count = getattr(task, name)
         if count is not None and not is_count(count):
             yield f"expected {name} from 1 to 2147483647, got {count!r}."
-    yield from _find_end_problems(task)
+    yield from find_end_problems(task)
     if task.timeout is not None and not is_duration(task.timeout):
         yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
     if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
@@ -302,17 +307,6 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         yield f"expected resets_session to be True or False, got {task.resets_session!r}."
     if task.atomic and is_async(task):
         yield "expected a plain function for atomic=True: Django has no async transactions."
-
-
-def _find_end_problems(task: Task) -> Iterable[str]:
-    expires, handler = task.expires, task.on_failure
-    if expires is not None and (
-        not isinstance(expires, datetime | timedelta)
-        or (isinstance(expires, timedelta) and expires <= timedelta())
-    ):
-        yield f"expected expires to be a datetime or a timedelta of more than 0, got {expires!r}."
-    if handler is not None and not is_task(handler) and not is_path(handler):
-        yield f"expected on_failure to be a task or the dotted path of one, got {handler!r}."
 
 
 def _find_exception_problems(task: Task) -> Iterable[str]:

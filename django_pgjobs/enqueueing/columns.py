@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import get_conf
-from django_pgjobs.control.lifecycle import instant_or_delay
 from django_pgjobs.declaring.attempts import attempts_of
+from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.keys import render_key
-from django_pgjobs.declaring.registry import is_task, load_module
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
+from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import LATEST, encode_value
 
 Item = Mapping[str, Any] | tuple[Any, ...]
@@ -105,7 +105,6 @@ def _expiry(task: Task) -> tuple[datetime | None, float | None]:
 def _follow_up(task: Task) -> str:
     """Return the JSON of what is enqueued when a job fails."""
     handler = find_follow_up(task)
-    check_signature(handler, (1, "error"), {})
     return json.dumps(
         {
             "task_path": handler.module_path,
@@ -116,33 +115,23 @@ def _follow_up(task: Task) -> str:
     )
 
 
-def find_follow_up(task: Task) -> AnyTask:
-    """Return the task that is enqueued when a job of *task* fails.
+def concurrency_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
+    """Return the concurrency key of a job with these arguments by name.
 
-    Raise ImportError or TypeError if a dotted path leads to none.
+    Raise TypeError or ValueError if it comes to nothing usable.
     """
-    given = task.on_failure
-    if not isinstance(given, str):
-        return cast(AnyTask, given)
-    module_name, _, name = given.rpartition(".")
-    found = getattr(load_module(module_name), name, None)
-    if not is_task(found):
-        raise TypeError(
-            f"{task.module_path} expected on_failure={given!r} to be the path of a task, "
-            f"got {found!r}."
-        )
-    return found
+    key = task.concurrency_key
+    if key is None:
+        return None
+    return render_key("concurrency_key", key, task.module_path, arguments)
 
 
-def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the concurrency key and the rate limits of a job with these arguments by name.
+def rate_limits_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
+    """Return the rate limits of a job with these arguments by name, one a line.
 
-    Raise TypeError or ValueError for a key that comes to nothing usable.
+    Raise TypeError or ValueError if one comes to nothing usable, or they are too long.
     """
     path = task.module_path
-    concurrency_key = None
-    if task.concurrency_key is not None:
-        concurrency_key = render_key("concurrency_key", task.concurrency_key, path, arguments)
     limits = {render_key("rate_limit", key, path, arguments) for key in task.rate_limit}
     lines = "\n".join(sorted(filter(None, limits)))
     size = len(lines.encode())
@@ -151,7 +140,16 @@ def start_keys(task: Task, arguments: Mapping[str, Any]) -> tuple[str | None, st
             f"expected the rate limits of a job to take at most {MAX_RATE_LIMITS_BYTES} bytes in "
             f"all, one a line, got {len(limits)} of {size} bytes. Use fewer limits or shorter keys."
         )
-    return concurrency_key, lines or None
+    return lines or None
+
+
+def unique_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
+    """Return the unique key of a job with these arguments by name.
+
+    Raise TypeError or ValueError if it comes to nothing usable.
+    """
+    key = task.unique_key
+    return None if key is None else render_key("unique_key", key, task.module_path, arguments)
 
 
 def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
@@ -172,10 +170,11 @@ def keys_of(
     Raise TypeError or ValueError for a key that comes to nothing usable.
     """
     arguments = named_arguments(task, args, kwargs)
-    unique_key = None
-    if task.unique_key is not None:
-        unique_key = render_key("unique_key", task.unique_key, task.module_path, arguments)
-    return *start_keys(task, arguments), unique_key
+    return (
+        concurrency_key_of(task, arguments),
+        rate_limits_of(task, arguments),
+        unique_key_of(task, arguments),
+    )
 
 
 def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:

@@ -29,9 +29,9 @@ from typing import Any, NoReturn, TypeGuard
 
 from django.db import connections, transaction
 
-from django_pgjobs.compat import AnyTask
+from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
-from django_pgjobs.declaring.registry import find_function
+from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_function, said_of
 from django_pgjobs.declaring.signatures import arguments_by_name
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.columns import all_start_columns, job_columns, make_line
@@ -49,6 +49,7 @@ from django_pgjobs.queries.enqueue import (
     UniqueColumns,
 )
 from django_pgjobs.values.payload import decode_arguments
+from django_pgjobs.values.words import counted
 
 # How often an enqueue asks again for a job that it met but could not see.
 TRIES = 20
@@ -155,16 +156,16 @@ def insert_selected(task: Task, selection: CompiledSelect) -> int:
     if task.on_conflict == "raise" and outcome.inserted < outcome.lines:
         met = [known for known in outcome.listed if not known.is_new]
         raise DuplicateJob(
-            f"enqueue_from() came to {outcome.lines} jobs of {task.module_path}, but only "
-            f"{outcome.inserted} unique keys of them are free"
+            f"enqueue_from() came to {counted(outcome.lines, 'job')} of {task.module_path}, but "
+            f"found only {counted(outcome.inserted, 'unique key')} free"
             + (f": job {met[0].id} has {met[0].unique_key!r}." if met else "."),
             job_id=met[0].id if met else None,
         )
     if how != MEET and outcome.known < outcome.jobs:
         raise JobError(
-            f"enqueue_from() met {outcome.jobs - outcome.known} jobs of {task.module_path} that "
-            "it cannot merge into: they were claimed and keep their unique key until they "
-            "finish, or have positional arguments, or would grow too large. Use enqueue_many()."
+            f"enqueue_from() met {counted(outcome.jobs - outcome.known, 'job')} of "
+            f"{task.module_path} that it cannot merge into: claimed, with a unique key until the "
+            "finish; with positional arguments; or too large then. Use enqueue_many()."
         )
     return outcome.inserted
 
@@ -181,12 +182,16 @@ def refuse_function(task: AnyTask) -> None:
 def own_function(task: Task) -> Merge | None:
     """Return the project's function that merges arguments, None if the database does.
 
-    Raise ImportError or TypeError if the dotted path in `merge` leads to none.
+    Raise InvalidTask, which names the option, if the dotted path in `merge` leads to none.
     """
     merge = task.merge
-    if isinstance(merge, str):
+    if not isinstance(merge, str):
+        return merge
+    try:
         return find_function(merge) if "." in merge else None
-    return merge
+    except IMPORT_ERRORS as error:
+        said = f"{task.module_path} option merge={merge!r}"
+        raise InvalidTask(f"{said}: {said_of(error)}") from error
 
 
 def statement_for(task: Task) -> str:

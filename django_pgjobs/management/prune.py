@@ -13,6 +13,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.jobs import count_old_jobs
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.process.pruner import Pruning, retentions_of
 
 # A dry run counts no further, for each status.
@@ -27,10 +28,12 @@ Deletes finished jobs that are older than their retention, as workers do once a 
 runjobs --drain does before it ends: successful and cancelled ones after
 PGJOBS['RETENTION_SECONDS'], failed ones after PGJOBS['FAILED_RETENTION_SECONDS']. Failed and
 cancelled jobs stay while a job waits that is still to learn of it. Also deletes rows of workers
-that ended a day ago, and states of rate limits that were not used for a day.
+that ended a day ago, and states of rate limits that were not used for a day. Before that, what
+still waits for a job that has ended is let go, or cancelled, as it says: a worker would do so at
+the same moment. Jobs that have expired are not ended; workers do that.
 
 Deletes 2,000 jobs at a time, each page in a transaction of its own, so it may run beside workers,
-be stopped and be started again. --dry-run deletes nothing, and counts up to {MAX_COUNTED:,} jobs of
+be stopped and be started again. --dry-run changes nothing, and counts up to {MAX_COUNTED:,} jobs of
 each status.
 """
 EPILOG = """
@@ -93,7 +96,7 @@ def _delete(
 ) -> None:
     pruning = Pruning(connection, retentions)
     try:
-        for step in (*pruning.steps, pruning.prune_rate_states):
+        for step in pruning.steps_by_hand:
             step()
     finally:
         deleted = pruning.deleted
@@ -105,7 +108,8 @@ def _delete(
     if pruning.refused:
         ids = ", ".join(map(str, sorted(pruning.refused)[:5]))
         raise CommandError(
-            f"{len(pruning.refused)} jobs could not be deleted, such as {ids}; the log says why."
+            f"{counted(len(pruning.refused), 'job')} could not be deleted, such as {ids}; the log "
+            "says why."
         )
 
 

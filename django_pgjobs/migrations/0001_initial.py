@@ -28,7 +28,7 @@ DROP DOMAIN pgjobs_payload, pgjobs_time, pgjobs_timeout, pgjobs_claim, pgjobs_co
     pgjobs_max_attempts, pgjobs_max_losses, pgjobs_concurrency_limit_of_job, pgjobs_rate_cost,
     pgjobs_priority, pgjobs_queue_name, pgjobs_task_path, pgjobs_backend, pgjobs_hold,
     pgjobs_concurrency_key, pgjobs_rate_limit_keys, pgjobs_unique_key, pgjobs_subject,
-    pgjobs_texts, pgjobs_errors, pgjobs_on_failure;
+    pgjobs_correlation_id, pgjobs_tags, pgjobs_texts, pgjobs_errors, pgjobs_on_failure;
 """
 DROP_CONTROLS = """
 DROP TABLE pgjobs_dependency, pgjobs_rate_state, pgjobs_rate_limit, pgjobs_pause,

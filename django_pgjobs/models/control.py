@@ -5,6 +5,8 @@ Rows are changed at run time, in the admin or by SQL, and hold from the next cla
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -175,6 +177,14 @@ class RateLimit(models.Model):
         """Refuse what the table's constraints refuse, in words."""
         if self.burst is not None and self.count is not None and self.burst > self.count:
             raise ValidationError({"burst": _("Expected at most the count.")})
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write the row; raise ValueError, before anything is sent, for a burst above the count."""
+        count, burst = self.count, self.burst
+        # An expression is for the server to judge.
+        if isinstance(count, int) and isinstance(burst, int) and burst > count:
+            raise ValueError(f"expected burst to be at most the count, {count}, got {burst}.")
+        super().save(*args, **kwargs)
 
 
 class RateState(models.Model):

@@ -34,11 +34,16 @@ class Floor(NamedTuple):
 
 HEAD = Floor(-32768, 0)
 
+# Of so many lanes of a place a look asks when their tokens are there: 0.1 s, if each has used a
+# hundred of them.
+TOKEN_LANES = 1_000
+
 
 class ClaimedRow(NamedTuple):
     """What claim_jobs.sql returns of one job; *lane* is None for a job without keys.
 
-    *undeclared* is None unless the row may lack what the task declares (see `filling`).
+    *undeclared* is None unless the row may lack what the task declares (see `filling`). *asked_at*
+    is when the claim was sent, by `time.monotonic()`: before the server read its clock.
     """
 
     id: int
@@ -62,6 +67,7 @@ class ClaimedRow(NamedTuple):
     lane: str | None = None
     undeclared: str | None = None
     is_async: bool = False
+    asked_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,8 @@ class Taker:
     detailed: bool
     detailed_paths: list[str]
     passed_over: list[int] = field(default_factory=list)
+    # Tasks that declare when their jobs start: a row that may lack that is not run by its claim.
+    declaring_paths: list[str] = field(default_factory=list)
     # Else jobs with rate limits are left alone.
     takes_tokens: bool = True
 
@@ -257,12 +265,13 @@ def send_chosen_claim(
     execute(cursor, "claim_jobs", params)
 
 
-def send_spending(cursor: Cursor, chosen: Sequence[Candidate], worker_id: int) -> None:
+def send_spending(cursor: Cursor, chosen: Sequence[Candidate], taker: Taker) -> None:
     """Send, behind the claim of what was chosen, what its jobs cost; nothing if nothing does."""
     tokens = [(job, rate) for job in chosen for rate in job.head.rates]
     if tokens:
         params = {
-            "worker_id": worker_id,
+            "worker_id": taker.worker_id,
+            "declaring_paths": text_array_text(taker.declaring_paths),
             "token_ids": array_text(job.id for job, _ in tokens),
             "token_keys": text_array_text(rate.key for _, rate in tokens),
             "token_costs": array_text(job.cost for job, _ in tokens),
@@ -292,9 +301,9 @@ def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> d
     }
 
 
-def claimed_rows(rows: list[Any]) -> list[ClaimedRow]:
-    """Return what the claim took, best priority first, oldest first."""
-    claimed = [ClaimedRow(*row) for row in rows]
+def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
+    """Return what a claim took that was sent at *asked_at*, best priority first, oldest first."""
+    claimed = [ClaimedRow._make((*row, asked_at)) for row in rows]
     claimed.sort(key=lambda row: (-row.priority, row.id))
     return claimed
 
@@ -336,7 +345,7 @@ def send_token_wait(cursor: Cursor) -> None:
 
     Each row is the parts of a Group, and the seconds until the first of its jobs has.
     """
-    execute(cursor, "get_token_wait", {})
+    execute(cursor, "get_token_wait", {"max_lanes": TOKEN_LANES})
 
 
 def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Iterable[str]) -> None:

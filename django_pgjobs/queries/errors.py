@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 import psycopg
+from django.db import Error, InterfaceError, OperationalError
 
 
 class Trouble(Enum):
@@ -76,3 +77,11 @@ def trouble_of(error: psycopg.Error) -> Trouble:
     if not _is_of_function(error) and (is_stale(error) or code.startswith(LOST_CLASSES)):
         return Trouble.LOST
     return Trouble.REFUSED
+
+
+def is_of_the_moment(error: BaseException) -> bool:
+    """Is it an error of a database, any of the project's, that may be gone at the next try?"""
+    cause = error.__cause__ if isinstance(error, Error) else error
+    if isinstance(cause, psycopg.Error):
+        return trouble_of(cause) is not Trouble.REFUSED
+    return isinstance(error, OperationalError | InterfaceError)

@@ -47,7 +47,8 @@ class Facts(NamedTuple):
     last_attempted_at: datetime | None
     cancel_requested_at: datetime | None
     note: str
-    is_declared: bool
+    priority: int
+    undeclared: str | None
     exception_class: str | None
     worker_name: str | None
     lease_ends: datetime | None

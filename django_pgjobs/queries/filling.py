@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.jobs import array_text, text_array_text
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
@@ -30,6 +29,17 @@ class Control(NamedTuple):
     yields: bool = False
 
 
+class Written(Protocol):
+    """A row as statements return it; *undeclared* is None unless it may lack something."""
+
+    @property
+    def queue_name(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def undeclared(self) -> str | None: ...
+
+
 class Filling(NamedTuple):
     """A claimed job and what it is to have."""
 
@@ -39,8 +49,8 @@ class Filling(NamedTuple):
     is_async: bool
 
 
-def control_of(row: ClaimedRow) -> Control:
-    """Return what the row of a claimed job says, of one that may lack something."""
+def control_of(row: Written) -> Control:
+    """Return what the row of a job says that may lack something."""
     return Control(row.queue_name, row.priority, *json.loads(row.undeclared or "[]"))
 
 

@@ -18,7 +18,6 @@ from django_pgjobs.queries.cursor import Cursor, execute, fetch
 # So many times a job may be interrupted because of its worker; each time more uses up an attempt.
 FREE_INTERRUPTIONS = 10
 # The note of a job that nobody has begun in time.
-EXPIRED = "expired: not started in time"
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
 
@@ -335,25 +334,6 @@ def prune_jobs(
     params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": max_jobs}
     params["passed_over"] = array_text(passed_over)
     return len(fetch(cursor, "prune_jobs", params | {"acts": True}))
-
-
-def expire_jobs(
-    cursor: Cursor, *, max_jobs: int, passed_over: Sequence[int] = (), acts: bool = True
-) -> list[int]:
-    """End a page of waiting jobs that have expired; return their ids.
-
-    Unless it *acts* the ids are of those that would be ended.
-    """
-    params = {
-        "acts": acts,
-        "max_jobs": max_jobs,
-        "passed_over": array_text(passed_over),
-        "note": EXPIRED,
-        "max_dependencies": dependencies.PAGE,
-    }
-    rows = fetch(cursor, "expire_jobs", params)
-    dependencies.resolve_rest(cursor, rows)
-    return [job_id for job_id, *_ in rows if job_id is not None]
 
 
 def find_old_job(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
@@ -47,24 +47,42 @@ def prune_rate_states(cursor: Cursor, *, retention: float, max_states: int) -> i
 
 
 class MissingRate(NamedTuple):
-    """A key without a rate limit; *has_jobs*: ready jobs wait for it and can never start."""
+    """A key without a rate limit, or with one whose burst is below what a start takes (*cost*).
+
+    *has_jobs*: ready jobs wait for it and can never start.
+    """
 
     key: str
     has_jobs: bool
+    # Of the limit; None: there is none.
+    limit: str | None = None
+    burst: int | None = None
+    cost: int | None = None
 
     @property
     def name(self) -> str:
-        """The name of the limit that is to be made."""
-        return self.key.partition(":")[0]
+        """The name of the limit, or of that which is to be made."""
+        return self.limit or self.key.partition(":")[0]
 
 
-def send_missing_rates(cursor: Cursor, *, names: Iterable[str] = ()) -> None:
-    """Send the question which rate limits are not there; the rows are MissingRate."""
-    params = {"names": list(names), "max_lanes": MISSING_LANES, "max_keys": MISSING_KEYS}
+def send_missing_rates(cursor: Cursor, *, named: Mapping[str, int] | None = None) -> None:
+    """Send the question which rate limits let jobs wait for ever; the rows are MissingRate.
+
+    *named* are limits that tasks name, and the most that a start takes of them.
+    """
+    costs = named or {}
+    params = {
+        "names": list(costs),
+        "costs": list(costs.values()),
+        "max_lanes": MISSING_LANES,
+        "max_keys": MISSING_KEYS,
+    }
     execute(cursor, "list_missing_rates", params)
 
 
-def list_missing_rates(cursor: Cursor, *, names: Iterable[str] = ()) -> list[MissingRate]:
-    """Return which of the named limits, and of those that ready jobs wait for, are not there."""
-    send_missing_rates(cursor, names=names)
+def list_missing_rates(
+    cursor: Cursor, *, named: Mapping[str, int] | None = None
+) -> list[MissingRate]:
+    """Return which of the named limits, and of those that ready jobs wait for, never let one go."""
+    send_missing_rates(cursor, named=named)
     return [MissingRate._make(row) for row in cursor.fetchall()]

@@ -106,11 +106,5 @@ RETURNING
     job.correlation_id,
     date_part('epoch', job.expires_at) - date_part('epoch', statement_timestamp()),
     job.lane,
-    CASE
-        WHEN NOT job.is_declared
-            THEN json_build_array(
-                job.concurrency_key, job.concurrency_limit, job.skips_waiting, job.rate_limit_keys,
-                job.rate_cost, job.unique_key, job.unique_until_claimed
-            )::text
-    END,
+    {job.as_undeclared},
     job.is_async

@@ -2,7 +2,8 @@
 -- is resolved.
 -- Parameters: acts boolean (else nothing is changed); max_jobs integer; passed_over bigint[] (jobs that are left alone);
 --     note text; max_dependencies integer (resolved at most)
--- Returns: id; behind them, without an id, as resolve_dependencies.sql does
+-- Returns: id, task_path, queue_name, attempts, correlation_id, two NULLs; behind them, without an
+--     id, as resolve_dependencies.sql does
 -- Locks: the rows, in order of expires_at, SKIP LOCKED; then the jobs that wait for them
 -- Index: pgjobs_job_expiring
 WITH expired AS MATERIALIZED (
@@ -42,15 +43,17 @@ ended AS (
         %(acts)s::boolean
         AND job.id = ANY (ARRAY(SELECT expired.id FROM expired))
         AND job.id = leaving.id AND job.status = 'ready'
-    RETURNING job.id
+    RETURNING job.id, job.task_path, job.queue_name, job.attempts, job.correlation_id
 )
-SELECT ended.id, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
+SELECT
+    ended.id, ended.task_path, ended.queue_name, ended.attempts, ended.correlation_id,
+    NULL::bigint AS predecessor_id, NULL::bigint AS job_id
 FROM ended
 UNION ALL
-SELECT NULL, resolved.predecessor_id, resolved.job_id
+SELECT NULL, NULL, NULL, NULL, NULL, resolved.predecessor_id, resolved.job_id
 FROM pgjobs_resolve_v1(
     ARRAY(SELECT ended.id FROM ended), %(max_dependencies)s::integer
 ) AS resolved
 WHERE resolved.queue_name IS NULL
 UNION ALL
-SELECT expired.id, NULL, NULL FROM expired WHERE NOT %(acts)s::boolean
+SELECT expired.id, NULL, NULL, NULL, NULL, NULL, NULL FROM expired WHERE NOT %(acts)s::boolean

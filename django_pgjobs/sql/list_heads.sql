@@ -186,7 +186,11 @@ walked AS MATERIALIZED (
                     SELECT FROM pg_catalog.unnest(string_to_array(head.rate_limit_keys, E'\n')) AS rate (key)
                     LEFT JOIN LATERAL ({rate.key.rate_limit}) AS rule ON TRUE
                     LEFT JOIN LATERAL ({rate.key.rate_state}) AS state ON TRUE
-                    WHERE COALESCE({state.tokens} < head.rate_cost::bigint, TRUE)
+                    -- The tokens are counted only where the oldest entry does not tell.
+                    WHERE CASE
+                        WHEN {state.remaining_at_oldest} < head.rate_cost::bigint THEN TRUE
+                        ELSE COALESCE({state.tokens} < head.rate_cost::bigint, TRUE)
+                    END
                 )
             )
         LIMIT kind.jobs

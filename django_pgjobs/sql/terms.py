@@ -105,6 +105,13 @@ lane AS (
         " {it}.kwargs::text, {it}.metadata::text, {it}.errors::text, {it}.result::text,"
         " {it}.worker_ids"
     ),
+    # What it says of when it starts, as JSON text, if it may lack what its task declares, else
+    # NULL. In the order of `queries.filling.Control`, which begins with the queue and the priority.
+    "as_undeclared": (
+        "CASE WHEN NOT {it}.is_declared THEN json_build_array("
+        "{it}.concurrency_key, {it}.concurrency_limit, {it}.skips_waiting, {it}.rate_limit_keys,"
+        " {it}.rate_cost, {it}.unique_key, {it}.unique_until_claimed)::text END"
+    ),
     # When it can run for the first time, or again: it may be later than now.
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.
@@ -274,6 +281,12 @@ INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlat
         " FROM ({{it}.taken}) AS taken"
         " WHERE taken.instant > statement_timestamp() - rule.period_in_force"
         ")) END"
+    ),
+    # Of the same: more there are not, by the oldest entry alone; NULL if it does not tell.
+    "remaining_at_oldest": (
+        "CASE WHEN array_lower({it}.taken_at, 1) = 1 AND array_lower({it}.taken_since, 1) = 1"
+        " AND {it}.taken_at[1] > statement_timestamp() - rule.period_in_force"
+        " THEN rule.count - GREATEST({it}.taken_since[1]::bigint, 0) END"
     ),
     # Of a turn (*instant*, *cost*) beside the *state* and the *rule* of its key: SELECT what the
     # state remembers then, and when all tokens are free again. What has left the window by then

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import inspect
 import math
 import os
 import threading
@@ -16,12 +15,16 @@ from psycopg.pq import TransactionStatus
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
+from django_pgjobs.queries.filling import Control
 
 if TYPE_CHECKING:
     from django_pgjobs.compat import AnyTask
 
 # How long the server may take to accept that a statement is cancelled.
 CANCEL_SECONDS = 5.0
+
+# A claimed job that no slot began within this time goes back to the queue.
+HOARD_SECONDS = 0.5
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -58,10 +61,10 @@ class Attempt:
         "cancelling",
         "claim",
         "claimed_at",
+        "control",
         "correlation_id",
         "deadline",
         "expires",
-        "filling",
         "id",
         "interrupted_by",
         "is_async",
@@ -77,7 +80,9 @@ class Attempt:
         "waited",
     )
 
-    def __init__(self, row: ClaimedRow, task: AnyTask | None, max_attempts: int) -> None:
+    def __init__(
+        self, row: ClaimedRow, task: AnyTask | None, max_attempts: int, *, is_async: bool
+    ) -> None:
         self.row = row
         self.id = row.id
         self.claim = row.claim
@@ -88,18 +93,19 @@ class Attempt:
         self.correlation_id = row.correlation_id
         self.task = task
         # Does it run on the event loop? The row only gives a hint.
-        self.is_async = task is not None and inspect.iscoroutinefunction(task.func)
+        self.is_async = is_async
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()
         self.claimed_at = time.monotonic()
-        # On the same clock: from when on it is too late for an attempt to begin.
-        self.expires = math.inf if row.expires_in is None else self.claimed_at + row.expires_in
+        # On the same clock: from when on it is too late for an attempt to begin. From before the
+        # claim, because the server counted after that: rather a little too early.
+        self.expires = math.inf if row.expires_in is None else row.asked_at + row.expires_in
         self.started_at = 0.0
         self.deadline: float | None = None
         # What the task last said of its progress, and what of that was written.
         self.progress = self.reported = ""
-        # What gives the job what its task declares, instead of a run: nothing else may be written.
-        self.filling: Any = None
+        # What the job gets that its task declares, instead of a run: nothing else may be written.
+        self.control: Control | None = None
         self.cancelling = False
         self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None
@@ -115,6 +121,11 @@ class Attempt:
     def hint(self) -> bool:
         """What its row is to say of `is_async` if it goes back."""
         return self.row.is_async if self.task is None else self.is_async
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Did it take tokens of rate limits, to begin now?"""
+        return bool((self.row.lane or "").partition("\n")[2])
 
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""

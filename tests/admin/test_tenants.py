@@ -32,7 +32,11 @@ from tests.admin.tenants import (
 )
 from tests.admin.test_view_only import NAMES
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("two_tenants")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("two_tenants"),
+]
 
 
 def test_every_address_is_in_the_matrix() -> None:

@@ -192,3 +192,14 @@ def test_a_rate_limit_without_its_row_is_warned_about_while_jobs_wait_for_it() -
     assert "of shopify:17, which does not exist: they cannot start. Make one named shopify" in text
     RateLimit.objects.create(name="shopify", count=1, period=1.0)
     assert not [text for text in texts() if "rate limit" in text]
+
+
+def test_a_burst_below_what_a_job_takes_is_warned_about() -> None:
+    make_worker()
+    make_job(rate_limit_keys="shopify:17", rate_cost=6)
+    RateLimit.objects.create(name="shopify", count=5, period=1.0)
+    [text] = [text for text in texts() if "rate limit" in text]
+    assert text == (
+        "Jobs wait for the rate limit of shopify:17 and take 6 tokens at once, but shopify has a "
+        "burst of 5: they cannot start. Raise it."
+    )

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import far, herd, keys, limits, measures, queues, starts
+from tests.benchmarks import far, herd, keys, limits, measures, queues, soak, starts
 from tests.benchmarks.measures import Measured
 from tests.benchmarks.system import System
 
@@ -282,5 +282,23 @@ ROWS: tuple[Row, ...] = (
             method=f"{workers} idle workers of two threads; latency with 20 to 60 ms between jobs",
         )
         for workers in (0, 1, 10, 40)
+    ),
+    Row(
+        "soak",
+        (
+            Figure("rate", "five minutes of jobs", "jobs/s", target=Target(0.98 * soak.RATE)),
+            Figure("waiting", "the most that waited at a time", "jobs", False),
+            Figure("p50", "latency p50 meanwhile", "ms", False),
+            Figure("p99", "latency p99 meanwhile", "ms", False),
+            Figure("live", "table of live jobs at the end", "MiB", False),
+            Figure("finished", "table of finished jobs at the end", "MiB", False),
+            Figure("growth", "largest table, last minute / third minute", "x", False, Target(1.1)),
+            Figure("vacuums", "times that autovacuum came, at least", "", target=Target(3)),
+        ),
+        soak.measure_soak,
+        only=("ours",),
+        repeats=1,
+        method=f"{soak.RATE:,} no-op jobs a second for {soak.SECONDS:.0f} s, 1 worker process, a "
+        f"retention of {soak.KEPT_SECONDS} s",
     ),
 )

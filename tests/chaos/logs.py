@@ -44,7 +44,7 @@ ALLOWED = {
     ),
     r"the new child process cannot start": "there is no server when HUP asks for new children",
     r"could not give the jobs back": "servers go away",
-    r"jobs go back now": "workers are stopped",
+    r"to be given back now: ": "workers are stopped",
     r"error ignored (terminating|in rollback) ": "the driver, of connections that broke",
     r"left a transaction open|could not be cleaned": "connections are ended under jobs",
 }

@@ -46,13 +46,16 @@ def test_check_looks_and_touches_nothing(start: Start) -> None:
     assert fetch_rows("SELECT FROM pgjobs_worker") == []
 
 
+def warnings_of(worker: WorkerProcess) -> list[str]:
+    return [line for line in worker.output().splitlines() if line.startswith("WARNING")]
+
+
 @pytest.mark.usefixtures("limits_of_all_tasks")
 def test_a_queue_that_nothing_uses_is_warned_about(start: Start) -> None:
     make_job(queue_name="waiting")
     worker = start("--check", "-q", "mail,waiting,malle")
     assert worker.wait() == 0
-    warnings = [line for line in worker.output().splitlines() if line.startswith("WARNING")]
-    assert warnings == [
+    assert warnings_of(worker) == [
         "WARNING no task and no waiting job uses the queue 'malle'. Is it spelt right?"
     ]
 
@@ -64,8 +67,7 @@ def test_to_leave_out_the_queue_of_bulk_changes_is_warned_about(
 ) -> None:
     worker = start(*flags, "--exclude-queues", "mail,pgjobs")
     assert worker.wait() == 0
-    warnings = [line for line in worker.output().splitlines() if line.startswith("WARNING")]
-    assert warnings == [
+    assert warnings_of(worker) == [
         (
             "WARNING --exclude-queues leaves out 'pgjobs', the queue of bulk changes: they wait "
             "until another worker serves it."
@@ -73,7 +75,7 @@ def test_to_leave_out_the_queue_of_bulk_changes_is_warned_about(
     ]
     worker = start(*flags, "--exclude-queues", "mail")
     assert worker.wait() == 0
-    assert "WARNING" not in worker.output()
+    assert warnings_of(worker) == []
 
 
 @pytest.mark.parametrize("flags", [(), ("--processes", "2"), ("--check",)], ids=" ".join)

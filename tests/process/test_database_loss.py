@@ -128,7 +128,7 @@ def test_jobs_of_a_claim_whose_answer_was_lost_go_back_uncounted(
     row = wait_for_status(job, "successful", worker=worker)
     assert (row.attempts, row.claim, row.lost_count) == (1, 3, 0)
     assert journal.lines() == ["done"]
-    assert "gave back 1 jobs of a claim whose answer was lost" in worker.output()
+    assert "gave back 1 job of a claim whose answer was lost" in worker.output()
     assert worker.stop() == 0
 
 

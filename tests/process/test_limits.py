@@ -55,7 +55,7 @@ def test_max_jobs_is_exact_and_gives_nothing_to_anybody_else(start: Start) -> No
     make_jobs(10)
     worker = start("--max-jobs", "3", "-c", "4")
     assert worker.wait() == 0
-    assert "3 jobs are done" in worker.output()
+    assert "3 jobs done" in worker.output()
     assert (count_jobs(status="successful"), count_jobs(status="ready", attempts=0)) == (3, 7)
 
 

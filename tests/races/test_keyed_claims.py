@@ -256,7 +256,7 @@ def test_what_changed_since_it_was_listed_is_not_claimed_and_costs_no_token(
 
     question = Question(claim.send_heads, choose)
     sends = [claims.send_hold, question, claim.send_chosen, claim.send_spending]
-    assert ids(claims.claimed_rows(own.round_trip(sends)[2])) == [first]
+    assert ids(claims.claimed_rows(own.round_trip(sends)[2], 0.0)) == [first]
     with connection.cursor() as cursor:
         cursor.execute("SELECT taken_since FROM pgjobs_rate_state WHERE key = 'mail'")
         assert cursor.fetchall() == [([1],)]

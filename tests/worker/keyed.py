@@ -72,4 +72,4 @@ def keyed_claim(
     hold = partial(claims.send_hold, waits=waits)
     before, take, after = KeyedClaim(scope, taker).statements
     rows = connection.round_trip([hold, *before, take, *after])
-    return claims.claimed_rows(rows[1 + len(before)])
+    return claims.claimed_rows(rows[1 + len(before)], 0.0)

@@ -8,6 +8,7 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,6 +90,7 @@ def claim(
         detailed=detailed,
         detailed_paths=list(detailed_paths),
     )
+    asked_at = time.monotonic()
     places = dict.fromkeys(lanes, HEAD) | dict(floors or {})
     take = partial(
         claims.send_claim,
@@ -98,7 +100,7 @@ def claim(
         taker=taker,
     )
     [rows] = connection.round_trip([take])
-    return claims.claimed_rows(rows)
+    return claims.claimed_rows(rows, asked_at)
 
 
 def write(connection: OwnConnection, *batch: tuple[Attempt, Outcome]) -> set[int]:

@@ -13,7 +13,7 @@ from psycopg import sql
 from django_pgjobs import DuplicateJob, requeue, task
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.models import Job
-from django_pgjobs.queries import jobs as queries
+from django_pgjobs.queries import expiry
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.running.outcome import Kind
@@ -66,7 +66,7 @@ def seconds_to_expiry(job: Any, since: str = "enqueued_at") -> float:
 def sweep(own: OwnConnection) -> list[int]:
     """End what has expired, as the pruner does."""
     with own.cursor() as cursor:
-        return queries.expire_jobs(cursor, max_jobs=9)
+        return [job.id for job in expiry.expire_jobs(cursor, max_jobs=9)]
 
 
 def test_a_length_of_time_counts_from_the_enqueue() -> None:
@@ -174,8 +174,22 @@ def test_a_job_that_could_never_start_is_refused() -> None:
     moment = datetime.now(UTC)
     with pytest.raises(ValueError, match="could never start"):
         note.using(expires=moment, run_after=moment + HOUR).enqueue("a")
-    with pytest.raises(ValueError, match="expected expires with a time zone"):
-        note.using(expires=datetime(2100, 1, 1)).enqueue("a")  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (datetime(2100, 1, 1), "with a time zone"),  # noqa: DTZ001
+        (timedelta(days=366_001), "within 1000 years"),
+        (datetime.max.replace(tzinfo=UTC), "from 0001-01-02"),
+    ],
+)
+def test_a_moment_that_cannot_be_is_refused_where_it_is_declared(
+    given: datetime | timedelta, message: str
+) -> None:
+    with pytest.raises(InvalidTask, match=f"note expected expires {message}"):
+        note.using(expires=given)
+
     assert Job.objects.count() == 0
 
 
@@ -203,7 +217,7 @@ def test_a_job_that_expires_between_claim_and_begin_is_not_begun(bench: Bench) -
     """It may wait for a slot."""
     job = note.enqueue("late")
     attempt = bench.claim()
-    assert 0 < attempt.expires - attempt.claimed_at <= 60
+    assert 0 < attempt.expires - attempt.row.asked_at <= 60
     attempt.expires = attempt.claimed_at
     assert bench.run(attempt).kind is Kind.EXPIRE
     assert get_job(job.id).status == "cancelled"

@@ -64,6 +64,7 @@ def test_a_twin_that_is_not_committed_yet_is_waited_for(start_thread: Start) -> 
     wait_until(lambda: get_job(twin).status == "cancelled")
 
 
+@pytest.mark.slow
 def test_keys_of_a_transaction_under_way_keep_nobody_else(start_thread: Start) -> None:
     """However many they are: other jobs run, and each filling is written in the end."""
     months = [str(number) for number in range(40)]

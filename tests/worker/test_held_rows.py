@@ -167,6 +167,7 @@ def test_a_worker_whose_own_row_is_held_runs_jobs(start_thread: Start, hold: Hol
     wait_until(lambda: get_worker(worker.id).listening)
 
 
+@pytest.mark.slow
 def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
     start_thread: Start, hold: Hold, gate: Gate
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
     assert get_job(held.id).lost_count == 1
 
 
+@pytest.mark.slow
 def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(
     start_thread: Start, hold: Hold
 ) -> None:

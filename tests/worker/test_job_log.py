@@ -7,10 +7,13 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
+from psycopg import sql
 
 from django_pgjobs import Retry, current_job, task
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import job_log
 from django_pgjobs.worker.process.job_log import JsonFormatter, TextFormatter
+from django_pgjobs.worker.process.pruner import Pruning
 from django_pgjobs.worker.running.outcome import Kind
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until
@@ -229,3 +232,22 @@ def test_what_a_row_is_given_is_logged_and_so_is_a_key_that_cannot_be_made(
     assert failure.levelno == logging.ERROR
     assert failure.__dict__["pgjobs"]["job"] == broken
     assert failure.exc_info is not None
+
+
+def test_a_job_that_nobody_could_claim_in_time_has_a_line_of_its_own(
+    log: Records, own: OwnConnection
+) -> None:
+    columns = {"queue_name": "nobody's", "correlation_id": "order-17"}
+    late = make_job(expires_at=sql.SQL("now() - interval '1 minute'"), **columns)
+    for step in Pruning(own, {}, worker="web-1:7").steps:
+        step()
+    record = log.of("expire")
+    assert (record.levelno, record.__dict__["pgjobs"]["job"]) == (logging.WARNING, late)
+    assert (
+        TextFormatter()
+        .format(record)
+        .endswith(
+            f" expire  tests.tasks.add #{late} attempt=0 queue=nobody's worker=web-1:7 "
+            "correlation_id=order-17 note=expired: not started in time"
+        )
+    )

@@ -322,6 +322,7 @@ def test_each_page_of_a_rescue_has_its_own_deadline(
     assert len(dues) == len(set(dues)) == len(rescues) >= 4
 
 
+@pytest.mark.slow
 def test_a_long_rescue_does_not_keep_the_lease_from_being_renewed(
     keep: Keep, rescues: list[float | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.models import QueueSettings
-from django_pgjobs.worker.upkeep import look
+from django_pgjobs.worker.upkeep import look, watch
 from tests.factories import get_job, get_worker, make_job
 from tests.helpers import wait_until
 from tests.worker.support import NEVER, Gate, ThreadedWorker
@@ -45,6 +45,9 @@ def test_a_place_of_a_limited_queue_that_becomes_free_is_taken_at_once(
 ) -> None:
     """Whether the job that ends, or the one that waits, has a key or not."""
     monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    monkeypatch.setattr(look, "LISTEN_AFTER_SECONDS", NEVER)
+    # Nor does it look because it has taken the watch again.
+    monkeypatch.setattr(watch, "LONG_SECONDS", NEVER)
     if limit == "row":
         QueueSettings.objects.create(queue_name="default", max_running=1)
     slots = {"default": 1} if limit == "slots" else {}

@@ -89,6 +89,7 @@ def test_a_job_that_ends_after_the_loss_runs_again_and_only_the_second_run_count
     assert f"job={job.id} outcome=done not written: the claim is lost" in caplog.text
 
 
+@pytest.mark.slow
 def test_jobs_that_were_claimed_ahead_run_once(start_thread: Start, gate: Gate) -> None:
     worker = start_thread(concurrency=1)
     make_jobs(30)

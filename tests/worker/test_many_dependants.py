@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from django.db import connection, transaction
 
 from django_pgjobs import cancel, requeue
 from django_pgjobs.bulk.actions import ACTIONS
-from django_pgjobs.queries import dependencies
+from django_pgjobs.queries import claims, dependencies
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.calling import run_in_thread
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks as plain_tasks
@@ -106,10 +108,27 @@ def test_a_worker_lets_all_go(drain: Start) -> None:
 def test_a_drain_waits_for_those_who_are_still_to_be_let_go(
     drain: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has nothing to run meanwhile: those before them are for other workers."""
-    monkeypatch.setattr(dependencies, "PAGE", 1)
+    """It has nothing to run meanwhile, and looks some times: those before are for others."""
+    looks = 0
+    send_listing, send_resolution = claims.send_lane_listing, dependencies.send_resolution
+
+    def counted(*args: Any, **kwargs: Any) -> None:
+        nonlocal looks
+        looks += 1
+        send_listing(*args, **kwargs)
+
+    def slow(cursor: Cursor, ids: Sequence[int], rest: Sequence[dependencies.Position]) -> None:
+        if rest:
+            looked = looks
+            wait_until(lambda: looks > looked + 3)
+        send_resolution(cursor, ids, rest)
+
+    # As if it had pruned, and swept dependencies, before.
+    monkeypatch.setattr(Pruner, "ask", lambda pruner: setattr(pruner, "has_pruned", True))
+    monkeypatch.setattr(claims, "send_lane_listing", counted)
+    monkeypatch.setattr(dependencies, "send_resolution", slow)
     first = plain_tasks.add.enqueue(1, 2)
-    make_waiting(200, int(first.id), queue_name="others")
+    make_waiting(2 * PAGE, int(first.id), queue_name="others")
     [last] = make_waiting(1, int(first.id))
     drain(queues=("default",))
     assert get_job(last).status == "successful"

@@ -51,7 +51,7 @@ class Sharing:
         )
         heads: dict[Lane, Floor | None] = {}
         [question], take, _ = SharedClaim(scope, taker, heads).statements
-        rows = claims.claimed_rows(self._own.round_trip([question, take])[-1])
+        rows = claims.claimed_rows(self._own.round_trip([question, take])[-1], 0.0)
         ends = {
             Lane(row.backend, row.queue_name, row.is_async): Floor(-row.priority, row.id)
             for row in rows

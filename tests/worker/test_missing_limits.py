@@ -15,8 +15,9 @@ from django_pgjobs import checks, task
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.rate_limits import MissingRate
+from django_pgjobs.worker.upkeep import look
 from tests import tasks
-from tests.factories import make_job
+from tests.factories import get_job, make_job
 from tests.helpers import wait_until
 from tests.worker.support import ThreadedWorker
 
@@ -28,9 +29,9 @@ def push(left: int, right: int) -> None:
     """Name four limits, two of which can be known before there is a job."""
 
 
-def told(*, databases: list[str] | None = None) -> list[django_checks.CheckMessage]:
-    found = checks.check_rate_limits(databases=["default"] if databases is None else databases)
-    return [message for message in found if "missing-" in str(message.msg)]
+def told(of: str = "missing-") -> list[django_checks.CheckMessage]:
+    found = checks.check_rate_limits(databases=["default"])
+    return [message for message in found if of in str(message.msg)]
 
 
 def make_limits(*names: str) -> None:
@@ -39,8 +40,8 @@ def make_limits(*names: str) -> None:
 
 @pytest.mark.django_db
 def test_limits_that_tasks_name_are_known_without_a_job() -> None:
-    assert {README_LIMIT, "missing-day"} <= named_limits()
-    assert not {"x", "", "{left}"} & named_limits()
+    assert {README_LIMIT, "missing-day"} <= named_limits().keys()
+    assert not {"x", "", "{left}"} & named_limits().keys()
 
 
 @pytest.mark.django_db
@@ -56,10 +57,20 @@ def test_the_check_of_the_database_names_limits_without_a_row() -> None:
     assert told() == []
 
 
-@pytest.mark.django_db
-def test_a_declared_limit_is_made_by_migrate() -> None:
+@pytest.mark.django_db(transaction=True)
+def test_a_limit_that_migrate_is_about_to_make_is_told_of_by_workers_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Django's `migrate` begins with the check."""
+    said = StringIO()
     with override_settings(PGJOBS={"RATE_LIMITS": {"missing-day": {"count": 1, "period": 1.0}}}):
-        assert "manage.py migrate makes the row" in str(told()[0].hint)
+        call_command("runjobs", "--check", stdout=said)
+        assert "\nWARNING a task names the rate limit 'missing-day'" in said.getvalue()
+        assert "manage.py migrate makes the row" in said.getvalue()
+        call_command("migrate", "pgjobs", skip_checks=False, verbosity=0)
+        assert "missing-day" not in capsys.readouterr().err
+        assert RateLimit.objects.filter(name="missing-day").exists()
+    assert len(told()) == 1
 
 
 @pytest.mark.django_db
@@ -105,5 +116,80 @@ def test_the_worker_logs_each_once(
     assert caplog.text.count("missing-raw:5") == 1
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_limit_that_was_made_and_deleted_is_told_of_again(
+    start_thread: Callable[..., ThreadedWorker],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if nobody waited for any limit meanwhile."""
+    monkeypatch.setattr(look, "MISSING_SECONDS", 0.0)
+    known = start_thread(poll_interval=0.05).runner.upkeep._duties.look
+
+    def wait_until_told(times: int) -> None:
+        job_id = make_job(rate_limit_keys="missing-raw:5")
+        wait_until(lambda: caplog.text.count("missing-raw:5") == times)
+        make_limits("missing-raw")
+        wait_until(lambda: get_job(job_id).status == "successful")
+
+    wait_until_told(1)
+    wait_until(lambda: not known._missing)
+    RateLimit.objects.all().delete()
+    wait_until_told(2)
+
+
 def test_the_name_of_a_limit_is_what_stands_before_the_colon() -> None:
     assert MissingRate("shopify:17:eu", True).name == "shopify"
+
+
+# A start takes more than the burst
+
+
+@task(rate_limit="small-shop:{left}", rate_cost=10)
+def push_much(left: int) -> None:
+    """Take ten tokens at a start."""
+
+
+@pytest.fixture
+def small() -> RateLimit:
+    """A limit of which no start can take ten."""
+    return RateLimit.objects.create(name="small-shop", count=20, burst=5, period=1.0)
+
+
+@pytest.mark.django_db
+def test_a_task_that_takes_more_than_the_burst_is_told_of(small: RateLimit) -> None:
+    assert named_limits()["small-shop"] == 10
+    [message] = told("small-shop")
+    assert (message.id, message.level) == ("pgjobs.W006", django_checks.WARNING)
+    assert message.msg == (
+        "a task takes 10 tokens of the rate limit 'small-shop' at once, whose burst is 5: its "
+        "jobs cannot start."
+    )
+    assert str(message.hint) == (
+        "Let it allow 10 at once (its burst, or its count if it has none), or lower rate_cost."
+    )
+    RateLimit.objects.update(burst=None)
+    assert told("small-shop") == []
+
+
+@pytest.mark.django_db
+def test_jobs_that_take_more_than_the_burst_are_told_of(small: RateLimit) -> None:
+    make_job(rate_limit_keys="small-shop:5", rate_cost=7)
+    make_job(rate_limit_keys="small-shop:5", rate_cost=9)
+    make_job(rate_limit_keys="small-shop:6", rate_cost=5)
+    [message] = told("small-shop:")
+    assert message.msg == (
+        "jobs that wait for 'small-shop:5' take 7 tokens of the rate limit 'small-shop' at "
+        "once, whose burst is 5: they cannot start."
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_logs_a_burst_that_is_too_small_once(
+    small: RateLimit,
+    start_thread: Callable[..., ThreadedWorker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    push_much.enqueue(1)
+    start_thread(poll_interval=0.05)
+    wait_until(lambda: "whose burst is 5: they cannot start. Let it allow 10" in caplog.text)

@@ -335,6 +335,7 @@ ANSWERS: dict[str, Any] = {
     "concurrency_key": "key",
     "keys": ["key"],
     "names": ["limit"],
+    "costs": [1],
     "moment": "2026-01-01 00:00+00",
     "newest_first": True,
     "with_lowest": True,

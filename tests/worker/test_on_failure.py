@@ -157,16 +157,23 @@ def test_what_is_no_task_is_refused(given: Any) -> None:
         charge.using(on_failure=given)
 
 
+def test_a_task_that_cannot_be_told_is_refused_where_it_is_named() -> None:
+    with pytest.raises(InvalidTask, match=r"succeed expected on_failure to be a task that takes"):
+        succeed.using(on_failure=take_nothing)
+    with pytest.raises(InvalidTask, match=r"takes a job's id and a text: .*cannot be called"):
+        task(on_failure=take_nothing)(succeed.func)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (take_nothing, "cannot be called with the arguments given"),
+        ("tests.worker.test_on_failure.take_nothing", "cannot be called with the arguments given"),
         ("tests.worker.test_on_failure.told", "to be the path of a task"),
-        ("tests.worker.nowhere.tell", "No module named"),
+        ("tests.worker.nowhere.tell", "cannot be imported: ModuleNotFoundError: No module named"),
     ],
 )
-def test_what_could_not_be_told_is_refused_at_the_enqueue(given: Any, message: str) -> None:
-    with pytest.raises((TypeError, ImportError), match=message):
+def test_what_could_not_be_told_is_refused_at_the_enqueue(given: str, message: str) -> None:
+    with pytest.raises(InvalidTask, match=rf"charge option on_failure='{given}'.*{message}"):
         charge.using(on_failure=given).enqueue()
     assert Job.objects.count() == 0
 
@@ -180,7 +187,7 @@ def test_it_has_to_be_a_task_that_workers_run(settings: Any) -> None:
     moved = Task(func=tell.func, priority=0, queue_name="default", backend="default")
     with (
         mock.patch.object(tell.func, "__module__", "__main__"),
-        pytest.raises(InvalidTask, match="in the program that was started"),
+        pytest.raises(InvalidTask, match=r"option on_failure: .*in the program that was started"),
     ):
         succeed.using(on_failure=moved).enqueue()
     assert not Job.objects.exists()

@@ -243,6 +243,27 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
 
 
+def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
+    """While a long job ran, the gaps between looks have grown."""
+    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=1)
+    ends: list[str] = []
+    duty = make_look(
+        pump,
+        make_options(drain=True, poll_interval=NEVER),
+        is_settled=lambda: True,
+        is_told=lambda: True,
+        on_drained=ends.append,
+    )
+    duty._gap = NEVER
+    promoted, lanes = [(0, None, [])], [("default", "default", 0, 0, 0, False)]
+    for answers in ([promoted, lanes], [promoted, [], [], lanes], *[[promoted, [], lanes]] * 2):
+        assert duty.due_at(0.0) - time.monotonic() < 0.1 and ends == []
+        turn = Turn(1)
+        duty.plan(turn)
+        turn.receive(answers)
+    assert ends == ["nothing is left that may run now"]
+
+
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     """And not at its next look of a busy worker."""
     pump = mock.Mock(is_idle=False, is_releasing=False, wants_jobs=True, has_room=True, claimed=0)

@@ -102,9 +102,13 @@ def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
             "Jobs wait for the rate limit of %(key)s, which does not exist: they cannot start. "
             "Make one named %(name)s."
         )
-        yield Notice(
-            text % {"key": missing.key, "name": missing.name}, "pgjobs_ratelimit_changelist"
-        )
+        if missing.cost is not None:
+            text = _(
+                "Jobs wait for the rate limit of %(key)s and take %(cost)s tokens at once, but "
+                "%(name)s has a burst of %(burst)s: they cannot start. Raise it."
+            )
+        values = missing._asdict() | {"name": missing.name}
+        yield Notice(text % values, "pgjobs_ratelimit_changelist")
 
 
 def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:

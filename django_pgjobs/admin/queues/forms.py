@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgjobs.control.pauses import MAX_REASON
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.payload import is_storable
@@ -66,7 +67,7 @@ class PauseForm(forms.Form):
     reason = forms.CharField(
         label=_("Reason"),
         required=False,
-        max_length=500,
+        max_length=MAX_REASON,
         widget=forms.TextInput(attrs={"class": "vTextField"}),
         help_text=_("Everybody who looks at the queue or at a waiting job reads it."),
     )
@@ -116,6 +117,7 @@ class PauseRowForm(forms.ModelForm):  # type: ignore[type-arg]
     reason = forms.CharField(
         label=_("Reason"),
         required=False,
+        max_length=MAX_REASON,
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
 

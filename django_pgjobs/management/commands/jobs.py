@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
@@ -24,6 +25,7 @@ from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
+from django_pgjobs.values.words import counted
 
 EXIT_USAGE = 2
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -61,7 +63,9 @@ def span(text: str) -> timedelta:
     """Return a length of time such as 90s, 10m, 2h or 1d."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
     if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"expected a time such as 90s, 10m, 2h, 1d, got {text!r}.")
+        raise argparse.ArgumentTypeError(
+            f"expected a time with its unit, 1s or more, such as 90s, 10m, 2h, 1d, got {text!r}."
+        )
     return timedelta(seconds=int(found[1]) * UNITS[found[2]])
 
 
@@ -97,6 +101,8 @@ class Command(BaseCommand):
     """Look at jobs and change them."""
 
     help = "Looks at background jobs, changes them, pauses and resumes what workers take."
+    # Needed most when something of the project is broken. What it uses says itself what is wrong.
+    requires_system_checks = ()
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(*args, **kwargs)
@@ -157,7 +163,7 @@ class Command(BaseCommand):
             epilog=prune.EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        pruning.add_argument("--dry-run", action="store_true", help="Count, and delete nothing.")
+        pruning.add_argument("--dry-run", action="store_true", help="Count, and change nothing.")
         for flag, which, setting in (
             ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
             ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),
@@ -218,6 +224,8 @@ class Command(BaseCommand):
             actions[action](**flags)
         except (TypeError, ValueError) as error:
             raise CommandError(str(error), returncode=EXIT_USAGE) from error
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
 
     # Looking
 
@@ -284,7 +292,8 @@ class Command(BaseCommand):
             failed += said != done
             self.stdout.write(f"job {each}: {said}")
         if failed:
-            raise CommandError(f"{failed} of {len(ids)} jobs were not {done}.")
+            verb = "was" if failed == 1 else "were"
+            raise CommandError(f"{failed} of {counted(len(ids), 'job')} {verb} not {done}.")
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -11,10 +11,11 @@ import psycopg
 
 from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
-from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.declaring.tasks import Task, declares_control
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Lane
 from django_pgjobs.queries.connection import OwnConnection, Send
+from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
 from django_pgjobs.worker.claiming.plan import Plan
@@ -33,6 +34,8 @@ class Claim:
 
     plan: Plan
     rows: list[claims.ClaimedRow] = field(default_factory=list)
+    # When it was sent.
+    asked_at: float = 0.0
     # Was it this worker's turn to claim jobs with keys? How long did it wait for that, and how long
     # did the rest take?
     held: bool = False
@@ -57,11 +60,13 @@ class Claimer:
         *,
         detailed_paths: list[str],
         wants_details: Callable[[], bool],
+        declaring_paths: Iterable[str] = (),
     ) -> None:
         self._state = state
         self._connection = connection
         self._refusals = refusals
         self._detailed_paths = detailed_paths
+        self._declaring_paths = list(declaring_paths)
         self._wants_details = wants_details
 
     def plan(self, turn: Turn, plan: Plan) -> Claim:
@@ -75,7 +80,7 @@ class Claimer:
             claim.waited = rows[0][1] if rows else 0.0
 
         def note_claimed(rows: Rows) -> None:
-            claim.rows = claims.claimed_rows(rows)
+            claim.rows = claims.claimed_rows(rows, claim.asked_at)
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
@@ -84,7 +89,7 @@ class Claimer:
         statements = _statements(plan, taker, claim.heads)
         for send in statements.before:
             part.add(send, ignore)
-        part.add(statements.take, note_claimed)
+        part.add(_timed(claim, statements.take), note_claimed)
         for send in statements.after:
             part.add(send, ignore)
         return claim
@@ -103,8 +108,8 @@ class Claimer:
             taker = self._taker(worker_id, some, passed_over)
             before, send, after = _statements(some, taker, claim.heads)
             before = [*hold, *before]
-            answers = self._connection.round_trip([*before, send, *after])
-            rows = claims.claimed_rows(answers[len(before)])
+            answers = self._connection.round_trip([*before, _timed(claim, send), *after])
+            rows = claims.claimed_rows(answers[len(before)], claim.asked_at)
             claim.rows += rows
             return rows
 
@@ -132,12 +137,23 @@ class Claimer:
             passed_over=passed_over,
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
+            declaring_paths=self._declaring_paths,
             takes_tokens=plan.takes_tokens,
         )
 
 
 def ignore(rows: Rows) -> None:
     """Need nothing of what a statement returns."""
+
+
+def _timed(claim: Claim, send: Send) -> Send:
+    """Let a statement note when it is sent, after what a turn waits for before it."""
+
+    def timed(cursor: Cursor) -> None:
+        claim.asked_at = time.monotonic()
+        send(cursor)
+
+    return timed
 
 
 def _statements(plan: Plan, taker: claims.Taker, heads: dict[Lane, Floor | None]) -> Statements:
@@ -168,3 +184,8 @@ def detailed_paths() -> list[str]:
         if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
             paths.append(path)
     return paths
+
+
+def declaring_paths() -> list[str]:
+    """Return the tasks that declare when their jobs start: rows may lack it."""
+    return [path for path in list_task_paths() if declares_control(find_task(path))]

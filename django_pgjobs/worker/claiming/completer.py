@@ -216,7 +216,7 @@ class Completer:
             message = "outcome=%s was sent before the connection broke, or the claim is lost"
         else:
             message = "outcome=%s not written: the claim is lost, the job runs elsewhere"
-        logger.of(attempt).warning(message, outcome.kind.value)
+        logger.of(attempt).warning(message, outcome.kind)
 
 
 class Statement(NamedTuple):

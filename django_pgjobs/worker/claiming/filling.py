@@ -17,10 +17,12 @@ from django.db import Error, connections
 
 from django_pgjobs.declaring.tasks import declares_control
 from django_pgjobs.enqueueing.filling import filled_in
+from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.queries.filling import control_of
 from django_pgjobs.values.payload import decode_arguments
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.running.outcome import Kind, Outcome, describe
+from django_pgjobs.worker.running.calling import task_result
+from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, filled, of_trouble
 
 UNUSABLE = "failed: what its task declares cannot be worked out for these arguments"
 
@@ -28,7 +30,8 @@ UNUSABLE = "failed: what its task declares cannot be worked out for these argume
 def filling_of(attempt: Attempt) -> Outcome | None:
     """Return the outcome that gives a job what its task declares, None if it has all of it.
 
-    The job fails, without another attempt, if a key cannot be made of its arguments.
+    The job fails, without another attempt, if a key cannot be made of its arguments; trouble of
+    the moment in a database counts as an attempt that failed.
     """
     task = attempt.task
     if attempt.row.undeclared is None or task is None or not declares_control(task):
@@ -38,11 +41,14 @@ def filling_of(attempt: Attempt) -> Outcome | None:
         args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
         control = filled_in(task, written, args, kwargs)
     except BaseException as error:  # a key may be a function of the project
+        if is_of_the_moment(error):
+            return of_trouble(attempt, error, lambda: task_result(attempt))
         entry = describe(attempt, error)
         return Outcome(Kind.FAIL, error=entry, note=UNUSABLE, exception=error)
-    if control == written:
+    if control == written and written.rate_limit_keys is None:
         return None
-    return Outcome(Kind.FILL, control=control, note="given what its task declares")
+    # One that named its rate limits has not paid for them: the claim could not tell what it lacks.
+    return filled(control)
 
 
 def split(
@@ -68,7 +74,7 @@ def split(
         if outcome is None:
             ready.append(attempt)
         else:
-            attempt.filling = outcome if outcome.kind is Kind.FILL else None
+            attempt.control = outcome.control
             on_filling(attempt, outcome)
     return ready
 

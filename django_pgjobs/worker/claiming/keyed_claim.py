@@ -49,7 +49,7 @@ class KeyedClaim:
         claims.send_chosen_claim(cursor, self.choice.jobs, self._scope, self._taker)
 
     def send_spending(self, cursor: Cursor) -> None:
-        claims.send_spending(cursor, self.choice.jobs, self._taker.worker_id)
+        claims.send_spending(cursor, self.choice.jobs, self._taker)
 
     def send_first(self, cursor: Cursor) -> None:
         """Send the question which of the chosen jobs would be claimed first."""

@@ -30,7 +30,8 @@ from django_pgjobs.choosing import Rooms
 from django_pgjobs.exceptions import LeaseLost
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.values.words import counted
+from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.claiming.claimer import Claim, Claimer
 from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer, Entry
@@ -43,7 +44,7 @@ from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.capacity import most_ahead
-from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Outcome, released
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
@@ -51,8 +52,6 @@ from django_pgjobs.worker.turns.turn import Turn
 
 logger = get_logger(__name__)
 
-# A claimed job that no slot began within this time goes back to the queue.
-HOARD_SECONDS = 0.5
 # A place of any kind is one.
 ANY = Rooms(1, 1)
 CONTROL_NOTE = "given back: something was paused or resumed"
@@ -323,7 +322,9 @@ class Pump(Role):
             self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
         if worker_id != self._state.worker_id:
             logger.warning(
-                "worker=%s dropped %d jobs of a lost lease", self._state.name, len(attempts)
+                "worker=%s dropped %s of a lost lease",
+                self._state.name,
+                counted(len(attempts), "job"),
             )
             return
         for attempt in attempts:
@@ -355,7 +356,7 @@ class Pump(Role):
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs
         if limit is not None and self._state.finished_jobs >= limit:
-            self._on_limit(f"{limit} jobs are done")
+            self._on_limit(f"{counted(limit, 'job')} done")
 
     # Conditions
 
@@ -391,7 +392,7 @@ class Pump(Role):
             self._recall.clear()
             self._give_back(self._take_back(None), CONTROL_NOTE)
         elif self._demand.buffered():
-            self._give_back(self._take_back(now - HOARD_SECONDS), "given back: no slot became free")
+            self._give_back(self._take_back(now - HOARD_SECONDS), NO_SLOT)
 
     def _give_back(self, attempts: list[Attempt], note: str) -> None:
         for attempt in attempts:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import Claimer, detailed_paths
+from django_pgjobs.worker.claiming.claimer import Claimer, declaring_paths, detailed_paths
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
@@ -61,5 +61,6 @@ def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refu
         connection,
         refusals,
         detailed_paths=detailed_paths(),
+        declaring_paths=declaring_paths(),
         wants_details=lambda: has_receivers(task_started),
     )

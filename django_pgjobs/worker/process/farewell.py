@@ -11,6 +11,7 @@ import psycopg
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import (
     KEY_SECONDS,
@@ -23,6 +24,7 @@ from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Kind,
     Outcome,
+    filled,
     interrupted,
     left_running,
     released,
@@ -54,13 +56,12 @@ class Farewell:
         Nor one that is to be given what its task declares: its outcome is on its way.
         """
         for attempt in attempts:
-            if self._completer.aside(attempt) is None and attempt.filling is None:
+            if self._completer.aside(attempt) is None and attempt.control is None:
                 self._completer.add(attempt, self._outcome_of(attempt))
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
-        if attempt.filling is not None:
-            filling: Outcome = attempt.filling
-            return filling
+        if attempt.control is not None:
+            return filled(attempt.control)
         if not attempt.started_at:
             return released(AT_SHUTDOWN)
         return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)
@@ -119,7 +120,7 @@ class Farewell:
             if trouble_of(error) is Trouble.LOST:
                 raise
             reason = str(error).strip()
-            logger.warning("%d jobs are left to rescue: %s", len(fillings), reason)
+            logger.warning("%s to be rescued: %s", counted(len(fillings), "job"), reason)
 
     def leave_everything(self, timeout: float) -> None:
         """Free all that is held, as far as that can be done in time."""

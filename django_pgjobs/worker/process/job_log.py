@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.queries.expiry import EXPIRED, Expired
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import logged_duration
@@ -36,10 +37,7 @@ LEVELS = {
 IN_TRACEBACK = {code: text for code, text in CONTROL.items() if code != ord("\n")}
 # One constant text for each kind of line: trackers of errors group by it, where there is no
 # exception.
-TEMPLATES = {
-    event: event.ljust(7) + " %s #%d %s"
-    for event in ("start", "rescue", *(kind.value for kind in Kind))
-}
+TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue", *Kind)}
 
 
 def log_start(attempt: Attempt, worker: str) -> None:
@@ -62,7 +60,7 @@ def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
     elif outcome.note:
         fields["note"] = outcome.note
     error = outcome.exception if outcome.kind is Kind.FAIL else None
-    _log(level, outcome.kind.value, attempt.id, attempt.row.task_path, fields, error)
+    _log(level, outcome.kind, attempt.id, attempt.row.task_path, fields, error)
 
 
 def log_rescue(job: Rescued, worker: str) -> None:
@@ -73,6 +71,13 @@ def log_rescue(job: Rescued, worker: str) -> None:
     fields |= {"status": job.status} | _correlation(job.correlation_id)
     level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
     _log(level, "rescue", job.id, job.task_path, fields)
+
+
+def log_expiry(job: Expired, worker: str) -> None:
+    """Log that *worker* ended a job that waited although it was too late."""
+    fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
+    fields |= _correlation(job.correlation_id) | {"note": EXPIRED}
+    _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE, job.id, job.task_path, fields)
 
 
 def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
@@ -110,7 +115,7 @@ def _log(
     error: BaseException | None = None,
 ) -> None:
     text = " ".join(f"{key}={value}" for key, value in fields.items())
-    extra = {"event": event, "job": job_id, "task": task_path, **fields}
+    extra = {"event": str(event), "job": job_id, "task": task_path, **fields}
     logger.log(
         level,
         TEMPLATES[event],

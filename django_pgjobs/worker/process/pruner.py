@@ -19,10 +19,12 @@ from functools import partial
 
 import psycopg
 
-from django_pgjobs.queries import dependencies, jobs, rate_limits, workers
+from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
+from django_pgjobs.values.words import counted
+from django_pgjobs.worker.process.job_log import log_expiry
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
@@ -54,11 +56,14 @@ class Pruning:
         connection: OwnConnection,
         retentions: Mapping[JobStatus, float | None],
         *,
+        worker: str = "-",
         wait: Callable[[float], None] = time.sleep,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connection = connection
         self._retentions = retentions
+        # Who does it, for the log.
+        self._worker = worker
         self._wait = wait
         self._is_stopped = is_stopped
         # Jobs that the server refused to delete.
@@ -70,13 +75,14 @@ class Pruning:
     @property
     def job_steps(self) -> list[Callable[[], None]]:
         """Those that end or delete jobs."""
+        return [self._expire_jobs, *self._deletions]
+
+    @property
+    def _deletions(self) -> list[Callable[[], None]]:
         return [
-            self._expire_jobs,
-            *(
-                partial(self._prune_jobs, status=status, retention=retention)
-                for status, retention in self._retentions.items()
-                if retention is not None
-            ),
+            partial(self._prune_jobs, status=status, retention=retention)
+            for status, retention in self._retentions.items()
+            if retention is not None
         ]
 
     @property
@@ -86,6 +92,15 @@ class Pruning:
         First who waits for jobs is told of their end, then these go.
         """
         return [self._prune_workers, self._sweep_dependencies, *self.job_steps]
+
+    @property
+    def steps_by_hand(self) -> list[Callable[[], None]]:
+        """Those that delete, all of them; whoever asks to prune does not ask to end jobs.
+
+        The sweep lets go who waits for jobs that have ended, so that these may be deleted.
+        """
+        sweep = self._sweep_dependencies
+        return [self._prune_workers, sweep, *self._deletions, self.prune_rate_states]
 
     # Each statement takes a cursor of its own, and with it a deadline of its own.
 
@@ -97,17 +112,17 @@ class Pruning:
     def _expire_jobs(self) -> None:
         """End jobs that wait although it is too late, because nobody takes or may take them."""
 
-        def expire(size: int, passed_over: list[int]) -> list[int]:
+        def expire(size: int, passed_over: list[int]) -> list[expiry.Expired]:
             with self._connection.cursor() as cursor:
-                return jobs.expire_jobs(cursor, max_jobs=size, passed_over=passed_over)
+                return expiry.expire_jobs(cursor, max_jobs=size, passed_over=passed_over)
 
         def find(passed_over: list[int]) -> list[int]:
             with self._connection.cursor() as cursor:
-                return jobs.expire_jobs(cursor, max_jobs=1, passed_over=passed_over, acts=False)
+                return expiry.find_expired_job(cursor, passed_over=passed_over)
 
         for ended in in_pages(expire, size=PAGE, find=find, on_refused=self._note_refused):
-            if ended:
-                logger.warning("%d jobs expired before anybody began them", len(ended))
+            for job in ended:
+                log_expiry(job, self._worker)
             if self._is_stopped():
                 return
 
@@ -131,7 +146,7 @@ class Pruning:
 
         for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
             if deleted:
-                logger.info("pruned %d %s jobs", len(deleted), status.value)
+                logger.info("pruned %s", counted(len(deleted), f"{status.value} job"))
                 self.deleted[status.value] += len(deleted)
             if self._is_stopped():
                 return
@@ -179,7 +194,7 @@ class Pruning:
                     cursor, retention=STATE_RETENTION_SECONDS, max_states=PAGE
                 )
             if deleted:
-                logger.info("pruned %d states of rate limits", deleted)
+                logger.info("pruned %s of rate limits", counted(deleted, "state"))
                 self.deleted["states of rate limits"] += deleted
             if deleted == PAGE:
                 self._wait(PAGE_PAUSE_SECONDS)
@@ -198,6 +213,7 @@ class Pruner(Role):
         is_leader: Callable[[], bool],
         on_crash: Callable[[str], None],
         on_pruned: Callable[[], None] = lambda: None,
+        worker: str = "-",
     ) -> None:
         super().__init__(on_crash)
         self._connection = connection
@@ -209,7 +225,11 @@ class Pruner(Role):
         retentions = retentions_of(options.retention, options.failed_retention)
         self._pause = pause_between(retentions.values())
         self._pruning = Pruning(
-            connection, retentions, wait=self.wait, is_stopped=lambda: self.stop_requested
+            connection,
+            retentions,
+            worker=worker,
+            wait=self.wait,
+            is_stopped=lambda: self.stop_requested,
         )
         # Is a pass asked for, and was it made?
         self._is_asked = False

@@ -24,6 +24,7 @@ from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
@@ -163,6 +164,7 @@ class WorkerProcess:
             own["pruner"],
             is_leader=lambda: self.leases.is_leader,
             on_pruned=self.upkeep.look,
+            worker=self.state.name,
             on_crash=self._crashed,
         )
         self.vitals = Vitals(
@@ -361,8 +363,8 @@ class WorkerProcess:
             # Again, because it may be the role for it that crashed.
             self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)
         logger.info(
-            "stop    %d jobs finished. %s. Bye.",
-            self.state.finished_jobs,
+            "stop    %s finished. %s. Bye.",
+            counted(self.state.finished_jobs, "job"),
             logged_duration(self._limits.lived()),
         )
         if not all(ended):
@@ -390,10 +392,10 @@ class WorkerProcess:
         """Give everything back and end the process, whatever its threads are doing."""
         self.state.stopping = True
         code = EXIT_QUIT if number == signal.SIGQUIT else EXIT_INTERRUPTED
-        count = len(self.state.held)
+        held = counted(len(self.state.held), "job")
         self.vitals.end_within(2 * LAST_SECONDS, code)
         # First of all, because the log may take for ever.
         self._farewell.leave_everything(LAST_SECONDS)
-        logger.warning("stop    %s: %d jobs go back now", signal.Signals(number).name, count)
+        logger.warning("stop    %s: to be given back now: %s", signal.Signals(number).name, held)
         logging.shutdown()
         os._exit(code)

@@ -18,12 +18,13 @@ from django_pgjobs.context import enter_job
 from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.registry import find_task
-from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.exceptions import (
     ClaimLost,
     JobExpired,
     JobInterrupt,
     PayloadError,
+    TokensTooOld,
     UnknownTask,
     WorkerLost,
 )
@@ -32,7 +33,8 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.values.payload import decode_arguments
-from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.values.words import counted
+from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
@@ -51,7 +53,7 @@ def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     if most is None:
         most = options.max_attempts if task is None else attempts_of(task, row.backend)
     # An attempt that was lost with its worker is not held against the task.
-    return Attempt(row, task, most + row.lost_count)
+    return Attempt(row, task, most + row.lost_count, is_async=task is not None and is_async(task))
 
 
 def timeout_of(attempt: Attempt) -> float | None:
@@ -81,16 +83,24 @@ class Call(NamedTuple):
 
 def prepare(attempt: Attempt) -> Call:
     """Return the call of an attempt; raise what makes it impossible."""
-    if time.monotonic() >= attempt.expires:
-        raise JobExpired
+    _check_expiry(attempt)
+    if time.monotonic() - attempt.claimed_at > HOARD_SECONDS and attempt.takes_tokens:
+        raise TokensTooOld
     task = attempt.task or find_task(attempt.row.task_path)
     if attempt.attempt > attempt.max_attempts:
-        raise WorkerLost(f"all {attempt.max_attempts} attempts ended without an outcome.")
+        raise WorkerLost(f"no outcome of {counted(attempt.max_attempts, 'attempt')}.")
     _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
+        # That may have asked the database.
+        _check_expiry(attempt)
     return Call(task, args, kwargs)
+
+
+def _check_expiry(attempt: Attempt) -> None:
+    if time.monotonic() >= attempt.expires:
+        raise JobExpired
 
 
 def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
@@ -101,7 +111,7 @@ def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
     if row.max_losses is not None:
         most = row.max_losses * 3 if row.max_losses > 1 else 1
     if most is not None and row.lost_count >= most:
-        raise WorkerLost(f"the workers of {row.lost_count} attempts were lost.")
+        raise WorkerLost(f"workers were lost with {counted(row.lost_count, 'attempt')}.")
 
 
 def run_in_thread(attempt: Attempt, options: Options) -> Outcome:

@@ -10,7 +10,9 @@ job's own context and end with it.
 from __future__ import annotations
 
 import select
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -25,12 +27,21 @@ from django_pgjobs.worker.safe_log import get_logger
 logger = get_logger(__name__)
 
 
+class _Thread(threading.local):
+    """The connections that a thread had after its last job: to list them takes long."""
+
+    kept: Sequence[Any] = ()
+
+
+_thread = _Thread()
+
+
 def drop_dead_connections() -> None:
     """Close connections that the server has closed since the last job of this thread.
 
     An idle connection has nothing to read but the server's farewell, so this asks nobody.
     """
-    for connection in connections.all(initialized_only=True):
+    for connection in _thread.kept:
         raw = connection.connection
         if raw is None or connection.in_atomic_block or connection.vendor != "postgresql":
             continue
@@ -49,7 +60,8 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
 
     *resets* is false after a job whose task promises to leave nothing in its sessions.
     """
-    for connection in connections.all(initialized_only=True):
+    _thread.kept = connections.all(initialized_only=True)
+    for connection in _thread.kept:
         if connection.queries_log:
             connection.queries_log.clear()
         if connection.connection is None:

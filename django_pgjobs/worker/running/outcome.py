@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from types import TracebackType
 from typing import Any
 
@@ -24,11 +24,13 @@ from django_pgjobs.exceptions import (
     PayloadError,
     Retry,
     Snooze,
+    TokensTooOld,
     UnknownTask,
     WorkerLost,
 )
+from django_pgjobs.queries.expiry import EXPIRED
 from django_pgjobs.queries.filling import Control
-from django_pgjobs.queries.jobs import EXPIRED, FREE_INTERRUPTIONS
+from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.results import exception_path
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.payload import encode_result, scrub
@@ -42,9 +44,10 @@ UNKNOWN_TASK_SECONDS = (5.0, 300.0)
 MAX_MESSAGE = 1_000
 
 AT_SHUTDOWN = "released at shutdown"
+NO_SLOT = "given back: no slot became free"
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """The outcomes of an attempt."""
 
     DONE = "done"
@@ -114,15 +117,22 @@ def success(value: object, max_bytes: int) -> Outcome:
     try:
         return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
     except Exception as error:  # a value may raise anything when it is looked at
+        # What is refused is said with its place; how we came to look there tells nobody anything.
+        cause = None if isinstance(error, TypeError | ValueError) else error
         raise PayloadError(
             f"the task ended, but what it returned cannot be stored: {error} "
             "It is not run again. Return None, or what JSON can hold."
-        ) from error
+        ) from cause
 
 
 def released(note: str) -> Outcome:
     """Return the outcome of a job that is handed back without its attempt counting."""
     return Outcome(Kind.RELEASE, note=note)
+
+
+def filled(control: Control) -> Outcome:
+    """Return the outcome of a job that gets what its task declares instead of a run."""
+    return Outcome(Kind.FILL, control=control, note="given what its task declares")
 
 
 def interrupted(attempt: Attempt, note: str) -> Outcome:
@@ -165,19 +175,33 @@ def of_exception(
         return Outcome(Kind.CANCEL, note="cancelled while running", exception=error)
     if isinstance(error, JobExpired):
         return Outcome(Kind.EXPIRE, note=EXPIRED)
+    if isinstance(error, TokensTooOld):
+        return released(NO_SLOT)
     if isinstance(error, Snooze):
         note = scrub(f"snoozed: {error}" if str(error) else "snoozed", MAX_MESSAGE)
         return Outcome(Kind.SNOOZE, delay=min(error.seconds, LONGEST_DELAY_SECONDS), note=note)
     if isinstance(error, UnknownTask) and attempt.task is None and not unknown_fails:
         delay = min(max(attempt.row.waited, UNKNOWN_TASK_SECONDS[0]), UNKNOWN_TASK_SECONDS[1])
         return Outcome(Kind.UNKNOWN, delay=delay, note="unknown task", exception=error)
+    return _retried(attempt, error, _retry_delay(attempt, error, make_result))
+
+
+def of_trouble(attempt: Attempt, error: BaseException, make_result: Callable[[], Any]) -> Outcome:
+    """Return what becomes of a job that could not begin for the moment, because of *error*.
+
+    It counts as an attempt that failed and is tried again, whatever the task's retry_on says.
+    """
+    is_last = attempt.attempt >= attempt.max_attempts
+    return _retried(attempt, error, None if is_last else _backoff(attempt, error, make_result))
+
+
+def _retried(attempt: Attempt, error: BaseException, delay: float | None) -> Outcome:
     entry = describe(attempt, error)
-    delay_or_none = _retry_delay(attempt, error, make_result)
-    # One that would come too late is none: the job fails now.
-    if delay_or_none is None or time.monotonic() + delay_or_none >= attempt.expires:
+    # A retry that would come too late is none: the job fails now.
+    if delay is None or time.monotonic() + delay >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
     note = scrub(f"retry after {type(error).__qualname__}", MAX_MESSAGE)
-    return Outcome(Kind.RETRY, error=entry, delay=delay_or_none, note=note, exception=error)
+    return Outcome(Kind.RETRY, error=entry, delay=delay, note=note, exception=error)
 
 
 def _retry_delay(
@@ -196,7 +220,13 @@ def _retry_delay(
     is_ours = isinstance(error, Retry) or attempt.interrupted_by is not None
     if isinstance(error, discard_on) or not (is_ours or isinstance(error, retry_on)):
         return None
-    backoff = ours.backoff if ours else DEFAULT_BACKOFF
+    return _backoff(attempt, error, make_result)
+
+
+def _backoff(
+    attempt: Attempt, error: BaseException, make_result: Callable[[], Any]
+) -> float | None:
+    backoff = attempt.task.backoff if isinstance(attempt.task, Task) else DEFAULT_BACKOFF
     try:
         return delay_after(backoff, attempt=attempt.attempt, error=error, make_result=make_result)
     except Exception:

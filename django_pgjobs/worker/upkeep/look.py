@@ -40,10 +40,8 @@ TOKEN_LOOK_SECONDS = 0.02
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
-# How often a worker that knows of keys asks for rate limits that are not there; and how many of
-# these it logs in its life.
+# How often a worker that knows of keys asks for rate limits that are not there.
 MISSING_SECONDS = 60.0
-MAX_MISSING = 20
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
@@ -106,7 +104,7 @@ class Look(Duty):
         self._allowed_at = 0.0
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
-        # When to ask for rate limits that are not there, and those that were logged.
+        # When to ask for rate limits that are not there, and those that are known not to be.
         self._missing_at = 0.0
         self._missing: set[str] = set()
         # How many jobs had been claimed at the last look, and whether it found groups.
@@ -183,7 +181,9 @@ class Look(Duty):
         )
         if self._knows_of_keys:
             turn.add(claims.send_token_wait, found.note_token_waits)
-        if self._knows_of_keys and time.monotonic() >= self._missing_at:
+        # Also when nobody waits any more for one that was told: it may be there by now.
+        asks = self._knows_of_keys or self._missing
+        if asks and time.monotonic() >= self._missing_at:
             self._missing_at = time.monotonic() + MISSING_SECONDS
             turn.add(send_missing_rates, self._note_missing)
         with_lowest = self._state.options.ageing is not None
@@ -193,10 +193,11 @@ class Look(Duty):
         )
 
     def _note_missing(self, rows: Rows) -> None:
-        """Log, once, which rate limits jobs wait for that do not exist."""
+        """Log, once until they are there, which rate limits jobs wait for that do not exist."""
+        told, self._missing = self._missing, set()
         for missing in map(MissingRate._make, rows):
-            if missing.key not in self._missing and len(self._missing) < MAX_MISSING:
-                self._missing.add(missing.key)
+            self._missing.add(missing.key)
+            if missing.key not in told:
                 logger.warning(
                     "worker=%s %s %s", self._state.name, fact_of(missing), remedy_for(missing)
                 )
@@ -242,6 +243,9 @@ class Look(Duty):
         self._vain = self._vain + 1 if is_over and has_waited else 0
         if self._vain >= VAIN_LOOKS:
             self._on_drained("nothing is left that may run now")
+        elif is_over and self._tokens_at == math.inf:
+            # While a long job ran, the gaps have become those of the poll interval.
+            self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2**self._vain)
 
     def _promote_apart(self, found: Found) -> None:
         """Promote fewer jobs, and pass over those that the server refuses to change."""

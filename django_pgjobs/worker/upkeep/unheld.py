@@ -21,6 +21,7 @@ import psycopg
 
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -107,7 +108,8 @@ class Unheld(Duty):
         self._sweep_at = sent_at + self._state.options.lease
         if rows:
             what = "of a claim whose answer was lost" if is_lost else "that it had not claimed"
-            logger.warning("worker=%s gave back %d jobs %s", self._state.name, len(rows), what)
+            jobs = counted(len(rows), "job")
+            logger.warning("worker=%s gave back %s %s", self._state.name, jobs, what)
 
 
 @contextmanager

@@ -45,7 +45,8 @@ def measure(own: Any, sends: Any, claimed: int | None) -> list[float]:
         if claimed is None:
             continue
         assert len(rows) == claimed, (len(rows), claimed)
-        done = [jobs.Success(row.id, row.claim, "", 0.0, 0.0) for row in claims.claimed_rows(rows)]
+        ended = claims.claimed_rows(rows, 0.0)
+        done = [jobs.Success(row.id, row.claim, "", 0.0, 0.0) for row in ended]
         if done:
             own.round_trip([lambda cursor, done=done: jobs.send_successes(cursor, done)])
     return times

@@ -34,9 +34,14 @@ CREATE TABLE pgjobs_pause (
 
 CREATE TABLE pgjobs_rate_limit (
     name    text COLLATE "C"  PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 512),
-    count   integer           NOT NULL CHECK (count > 0),
-    period  double precision  NOT NULL CHECK (period >= 0.001 AND period <= 31622400),
-    burst   integer           CHECK (burst BETWEEN 1 AND count),
+    count   integer           NOT NULL
+        CONSTRAINT pgjobs_rate_limit_count_is_positive CHECK (count > 0),
+    period  double precision  NOT NULL
+        CONSTRAINT pgjobs_rate_limit_period_is_1_ms_to_366_days
+        CHECK (period >= 0.001 AND period <= 31622400),
+    burst   integer
+        CONSTRAINT pgjobs_rate_limit_burst_is_from_1_to_the_count
+        CHECK (burst BETWEEN 1 AND count),
     note    text              NOT NULL DEFAULT ''
 );
 

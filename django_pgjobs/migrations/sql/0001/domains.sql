@@ -54,6 +54,8 @@ CREATE DOMAIN pgjobs_unique_key AS text COLLATE "C"
     CONSTRAINT pgjobs_unique_key_has_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
 CREATE DOMAIN pgjobs_subject AS text COLLATE "C"
     CONSTRAINT pgjobs_subject_has_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
+CREATE DOMAIN pgjobs_correlation_id AS text
+    CONSTRAINT pgjobs_correlation_id_has_at_most_256_bytes CHECK (octet_length(VALUE) <= 256);
 
 -- Of an empty array the functions say NULL, and that lets it pass.
 CREATE DOMAIN pgjobs_texts AS text[]
@@ -64,6 +66,10 @@ CREATE DOMAIN pgjobs_texts AS text[]
             ELSE array_ndims(VALUE) IS NULL
         END
     );
+-- Of each tag Python bounds the length, a constraint can only that of all.
+CREATE DOMAIN pgjobs_tags AS pgjobs_texts
+    CONSTRAINT pgjobs_tags_are_at_most_64_of_16_kib
+    CHECK (cardinality(VALUE) <= 64 AND octet_length(array_to_string(VALUE, '')) <= 16384);
 CREATE DOMAIN pgjobs_errors AS jsonb
     CONSTRAINT pgjobs_errors_are_a_list CHECK (jsonb_typeof(VALUE) = 'array');
 

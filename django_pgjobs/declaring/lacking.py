@@ -1,0 +1,48 @@
+"""What a row that was written without `enqueue()` lacks of what its task declares.
+
+What the row says itself goes first. Nobody can say in a row that it is to be in the queue
+"default" or of priority 0 although its task declares another: these are the table's defaults.
+"""
+
+from __future__ import annotations
+
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.tasks import DEFAULT_PRIORITY, DEFAULT_QUEUE, Task
+from django_pgjobs.queries.filling import Control
+
+
+def missing_keys(task: AnyTask, row: Control) -> frozenset[str]:
+    """Return the columns of the keys that the task declares and the row does not give."""
+    if not isinstance(task, Task):
+        return frozenset()
+    declared = {
+        "concurrency_key": task.concurrency_key,
+        "rate_limit_keys": task.rate_limit,
+        "unique_key": task.unique_key,
+    }
+    return frozenset(name for name, key in declared.items() if key and getattr(row, name) is None)
+
+
+def with_options(task: AnyTask, row: Control) -> Control:
+    """Return the row with all that the task declares but keys, which depend on the arguments."""
+    placed = row._replace(
+        queue_name=task.queue_name if row.queue_name == DEFAULT_QUEUE else row.queue_name,
+        priority=int(task.priority) if row.priority == DEFAULT_PRIORITY else row.priority,
+    )
+    if not (
+        isinstance(task, Task) and (task.concurrency_key or task.rate_limit or task.unique_key)
+    ):
+        return placed
+    return placed._replace(
+        concurrency_limit=row.concurrency_limit or task.concurrency_limit,
+        skips_waiting=row.skips_waiting or task.ordering == "skip",
+        rate_cost=task.rate_cost if row.rate_cost == 1 else row.rate_cost,
+    )
+
+
+def lacks_something(task: AnyTask, row: Control) -> bool:
+    """May the row lack what the task declares?
+
+    Whether a key that is missing comes to nothing, the arguments would tell.
+    """
+    return bool(missing_keys(task, row)) or with_options(task, row) != row

@@ -1,0 +1,39 @@
+"""Instants and lengths of time as callers give them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from django_pgjobs.exceptions import seconds_or_none
+from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
+
+LONGEST_DELAY = timedelta(days=366_000)
+
+
+def instant_or_delay(
+    moment: datetime | timedelta | None, *, name: str = "run_after"
+) -> tuple[datetime | None, float | None]:
+    """Return *moment*, the argument *name*, as an instant or as seconds from now.
+
+    Raise TypeError or ValueError if it is neither, or out of all bounds.
+    """
+    if moment is None:
+        return None, None
+    if not isinstance(moment, datetime | timedelta):
+        raise TypeError(f"expected {name} to be a datetime or a timedelta, got {moment!r}.")
+    if isinstance(moment, timedelta):
+        if moment > LONGEST_DELAY:
+            raise ValueError(f"expected {name} within 1000 years from now, got {moment!r}.")
+        return None, seconds_or_none(moment, name=name)
+    instant = moment
+    if timezone.is_naive(moment):
+        if settings.USE_TZ:
+            raise ValueError(f"expected {name} with a time zone, got {moment!r}.")
+        instant = timezone.make_aware(moment)
+    if not EARLIEST <= instant <= LATEST:
+        first, last = BOUNDS_OF_TIMES
+        raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
+    return in_utc(instant), None

@@ -39,8 +39,7 @@ class Rate:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(NamedTuple):
     """The first jobs of one lane, oldest first; *lane* is None for jobs without keys."""
 
     backend: str
@@ -52,7 +51,7 @@ class Head:
     # How many jobs of the key may run at a time; None: as each job says.
     max_running: int | None = None
     running: int = 0
-    ids: Sequence[int]
+    ids: Sequence[int] = ()
     limits: Sequence[int | None] = ()
     costs: Sequence[int] = ()
     # How many more jobs of the queue may start; None: any number.
@@ -62,8 +61,7 @@ class Head:
     rates: Sequence[Rate] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One job of a lane, by its place in it."""
 
     head: Head
@@ -129,7 +127,7 @@ class Choice:
         """Return what does not let the job start beside those that were chosen."""
         head, key = job.head, job.head.concurrency_key
         found = []
-        if key is not None and head.running + self._of_key[key] >= job.max_running:
+        if key is not None and head.running + self._of_key.get(key, 0) >= job.max_running:
             found.append(Obstacle("key_full", key))
         if self._room.get(head.queue_name, 1) <= 0:
             found.append(Obstacle("queue_full", head.queue_name))
@@ -173,8 +171,10 @@ def choose(
     """
     rooms = rooms or Rooms(wanted, wanted)
     choice = Choice.among(heads, wanted=wanted, slots=slots, rooms=rooms)
-    for rank in sorted({head.rank for head in heads}):
-        of_rank = [head for head in heads if head.rank == rank]
+    by_rank: dict[int, list[Head]] = {}
+    for head in heads:
+        by_rank.setdefault(head.rank, []).append(head)
+    for _, of_rank in sorted(by_rank.items()):
         keyed = [head for head in of_rank if head.lane is not None]
         sources = deque(
             _in_turns([head for head in keyed if head.is_async == is_async], room)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -178,7 +177,7 @@ def test_jobs_without_keys_are_chosen_one_for_one_with_the_others() -> None:
 def test_each_kind_of_jobs_has_room_of_its_own() -> None:
     threads = lane("a", 1, 2, 3), Head(backend="default", queue_name="mail", rank=0, ids=[4, 5])
     loop = [
-        replace(head, ids=[10 * number for number in head.ids], is_async=True) for head in threads
+        head._replace(ids=[10 * number for number in head.ids], is_async=True) for head in threads
     ]
     found = choose([*threads, *loop], wanted=9, slots={}, rooms=Rooms(2, 3))
     assert Counter(job.head.is_async for job in found.jobs) == {False: 2, True: 3}

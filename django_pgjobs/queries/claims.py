@@ -215,26 +215,15 @@ def heads_of(rows: Iterable[Any]) -> list[Head]:
     """Return what list_heads.sql lists."""
     return [
         Head(
-            backend=backend,
-            queue_name=queue_name,
-            rank=rank,
-            lane=lane,
-            concurrency_key=key,
-            weight=weight,
-            max_running=max_running,
-            running=running,
-            ids=ids,
-            limits=limits or (),
-            costs=costs or (),
-            queue_room=queue_room,
-            is_async=is_async,
-            rates=[rate_of(*rate) for rate in json.loads(rates)] if rates else (),
+            *lane,
+            limits or (),
+            costs or (),
+            queue_room,
+            is_async,
+            [rate_of(*rate) for rate in json.loads(rates)] if rates else (),
         )
-        for (
-            backend, queue_name, rank, lane, key, weight, max_running, running,
-            ids, limits, costs, queue_room, is_async, rates,
-        ) in rows
-    ]  # fmt: skip
+        for *lane, limits, costs, queue_room, is_async, rates in rows
+    ]
 
 
 def rate_of(key: str, tokens: int | None) -> Rate:

@@ -111,6 +111,7 @@ def _follow_up(task: Task) -> str:
             "queue_name": handler.queue_name,
             "backend": handler.backend,
             "priority": int(handler.priority),
+            "is_async": is_async(handler),
         }
     )
 

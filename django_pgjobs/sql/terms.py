@@ -128,11 +128,13 @@ lane AS (
     ),
     # Of a statement's list of jobs that ended: what is to be enqueued for those that failed.
     "follow_ups": """\
-INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlation_id)
+INSERT INTO pgjobs_job
+        (task_path, queue_name, backend, is_async, priority, args, correlation_id)
     SELECT
         {it}.on_failure ->> 'task_path'::text,
         COALESCE({it}.on_failure ->> 'queue_name'::text, 'default'),
         COALESCE({it}.on_failure ->> 'backend'::text, 'default'),
+        COALESCE({it}.on_failure ->> 'is_async'::text, '') = 'true',
         COALESCE(({it}.on_failure ->> 'priority'::text)::smallint, 0),
         json_build_array({it}.id, {{it}.errors.in_words}),
         {it}.correlation_id

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db.models import Value
 
-from django_pgjobs import requeue
+from django_pgjobs import Task, requeue
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.models import Job, Worker
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
@@ -23,6 +23,7 @@ from tests.worker.keyed import KEYED, keyed_claim, make_keyed
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import (
     DEFAULT,
+    Bench,
     Gate,
     ThreadedWorker,
     claim,
@@ -122,8 +123,6 @@ def test_places_of_a_kind_without_room_are_left_out_and_stay_known() -> None:
     knowing = Knowing(*plain(DEFAULT, LOOP), *keyed(KEYED, LOOP_KEYED))
     plan = knowing.claim(rooms=(0, 9))
     assert (plan.floors, plan.segments) == ({LOOP: HEAD}, [Segment(LOOP_KEYED)])
-    assert not knowing.places.has_for(Rooms(0, 9))
-    assert knowing.places.has_for(Rooms(9, 0))
     assert knowing.places.claim_at(0.0, Rooms(0, 9)) == float("inf")
     plan = knowing.claim(rooms=(9, 9))
     assert (plan.floors, plan.segments) == ({DEFAULT: HEAD}, [Segment(KEYED)])
@@ -201,6 +200,23 @@ def test_every_way_of_enqueueing_says_the_kind(options: dict[str, Any]) -> None:
 
 
 @on_server
+@pytest.mark.parametrize("task", [tasks.add, tasks.add_async])
+def test_a_job_that_waits_for_another_says_its_kind(task: Task) -> None:
+    waiting = task.using(after=[make_job()]).enqueue(1, 2)
+    assert get_job(waiting.id).is_async == (task is tasks.add_async)
+
+
+@on_server
+@pytest.mark.parametrize("task", [tasks.add, tasks.add_async])
+def test_a_job_that_tells_of_a_failure_says_its_kind(bench: Bench, task: Task) -> None:
+    """The server inserts it."""
+    replace(tasks.fail, on_failure=task, max_attempts=1).enqueue()
+    bench.run()
+    [job] = Job.objects.filter(task_path=task.module_path)
+    assert job.is_async == (task is tasks.add_async)
+
+
+@on_server
 def test_a_job_that_is_requeued_keeps_its_kind() -> None:
     job = make_job(ASYNC, args=[1, 2], is_async=True, status="failed")
     assert requeue(job)
@@ -265,7 +281,7 @@ def test_while_all_threads_are_taken_async_jobs_go_on_and_others_stay_where_they
     worker = start_thread(concurrency=1)
     gate.wait_entered()
     pump = worker.runner.pump
-    wait_until(lambda: pump.is_idle and pump.wants_jobs)
+    assert pump.wants_jobs
     assert not pump.waits_for_news, "it is busy, and not to be notified of each job"
     for _ in range(3):
         done = tasks.add_async.enqueue(1, 2)

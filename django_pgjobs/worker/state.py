@@ -78,8 +78,6 @@ class WorkerState:
     name: str
     worker_id: int = 0
     held: dict[int, Attempt] = field(default_factory=dict)
-    # Does it have tasks whose jobs run on the event loop?
-    has_async: bool = False
     # Tasks that this process does not have, and until when it leaves their jobs to others.
     unknown_paths: dict[str, float] = field(default_factory=dict)
     # Jobs that the server refuses to change, and until when this worker leaves them alone.

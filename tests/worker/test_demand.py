@@ -85,7 +85,6 @@ def test_a_buffer_that_is_full_enough_stops_the_claims(make: Make) -> None:
 
 def test_threads_and_event_loop_have_room_of_their_own(make: Make) -> None:
     claiming = make(async_concurrency=9)
-    claiming.state.has_async = True
     assert claiming.demand.rooms() == Rooms(4, 9)
     claiming.run(4)
     assert claiming.demand.rooms() == Rooms(0, 9)
@@ -95,30 +94,20 @@ def test_threads_and_event_loop_have_room_of_their_own(make: Make) -> None:
     assert claiming.demand.rooms() == Rooms(4, 0)
 
 
-def test_in_a_worker_without_async_tasks_jobs_of_both_kinds_are_for_its_threads(
-    make: Make,
-) -> None:
-    claiming = make(async_concurrency=9)
-    claiming.run(1)
-    assert claiming.demand.rooms() == Rooms(3, 3)
-    claiming.run(4)
-    assert claiming.demand.rooms() == Rooms(0, 0), "it wants no jobs"
-
-
 def test_a_job_whose_row_is_wrong_takes_up_room_of_both_kinds_while_it_waits(make: Make) -> None:
     claiming = make(async_concurrency=9)
-    claiming.state.has_async = True
     claiming.async_slots.running |= {make_attempt_of(number) for number in range(20, 29)}
     claiming.async_slots.buffer.append(make_attempt_of(1))
+    claiming.demand.measure(0.0)
     assert claiming.demand.rooms() == Rooms(0, 0), "it was claimed for a thread"
     claiming.async_slots.buffer.clear()
     claiming.async_slots.buffer.append(make_attempt_of(1, is_async=True))
+    claiming.demand.measure(0.0)
     assert claiming.demand.rooms() == Rooms(4, 0)
 
 
 def test_a_limit_of_jobs_is_for_both_kinds_together(make: Make) -> None:
     claiming = make(max_jobs=10, async_concurrency=9)
-    claiming.state.has_async = True
     assert claiming.demand.in_all(claiming.demand.rooms()) == 10
     claiming.state.finished_jobs = 7
     rooms = claiming.demand.rooms()

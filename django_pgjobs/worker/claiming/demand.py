@@ -28,7 +28,7 @@ class Demand:
         self._async_slots = async_slots
 
     def measure(self, distance: float) -> None:
-        """Note for a turn of the pump when it is time to claim again."""
+        """Note for a turn of the pump how far the server is, and what waits for slots."""
         self._slots.measure(distance)
         self._async_slots.measure(distance)
 
@@ -49,19 +49,16 @@ class Demand:
     def rooms(self, *, waits: bool = False) -> Rooms:
         """Return how many jobs of each kind to claim now.
 
-        If the claim *waits* for its turn, the jobs in the buffers will have run by then. In a
-        worker without async tasks the other kind has jobs of unknown tasks, and such that are async
-        no more: both are for the threads.
+        If the claim *waits* for its turn, the jobs in the buffers will have run by then.
         """
         left = self._left()
         if self._state.stopping or self._state.quiet or left <= 0:
             return NO_ROOM
         threads, loop = self._slots, self._async_slots
-        for_threads = min(left, threads.wanted(elsewhere=loop.strangers, waits=waits))
-        if not self._state.has_async:
-            return Rooms(for_threads, for_threads)
-        for_loop = min(left, loop.wanted(elsewhere=threads.strangers, waits=waits))
-        return Rooms(for_threads, for_loop)
+        return Rooms(
+            min(left, threads.wanted(elsewhere=loop.strangers, waits=waits)),
+            min(left, loop.wanted(elsewhere=threads.strangers, waits=waits)),
+        )
 
     def in_all(self, rooms: Rooms) -> int:
         """Return how many jobs to claim of both kinds together."""

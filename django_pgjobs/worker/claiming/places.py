@@ -120,14 +120,6 @@ class Places:
         """Is no place known?"""
         return not (self._behind or self._before or self._groups or self._freed)
 
-    def has_for(self, rooms: Rooms) -> bool:
-        """Is a place known whose kind of jobs there is room for? Safe from any thread."""
-        if all(rooms):
-            return not self.is_empty
-        lanes, groups = self._behind | self._before, self._groups | self._freed_groups
-        kinds = {lane.is_async for lane in lanes} | {group.is_async for group in groups}
-        return any(rooms[is_async] for is_async in kinds)
-
     @property
     def tokens_at(self) -> float:
         """When jobs that wait for tokens have enough of them, as far as a look has told."""

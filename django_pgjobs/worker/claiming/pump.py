@@ -26,7 +26,6 @@ from collections.abc import Callable
 
 import psycopg
 
-from django_pgjobs.choosing import Rooms
 from django_pgjobs.exceptions import LeaseLost
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -52,8 +51,6 @@ from django_pgjobs.worker.turns.turn import Turn
 
 logger = get_logger(__name__)
 
-# A place of any kind is one.
-ANY = Rooms(1, 1)
 CONTROL_NOTE = "given back: something was paused or resumed"
 # How long a worker leaves the jobs of a task that it does not have to others; then one of them
 # is met and logged again.
@@ -146,9 +143,8 @@ class Pump(Role):
 
     @property
     def is_idle(self) -> bool:
-        """Does it know of no place to claim from, of a kind that it has room for?"""
-        rooms = self._demand.rooms()
-        return not self._offers and not self._places.has_for(rooms if any(rooms) else ANY)
+        """Does it know of no place to claim from?"""
+        return not self._offers and self._places.is_empty
 
     @property
     def is_releasing(self) -> bool:
@@ -315,8 +311,6 @@ class Pump(Role):
             return
         self.claimed += len(claim.rows)
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
-        # The module of a task may have been loaded meanwhile.
-        self._state.has_async |= any(attempt.is_async for attempt in attempts)
         if not self._state.options.unknown_fails:
             until = time.monotonic() + UNKNOWN_SECONDS
             self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
@@ -374,7 +368,7 @@ class Pump(Role):
         rooms = self._demand.rooms()
         if any(rooms):
             waits.append(self._places.tokens_at - now)
-            if self.is_idle:
+            if self.waits_for_news:
                 self._note_dry()
                 self._errands.wake()
             else:

@@ -17,8 +17,7 @@ import time
 
 import django_pgjobs
 from django_pgjobs.control import rate_limits
-from django_pgjobs.declaring.registry import find_task, list_task_paths
-from django_pgjobs.declaring.tasks import is_async
+from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
@@ -99,7 +98,6 @@ class WorkerProcess:
             "lease",
             answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
         )
-        self.state.has_async = any(is_async(find_task(path)) for path in list_task_paths())
         self._build_slots()
         self._build_roles()
         self._build_watchers()

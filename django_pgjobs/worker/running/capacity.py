@@ -46,11 +46,13 @@ class Capacity:
         self.mean_duration: float | None = None
         # When the last job began.
         self.begun_at = 0.0
-        # With as many jobs in the buffer or fewer, it is time to claim again. As of the last turn
-        # of the pump, because it is asked for with every outcome.
+        # As of the last turn of the pump, because they are asked for with every outcome. With as
+        # many jobs in the buffer or fewer, it is time to claim again.
         self.low_water = 0
         # Seconds of a round trip.
         self.distance = 0.0
+        # How many jobs wait here whose rows said that they are of the other kind.
+        self.strangers = 0
         self._claim_limit = claim_limit
         self._is_async = is_async
 
@@ -65,9 +67,10 @@ class Capacity:
         self.mean_duration = seconds if mean is None else mean + MEAN_WEIGHT * (seconds - mean)
 
     def measure(self, distance: float) -> None:
-        """Note for a turn of the pump how far the server is, and how few jobs are few."""
+        """Note for a turn of the pump how far the server is, and what waits here."""
         self.distance = distance
         self.low_water = low_water_of(self.prefetch)
+        self.strangers = sum(each.row.is_async != self._is_async for each in list(self.buffer))
 
     @property
     def free(self) -> int:
@@ -83,11 +86,6 @@ class Capacity:
         seconds = min(MAX_SECONDS, PREFETCH_SECONDS + 2 * self.distance)
         ahead = min(most_ahead(self.distance), int(self.most * seconds / max(mean, 1e-6)))
         return ahead if self._claim_limit is None else min(ahead, self._claim_limit)
-
-    @property
-    def strangers(self) -> int:
-        """How many jobs wait here whose rows said that they are of the other kind."""
-        return sum(each.row.is_async != self._is_async for each in list(self.buffer))
 
     def wanted(self, *, elsewhere: int = 0, waits: bool = False) -> int:
         """Return how many jobs to claim now, 0 for none.

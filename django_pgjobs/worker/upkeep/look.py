@@ -157,16 +157,13 @@ class Look(Duty):
     def due_at(self, now: float) -> float:
         if not self._pump.wants_jobs:
             return math.inf
-        if not self._pump.is_idle:
+        if not self._pump.waits_for_news:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._pump.claimed != self._claimed or self._may_end_drain:
             due = 0.0
         else:
             due = self._due
-            if not self._pump.has_room:
-                # Of what it has room for nobody may tell it: it is not on watch.
-                due = min(due, self._looked_at + BUSY_LOOK_SECONDS)
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:

@@ -138,20 +138,21 @@ class Places:
             for lane in self._behind | self._before
             if rooms[lane.is_async]
         ]
-        if any(rooms[group.is_async] for group in self._freed_groups):
-            times.append(turn_at)
-        if any(rooms[group.is_async] for group in self._groups):
-            times.append(max(turn_at, self._walk_at))
-        return min(times, default=math.inf)
+        return min([*times, max(turn_at, self._keyed_at(rooms))])
 
     def waits(self, now: float, rooms: Rooms) -> bool:
         """Is it another worker's turn, and is nothing known that needs none?"""
         if not self._turn.may_wait(now):
             return False
         lanes = [lane for lane in self._behind | self._before if rooms[lane.is_async]]
-        groups = self._freed_groups | (self._groups if now >= self._walk_at else set())
-        needs_turn = bool(lanes) or any(rooms[group.is_async] for group in groups)
+        needs_turn = bool(lanes) or now >= self._keyed_at(rooms)
         return needs_turn and all(self._is_limited(lane) for lane in lanes)
+
+    def _keyed_at(self, rooms: Rooms) -> float:
+        """Return from when on lanes with keys are to be read; infinite if none is known."""
+        if any(rooms[segment.group.is_async] for segment in self._freed):
+            return 0.0
+        return self._walk_at if any(rooms[each.is_async] for each in self._groups) else math.inf
 
     def plan(
         self,
@@ -239,10 +240,6 @@ class Places:
             else:
                 segments.append(Segment(group))
         return segments
-
-    @property
-    def _freed_groups(self) -> set[Group]:
-        return {segment.group for segment in list(self._freed)}
 
     def _is_limited(self, lane: Lane) -> bool:
         return lane.queue_name in self._listing.limited

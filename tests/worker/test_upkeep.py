@@ -255,7 +255,7 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
         on_drained=ends.append,
     )
     duty._gap = NEVER
-    promoted, lanes = [(0, None, [])], [("default", "default", 0, False, 0, 0, False)]
+    promoted, lanes = [(0, None, [])], [("default", "default", 0, False, 0, 0, False, None, None)]
     for answers in ([promoted, lanes], [promoted, [], [], lanes], *[[promoted, [], lanes]] * 2):
         assert duty.due_at(0.0) - time.monotonic() < 0.1 and ends == []
         turn = Turn(1)
@@ -274,7 +274,7 @@ def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
         is_told=lambda: True,
         on_drained=mock.Mock(),
     )
-    lanes = [("default", "default", 0, False, 0, 0, False)]
+    lanes = [("default", "default", 0, False, 0, 0, False, None, None)]
     promoted: list[Any] = [(0, None, [])]
     waits = [("default", "default", 0, False, 0.2)]
     for answers in ([promoted, lanes], [promoted, waits, [], lanes]):

@@ -214,13 +214,15 @@ def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
 def heads_of(rows: Iterable[Any]) -> list[Head]:
     """Return what list_heads.sql lists."""
     return [
-        Head(
-            *lane,
-            limits or (),
-            costs or (),
-            queue_room,
-            is_async,
-            [rate_of(*rate) for rate in json.loads(rates)] if rates else (),
+        Head._make(
+            (
+                *lane,
+                limits or (),
+                costs or (),
+                queue_room,
+                is_async,
+                [rate_of(*rate) for rate in json.loads(rates)] if rates else (),
+            )
         )
         for *lane, limits, costs, queue_room, is_async, rates in rows
     ]

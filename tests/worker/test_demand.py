@@ -40,6 +40,31 @@ def test_long_jobs_are_not_claimed_ahead(make: Make) -> None:
     assert claiming.demand.rooms().threads == 4
 
 
+@pytest.mark.parametrize(("usual", "odd"), [(0.001, 0.1), (0.00005, 0.02)])
+def test_one_job_that_takes_hundreds_of_times_as_long_hardly_counts(
+    make: Make, usual: float, odd: float
+) -> None:
+    """A processor that was taken away for a moment does not make the next claim small."""
+    slots = make().slots
+    for _ in range(10_000):
+        slots.note_duration(usual)
+    slots.note_duration(odd)
+    assert slots.mean_duration
+    assert usual < slots.mean_duration < 2 * usual
+    for _ in range(20):
+        slots.note_duration(0.1)
+    assert slots.mean_duration == pytest.approx(0.1, rel=0.01), "but all of them do"
+
+
+def test_a_job_that_takes_long_counts_at_once(make: Make) -> None:
+    slots = make().slots
+    slots.note_duration(0.001)
+    slots.note_duration(5.0)
+    assert slots.mean_duration == 5.0
+    slots.note_duration(0.001)
+    assert slots.mean_duration == pytest.approx(2.5, rel=0.01)
+
+
 def test_what_is_claimed_ahead_is_bounded(make: Make) -> None:
     """S4.13."""
     claiming = make()

@@ -20,9 +20,9 @@ FAR_SECONDS = 0.01
 MAX_SECONDS = 0.25
 # ... and no more jobs than these.
 MOST_PREFETCH = 5_000
-# What one job counts in the mean of their durations: little, because on a busy machine a short
-# one now and then takes a hundred times as long, and the next claim should not be small for it.
-MEAN_WEIGHT = 0.02
+# The mean duration is that of jobs that took about so long together. On a busy machine a short one
+# now and then takes a hundred times as long, and the next claim should not be small for it.
+MEAN_SECONDS = 0.25
 
 
 def most_ahead(distance: float) -> int:
@@ -42,8 +42,9 @@ class Capacity:
         self.running: set[Attempt] = set()
         # How many are on their way from the buffer to the running ones.
         self.beginning = 0
-        # Seconds that recent jobs took, exponentially weighted; None before the first one.
+        # Seconds that recent jobs took; None before the first one. Of how many, and all together.
         self.mean_duration: float | None = None
+        self._recent_jobs = self._recent_seconds = 0.0
         # When the last job began.
         self.begun_at = 0.0
         # As of the last turn of the pump, because they are asked for with every outcome. With as
@@ -63,8 +64,10 @@ class Capacity:
 
     def note_duration(self, seconds: float) -> None:
         """Take a job that has ended into account."""
-        mean = self.mean_duration
-        self.mean_duration = seconds if mean is None else mean + MEAN_WEIGHT * (seconds - mean)
+        kept = max(0.0, 1 - seconds / MEAN_SECONDS)
+        self._recent_seconds = kept * self._recent_seconds + seconds
+        self._recent_jobs = kept * self._recent_jobs + 1
+        self.mean_duration = self._recent_seconds / self._recent_jobs
 
     def measure(self, distance: float) -> None:
         """Note for a turn of the pump how far the server is, and what waits here."""

@@ -96,6 +96,27 @@ ROOMS = (
         ROOMS_TESTS,
     ),
     (
+        "kind of a job that tells of a failure",
+        "django_pgjobs/sql/terms.py",
+        "COALESCE({it}.on_failure ->> 'is_async'::text, '') = 'true'",
+        "FALSE",
+        ROOMS_TESTS,
+    ),
+    (
+        "jobs count by the time they take",
+        f"{WORKER}running/capacity.py",
+        "kept = max(0.0, 1 - seconds / MEAN_SECONDS)",
+        "kept = 0.98",
+        DEMAND,
+    ),
+    (
+        "look of a worker with room for one kind",
+        f"{WORKER}upkeep/look.py",
+        "if not self._pump.waits_for_news:",
+        "if not self._pump.is_idle:",
+        ("tests/worker/test_upkeep.py",),
+    ),
+    (
         "worker that is busy with all threads",
         f"{WORKER}claiming/pump.py",
         "return self.has_room and self.is_idle",

@@ -264,6 +264,21 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
     assert ends == ["nothing is left that may run now"]
 
 
+def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
+    """And not after each claim of jobs of the other kind."""
+    pump = mock.Mock(waits_for_news=False, is_idle=True, is_releasing=False, claimed=0)
+    duty = make_look(
+        pump,
+        make_options(poll_interval=NEVER),
+        is_settled=lambda: True,
+        is_told=lambda: True,
+        on_drained=mock.Mock(),
+    )
+    look_in_vain(duty)
+    pump.claimed += 1
+    assert duty.due_at(0.0) == duty._looked_at + look.BUSY_LOOK_SECONDS
+
+
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     """And not at its next look of a busy worker."""
     pump = mock.Mock(waits_for_news=False, is_idle=False, is_releasing=False, claimed=0)

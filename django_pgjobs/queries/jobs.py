@@ -359,12 +359,6 @@ def array_text(items: Iterable[object]) -> str:
 
 def text_array_text(items: Iterable[str | None]) -> str:
     """Return the text form of a PostgreSQL array of texts; None is NULL."""
-    items = list(items)
-    names = [item for item in items if item is not None]
-    together = "".join(names)
-    if names and len(names) == len(items) and '"' not in together and "\\" not in together:
-        # Thousands of names of queues, in a tenth of the time.
-        return '{"' + '","'.join(names) + '"}'
     return array_text("NULL" if item is None else _quoted(item) for item in items)
 
 

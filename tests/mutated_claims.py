@@ -30,7 +30,7 @@ LANE = (
 
 # The same of the choice.
 CHOICE = (
-    ("limit of a key over its lanes", "head.running + self._of_key[key]", "head.running"),
+    ("limit of a key over its lanes", "head.running + self._of_key.get(key, 0)", "head.running"),
     ("smaller limit within a key", "max(1, self.head.limits[self.place] or 1)", "1000"),
     ("tokens that are left", "self._tokens[rate.key] < job.cost", "False"),
     ("tokens of a claim", "self._tokens[rate.key] -= job.cost", "pass"),

@@ -51,7 +51,7 @@ ROOMS = (
         f"{SQL}list_heads.sql",
         "        LIMIT kind.jobs\n    ) AS found",
         "    ) AS found",
-        ("tests/worker/test_keyed_claim.py", *ROOMS_TESTS),
+        ROOMS_TESTS,
     ),
     (
         "room of a kind in the choice",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db.models import Value
@@ -13,6 +14,7 @@ from django.db.models import Value
 from django_pgjobs import Task, requeue
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.models import Job, Worker
+from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from tests import tasks
@@ -106,6 +108,17 @@ def test_the_jobs_of_one_kind_hide_no_jobs_of_the_other(own: OwnConnection, work
     rows = keyed_claim(own, worker, 4, rooms=(2, 2))
     assert [row.id for row in rows if row.is_async] == hidden
     assert len(rows) == 3
+
+
+@on_server
+def test_no_more_lanes_are_read_than_there_is_room_for(own: OwnConnection, worker: int) -> None:
+    for number in range(9):
+        make_keyed(1, f"a{number}", 9)
+        make_keyed(1, f"b{number}", 9, is_async=True)
+    with mock.patch.object(claims, "heads_of", wraps=claims.heads_of) as read:
+        keyed_claim(own, worker, 9, rooms=(2, 3))
+    listed = claims.heads_of(*read.call_args.args)
+    assert Counter(head.is_async for head in listed) == {False: 2, True: 3}
 
 
 @on_server

@@ -17,6 +17,7 @@ from django_pgjobs.models import Job, Worker
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.claiming.pump import Pump
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
@@ -295,13 +296,20 @@ def test_while_all_threads_are_taken_async_jobs_go_on_and_others_stay_where_they
     gate.wait_entered()
     pump = worker.runner.pump
     assert pump.wants_jobs
-    assert not pump.waits_for_news, "it is busy, and not to be notified of each job"
+    assert not pump.waits_for_news
     for _ in range(3):
         done = tasks.add_async.enqueue(1, 2)
         wait_until(lambda job_id=done.id: get_job(job_id).status == "successful")
     assert [get_job(job.id).claim for job in waiting] == [0] * 3
     gate.open()
     wait_until(lambda: {get_job(job.id).status for job in waiting} == {"successful"})
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_worker_with_room_for_one_kind_only_is_not_to_be_notified(has_room: bool) -> None:
+    """It may know of no place all the same: its jobs were of the other kind than their rows."""
+    pump: Any = mock.Mock(has_room=has_room, wants_jobs=True, is_idle=True)
+    assert Pump.waits_for_news.fget(pump) is has_room  # type: ignore[attr-defined]
 
 
 @on_server

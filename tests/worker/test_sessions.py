@@ -143,15 +143,19 @@ def test_own_sessions_outlive_a_timeout_for_idle_ones(
     assert processes_of_worker() == before
 
 
-def test_own_sessions_outlive_a_timeout_for_transactions(
+def test_own_sessions_outlive_a_timeout_for_statements_and_transactions(
     start_thread: Start, for_database: Callable[[str, str], None]
 ) -> None:
     """A worker that parks is in a transaction for 0.9 s, again and again."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT current_setting('transaction_timeout', TRUE)")
-        if cursor.fetchone() == (None,):
-            pytest.skip("PostgreSQL 17 has brought it")
-    for_database("transaction_timeout", "300ms")
+        # PostgreSQL 17 has brought the latter.
+        cursor.execute(
+            "SELECT name FROM pg_settings"
+            " WHERE name IN ('statement_timeout', 'transaction_timeout')"
+        )
+        names = cursor.fetchall()
+    for (name,) in names:
+        for_database(name, "300ms")
     for _ in range(2):
         start_thread(poll_interval=NEVER)
     parked = wait_until(sessions_that_park)

@@ -56,7 +56,10 @@ class Demand:
 
         If the claim *waits* for its turn, the jobs in the buffer will have run by then.
         """
-        if self._state.stopping or self._state.quiet or self._async_slots.buffer:
+        state = self._state
+        if state.stopping or state.quiet or self._async_slots.buffer:
+            return 0
+        if time.monotonic() >= state.danger_at:
             return 0
         buffered = len(self._slots.buffer)
         if buffered > self.low_water:

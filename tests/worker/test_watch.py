@@ -238,3 +238,14 @@ def test_a_worker_that_was_refused_the_watch_does_not_keep_it(
     start_thread(poll_interval=NEVER)
     wait_until(lambda: asked and listeners() == 1)
     wait_until(lambda: not advisory_locks(), timeout=WAIT_SECONDS / 6)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_that_a_worker_gives_back_wake_another(start_thread: Start, gate: Gate) -> None:
+    busy = start_thread(poll_interval=NEVER, concurrency=1, shutdown_timeout=0.0)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    start_thread(poll_interval=NEVER, concurrency=1)
+    wait_until(lambda: listeners() == 1)
+    busy.close()
+    gate.wait_entered()

@@ -57,6 +57,13 @@ PROCESS = (
         ("tests/worker/test_safe_log.py",),
     ),
     (
+        "exceptions that handlers cannot format",
+        f"{WORKER}safe_log.py",
+        "    except BaseException:  # the exception is the project's code\n        return False\n",
+        "    except BaseException:  # the exception is the project's code\n        return True\n",
+        ("tests/worker/test_job_log.py",),
+    ),
+    (
         "signal handlers of forked processes",
         f"{WORKER}process/signal_pipe.py",
         "_installed.pop().leave_to_parent()",

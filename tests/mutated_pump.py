@@ -245,6 +245,27 @@ PUMP = (
         WATCH,
     ),
     (
+        "watch of a worker whose pump is held up",
+        f"{WORKER}upkeep/watch.py",
+        "return seconds >= (BUSY_SECONDS if has_found else STUCK_SECONDS)",
+        "return seconds >= BUSY_SECONDS and has_found",
+        WATCH,
+    ),
+    (
+        "watch of a worker that may lose its lease",
+        f"{WORKER}claiming/demand.py",
+        " or time.monotonic() >= state.danger_at:",
+        ":",
+        WATCH,
+    ),
+    (
+        "lock that outlives the error of its statement",
+        f"{WORKER}upkeep/watch.py",
+        "self._is_on_watch, self._is_denied = True, False",
+        "self._is_on_watch, self._is_denied = False, False",
+        WATCH,
+    ),
+    (
         "watch of a process that is frozen",
         "django_pgjobs/migrations/sql/0001/watch.sql",
         "PERFORM set_config('idle_session_timeout', silent_seconds::text || 's', FALSE);",

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
 
-from django_pgjobs import task
+from django_pgjobs import Retry, task
 from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.models import Job
@@ -79,6 +79,30 @@ def give_odd() -> object:
     return Odd(a=object())  # type: ignore[arg-type]
 
 
+class Textless(Exception):
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise LookupError("no text")
+
+
+class Hostile(dict[str, int]):
+    """A value that raises what its task says when it is looked at."""
+
+    raises: Any = None
+
+    def items(self) -> Any:
+        raise self.raises
+
+
+@task(backoff=[0])
+def give_hostile(kind: str) -> object:
+    """Return it."""
+    value = Hostile(a=object())  # type: ignore[arg-type]
+    value.raises = {"textless": Textless, "exit": SystemExit, "retry": Retry}[kind]()
+    return value
+
+
 @task(backoff=[0])
 async def give_no_json_async() -> object:
     """Do the same on the event loop."""
@@ -115,6 +139,17 @@ def test_code_of_the_project_that_a_return_value_runs_is_in_the_traceback() -> N
     job_id = give_odd.enqueue().id
     run_jobs()
     assert 'raise LookupError("no items")' in get_job(job_id).errors[0]["traceback"]
+
+
+@pytest.mark.parametrize("kind", ["textless", "exit", "retry"])
+def test_whatever_a_return_value_raises_its_job_fails_at_once(kind: str) -> None:
+    """The task has ended."""
+    job_id = give_hostile.enqueue(kind).id
+    run_jobs()
+    job = get_job(job_id)
+    assert (job.status, job.attempts) == ("failed", 1)
+    assert job.errors[0]["exception_class"] == "django_pgjobs.exceptions.PayloadError"
+    assert "the task ended" in job.errors[0]["message"]
 
 
 def test_a_task_that_was_not_declared_with_ours_is_tried_once() -> None:

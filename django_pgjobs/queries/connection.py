@@ -36,6 +36,7 @@ SERVER_SETTINGS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "idle_in_transaction_session_timeout": "60s",
     "idle_session_timeout": "0",
+    "transaction_timeout": "0",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "plan_cache_mode": "force_generic_plan",
@@ -347,7 +348,9 @@ class OwnConnection:
             connection.prepare_threshold = 0
             connection.execute(
                 "SELECT pg_catalog.set_config(name, value, false)"
-                " FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
+                " FROM unnest(%s::text[], %s::text[]) AS setting (name, value)"
+                # Older servers do not know all of them.
+                " WHERE pg_catalog.current_setting(name, true) IS NOT NULL",
                 [list(self._settings), list(self._settings.values())],
                 prepare=False,
             )

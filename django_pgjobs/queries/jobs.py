@@ -17,7 +17,6 @@ from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 # So many times a job may be interrupted because of its worker; each time more uses up an attempt.
 FREE_INTERRUPTIONS = 10
-# The note of a job that nobody has begun in time.
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
 

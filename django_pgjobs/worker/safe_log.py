@@ -52,6 +52,9 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         try:
             _under_way[threading.get_ident()] = time.monotonic()
+            if not _can_be_formatted(kwargs.get("exc_info")):
+                kwargs["exc_info"] = None
+                msg = f"{msg} (its exception cannot be formatted)"
             super().log(level, msg, *args, **kwargs)
         except JobInterrupt:
             raise
@@ -83,6 +86,26 @@ class JobLogger(SafeLogger):
         template = "%s " + str(msg)
         extra = {"pgjobs": self._fields}
         super().log(level, template, names.translate(CONTROL), *args, extra=extra, **kwargs)
+
+
+def _can_be_formatted(exc_info: Any) -> bool:
+    """Can handlers format what they are to log, as Logger.log() takes it?
+
+    If not, they lose the whole line. What breaks is the exception's own (its causes, its notes),
+    so the frames are left out.
+    """
+    if exc_info is True:
+        exc_info = sys.exc_info()
+    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
+    if not isinstance(error, BaseException):
+        return True
+    try:
+        traceback.format_exception(type(error), error, None, limit=0)
+    except JobInterrupt:
+        raise
+    except BaseException:  # the exception is the project's code
+        return False
+    return True
 
 
 def named_job(job: LoggedJob) -> dict[str, Any]:

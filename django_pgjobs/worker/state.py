@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,6 +92,8 @@ class WorkerState:
     stopping: bool = False
     # Somebody asked the worker, by its row in the table, to claim nothing for now.
     quiet: bool = False
+    # From when on, by time.monotonic(), the lease may soon be over: then it claims nothing.
+    danger_at: float = math.inf
     finished_jobs: int = 0
     # Held by the pump from sending a claim until its jobs are in `held`, and by the upkeep while
     # it returns what is not held.

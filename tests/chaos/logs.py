@@ -33,8 +33,9 @@ ALLOWED = {
     r"pruning failed: ": "servers go away",
     r"does not answer; cut": "networks lose what they carry",
     r"timed out and is interrupted": "one of the tasks takes too long",
-    r"gave back \d+ jobs of a claim": "answers get lost",
-    r"dropped \d+ jobs of a lost lease": "workers are stopped past their lease",
+    r"gave back \d+ jobs? of a claim": "answers get lost",
+    r"dropped \d+ jobs? of a lost lease": "workers are stopped past their lease",
+    r"(which does not exist|whose burst is \d+): they cannot start": "rows are odd",
     r"outcome cannot be written|refuses its outcome": "rows are odd",
     r"outcome=\w+ was sent before the connection broke": "answers get lost",
     ALLOWED_TRACEBACKS: "some exceptions are nasty",
@@ -58,10 +59,10 @@ PLAIN = (
 )
 # An interrupt that arrives while the driver calls back out of C is printed and dropped there; the
 # watchdog looks whether the job ends. And Django's cursor on the server is closed by the garbage
-# collector, which finds the connection gone.
+# collector, which finds the connection or the transaction gone.
 DROPPED = (
     r"Exception ignored in: .*(LeaseLost|JobReleased|JobCancelled|JobTimeout"
-    r"|cursor_iter .*psycopg\.OperationalError)"
+    r"|cursor_iter .*psycopg\.(OperationalError|errors\.InvalidCursorName))"
 )
 QUIET = {"DEBUG", "INFO"}
 

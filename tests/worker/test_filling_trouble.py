@@ -7,11 +7,19 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import DataError, InterfaceError, OperationalError, connection, connections
+from django.db import (
+    DataError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 from psycopg import errors
 
 from django_pgjobs import task
 from django_pgjobs.queries.errors import is_of_the_moment
+from django_pgjobs.results import exception_path
 from django_pgjobs.worker.claiming.filling import UNUSABLE, filling_of
 from django_pgjobs.worker.running.outcome import Kind
 from tests.factories import get_job, make_job
@@ -113,6 +121,67 @@ def test_a_session_that_the_server_ends_is_no_failure_of_the_job(bench: Bench) -
     assert (get_job(job_id).status, get_job(job_id).attempts) == ("ready", 1)
     again = filling_of(bench.claim())
     assert again is not None and again.kind is Kind.FILL
+
+
+class Shapeless(OperationalError):
+    """An error that cannot be looked at."""
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("no cause")
+
+
+def leave(error: BaseException, result: Any) -> float:
+    """Be a backoff that ends the program."""
+    raise SystemExit("no patience")
+
+
+@task(concurrency_key=of_shop, backoff=leave)
+def impatient(shop_id: int) -> int:
+    return shop_id
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("declared", "error"),
+    [(keyed, Shapeless("odd")), (impatient, OperationalError("server closed the connection"))],
+    ids=["an error that exits when it is looked at", "a backoff that exits"],
+)
+def test_whatever_the_code_of_a_key_does_the_worker_goes_on(
+    drain: Callable[..., ThreadedWorker], declared: Any, error: BaseException
+) -> None:
+    """It runs in the pump."""
+    raised.append(error)
+    bad = make_job(declared.module_path, kwargs={"shop_id": 7})
+    good = make_job()
+    drain()
+    assert (get_job(bad).status, get_job(good).status) == ("failed", "successful")
+    [entry] = get_job(bad).errors
+    assert entry["exception_class"] == exception_path(type(error))
+
+
+def of_open_transaction(shop_id: int) -> str:
+    """Be a key whose function leaves a transaction open."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 'shop:' || %s::text", [shop_id])
+        [key] = cursor.fetchone()
+    transaction.atomic().__enter__()
+    return str(key)
+
+
+@task(concurrency_key=of_open_transaction)
+def left_open(shop_id: int) -> int:
+    return shop_id
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_the_function_of_a_key_leaves_open_harms_no_other(
+    drain: Callable[..., ThreadedWorker],
+) -> None:
+    made = [make_job(left_open.module_path, kwargs={"shop_id": shop}) for shop in (7, 8, 9)]
+    drain()
+    found = [(get_job(job_id).status, get_job(job_id).concurrency_key) for job_id in made]
+    assert found == [("successful", f"shop:{shop}") for shop in (7, 8, 9)]
 
 
 def test_one_that_would_expire_meanwhile_fails() -> None:

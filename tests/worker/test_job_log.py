@@ -17,7 +17,7 @@ from django_pgjobs.worker.process.pruner import Pruning
 from django_pgjobs.worker.running.outcome import Kind
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until
-from tests.worker import declared
+from tests.worker import declared, nasty
 from tests.worker.support import Bench, ThreadedWorker, make_attempt_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -160,6 +160,17 @@ def test_an_exception_that_cannot_be_shown_is_a_failure_as_any(drain: Drain, log
     assert get_job(job.id).status == "failed"
     record = log.of("FAIL")
     assert record.exc_info is not None and record.exc_info[0] is Broken
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter, JsonFormatter])
+def test_a_failure_has_its_line_though_its_exception_cannot_be_formatted(
+    drain: Drain, log: Records, formatter: type[logging.Formatter]
+) -> None:
+    nasty.end_with.using(max_attempts=1).enqueue("cause raises")
+    drain()
+    text = formatter().format(log.of("FAIL"))
+    assert "error=BadTraceback" in text or '"error": "BadTraceback' in text
+    assert "(its exception cannot be formatted)" in text
 
 
 def test_every_line_of_a_job_names_its_correlation_id(drain: Drain, log: Records) -> None:

@@ -62,14 +62,14 @@ class Kept:
         self.state.worker_id = make_worker(lease_seconds=self.state.options.lease)
         self.dangers = 0
         self.stops = 0
-        self.quiet_changes: list[bool] = []
+        self.changes: list[bool] = []
         self.crashed: list[str] = []
         self.keeper = LeaseKeeper(
             self.state,
             connection,
             register=self._register,
             on_danger=self._note_danger,
-            on_quiet=self._note_quiet,
+            on_change=self._note_quiet,
             on_stop=self._note_stop,
             on_crash=self.crashed.append,
         )
@@ -89,7 +89,7 @@ class Kept:
         self.dangers += 1
 
     def _note_quiet(self) -> None:
-        self.quiet_changes.append(self.state.quiet)
+        self.changes.append(self.state.quiet)
 
     def _note_stop(self) -> None:
         self.stops += 1
@@ -259,9 +259,9 @@ def test_a_renewal_tells_what_is_asked_of_the_worker_when_that_changes(keep: Kee
 
     renew("quiet_requested_at = now()")
     renew("listening = FALSE")
-    wait_until(lambda: kept.quiet_changes == [True])
+    wait_until(lambda: kept.changes == [True])
     renew("quiet_requested_at = NULL")
-    wait_until(lambda: kept.quiet_changes == [True, False])
+    wait_until(lambda: kept.changes == [True, False])
     assert kept.stops == 0
     renew("stop_requested_at = now()")
     wait_until(lambda: kept.stops == 1)
@@ -347,3 +347,16 @@ def test_a_long_rescue_does_not_keep_the_lease_from_being_renewed(
     wait_until(lambda: count_jobs(status="running") == 0)
     assert done.count("rescue") >= 4
     assert ("rescue", "rescue") not in pairwise(done)
+
+
+def test_a_worker_that_renews_after_it_was_in_danger_may_claim_again(
+    keep: Keep, own: OwnConnection
+) -> None:
+    broken = BrokenConnection(own)
+    kept = keep(broken, lease=1.0)
+    wait_until(lambda: time.monotonic() >= kept.state.danger_at)
+    kept.keeper.check_danger()
+    assert (kept.dangers, kept.changes) == (1, [])
+    broken.works = True
+    wait_until(lambda: kept.changes)
+    assert time.monotonic() < kept.state.danger_at

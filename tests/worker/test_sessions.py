@@ -143,6 +143,39 @@ def test_own_sessions_outlive_a_timeout_for_idle_ones(
     assert processes_of_worker() == before
 
 
+def test_own_sessions_outlive_a_timeout_for_statements_and_transactions(
+    start_thread: Start, for_database: Callable[[str, str], None]
+) -> None:
+    """A worker that parks is in a transaction for 0.9 s, again and again."""
+    with connection.cursor() as cursor:
+        # PostgreSQL 17 has brought the latter.
+        cursor.execute(
+            "SELECT name FROM pg_settings"
+            " WHERE name IN ('statement_timeout', 'transaction_timeout')"
+        )
+        names = cursor.fetchall()
+    for (name,) in names:
+        for_database(name, "300ms")
+    for _ in range(2):
+        start_thread(poll_interval=NEVER)
+    parked = wait_until(sessions_that_park)
+    with contextlib.closing(connect()) as bounded, pytest.raises(psycopg.Error):
+        bounded.execute("SELECT pg_sleep(15)")
+    assert wait_until(sessions_that_park) == parked
+
+
+def sessions_that_park() -> list[int]:
+    """Return the processes of the server in which workers wait for the watch."""
+    with connect() as observer:
+        return [
+            pid
+            for (pid,) in observer.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name = 'pgjobs upkeep' AND wait_event = 'advisory'"
+            )
+        ]
+
+
 def processes_of_worker() -> set[tuple[str, int]]:
     """Return name and process of the sessions that a worker keeps; that of pruning it closes."""
     with connect() as observer:

@@ -120,7 +120,7 @@ def test_attempts_that_are_tried_again_start_each_and_finish_once(
     assert len(heard.of("finished")) == 1
 
 
-@pytest.mark.parametrize("error", [ValueError("receiver"), RuntimeError("\ud800")])
+@pytest.mark.parametrize("error", [ValueError("receiver"), RuntimeError("\ud800"), SystemExit(1)])
 def test_a_receiver_that_raises_changes_nothing(
     drain: Start, heard: Heard, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:

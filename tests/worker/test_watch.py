@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.upkeep import watch
 from tests import tasks
 from tests.factories import get_job, get_worker, make_job
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import NEVER, Gate, ThreadedWorker
 
@@ -78,13 +79,25 @@ def test_groups_have_watches_of_their_own() -> None:
     assert all(-(2**63) <= key < 2**63 for key in keys)
 
 
-def advisory_waits() -> int:
+def advisory_locks(*, granted: bool = True) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database"
-            " = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted = %s"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            [granted],
         )
         return int(cursor.fetchall()[0][0])
+
+
+def advisory_waits() -> int:
+    return advisory_locks(granted=False)
+
+
+def watcher_of(start_thread: Start) -> tuple[ThreadedWorker, ThreadedWorker]:
+    """Start two workers; return which is on watch, and the one that parks."""
+    first, second = (start_thread(poll_interval=NEVER, name=f"test:{n}") for n in range(2))
+    wait_until(lambda: listeners() == 1 and advisory_waits() == 1)
+    return (first, second) if get_worker(first.id).listening else (second, first)
 
 
 def listeners() -> int:
@@ -165,3 +178,74 @@ def test_where_no_watch_can_be_had_a_worker_hears_of_new_jobs_all_the_same(
     wait_until(lambda: get_worker(worker.id).listening)
     job = make_job()
     wait_until(lambda: get_job(job).status == "successful")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_pump_is_held_up_leaves_the_watch(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a trigger of the project, or a connection that is cut: others hear of the jobs then."""
+    on_watch, other = watcher_of(start_thread)
+    released = threading.Event()
+    pump = on_watch.runner._connections["pump"]
+    round_trip = pump.round_trip
+
+    def wait_and_send(sends: Any) -> Any:
+        released.wait(WAIT_SECONDS)
+        return round_trip(sends)
+
+    monkeypatch.setattr(pump, "round_trip", wait_and_send)
+    try:
+        job = tasks.add.enqueue(1, 2)
+        wait_until(lambda: get_job(job.id).status == "successful", timeout=WAIT_SECONDS / 2)
+        assert get_job(job.id).worker_ids == [other.runner.state.name]
+    finally:
+        released.set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_may_lose_its_lease_leaves_the_watch(start_thread: Start) -> None:
+    """Somebody has locked its row, or the server is full: it would claim nothing."""
+    on_watch, other = watcher_of(start_thread)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 s', listening = FALSE"
+            " WHERE id = %s",
+            [on_watch.id],
+        )
+    on_watch.runner.state.danger_at = 0.0
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful", timeout=WAIT_SECONDS / 6)
+    assert get_job(job.id).worker_ids == [other.runner.state.name]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_was_refused_the_watch_does_not_keep_it(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock of a session stays if its statement ends with an error after all."""
+    asked = []
+
+    def take_and_fail(cursor: Any, *args: Any, **kwargs: Any) -> None:
+        asked.append(KEY)
+        cursor.execute(
+            "SELECT pg_catalog.pg_try_advisory_lock($1::bigint),"
+            " 1 OPERATOR(pg_catalog./) (pg_catalog.random() OPERATOR(pg_catalog.*) 0)::integer",
+            [KEY],
+        )
+
+    monkeypatch.setattr(queries, "send_take", take_and_fail)
+    start_thread(poll_interval=NEVER)
+    wait_until(lambda: asked and listeners() == 1)
+    wait_until(lambda: not advisory_locks(), timeout=WAIT_SECONDS / 6)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_that_a_worker_gives_back_wake_another(start_thread: Start, gate: Gate) -> None:
+    busy = start_thread(poll_interval=NEVER, concurrency=1, shutdown_timeout=0.0)
+    gate_tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    start_thread(poll_interval=NEVER, concurrency=1)
+    wait_until(lambda: listeners() == 1)
+    busy.close()
+    gate.wait_entered()

@@ -72,7 +72,19 @@ class WatchOfIdleWorker:
         self.state = WorkerState(make_options(poll_interval=NEVER), "test:1")
         own = mock.Mock(listens=True, schema="public")
         look = mock.Mock(due_at=lambda now: math.inf)
-        self.duty = Watch(self.state, self.pump, own, look, others=[look], on_orders=lambda: None)
+        self.heard = 0
+        self.duty = Watch(
+            self.state,
+            self.pump,
+            own,
+            look,
+            others=[look],
+            on_orders=lambda: None,
+            on_hearing=self._note_hearing,
+        )
+
+    def _note_hearing(self) -> None:
+        self.heard += 1
 
     def act(self, *rows: tuple[bool, bool]) -> int:
         """Do what is due; return how many statements that were."""
@@ -119,6 +131,17 @@ def test_a_worker_with_a_long_job_leaves_the_watch_once() -> None:
     assert watch_of.seconds_to_next() == math.inf
 
 
+def test_a_worker_that_was_deaf_asks_what_it_has_missed() -> None:
+    """Its pump may have claimed meanwhile, and somebody cancelled that job."""
+    watch_of = WatchOfIdleWorker()
+    watch_of.act((False, False))
+    watch_of.act()
+    assert watch_of.heard == 0
+    watch_of.hold(0.0)
+    watch_of.act()
+    assert watch_of.heard == 1
+
+
 def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     """However often it is told of jobs."""
     watch_of = WatchOfIdleWorker()
@@ -126,6 +149,7 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     watch_of.act()
     watch_of.pump.waits_for_news = False
     watch_of.pump.claimed, watch_of.pump.claimed_until_dry = 5, 5
+    watch_of.pump.ran_dry_at = time.monotonic() - watch.STUCK_SECONDS / 2
     assert watch_of.seconds_to_next() > 0
     watch_of.pump.claimed, watch_of.pump.ran_dry_at = 6, time.monotonic()
     assert watch_of.seconds_to_next() > 0
@@ -140,7 +164,7 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     watch_of.act()
     watch_of.duty.observe(time.monotonic())
     watch_of.pump.waits_for_news = watch_of.pump.has_room = False
-    assert 0 < watch_of.seconds_to_next() <= watch.FULL_SECONDS
+    assert 0 < watch_of.seconds_to_next() < 2 * watch.FULL_SECONDS
     watch_of.duty._waited_at -= watch.FULL_SECONDS
     watch_of.act()
     assert not watch_of.duty.hears_of_jobs

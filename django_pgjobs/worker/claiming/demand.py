@@ -8,6 +8,7 @@ of both kinds.
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 
 from django_pgjobs.choosing import Rooms
@@ -51,8 +52,8 @@ class Demand:
 
         If the claim *waits* for its turn, the jobs in the buffers will have run by then.
         """
-        left = self._left()
-        if self._state.stopping or self._state.quiet or left <= 0:
+        state, left = self._state, self._left()
+        if state.stopping or state.quiet or left <= 0 or time.monotonic() >= state.danger_at:
             return NO_ROOM
         threads, loop = self._slots, self._async_slots
         return Rooms(

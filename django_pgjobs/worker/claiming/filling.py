@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-
-from django.db import Error, connections
 
 from django_pgjobs.declaring.tasks import declares_control
 from django_pgjobs.enqueueing.filling import filled_in
@@ -22,7 +19,11 @@ from django_pgjobs.queries.filling import control_of
 from django_pgjobs.values.payload import decode_arguments
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.calling import task_result
+from django_pgjobs.worker.running.housekeeping import close_connections
 from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, filled, of_trouble
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
 
 UNUSABLE = "failed: what its task declares cannot be worked out for these arguments"
 
@@ -41,14 +42,22 @@ def filling_of(attempt: Attempt) -> Outcome | None:
         args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
         control = filled_in(task, written, args, kwargs)
     except BaseException as error:  # a key may be a function of the project
-        if is_of_the_moment(error):
-            return of_trouble(attempt, error, lambda: task_result(attempt))
-        entry = describe(attempt, error)
-        return Outcome(Kind.FAIL, error=entry, note=UNUSABLE, exception=error)
+        return _of_error(attempt, error)
     if control == written and written.rate_limit_keys is None:
         return None
     # One that named its rate limits has not paid for them: the claim could not tell what it lacks.
     return filled(control)
+
+
+def _of_error(attempt: Attempt, error: BaseException) -> Outcome:
+    """Return what becomes of a job without a key, whatever *error* does when looked at."""
+    try:
+        if is_of_the_moment(error):
+            return of_trouble(attempt, error, lambda: task_result(attempt))
+    except BaseException:
+        logger.of(attempt).warning("its exception cannot be judged; the job fails", exc_info=True)
+    entry = describe(attempt, error)
+    return Outcome(Kind.FAIL, error=entry, note=UNUSABLE, exception=error)
 
 
 def split(
@@ -70,17 +79,11 @@ def split(
             attempt.started_at = time.monotonic()
             outcome = filling_of(attempt)
             attempt.started_at = 0.0
-            _leave_django()
+            # What a function of the project has opened in this thread nobody else closes.
+            close_connections()
         if outcome is None:
             ready.append(attempt)
         else:
             attempt.control = outcome.control
             on_filling(attempt, outcome)
     return ready
-
-
-def _leave_django() -> None:
-    """Close what a function of the project has opened in this thread, which nobody else does."""
-    for connection in connections.all(initialized_only=True):
-        with suppress(Error):
-            connection.close()

@@ -9,7 +9,7 @@ What each side knows, with a lease of 60 seconds:
     0 s    renewed: the server counts 60 s from when it ran the statement, the worker counts
            60 s from before it sent it, so the worker's idea ends first
     20 s   the next renewal is due; a thread that does nothing else sends it
-    40 s   two renewals failed: the worker interrupts its own jobs
+    40 s   two renewals failed: the worker interrupts its own jobs, and claims no others
     60 s   over: any other worker returns the jobs (rescue), and their claims rise, so that
            late writes of this one match no row
 
@@ -64,7 +64,7 @@ class LeaseKeeper(Role):
         *,
         register: Callable[[OwnConnection], None],
         on_danger: Callable[[], None],
-        on_quiet: Callable[[], None],
+        on_change: Callable[[], None],
         on_stop: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
@@ -73,10 +73,11 @@ class LeaseKeeper(Role):
         self._connection = connection
         self._register = register
         self._on_danger = on_danger
-        self._on_quiet = on_quiet
+        # Called when it may claim jobs again, or no more.
+        self._on_change = on_change
         self._on_stop = on_stop
-        self._renewed_at = time.monotonic()
         self._is_endangered = False
+        self._note_renewed(time.monotonic())
         self._is_woken = False
         # Did it renew because it had jobs?
         self._had_jobs = False
@@ -132,8 +133,10 @@ class LeaseKeeper(Role):
         if renewal is None:
             self._begin_anew()
             return None
-        self._renewed_at = asked_at
-        self._is_endangered = False
+        was_in_danger = time.monotonic() >= self._state.danger_at
+        self._note_renewed(asked_at)
+        if was_in_danger:
+            self._on_change()
         self.is_leader = renewal.is_leader
         self._obey(renewal)
         return renewal
@@ -163,7 +166,7 @@ class LeaseKeeper(Role):
             self._state.quiet = renewal.is_quiet
             said = "quiet   no new jobs" if renewal.is_quiet else "resume  takes jobs again"
             logger.info("%s: asked in the table, worker=%s", said, self._state.name)
-            self._on_quiet()
+            self._on_change()
         if renewal.is_stopping:
             self._on_stop()
 
@@ -173,18 +176,24 @@ class LeaseKeeper(Role):
             self._state.name,
         )
         self._register(self._connection)
-        self._renewed_at = time.monotonic()
-        self._is_endangered = False
+        self._note_renewed(time.monotonic())
         self._on_danger()
+        self._on_change()
+
+    def _note_renewed(self, asked_at: float) -> None:
+        self._renewed_at = asked_at
+        self._state.danger_at = asked_at + self._state.options.lease * 2 / 3
+        self._is_endangered = False
 
     def check_danger(self) -> None:
         """Interrupt our jobs when two renewals were missed; safe from any thread.
 
         The main thread asks as well, because a renewal may wait for its answer meanwhile.
         """
-        silent = time.monotonic() - self._renewed_at
-        if silent > self._state.options.lease * 2 / 3 and not self._is_endangered:
+        now = time.monotonic()
+        if now >= self._state.danger_at and not self._is_endangered:
             self._is_endangered = True
+            silent = now - self._renewed_at
             logger.error("worker=%s no lease for %.0f s: ends its jobs", self._state.name, silent)
             self._on_danger()
 

@@ -150,7 +150,7 @@ class WorkerProcess:
             own["lease"],
             register=self._register,
             on_danger=self.pump.give_up_all,
-            on_quiet=self.upkeep.recall,
+            on_change=self.upkeep.recall,
             on_stop=self._dismiss,
             on_crash=crash,
         )

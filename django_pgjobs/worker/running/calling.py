@@ -197,8 +197,8 @@ def announce_start(attempt: Attempt) -> None:
         result = task_result(attempt)
         try:
             send_to_receivers(task_started, attempt, result)
-        except Exception:
-            # Not of a receiver, but of a log handler that Django told of one.
+        except BaseException:
+            # Of one that exits, or of a log handler that Django told of one.
             logger.of(attempt).exception("task_started was not sent to all receivers")
         if not is_nested and not attempt.is_async:
             # In a transaction that a receiver left open, nothing of the job would be committed.
@@ -229,7 +229,7 @@ def announce_finish(attempt: Attempt, outcome: Outcome) -> None:
             raise outcome.exception
         except BaseException:
             send_to_receivers(task_finished, attempt, result)
-    except Exception:
+    except BaseException:  # a receiver may exit
         logger.of(attempt).exception("task_finished could not be sent")
 
 

@@ -19,6 +19,7 @@ from django_pgjobs.exceptions import (
     Discard,
     JobCancelled,
     JobExpired,
+    JobInterrupt,
     JobReleased,
     LeaseLost,
     PayloadError,
@@ -116,11 +117,13 @@ def success(value: object, max_bytes: int) -> Outcome:
     """
     try:
         return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
-    except Exception as error:  # a value may raise anything when it is looked at
+    except JobInterrupt:
+        raise
+    except BaseException as error:  # a value may raise anything when it is looked at
         # What is refused is said with its place; how we came to look there tells nobody anything.
-        cause = None if isinstance(error, TypeError | ValueError) else error
+        cause = None if issubclass(type(error), TypeError | ValueError) else error
         raise PayloadError(
-            f"the task ended, but what it returned cannot be stored: {error} "
+            f"the task ended, but what it returned cannot be stored: {_text_of(error)} "
             "It is not run again. Return None, or what JSON can hold."
         ) from cause
 
@@ -243,11 +246,15 @@ def describe(attempt: Attempt, error: BaseException) -> str:
     """
     entry = {
         "exception_class": _safely(lambda: exception_path(type(error)), "builtins.Exception"),
-        "message": scrub(_safely(lambda: str(error), "(its str() failed)"), MAX_MESSAGE),
+        "message": scrub(_text_of(error), MAX_MESSAGE),
         "traceback": scrub(_safely(lambda: _format(error), "(its traceback failed to format)\n")),
         "attempt": attempt.attempt,
     }
     return json.dumps(entry)
+
+
+def _text_of(error: BaseException) -> str:
+    return _safely(lambda: str(error), "(its str() failed)")
 
 
 def _format(error: BaseException) -> str:

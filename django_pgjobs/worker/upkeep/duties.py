@@ -52,7 +52,13 @@ class Duties:
         # The look comes last, so that it sees what the others have changed.
         after = [self.cancels, Progress(state, connection), FreedKeys(errands), self.look]
         self.watch = Watch(
-            state, pump, connection, self.look, others=[*before, *after], on_orders=on_orders
+            state,
+            pump,
+            connection,
+            self.look,
+            others=[*before, *after],
+            on_orders=on_orders,
+            on_hearing=self.cancels.note_request,
         )
         self._in_order = [*before, self.watch, *after]
 

@@ -3,10 +3,10 @@
 PostgreSQL signals every session that listens at each notification, whatever its channel, and each
 worker that is woken claims and looks. So of all workers of a *group* (same backends, queues and
 tasks) only the one that has the *watch*, an advisory lock, hears of new jobs. The others *park*:
-they wait for the lock in the server, and hear nothing. Who gets more jobs than it takes, or has one
-that runs for long, leaves the watch. The server gives it to one that is parked; that one hears
-from then on, says so, and looks for what was there before. So a batch of jobs wakes one worker
-after the other, until they suffice.
+they wait for the lock in the server, and hear nothing. Who gets more jobs than it takes, has one
+that runs for long, or cannot claim for some reason, leaves the watch. The server gives it to one
+that is parked; that one hears from then on, says so, and looks for what was there before. So a
+batch of jobs wakes one worker after the other, until they suffice.
 
 A worker that holds jobs has more to do than to wait: it asks for the watch now and then, and
 whenever somebody leaves it. If its queues have shares of its slots and one of them is used up, it
@@ -55,6 +55,8 @@ SETTLE_SECONDS = 0.02
 FULL_SECONDS = 0.02
 # ... and so does one that has found jobs, and known of more, for so long though it has room, ...
 BUSY_SECONDS = 0.1
+# ... and one whose pump has found nothing for so long where jobs may be: something holds it up.
+STUCK_SECONDS = 1.0
 # ... and one with a job that takes longer, if it took the watch when it had none: another process
 # may have nothing to do.
 LONG_SECONDS = 0.1
@@ -142,6 +144,7 @@ class Watch(Duty):
         *,
         others: Sequence[Duty],
         on_orders: Callable[[], None],
+        on_hearing: Callable[[], None],
     ) -> None:
         self._state = state
         self._pump = pump
@@ -149,6 +152,9 @@ class Watch(Duty):
         self._look = look
         self._others = others
         self._on_orders = on_orders
+        self._on_hearing = on_hearing
+        # What it has in common with those that serve the same jobs.
+        self._group = *state.options.serving, list_task_paths()
         self._is_on_watch = False
         self._hears = ORDERS
         # Did another worker have the watch when it asked for it? Did it have jobs when it got it?
@@ -247,8 +253,7 @@ class Watch(Duty):
 
     @functools.cached_property
     def _key(self) -> int:
-        schema, options = self._connection.schema, self._state.options
-        return watch.key_of(schema, *options.serving, list_task_paths())
+        return watch.key_of(self._connection.schema, *self._group)
 
     def _known(self, now: float) -> Known:
         pump = self._pump
@@ -274,7 +279,8 @@ class Watch(Duty):
         seconds = now - max(self._waited_at, pump.ran_dry_at)
         if not pump.has_room:
             return seconds >= FULL_SECONDS
-        return seconds >= BUSY_SECONDS and pump.claimed != pump.claimed_until_dry
+        has_found = pump.claimed != pump.claimed_until_dry
+        return seconds >= (BUSY_SECONDS if has_found else STUCK_SECONDS)
 
     def _long_at(self) -> float:
         """Return when the oldest job has run for so long that others had better be on watch."""
@@ -292,8 +298,9 @@ class Watch(Duty):
         if self._hears == channels:
             return
         if self._hears == NOTHING:
-            # It may have missed that somebody has left the watch.
+            # It may have missed that somebody has left the watch, or cancelled a job.
             self._take_at = 0.0
+            self._on_hearing()
         self._hears = channels
         if channels == EVERYTHING:
             self._look.take_over()
@@ -313,7 +320,8 @@ class Watch(Duty):
         self._take_at = time.monotonic() + YIELD_SECONDS
 
     def _note_refused(self, error: psycopg.Error) -> None:
-        self._is_on_watch = self._is_denied = False
+        # A lock that was got outlives the error of its statement: it is to be left.
+        self._is_on_watch, self._is_denied = True, False
         self._refused_until = time.monotonic() + REFUSED_SECONDS
 
 

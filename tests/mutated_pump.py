@@ -135,9 +135,16 @@ PUMP = (
     (
         "claims from heads that are slow",
         f"{WORKER}claiming/places.py",
-        "self._heads_at = now + HEADS_PAUSE_FACTOR * seconds",
+        "self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)",
         "pass",
         PLACES,
+    ),
+    (
+        "reads that took as long as their process stood still",
+        f"{WORKER}pauses.py",
+        "min(factor * seconds, MOST_SECONDS)",
+        "factor * seconds",
+        (*PLACES, "tests/worker/test_look.py"),
     ),
     (
         "floors of lanes that are gone",

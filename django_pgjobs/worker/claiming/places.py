@@ -31,9 +31,11 @@ from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
 from django_pgjobs.worker.claiming.plan import Listing, Plan
 from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
+from django_pgjobs.worker.pauses import pause_after
 from django_pgjobs.worker.state import Options
 
-# After a claim from the heads that took d seconds there is none for this many times d.
+# After a claim from the heads that took d seconds there is none for this many times d (at most
+# pauses.MOST_SECONDS).
 HEADS_PAUSE_FACTOR = 9
 WALK_PAUSE_FACTOR = 4
 
@@ -278,14 +280,14 @@ class Places:
             return
         full = [plan.is_full(rows, is_async=is_async) for is_async in (False, True)]
         if plan.heads:
-            self._heads_at = now + HEADS_PAUSE_FACTOR * seconds
+            self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)
         self._note_lanes(plan, rows, full, held=held, heads=heads)
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
             if plan.walks:
                 self._note_walked(plan, rows, full)
                 if not any(full[segment.group.is_async] for segment in plan.segments):
-                    self._walk_at = now + WALK_PAUSE_FACTOR * seconds
+                    self._walk_at = now + pause_after(seconds, WALK_PAUSE_FACTOR)
 
     def _note_lanes(
         self,

@@ -23,6 +23,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.pauses import pause_after
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -203,7 +204,7 @@ class Look(Duty):
         """Offer the places that were found, and decide when to look next."""
         listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
-        self._allowed_at = now + PAUSE_FACTOR * seconds
+        self._allowed_at = now + pause_after(seconds, PAUSE_FACTOR)
         if found.claimed != self._claimed or found.promoted:
             self._begin_gaps()
         self._due = now if found.promoted else now + self._gap

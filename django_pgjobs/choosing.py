@@ -21,6 +21,16 @@ from math import ceil
 from typing import NamedTuple
 
 
+class Rooms(NamedTuple):
+    """How many jobs there is room for, by kind: in threads, and on the event loop.
+
+    The kind of a job, *is_async*, is the index.
+    """
+
+    threads: int
+    loop: int
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """A rate limit that a lane's jobs take tokens of."""
@@ -29,8 +39,7 @@ class Rate:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(NamedTuple):
     """The first jobs of one lane, oldest first; *lane* is None for jobs without keys."""
 
     backend: str
@@ -42,16 +51,17 @@ class Head:
     # How many jobs of the key may run at a time; None: as each job says.
     max_running: int | None = None
     running: int = 0
-    ids: Sequence[int]
+    ids: Sequence[int] = ()
     limits: Sequence[int | None] = ()
     costs: Sequence[int] = ()
     # How many more jobs of the queue may start; None: any number.
     queue_room: int | None = None
+    # Does it run on an event loop, as its row says?
+    is_async: bool = False
     rates: Sequence[Rate] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One job of a lane, by its place in it."""
 
     head: Head
@@ -85,14 +95,23 @@ class Choice:
 
     wanted: int
     jobs: list[Candidate] = field(default_factory=list)
+    # How many more of each kind.
+    _left: list[int] = field(default_factory=list)
     _of_key: Counter[str] = field(default_factory=Counter)
     _room: dict[str, int] = field(default_factory=dict)
     _tokens: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def among(cls, heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> Choice:
+    def among(
+        cls,
+        heads: Sequence[Head],
+        *,
+        wanted: int,
+        slots: Mapping[str, int],
+        rooms: Rooms | None = None,
+    ) -> Choice:
         """Return a choice in which nothing is chosen yet."""
-        choice = cls(wanted, _room=dict(slots))
+        choice = cls(wanted, _left=list(rooms or (wanted, wanted)), _room=dict(slots))
         for head in heads:
             if head.queue_room is not None:
                 room = choice._room.get(head.queue_name, head.queue_room)
@@ -108,7 +127,7 @@ class Choice:
         """Return what does not let the job start beside those that were chosen."""
         head, key = job.head, job.head.concurrency_key
         found = []
-        if key is not None and head.running + self._of_key[key] >= job.max_running:
+        if key is not None and head.running + self._of_key.get(key, 0) >= job.max_running:
             found.append(Obstacle("key_full", key))
         if self._room.get(head.queue_name, 1) <= 0:
             found.append(Obstacle("queue_full", head.queue_name))
@@ -119,13 +138,17 @@ class Choice:
 
     def take(self, job: Candidate) -> bool:
         """Choose the job if everything lets it start; return whether it does."""
-        head, obstacles = job.head, self.obstacles(job)
+        head = job.head
+        if not self._left[head.is_async]:
+            return False
+        obstacles = self.obstacles(job)
         if obstacles:
             if all(obstacle.code == "rate_limit" for obstacle in obstacles):
                 # A cheaper job that follows is not to take what this one waits for.
                 self._tokens |= {obstacle.name: 0 for obstacle in obstacles}
             return False
         self.jobs.append(job)
+        self._left[head.is_async] -= 1
         if head.queue_name in self._room:
             self._room[head.queue_name] -= 1
         if head.concurrency_key is not None:
@@ -135,17 +158,29 @@ class Choice:
         return True
 
 
-def choose(heads: Sequence[Head], *, wanted: int, slots: Mapping[str, int]) -> Choice:
-    """Choose up to *wanted* jobs of what is listed; of a queue in *slots* no more than it says."""
-    choice = Choice.among(heads, wanted=wanted, slots=slots)
-    for rank in sorted({head.rank for head in heads}):
-        of_rank = [head for head in heads if head.rank == rank]
+def choose(
+    heads: Sequence[Head],
+    *,
+    wanted: int,
+    slots: Mapping[str, int],
+    rooms: Rooms | None = None,
+) -> Choice:
+    """Choose up to *wanted* jobs of what is listed.
+
+    Of a queue in *slots* no more than it says, and of each kind no more than it has *rooms*.
+    """
+    rooms = rooms or Rooms(wanted, wanted)
+    choice = Choice.among(heads, wanted=wanted, slots=slots, rooms=rooms)
+    by_rank: dict[int, list[Head]] = {}
+    for head in heads:
+        by_rank.setdefault(head.rank, []).append(head)
+    for _, of_rank in sorted(by_rank.items()):
+        keyed = [head for head in of_rank if head.lane is not None]
         sources = deque(
-            [
-                _in_turns([head for head in of_rank if head.lane is not None], wanted),
-                _oldest_first([head for head in of_rank if head.lane is None]),
-            ]
+            _in_turns([head for head in keyed if head.is_async == is_async], room)
+            for is_async, room in enumerate(rooms)
         )
+        sources.append(_oldest_first([head for head in of_rank if head.lane is None]))
         while sources and not choice.is_full:
             source = sources.popleft()
             # Up to the first that may start.

@@ -23,6 +23,7 @@ from django.db import DatabaseError, connections, transaction
 from django.utils.asyncio import async_unsafe
 from psycopg.pq import TransactionStatus
 
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
@@ -49,6 +50,7 @@ LEASE_SECONDS = 3600.0
 # A claim may only make what the next one needs: the row that it locks, if the tables were
 # emptied, and the row of a rate limit's key that tokens are taken of.
 MAX_TRIES = 3
+ONE = Rooms(1, 1)
 
 
 @async_unsafe("run_jobs() cannot be called in an async test. Write `await arun_jobs()`.")
@@ -177,9 +179,13 @@ def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[Clai
 def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> list[ClaimedRow]:
     asked_at = time.monotonic()
     boosts = {place.queue_name: place.boost for place in places}
-    groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
+    groups = [
+        Group(p.backend, p.queue_name, p.urgency, p.is_async)
+        for p in places
+        if p.urgency is not None
+    ]
     groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
-    floors = {Lane(p.backend, p.queue_name): HEAD for p in places if p.urgency is None}
+    floors = {Lane(p.backend, p.queue_name, p.is_async): HEAD for p in places if p.urgency is None}
     if groups or any(place.boost or place.is_limited for place in places):
         claims.send_hold(cursor)
         cursor.fetchall()
@@ -188,6 +194,7 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
             segments=[Segment(group) for group in groups],
             boosts=boosts,
             slots={},
+            rooms=ONE,
             max_jobs=1,
         )
         claim = KeyedClaim(scope, taker)
@@ -197,7 +204,7 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
         rows = cursor.fetchall()
         claim.send_spending(cursor)
     else:
-        claims.send_claim(cursor, floors, max_jobs=1, taker=taker)
+        claims.send_claim(cursor, floors, rooms=ONE, max_jobs=1, taker=taker)
         rows = cursor.fetchall()
     return claims.claimed_rows(rows, asked_at)
 

@@ -10,7 +10,7 @@ EXPLAINED = ("tests/test_explain_limits.py", "tests/worker/test_explain_agrees.p
 
 # Name, what is replaced in the list of what a claim may choose from, and by what.
 HEADS = (
-    ("hold of the keyed claim", "turn.is_held AND room.jobs > 0\n", "room.jobs > 0\n"),
+    ("hold of the keyed claim", "turn.is_held AND segment.", "segment."),
     ("running jobs of a key", "ELSE maximum.jobs - (", "ELSE maximum.jobs - 0 * ("),
     ("first job of a key", "AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)", ""),
     ("pause of a key", "WHEN head.concurrency_key LIKE ANY (turn.key_patterns)", "WHEN FALSE"),
@@ -30,7 +30,7 @@ LANE = (
 
 # The same of the choice.
 CHOICE = (
-    ("limit of a key over its lanes", "head.running + self._of_key[key]", "head.running"),
+    ("limit of a key over its lanes", "head.running + self._of_key.get(key, 0)", "head.running"),
     ("smaller limit within a key", "max(1, self.head.limits[self.place] or 1)", "1000"),
     ("tokens that are left", "self._tokens[rate.key] < job.cost", "False"),
     ("tokens of a claim", "self._tokens[rate.key] -= job.cost", "pass"),
@@ -56,12 +56,6 @@ CHOSEN = (
         "ON chosen.id = job.id AND chosen.lane = job.lane",
         "ON chosen.id = job.id",
         ("tests/races/test_keyed_claims.py",),
-    ),
-    (
-        "worker whose lease ran out",
-        "worker.id = %(worker_id)s::bigint AND {worker.is_live}",
-        "worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL",
-        ("tests/worker/test_claim.py",),
     ),
 )
 

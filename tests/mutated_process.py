@@ -17,8 +17,8 @@ PROCESS = (
     (
         "attempts that losses leave",
         f"{WORKER}running/calling.py",
-        "most + row.lost_count)",
-        "most)",
+        "most + row.lost_count, ",
+        "most, ",
         ("tests/worker/test_rescue.py",),
     ),
     (

@@ -121,23 +121,30 @@ PUMP = (
     (
         "head of a lane before it is forgotten",
         f"{WORKER}claiming/places.py",
-        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
-        "                self._behind.discard(lane)\n",
+        "            else:\n                self._expect_before(lane)\n",
+        "",
         PLACES,
     ),
     (
         "lane that is known all the time",
         f"{WORKER}claiming/places.py",
-        "                self._before.add(lane)\n                self._behind.discard(lane)\n",
-        "                self._behind.discard(lane)\n                self._before.add(lane)\n",
+        "                self._expect_before(lane)\n            self._behind.discard(lane)\n",
+        "                self._behind.discard(lane)\n                self._expect_before(lane)\n",
         PLACES,
     ),
     (
         "claims from heads that are slow",
         f"{WORKER}claiming/places.py",
-        "self._heads_at = now + HEADS_PAUSE_FACTOR * seconds",
+        "self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)",
         "pass",
         PLACES,
+    ),
+    (
+        "reads that took as long as their process stood still",
+        f"{WORKER}pauses.py",
+        "min(factor * seconds, MOST_SECONDS)",
+        "factor * seconds",
+        (*PLACES, "tests/worker/test_look.py"),
     ),
     (
         "floors of lanes that are gone",
@@ -254,8 +261,8 @@ PUMP = (
     (
         "watch of a worker that may lose its lease",
         f"{WORKER}claiming/demand.py",
-        "if time.monotonic() >= state.danger_at:",
-        "if False:",
+        " or time.monotonic() >= state.danger_at:",
+        ":",
         WATCH,
     ),
     (

@@ -35,6 +35,7 @@ from tests.mutated_fillings import FILLINGS
 from tests.mutated_inputs import INPUTS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
+from tests.mutated_rooms import ROOMS
 from tests.mutated_rows import ODD_ROWS
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
@@ -43,6 +44,7 @@ from tests.mutating import Mutation, survivors_of
 
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
+    *(Mutation(*given) for given in ROOMS),
     *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
     *(Mutation(*filling) for filling in FILLINGS),

@@ -190,6 +190,7 @@ ODD: dict[str, dict[str, str | None]] = {
     "unique_key": {"''": "pgjobs_unique_key_has_1_to_512_bytes", "E'\\n'": None},
     "unique_until_claimed": {"TRUE": None},
     "is_declared": {"TRUE": None},
+    "is_async": {"TRUE": None},
     "merged_count": COUNTS,
     "on_failure": {
         "'null'": ON_FAILURE,
@@ -199,7 +200,8 @@ ODD: dict[str, dict[str, str | None]] = {
         '\'{"task_path": ""}\'': ON_FAILURE,
         '\'{"task_path": "a.b", "priority": "1e9"}\'': ON_FAILURE,
         '\'{"task_path": "a.b", "queue_name": ""}\'': ON_FAILURE,
-        '\'{"task_path": [1], "priority": -100, "queue_name": {}, "backend": 5, "x": null}\'': None,
+        '\'{"task_path": [1], "priority": -100, "queue_name": {}, "backend": 5,'
+        ' "is_async": [1]}\'': None,
     },
     # Whatever is written there, the server computes it anew.
     "lane": {"''": None, "'x'": None, "E'key\\nlimit'": None, "repeat('x', 9000)": None},

@@ -9,7 +9,7 @@ from math import ceil
 
 import pytest
 
-from django_pgjobs.choosing import Candidate, Head, Rate, choose
+from django_pgjobs.choosing import Candidate, Head, Rate, Rooms, choose
 
 QUEUES = ("default", "mail", "slow")
 
@@ -172,3 +172,25 @@ def test_a_job_without_tokens_is_not_overtaken_by_a_cheaper_one() -> None:
 def test_jobs_without_keys_are_chosen_one_for_one_with_the_others() -> None:
     plain = Head(backend="default", queue_name="mail", rank=0, ids=[1, 2, 3])
     assert Counter(chosen_of([lane("shop", 7, 8, 9), plain], 4)) == Counter([7, 1, 8, 2])
+
+
+def test_each_kind_of_jobs_has_room_of_its_own() -> None:
+    threads = lane("a", 1, 2, 3), Head(backend="default", queue_name="mail", rank=0, ids=[4, 5])
+    loop = [
+        head._replace(ids=[10 * number for number in head.ids], is_async=True) for head in threads
+    ]
+    found = choose([*threads, *loop], wanted=9, slots={}, rooms=Rooms(2, 3))
+    assert Counter(job.head.is_async for job in found.jobs) == {False: 2, True: 3}
+    assert choose(threads, wanted=9, slots={}, rooms=Rooms(0, 9)).jobs == []
+
+
+def test_lanes_of_one_kind_leave_those_of_the_other_their_share() -> None:
+    """A share is one of the room of the kind."""
+    heads = [lane("a", *range(1, 9)), lane("b", *range(11, 19), is_async=True)]
+    found = choose(heads, wanted=6, slots={}, rooms=Rooms(4, 2))
+    assert [job.id for job in found.jobs] == [1, 11, 2, 12, 3, 4]
+
+
+def test_the_best_of_both_kinds_are_chosen_where_there_is_a_limit_for_both() -> None:
+    low, high = lane("a", 1, 2, rank=5), lane("b", 3, 4, is_async=True)
+    assert [job.id for job in choose([low, high], wanted=3, slots={}).jobs] == [3, 4, 1]

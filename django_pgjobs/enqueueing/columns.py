@@ -13,7 +13,7 @@ from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.keys import render_key
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
-from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import LATEST, encode_value
@@ -41,6 +41,7 @@ def job_columns(task: AnyTask) -> TaskColumns:
         "correlation_id": ours.correlation_id if ours else "",
         "tags": list(ours.tags) if ours else [],
         "metadata": _encode_metadata(metadata) if metadata else "{}",
+        "is_async": is_async(task),
     }
 
 
@@ -110,6 +111,7 @@ def _follow_up(task: Task) -> str:
             "queue_name": handler.queue_name,
             "backend": handler.backend,
             "priority": int(handler.priority),
+            "is_async": is_async(handler),
         }
     )
 

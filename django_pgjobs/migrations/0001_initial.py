@@ -89,6 +89,7 @@ class Migration(migrations.Migration):
                     ("on_failure", models.JSONField(help_text="The task that is enqueued when the job fails for good.", null=True, verbose_name="on failure")),
                     ("interruptions", models.IntegerField(default=0, editable=False, help_text="How many attempts were interrupted by a shutdown.", verbose_name="interruptions")),
                     ("is_declared", models.BooleanField(default=False, editable=False, help_text="Does it have what its task declares? If not, the worker that claims it adds that.", verbose_name="declared")),
+                    ("is_async", models.BooleanField(default=False, editable=False, help_text="Does it run on an event loop? A hint for claims: the task decides.", verbose_name="async")),
                     ("priority", models.SmallIntegerField(default=0, help_text="-100 to 100; higher runs first.", verbose_name="priority")),
                     ("status", models.TextField(choices=[("ready", "Ready"), ("running", "Running"), ("successful", "Successful"), ("failed", "Failed"), ("cancelled", "Cancelled")], default="ready", verbose_name="status")),
                     ("queue_name", models.TextField(default="default", verbose_name="queue")),

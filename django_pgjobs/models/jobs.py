@@ -117,6 +117,12 @@ class Job(models.Model):
             "Does it have what its task declares? If not, the worker that claims it adds that."
         ),
     )
+    is_async = models.BooleanField(
+        _("async"),
+        default=False,
+        editable=False,
+        help_text=_("Does it run on an event loop? A hint for claims: the task decides."),
+    )
     priority = models.SmallIntegerField(
         _("priority"), default=0, help_text=_("-100 to 100; higher runs first.")
     )

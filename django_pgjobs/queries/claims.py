@@ -9,16 +9,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django_pgjobs.choosing import Candidate, Head, Rate
+from django_pgjobs.choosing import Candidate, Head, Rate, Rooms
 from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
 
 
 class Lane(NamedTuple):
-    """The waiting jobs without keys of one queue of one backend alias."""
+    """The waiting jobs without keys of one queue of one backend alias and of one kind.
+
+    The kind is what their rows say of threads or event loop.
+    """
 
     backend: str
     queue_name: str
+    is_async: bool = False
 
 
 class Floor(NamedTuple):
@@ -62,6 +66,7 @@ class ClaimedRow(NamedTuple):
     expires_in: float | None = None
     lane: str | None = None
     undeclared: str | None = None
+    is_async: bool = False
     asked_at: float = 0.0
 
 
@@ -93,15 +98,27 @@ class Taker:
 
 
 def send_claim(
-    cursor: Cursor, floors: Mapping[Lane, Floor], *, max_jobs: int, taker: Taker
+    cursor: Cursor, floors: Mapping[Lane, Floor], *, rooms: Rooms, max_jobs: int, taker: Taker
 ) -> None:
-    """Send the claim of up to *max_jobs* jobs without keys, from each lane's floor on.
+    """Send the claim of jobs without keys, from each lane's floor on.
 
-    The jobs of the detailed paths, or with *detailed* all of them, come with their whole row.
+    Of each kind as many as it has room for, and *max_jobs* at most. The jobs of the detailed paths,
+    or with *detailed* all of them, come with their whole row.
     """
-    params = taker.params() | floors_params(floors) | {"max_jobs": max_jobs}
-    params["lane_jobs"] = array_text(max_jobs for _ in floors)
+    params = taker.params() | floors_params(floors)
+    params |= {
+        "lane_jobs": array_text(min(rooms[lane.is_async], max_jobs) for lane in floors),
+        "rooms": array_text(rooms),
+        "max_jobs": max_jobs,
+        "shared": _is_shared(floors, rooms, max_jobs),
+    }
     execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+
+
+def _is_shared(lanes: Iterable[Lane], rooms: Rooms, max_jobs: int) -> bool:
+    """Is it known how many jobs each lane is to give, because it is the only one of its kind?"""
+    kinds = [lane.is_async for lane in lanes]
+    return len(kinds) == len(set(kinds)) and sum(rooms[kind] for kind in kinds) <= max_jobs
 
 
 # What claim_jobs.sql is given where no job was chosen before.
@@ -115,19 +132,21 @@ NOTHING_CHOSEN = {
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
     """Return the parameters for the lanes without keys."""
     return {
-        "lane_backends": text_array_text(lane.backend for lane in floors),
-        "lane_queues": text_array_text(lane.queue_name for lane in floors),
-        "floor_urgencies": array_text(floor.urgency for floor in floors.values()),
-        "floor_ids": array_text(floor.id for floor in floors.values()),
+        "lane_backends": text_array_text([lane.backend for lane in floors]),
+        "lane_queues": text_array_text([lane.queue_name for lane in floors]),
+        "lane_asyncs": array_text([lane.is_async for lane in floors]),
+        "floor_urgencies": array_text([floor.urgency for floor in floors.values()]),
+        "floor_ids": array_text([floor.id for floor in floors.values()]),
     }
 
 
 class Group(NamedTuple):
-    """The waiting jobs with keys of one queue and priority; *urgency* is minus the priority."""
+    """The waiting jobs with keys of one queue, kind and priority, whose negative *urgency* is."""
 
     backend: str
     queue_name: str
     urgency: int
+    is_async: bool = False
 
 
 class Segment(NamedTuple):
@@ -170,6 +189,8 @@ class Scope:
     boosts: Mapping[str, int]
     # How many jobs of a queue the worker takes at most.
     slots: Mapping[str, int]
+    # How many of each kind, and in all.
+    rooms: Rooms
     max_jobs: int
 
 
@@ -183,8 +204,8 @@ def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
     params |= {
         "lane_boosts": array_text(scope.boosts.get(lane.queue_name, 0) for lane in scope.floors),
         "full_queues": text_array_text(queue for queue, jobs in scope.slots.items() if jobs <= 0),
-        "max_jobs": scope.max_jobs,
-        "first_jobs": max(1, scope.max_jobs // 50),
+        "rooms": array_text(scope.rooms),
+        "first_jobs": max(1, max(scope.rooms) // 50),
         "takes_tokens": taker.takes_tokens,
     }
     execute(cursor, "list_heads", params)
@@ -193,26 +214,18 @@ def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
 def heads_of(rows: Iterable[Any]) -> list[Head]:
     """Return what list_heads.sql lists."""
     return [
-        Head(
-            backend=backend,
-            queue_name=queue_name,
-            rank=rank,
-            lane=lane,
-            concurrency_key=key,
-            weight=weight,
-            max_running=max_running,
-            running=running,
-            ids=ids,
-            limits=limits or (),
-            costs=costs or (),
-            queue_room=queue_room,
-            rates=[rate_of(*rate) for rate in json.loads(rates)] if rates else (),
+        Head._make(
+            (
+                *lane,
+                limits or (),
+                costs or (),
+                queue_room,
+                is_async,
+                [rate_of(*rate) for rate in json.loads(rates)] if rates else (),
+            )
         )
-        for (
-            backend, queue_name, rank, lane, key, weight, max_running, running,
-            ids, limits, costs, queue_room, rates,
-        ) in rows
-    ]  # fmt: skip
+        for *lane, limits, costs, queue_room, is_async, rates in rows
+    ]
 
 
 def rate_of(key: str, tokens: int | None) -> Rate:
@@ -226,12 +239,16 @@ def send_chosen_claim(
     """Send the claim of what was chosen; of lanes without keys only how many is said."""
     keyed = [job for job in chosen if job.head.lane is not None]
     plain = Counter(
-        Lane(job.head.backend, job.head.queue_name) for job in chosen if job.head.lane is None
+        Lane(job.head.backend, job.head.queue_name, job.head.is_async)
+        for job in chosen
+        if job.head.lane is None
     )
     params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
     params |= {
         "lane_jobs": array_text(plain.values()),
+        "rooms": array_text(scope.rooms),
         "max_jobs": sum(plain.values()),
+        "shared": True,
         "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
         "chosen_lanes": text_array_text(job.head.lane for job in keyed),
@@ -267,6 +284,7 @@ def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> d
     return {
         "segment_backends": text_array_text(group.backend for group in groups),
         "segment_queues": text_array_text(group.queue_name for group in groups),
+        "segment_asyncs": array_text(group.is_async for group in groups),
         "segment_urgencies": array_text(group.urgency for group in groups),
         "segment_boosts": array_text(boosts.get(group.queue_name, 0) for group in groups),
         "first_lanes": text_array_text(segment.first_lane for segment in segments),
@@ -282,14 +300,27 @@ def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
 
 
 class Ready(NamedTuple):
-    """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys."""
+    """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys.
+
+    Those begin at (*first_urgency*, *first_id*).
+    """
 
     backend: str
     queue_name: str
     urgency: int | None
+    is_async: bool
     lowest: int
     boost: int
     is_limited: bool
+    first_urgency: int | None = None
+    first_id: int | None = None
+
+    @property
+    def head(self) -> Floor:
+        """Where it begins."""
+        if self.first_urgency is None or self.first_id is None:
+            return HEAD
+        return Floor(self.first_urgency, self.first_id)
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:

@@ -145,6 +145,9 @@ class OwnConnection:
         self.moved_at = 0.0
         # Of our tables, as the search path of the role finds them; None: it does not.
         self.schema: str | None = None
+        # Seconds of a round trip in which the server had next to nothing to do: the shortest one
+        # since the connection was opened.
+        self.distance = 0.0
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     @property
@@ -232,7 +235,9 @@ class OwnConnection:
         if not self.is_direct:
             # A pooler's session keeps no settings of ours.
             before.append(self._send_lock_timeout)
+        began = time.monotonic()
         rows = self._exchange(connection, [*before, *sends, *after])
+        self.distance = min(self.distance, time.monotonic() - began)
         return rows[len(before) : len(before) + len(sends)]
 
     def _send_lock_timeout(self, cursor: Cursor) -> None:
@@ -319,11 +324,13 @@ class OwnConnection:
             raise CommitRefused(REFUSED_COMMIT) from error
 
     def _set_up(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        began = time.monotonic()
         [(backend_pid, is_standby, is_read_only)] = connection.execute(
             "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(),"
             " pg_catalog.current_setting('transaction_read_only')::boolean",
             prepare=False,
         ).fetchall()
+        self.distance = time.monotonic() - began
         # A pooler invents the process id that it tells the client at the start.
         self.is_direct = backend_pid == connection.info.backend_pid
         if is_standby:

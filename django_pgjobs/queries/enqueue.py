@@ -28,6 +28,7 @@ COMMON_COLUMNS = (
     "tags",
     "run_after",
     "delay",
+    "is_async",
 )
 KEY_COLUMNS = (
     "subject",
@@ -59,6 +60,7 @@ class TaskColumns(TypedDict):
     correlation_id: str
     tags: list[str]
     metadata: str
+    is_async: bool
 
 
 class StartColumns(TypedDict):
@@ -278,12 +280,12 @@ def insert_jobs_from(
         source = KEYED_SOURCE
     head = process_text(
         "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"
-        f" timeout, correlation_id, tags, run_after, is_declared{names}, kwargs)"
-        " SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
+        f" timeout, correlation_id, tags, run_after, is_declared, is_async{names},"
+        " kwargs) SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
         " %s::double precision, %s::text, %s::text[],"
         " COALESCE(%s::timestamptz,"
-        f" statement_timestamp() + make_interval(secs => %s::double precision)), TRUE{values},"
-        " source.kwargs"
+        " statement_timestamp() + make_interval(secs => %s::double precision)), TRUE, %s::boolean"
+        f"{values}, source.kwargs"
     )
     query = f"{head} FROM ({selection.sql}) AS {source}"
     cursor.execute(query, [*(given[column] for column in columns), *selection.params])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -142,8 +142,7 @@ def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow:
     rates = [
         RateRow(rate_of(*row[:2]), _moment(row[2]), *row[3:]) for row in json.loads(found or "[]")
     ]
-    head = replace(
-        head,
+    head = head._replace(
         concurrency_key=job.concurrency_key,
         ids=ids,
         limits=limits,

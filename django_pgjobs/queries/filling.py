@@ -46,6 +46,7 @@ class Filling(NamedTuple):
     id: int
     claim: int
     control: Control
+    is_async: bool
 
 
 def control_of(row: Written) -> Control:
@@ -74,6 +75,7 @@ def send_fillings(
         "unique_keys": text_array_text(control.unique_key for control in controls),
         "until_claimed": [control.unique_until_claimed for control in controls],
         "yields": [control.yields for control in controls],
+        "asyncs": [outcome.is_async for outcome in outcomes],
         "note": "cancelled: job %s has its unique key",
         "channel": JOBS_CHANNEL,
     }

@@ -66,6 +66,7 @@ class Return:
     duration: float
     interrupted: bool = False
     begun: bool = False
+    is_async: bool = False
 
     @property
     def counted_from(self) -> int | None:
@@ -115,6 +116,7 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bo
         "ages": [o.age for o in outcomes],
         "durations": [o.duration for o in outcomes],
         "begun": [o.begun for o in outcomes],
+        "asyncs": [o.is_async for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
     execute(cursor, "give_back_jobs", params | {"waits": not skips_locked})

@@ -1,14 +1,17 @@
--- Claim up to *max_jobs* due jobs without keys of the given lanes, best priority first, oldest
--- first, and the jobs with keys that were chosen of list_heads.sql.
+-- Claim due jobs without keys of the given lanes, best priority first, oldest first, as many of each
+-- kind as there is room for and *max_jobs* at most; and the jobs with keys that were chosen of
+-- list_heads.sql.
 --
--- First the best jobs of all lanes are looked at without locks, to see how many each lane is
--- to give; then that many are locked per lane. A row that another worker holds is passed over
--- for the next one of its lane, so two workers that claim at once both get full batches.
--- Each lane is read from its floor (see worker/claiming/places.py) and not from its head. A worker
+-- First the best jobs of all lanes of a kind are looked at without locks, to see how many each lane
+-- is to give, unless that is known; then that many are locked per lane. A row that another worker
+-- holds is passed over for the next one of its lane, so two workers that claim at once both get full
+-- batches. Each lane is read from its floor (see worker/claiming/places.py) and not from its head. A worker
 -- whose lease ran out claims nothing. Lanes of a paused queue give nothing, nor do those of a
 -- queue whose number of running jobs is limited, unless these were counted before.
--- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
---     lane_jobs integer[] (how many of it at most) (one entry per lane); max_jobs integer;
+-- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
+--     floor_ids bigint[], lane_jobs integer[] (how many of it at most) (one entry per lane); rooms
+--     integer[] (of threads, of the event loop); max_jobs integer;
+--     shared boolean (lane_jobs is what each lane is to give);
 --     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
 --     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
 --     unknown_paths text[] (tasks the worker does not have);
@@ -19,73 +22,42 @@
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL, correlation_id, seconds until the job
 --     expires (NULL: it does not), the lane (NULL for a job without keys), what the row says of when
---     it starts as JSON text if it may lack what its task declares, else NULL; in no order
+--     it starts as JSON text if it may lack what its task declares, else NULL, is_async; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
--- No row for a worker that may not claim: then no task is other than what is not there.
-WITH excluded AS MATERIALIZED (
-    SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
-        SELECT pause.name
-        FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'task' AND {pause.holds}
-    ) AS task_paths
-    FROM pgjobs_worker AS worker
-    WHERE
-        worker.id = %(worker_id)s::bigint AND {worker.is_live}
-),
-lane AS (
-    SELECT backend, queue_name, floor_urgency, floor_id, jobs
-    FROM unnest(
-        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
-        %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
-    ) AS lane (backend, queue_name, floor_urgency, floor_id, jobs)
-    WHERE NOT EXISTS (
-        SELECT FROM pgjobs_pause AS pause
-        WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
-    )
-    AND (%(counted)s::boolean OR NOT EXISTS (
-        SELECT FROM pgjobs_queue_settings AS queue
-        WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
-    ))
-),
+WITH {lane.open_lanes},
 share AS (
-    SELECT best.backend, best.queue_name, best.floor_urgency, best.floor_id, count(*) AS jobs
+    SELECT
+        lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id, lane.jobs
+    FROM lane
+    WHERE %(shared)s::boolean
+    UNION ALL
+    SELECT
+        best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id,
+        count(*) AS jobs
     FROM (
-        SELECT lane.backend, lane.queue_name, lane.floor_urgency, lane.floor_id
-        FROM lane
+        SELECT
+            found.backend, found.queue_name, found.is_async, found.floor_urgency, found.floor_id
+        FROM unnest('{f,t}'::boolean[], %(rooms)s::integer[]) AS room (is_async, jobs)
         CROSS JOIN LATERAL (
-            SELECT -job.priority AS urgency, job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NULL
-                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
-                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-                AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-                AND job.id <> ALL (%(passed_over)s::bigint[])
-            ORDER BY -job.priority, job.id
-            LIMIT lane.jobs
-        ) AS candidate
-        ORDER BY candidate.urgency, candidate.id
+            SELECT
+                lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id,
+                candidate.urgency, candidate.id
+            FROM lane
+            CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs) AS candidate
+            WHERE lane.is_async = room.is_async AND NOT %(shared)s::boolean
+            ORDER BY candidate.urgency, candidate.id
+            LIMIT room.jobs
+        ) AS found
+        ORDER BY found.urgency, found.id
         LIMIT %(max_jobs)s::integer
     ) AS best
-    GROUP BY best.backend, best.queue_name, best.floor_urgency, best.floor_id
+    GROUP BY best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id
 ),
 taken AS MATERIALIZED (
     SELECT locked.id
     FROM share
-    CROSS JOIN LATERAL (
-        SELECT job.id
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND job.lane IS NULL
-            AND job.backend = share.backend AND job.queue_name = share.queue_name
-            AND (-job.priority, job.id) >= (share.floor_urgency, share.floor_id)
-            AND job.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])
-            AND job.id <> ALL (%(passed_over)s::bigint[])
-        ORDER BY -job.priority, job.id
-        LIMIT share.jobs
-        FOR UPDATE SKIP LOCKED
-    ) AS locked
+    CROSS JOIN LATERAL ({share.claimable_jobs} LIMIT share.jobs FOR UPDATE SKIP LOCKED) AS locked
     UNION ALL
     SELECT keyed.id
     FROM (
@@ -134,4 +106,5 @@ RETURNING
     job.correlation_id,
     date_part('epoch', job.expires_at) - date_part('epoch', statement_timestamp()),
     job.lane,
-    {job.as_undeclared}
+    {job.as_undeclared},
+    job.is_async

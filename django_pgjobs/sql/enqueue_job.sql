@@ -2,13 +2,13 @@
 -- Parameters: task_path, queue_name, backend text; priority integer; args, kwargs, metadata
 --     text (JSON); run_after timestamptz or NULL; delay double precision (seconds) or NULL;
 --     max_attempts integer; timeout double precision (seconds) or NULL; correlation_id text;
---     tags text[]
+--     tags text[]; is_async boolean
 -- Returns: id, enqueued_at, run_after
 -- Locks: none that another session waits for
 -- Index: none
 INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
-    max_attempts, timeout, correlation_id, tags, is_declared
+    max_attempts, timeout, correlation_id, tags, is_declared, is_async
 )
 VALUES (
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -18,6 +18,6 @@ VALUES (
         statement_timestamp() + make_interval(secs => %(delay)s::double precision)
     ),
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
-    %(tags)s::text[], TRUE
+    %(tags)s::text[], TRUE, %(is_async)s::boolean
 )
 RETURNING id, enqueued_at, run_after

@@ -5,7 +5,7 @@
 -- Index: none
 INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
-    max_attempts, timeout, correlation_id, tags, is_declared
+    max_attempts, timeout, correlation_id, tags, is_declared, is_async
 )
 SELECT
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -15,7 +15,7 @@ SELECT
         statement_timestamp() + make_interval(secs => %(delay)s::double precision)
     ),
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
-    %(tags)s::text[], TRUE
+    %(tags)s::text[], TRUE, %(is_async)s::boolean
 FROM unnest(
     string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n')
 ) AS line (args, kwargs)

@@ -9,7 +9,7 @@ INSERT INTO pgjobs_job (
     task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
     max_attempts, timeout, correlation_id, tags, concurrency_key,
     concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, subject,
-    max_losses, expires_at, on_failure, is_declared
+    max_losses, expires_at, on_failure, is_declared, is_async
 )
 SELECT
     %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
@@ -21,7 +21,8 @@ SELECT
     %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
     %(tags)s::text[], line.concurrency_key, %(concurrency_limit)s::integer,
     %(skips_waiting)s::boolean, line.rate_limit_keys, %(rate_cost)s::integer,
-    %(subject)s::text, %(max_losses)s::integer, {job.expiry_as_asked}, %(on_failure)s::jsonb, TRUE
+    %(subject)s::text, %(max_losses)s::integer, {job.expiry_as_asked}, %(on_failure)s::jsonb, TRUE,
+    %(is_async)s::boolean
 FROM unnest(
     string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n'),
     %(concurrency_key)s::text[], %(rate_limit_keys)s::text[]

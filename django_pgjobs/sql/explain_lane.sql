@@ -47,6 +47,7 @@ CROSS JOIN LATERAL (
             WHERE
                 {earlier.is_ready}
                 AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
+                AND earlier.is_async = job.is_async
                 AND -earlier.priority = -job.priority
                 AND earlier.lane >= job.lane AND earlier.lane <= job.lane
             ORDER BY earlier.lane, earlier.id

@@ -1,5 +1,5 @@
--- Count the jobs that go before one that may start: those of its queue with a better place, as
--- far as they have the same keys or none.
+-- Count the jobs that go before one that may start: those of its queue and kind (threads or
+-- event loop) with a better place, as far as they have the same keys or none.
 --
 -- Bounds instead of equality, and an order: on Django's connection the planner is free to choose,
 -- and would walk the primary key if that gave the order as well.
@@ -22,6 +22,7 @@ CROSS JOIN LATERAL (
         WHERE
             {plain.is_ready} AND plain.lane IS NULL
             AND plain.backend = job.backend AND plain.queue_name = job.queue_name
+            AND plain.is_async = job.is_async
             -- Those of the same priority take turns with a job that has keys.
             AND (-plain.priority, plain.id)
             < (-job.priority, CASE WHEN job.lane IS NULL THEN job.id ELSE 0 END)
@@ -35,6 +36,7 @@ CROSS JOIN LATERAL (
         WHERE
             {earlier.is_ready} AND earlier.lane IS NOT NULL
             AND earlier.backend = job.backend AND earlier.queue_name = job.queue_name
+            AND earlier.is_async = job.is_async
             AND -earlier.priority = -job.priority
             AND earlier.lane >= job.lane AND (earlier.lane, earlier.id) < (job.lane, job.id)
         ORDER BY earlier.lane, earlier.id

@@ -9,7 +9,7 @@
 --     queue_names text[]; priorities integer[]; concurrency_keys text[] (entries may be NULL, as
 --     all that follow); concurrency_limits integer[]; skips_waiting boolean[]; rate_limit_keys
 --     text[]; rate_costs integer[]; unique_keys text[]; until_claimed boolean[]; yields boolean[];
---     note text (of one that ends, with %%s for the id of the other); channel text
+--     asyncs boolean[]; note text (of one that ends, with %%s for the id of the other); channel text
 -- Returns: id of each job that was given back or cancelled; and NULL per queue that was notified
 -- Locks: the given rows, by primary key; waits for transactions that just inserted a job with the
 --     same unique key
@@ -18,7 +18,7 @@ WITH filling AS MATERIALIZED (
     SELECT
         given.id, given.claim, given.queue_name, given.priority, given.concurrency_key,
         given.concurrency_limit, given.skips_waiting, given.rate_limit_keys, given.rate_cost,
-        given.unique_key, given.until_claimed, given.yields,
+        given.unique_key, given.until_claimed, given.yields, given.is_async,
         COALESCE(
             (
                 SELECT twin.id
@@ -43,10 +43,11 @@ WITH filling AS MATERIALIZED (
         %(ids)s::bigint[], %(claims)s::bigint[], %(queue_names)s::text[], %(priorities)s::integer[],
         %(concurrency_keys)s::text[], %(concurrency_limits)s::integer[],
         %(skips_waiting)s::boolean[], %(rate_limit_keys)s::text[], %(rate_costs)s::integer[],
-        %(unique_keys)s::text[], %(until_claimed)s::boolean[], %(yields)s::boolean[]
+        %(unique_keys)s::text[], %(until_claimed)s::boolean[], %(yields)s::boolean[],
+        %(asyncs)s::boolean[]
     ) AS given (
         id, claim, queue_name, priority, concurrency_key, concurrency_limit, skips_waiting,
-        rate_limit_keys, rate_cost, unique_key, until_claimed, yields
+        rate_limit_keys, rate_cost, unique_key, until_claimed, yields, is_async
     ) ON given.id = job.id
     WHERE job.id = ANY (%(ids)s::bigint[]) AND {job.runs}
 ),
@@ -67,6 +68,7 @@ filled AS (
             ELSE mod(GREATEST(job.claim, 0), 9000000000000000000) + 1
         END,
         is_declared = TRUE,
+        is_async = filling.is_async,
         queue_name = filling.queue_name,
         priority = filling.priority,
         concurrency_key = filling.concurrency_key,

@@ -5,7 +5,8 @@
 --     counted_from integer[] (the attempt counts if the job was interrupted that often before:
 --     0 always, NULL never; above 0 it was interrupted once more); errors text with one JSON object per line, an empty
 --     line for none; notes text[]; ages, durations double precision[] (seconds); begun
---     boolean[] (else the job goes on waiting since it could run); max_errors integer
+--     boolean[] (else the job goes on waiting since it could run); asyncs boolean[] (as their tasks
+--     say, whatever the rows said); max_errors integer
 -- Returns: id of each job that was given back or cancelled
 -- Locks: the given rows, by primary key
 -- Index: pgjobs_job_live_pkey
@@ -51,12 +52,14 @@ SET
             'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
         )
     END,
+    is_async = outcome.is_async,
     note = outcome.note
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
     %(counted_from)s::integer[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
-    %(ages)s::double precision[], %(durations)s::double precision[], %(begun)s::boolean[]
-) AS outcome (id, claim, delay, counted_from, error, note, age, duration, begun)
+    %(ages)s::double precision[], %(durations)s::double precision[], %(begun)s::boolean[],
+    %(asyncs)s::boolean[]
+) AS outcome (id, claim, delay, counted_from, error, note, age, duration, begun, is_async)
 WHERE
     {job.is_to_finish}
     AND {job.runs}

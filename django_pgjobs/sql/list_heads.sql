@@ -1,24 +1,25 @@
 -- List what a claim may choose from (choosing.py): of each lane with keys, best rank first, the jobs that may
 -- start, and of each lane without keys its best jobs.
 --
--- Lanes with keys (one queue, one priority, the same keys) are walked with a loose index scan, and
+-- Lanes with keys (one queue, one kind, one priority, the same keys) are walked with a loose index scan, and
 -- only by who holds pgjobs_keyed_claim: then what is counted here is the truth until the commit.
 -- The first jobs of a lane are locked, so that one that somebody else holds is passed over here.
 -- Those behind them are named as well, for a batch that the first ones do not fill. The walk ends
--- when there are enough first jobs. A *rank* is minus the priority, less the boost of the queue.
--- Parameters: lane_backends, lane_queues text[], floor_urgencies integer[], floor_ids bigint[],
---     lane_boosts integer[] (one entry per lane without keys);
---     segment_backends, segment_queues text[], segment_urgencies, segment_boosts integer[],
---     first_lanes, last_lanes text[] (one entry per segment of lanes with keys, best rank
---     first; last NULL: to the end);
---     full_queues text[] (queues of which the worker takes no job); max_jobs integer;
+-- when there are enough first jobs of each kind. A *rank* is minus the priority, less the boost of the queue.
+-- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
+--     floor_ids bigint[], lane_boosts integer[] (one entry per lane without keys);
+--     segment_backends, segment_queues text[], segment_asyncs boolean[], segment_urgencies,
+--     segment_boosts integer[], first_lanes, last_lanes text[] (one entry per segment of lanes with
+--     keys, best rank first; last NULL: to the end);
+--     full_queues text[] (queues of which the worker takes no job); rooms integer[] (of threads, of
+--     the event loop);
 --     first_jobs integer (of each lane and weight); unknown_paths text[] (tasks the worker does
 --     not have); worker_id bigint; passed_over bigint[] (jobs that are left alone);
 --     takes_tokens boolean (else jobs with rate limits are left alone)
 -- Returns: backend, queue_name, rank, lane (NULL: without keys), concurrency key, weight, limit of
 --     the key (NULL: as each job says), how many of its jobs run, ids, their limits, their costs,
---     how many more jobs of the queue may start (NULL: any number), the rate limits as JSON text:
---     [key, tokens]; best rank first, then in the order of the walk
+--     how many more jobs of the queue may start (NULL: any number), is_async, the rate limits as
+--     JSON text: [key, tokens]; best rank first, then in the order of the walk
 -- Locks: the first jobs of each lane with keys, FOR UPDATE SKIP LOCKED; then the state of their
 --     rate limits, in order of key
 -- Index: pgjobs_job_ready_lanes, pgjobs_job_key_order, pgjobs_job_key_running, pgjobs_job_ready;
@@ -58,12 +59,14 @@ queue_room AS MATERIALIZED (
 ),
 walked AS MATERIALIZED (
     SELECT
-        found.backend, found.queue_name, found.rank, found.lane, found.concurrency_key,
+        found.backend, found.queue_name, found.is_async, found.rank, found.lane,
+        found.concurrency_key,
         found.weight, found.max_running, found.running, found.ids, found.limits, found.costs,
         found.rate_limit_keys, row_number() OVER () AS position
-    FROM (
+    FROM unnest('{f,t}'::boolean[], %(rooms)s::integer[]) AS kind (is_async, jobs)
+    CROSS JOIN LATERAL (
         SELECT
-            segment.backend, segment.queue_name, segment.urgency - segment.boost AS rank,
+            segment.backend, segment.queue_name, segment.is_async, segment.urgency - segment.boost AS rank,
             head.lane, head.concurrency_key, head.rate_limit_keys,
             maximum.weight, maximum.max_running, maximum.jobs - room.jobs AS running,
             first.ids OPERATOR(pg_catalog.||) following.ids AS ids,
@@ -74,9 +77,9 @@ walked AS MATERIALIZED (
         FROM turn
         CROSS JOIN unnest(
             %(segment_backends)s::text[], %(segment_queues)s::text[],
-            %(segment_urgencies)s::integer[], %(segment_boosts)s::integer[],
-            %(first_lanes)s::text[], %(last_lanes)s::text[]
-        ) AS segment (backend, queue_name, urgency, boost, first_lane, last_lane)
+            %(segment_asyncs)s::boolean[], %(segment_urgencies)s::integer[],
+            %(segment_boosts)s::integer[], %(first_lanes)s::text[], %(last_lanes)s::text[]
+        ) AS segment (backend, queue_name, is_async, urgency, boost, first_lane, last_lane)
         CROSS JOIN LATERAL (
             WITH RECURSIVE step AS (
                 (
@@ -87,6 +90,7 @@ walked AS MATERIALIZED (
                     WHERE
                         {job.is_ready}
                         AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                        AND job.is_async = segment.is_async
                         AND -job.priority = segment.urgency AND job.lane >= segment.first_lane
                     ORDER BY job.lane, job.id
                     LIMIT 1
@@ -102,6 +106,7 @@ walked AS MATERIALIZED (
                     WHERE
                         {job.is_ready}
                         AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                        AND job.is_async = segment.is_async
                         AND -job.priority = segment.urgency AND job.lane > step.lane
                     ORDER BY job.lane, job.id
                     LIMIT 1
@@ -115,7 +120,7 @@ walked AS MATERIALIZED (
         CROSS JOIN LATERAL ({head.limit_of_key}) AS maximum
         CROSS JOIN LATERAL (
             SELECT CASE
-                WHEN head.concurrency_key IS NULL THEN %(max_jobs)s::integer
+                WHEN head.concurrency_key IS NULL THEN kind.jobs
                 WHEN head.concurrency_key LIKE ANY (turn.key_patterns) THEN 0
                 ELSE maximum.jobs - (
                     SELECT count(*)
@@ -135,6 +140,7 @@ walked AS MATERIALIZED (
                 WHERE
                     {job.is_ready}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                    AND job.is_async = segment.is_async
                     AND -job.priority = segment.urgency AND job.lane = head.lane
                     -- Nothing else, if the key keeps its order.
                     AND job.id <= COALESCE(maximum.next_id, 9223372036854775807)
@@ -155,20 +161,21 @@ walked AS MATERIALIZED (
                 WHERE
                     {job.is_ready}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
+                    AND job.is_async = segment.is_async
                     AND -job.priority = segment.urgency AND job.lane = head.lane
                     AND job.id > first.last_id
                     AND job.task_path <> ALL (turn.excluded_paths)
                     AND job.id <> ALL (%(passed_over)s::bigint[])
                 ORDER BY job.id
                 LIMIT CASE WHEN first.jobs = %(first_jobs)s::integer * maximum.weight
-                    THEN GREATEST(LEAST(room.jobs, %(max_jobs)s::integer) - first.jobs, 0)
+                    THEN GREATEST(LEAST(room.jobs, kind.jobs) - first.jobs, 0)
                     ELSE 0
                 END
             ) AS behind
         ) AS following
         CROSS JOIN LATERAL generate_series(1, first.jobs) AS counted (nth)
         WHERE
-            turn.is_held AND room.jobs > 0
+            turn.is_held AND segment.is_async = kind.is_async AND room.jobs > 0
             -- No NOT EXISTS: joined to a hash of the segments, it would lose their order.
             AND segment.queue_name <> ALL (turn.excluded_queues OPERATOR(pg_catalog.||) ARRAY(
                 SELECT queue_room.queue_name FROM queue_room WHERE queue_room.jobs <= 0
@@ -186,7 +193,7 @@ walked AS MATERIALIZED (
                     END
                 )
             )
-        LIMIT %(max_jobs)s::integer
+        LIMIT kind.jobs
     ) AS found
     WHERE found.nth = 1
 ),
@@ -225,6 +232,7 @@ SELECT
     listed.backend, listed.queue_name, listed.rank, listed.lane, listed.concurrency_key,
     listed.weight, listed.max_running, listed.running, listed.ids, listed.limits, listed.costs,
     (SELECT queue_room.jobs FROM queue_room WHERE queue_room.queue_name = listed.queue_name),
+    listed.is_async,
     CASE WHEN listed.rate_limit_keys IS NOT NULL THEN (
         SELECT json_agg(json_build_array(rate.key, budget.tokens))::text
         FROM pg_catalog.unnest(string_to_array(listed.rate_limit_keys, E'\n')) AS rate (key)
@@ -232,32 +240,33 @@ SELECT
     ) END
 FROM (
     SELECT
-        walked.backend, walked.queue_name, walked.rank, walked.lane, walked.concurrency_key,
-        walked.weight, walked.max_running, walked.running, walked.ids, walked.limits,
+        walked.backend, walked.queue_name, walked.is_async, walked.rank, walked.lane,
+        walked.concurrency_key, walked.weight, walked.max_running, walked.running, walked.ids, walked.limits,
         walked.costs, walked.rate_limit_keys, walked.position
     FROM walked
     UNION ALL
     SELECT
-        lane.backend, lane.queue_name, plain.urgency - lane.boost, NULL, NULL, 1, NULL, 0,
+        lane.backend, lane.queue_name, lane.is_async, plain.urgency - lane.boost, NULL, NULL, 1, NULL, 0,
         array_agg(plain.id ORDER BY plain.id), NULL, NULL, NULL, 0
     FROM turn
     CROSS JOIN unnest(
-        %(lane_backends)s::text[], %(lane_queues)s::text[], %(floor_urgencies)s::integer[],
-        %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
-    ) AS lane (backend, queue_name, floor_urgency, floor_id, boost)
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(lane_asyncs)s::boolean[],
+        %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
+    ) AS lane (backend, queue_name, is_async, floor_urgency, floor_id, boost)
     CROSS JOIN LATERAL (
         SELECT -job.priority AS urgency, job.id
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
             AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+            AND job.is_async = lane.is_async
             AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
             AND job.task_path <> ALL (turn.excluded_paths)
             AND job.id <> ALL (%(passed_over)s::bigint[])
         ORDER BY -job.priority, job.id
-        LIMIT %(max_jobs)s::integer
+        LIMIT (%(rooms)s::integer[])[lane.is_async::integer + 1]
     ) AS plain
     WHERE lane.queue_name <> ALL (turn.excluded_queues)
-    GROUP BY lane.backend, lane.queue_name, plain.urgency, lane.boost
+    GROUP BY lane.backend, lane.queue_name, lane.is_async, plain.urgency, lane.boost
 ) AS listed
 ORDER BY listed.rank, listed.position

@@ -10,11 +10,11 @@
 WITH RECURSIVE head AS (
     (
         SELECT
-            job.backend, job.queue_name, -job.priority AS urgency, job.lane,
+            job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
             job.rate_limit_keys, job.rate_cost
         FROM pgjobs_job_live AS job
         WHERE {job.is_ready} AND job.lane IS NOT NULL
-        ORDER BY job.backend, job.queue_name, -job.priority, job.lane, job.id
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
         LIMIT 1
     )
     UNION ALL
@@ -22,14 +22,14 @@ WITH RECURSIVE head AS (
     FROM head
     CROSS JOIN LATERAL (
         SELECT
-            job.backend, job.queue_name, -job.priority AS urgency, job.lane,
+            job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
             job.rate_limit_keys, job.rate_cost
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NOT NULL
-            AND (job.backend, job.queue_name, -job.priority, job.lane)
-            > (head.backend, head.queue_name, head.urgency, head.lane)
-        ORDER BY job.backend, job.queue_name, -job.priority, job.lane, job.id
+            AND (job.backend, job.queue_name, job.is_async, -job.priority, job.lane)
+            > (head.backend, head.queue_name, head.is_async, head.urgency, head.lane)
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
         LIMIT 1
     ) AS following
 ),

@@ -1,7 +1,7 @@
 -- Tell of each queue what waits and runs in it, and what holds for it. Queues are those that have
 -- jobs, settings or a pause, and those that a live worker names.
 --
--- Every count is bounded: ready jobs for each backend and queue, with keys and without, the rest
+-- Every count is bounded: ready jobs for each backend, queue and kind, with keys and without, the rest
 -- for all queues together. So the numbers of a large installation are lower bounds.
 --
 -- Bounds instead of equality, and an order without expressions: then the index alone is read.
@@ -16,23 +16,24 @@
 --     pgjobs_job_live_pkey
 WITH RECURSIVE plain AS (
     (
-        SELECT job.backend, job.queue_name, 1 AS place
+        SELECT job.backend, job.queue_name, job.is_async, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
-        ORDER BY job.backend, job.queue_name
+        ORDER BY job.backend, job.queue_name, job.is_async
         LIMIT 1
     )
     UNION ALL
-    SELECT following.backend, following.queue_name, plain.place + 1
+    SELECT following.backend, following.queue_name, following.is_async, plain.place + 1
     FROM plain
     CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name
+        SELECT job.backend, job.queue_name, job.is_async
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
-            AND (job.backend, job.queue_name) > (plain.backend, plain.queue_name)
-        ORDER BY job.backend, job.queue_name
+            AND (job.backend, job.queue_name, job.is_async)
+            > (plain.backend, plain.queue_name, plain.is_async)
+        ORDER BY job.backend, job.queue_name, job.is_async
         LIMIT 1
     ) AS following
     WHERE plain.place < %(max_queues)s::integer
@@ -77,12 +78,14 @@ counted AS (
             WHERE
                 {job.is_ready} AND job.lane IS NULL
                 AND job.backend = plain.backend AND job.queue_name = plain.queue_name
+                AND job.is_async = plain.is_async
                 AND -job.priority = (
                     SELECT -last.priority
                     FROM pgjobs_job_live AS last
                     WHERE
                         {last.is_ready} AND last.lane IS NULL
                         AND last.backend = plain.backend AND last.queue_name = plain.queue_name
+                        AND last.is_async = plain.is_async
                     ORDER BY -last.priority DESC
                     LIMIT 1
                 )
@@ -99,7 +102,8 @@ counted AS (
                 {job.is_ready} AND job.lane IS NULL
                 AND job.backend >= plain.backend AND job.backend <= plain.backend
                 AND job.queue_name >= plain.queue_name AND job.queue_name <= plain.queue_name
-            ORDER BY job.backend, job.queue_name
+                AND job.is_async >= plain.is_async AND job.is_async <= plain.is_async
+            ORDER BY job.backend, job.queue_name, job.is_async
             LIMIT (SELECT bound.jobs + 1 FROM bound)
         ) AS bounded
     ) AS found

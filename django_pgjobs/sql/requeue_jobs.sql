@@ -17,7 +17,7 @@ WITH taken AS MATERIALIZED (
         job.tags, job.metadata, job.errors, job.waits_for, job.concurrency_key,
         job.concurrency_limit, job.skips_waiting, job.rate_limit_keys, job.rate_cost,
         job.unique_key, job.unique_until_claimed, job.merged_count, job.subject,
-        job.max_losses, job.expires_at, on_failure, is_declared,
+        job.max_losses, job.expires_at, on_failure, is_declared, is_async,
         COALESCE(
             %(run_after)s::timestamptz,
             statement_timestamp() + make_interval(
@@ -36,14 +36,14 @@ moved AS (
         id, claim, enqueued_at, timeout, max_attempts, priority, queue_name, task_path, backend,
         args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
         concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
-        unique_until_claimed, merged_count, subject, max_losses, is_declared, run_after, due_at,
+        unique_until_claimed, merged_count, subject, max_losses, is_declared, is_async, run_after, due_at,
         ready_at, expires_at, on_failure, note
     )
     SELECT
         id, mod(GREATEST(claim, 0), 9000000000000000000) + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
         backend, args, kwargs, correlation_id, tags, metadata, errors, waits_for,
         concurrency_key, concurrency_limit, skips_waiting, rate_limit_keys, rate_cost,
-        unique_key, unique_until_claimed, merged_count, subject, max_losses, is_declared,
+        unique_key, unique_until_claimed, merged_count, subject, max_losses, is_declared, is_async,
         run_after, CASE WHEN run_after > statement_timestamp() THEN run_after END,
         GREATEST(run_after, statement_timestamp()),
         -- One that has expired, or would before it may run, is wanted all the same.

@@ -15,6 +15,51 @@ import re
 TERMS = {
     # Of a job. It may run now; the indexes of ready jobs are partial on just this.
     "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
+    # It may run now, has no keys, and the claim of a worker may take it, beside its *open_lanes*.
+    "is_claimable": (
+        "{{it}.is_ready} AND {it}.lane IS NULL"
+        " AND {it}.task_path <> ALL ((SELECT excluded.task_paths FROM excluded)::text[])"
+        " AND {it}.id <> ALL (%(passed_over)s::bigint[])"
+    ),
+    # Of a lane without keys: SELECT its jobs that the claim may take, from its floor on, in order.
+    "claimable_jobs": (
+        "SELECT -job.priority AS urgency, job.id"
+        " FROM pgjobs_job_live AS job"
+        " WHERE {job.is_claimable}"
+        " AND job.backend = {it}.backend AND job.queue_name = {it}.queue_name"
+        " AND job.is_async = {it}.is_async"
+        " AND (-job.priority, job.id) >= ({it}.floor_urgency, {it}.floor_id)"
+        " ORDER BY -job.priority, job.id"
+    ),
+    # Of the lanes without keys that a claim is given: those that may give jobs now, in a CTE of
+    # this name, and behind one with the tasks that may not. That has no row for a worker that may
+    # not claim: then no task is other than what is not there.
+    "open_lanes": """\
+excluded AS MATERIALIZED (
+    SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
+        SELECT pause.name
+        FROM pgjobs_pause AS pause
+        WHERE pause.kind = 'task' AND {pause.holds}
+    ) AS task_paths
+    FROM pgjobs_worker AS worker
+    WHERE
+        worker.id = %(worker_id)s::bigint AND {worker.is_live}
+),
+lane AS (
+    SELECT backend, queue_name, is_async, floor_urgency, floor_id, jobs
+    FROM unnest(
+        %(lane_backends)s::text[], %(lane_queues)s::text[], %(lane_asyncs)s::boolean[],
+        %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
+    ) AS lane (backend, queue_name, is_async, floor_urgency, floor_id, jobs)
+    WHERE NOT EXISTS (
+        SELECT FROM pgjobs_pause AS pause
+        WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}
+    )
+    AND (%(counted)s::boolean OR NOT EXISTS (
+        SELECT FROM pgjobs_queue_settings AS queue
+        WHERE queue.queue_name = lane.queue_name AND queue.max_running IS NOT NULL
+    ))
+)""",
     # It runs. Not "status = 'running'", where it is found by its id: that would let the planner
     # walk the index of running jobs, which is full of dead entries, instead of the primary key.
     "runs": "{it}.status IN ('ready', 'running') AND {it}.status <> 'ready'",
@@ -83,11 +128,13 @@ TERMS = {
     ),
     # Of a statement's list of jobs that ended: what is to be enqueued for those that failed.
     "follow_ups": """\
-INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, args, correlation_id)
+INSERT INTO pgjobs_job
+        (task_path, queue_name, backend, is_async, priority, args, correlation_id)
     SELECT
         {it}.on_failure ->> 'task_path'::text,
         COALESCE({it}.on_failure ->> 'queue_name'::text, 'default'),
         COALESCE({it}.on_failure ->> 'backend'::text, 'default'),
+        COALESCE({it}.on_failure ->> 'is_async'::text, '') = 'true',
         COALESCE(({it}.on_failure ->> 'priority'::text)::smallint, 0),
         json_build_array({it}.id, {{it}.errors.in_words}),
         {it}.correlation_id

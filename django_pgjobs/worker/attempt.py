@@ -67,6 +67,7 @@ class Attempt:
         "expires",
         "id",
         "interrupted_by",
+        "is_async",
         "losing",
         "max_attempts",
         "process",
@@ -79,7 +80,9 @@ class Attempt:
         "waited",
     )
 
-    def __init__(self, row: ClaimedRow, task: AnyTask | None, max_attempts: int) -> None:
+    def __init__(
+        self, row: ClaimedRow, task: AnyTask | None, max_attempts: int, *, is_async: bool
+    ) -> None:
         self.row = row
         self.id = row.id
         self.claim = row.claim
@@ -89,6 +92,8 @@ class Attempt:
         self.waited = row.waited
         self.correlation_id = row.correlation_id
         self.task = task
+        # Does it run on the event loop? The row only gives a hint.
+        self.is_async = is_async
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()
         self.claimed_at = time.monotonic()
@@ -111,6 +116,11 @@ class Attempt:
         # Django's connections of its thread, as long as they are there for it.
         self._connections: Sequence[Any] = ()
         self._statement_lock = threading.Lock()
+
+    @property
+    def hint(self) -> bool:
+        """What its row is to say of `is_async` if it goes back."""
+        return self.row.is_async if self.task is None else self.is_async
 
     @property
     def takes_tokens(self) -> bool:

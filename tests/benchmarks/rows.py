@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import herd, keys, limits, measures, soak, starts
+from tests.benchmarks import far, herd, keys, limits, measures, queues, soak, starts
 from tests.benchmarks.measures import Measured
 from tests.benchmarks.system import System
 
@@ -200,6 +200,51 @@ ROWS: tuple[Row, ...] = (
             method=f"--jobs jobs of each kind, {processes} worker processes warmed up with such",
         )
         for processes in (1, 4)
+    ),
+    Row(
+        "async",
+        (
+            Figure("at_0", "starts of async no-op jobs, one thread", "jobs/s"),
+            Figure("at_2", "2 ms from the server, each way", "jobs/s", target=Target(10_000)),
+            Figure("at_10", "10 ms from the server, each way", "jobs/s"),
+        ),
+        far.measure_async_starts,
+        only=("ours",),
+        method="--jobs jobs each, one warm worker process with --concurrency 1, the default of 100"
+        " async jobs at a time; distances by a proxy that holds back all bytes",
+    ),
+    Row(
+        "distance",
+        (
+            Figure("at_0", "drain no-op jobs, 1 process, beside the server", "jobs/s"),
+            Figure("at_2", "the same, 2 ms from the server, each way", "jobs/s"),
+            Figure(
+                "at_10",
+                "the same, 10 ms from the server, each way",
+                "jobs/s",
+                target=Target(18_000),
+            ),
+        ),
+        far.measure_distant_drain,
+        only=("ours",),
+        method="as drain1; distances by a proxy that holds back all bytes",
+    ),
+    Row(
+        "queues",
+        (
+            Figure("ratio", "drain of 2,000 queues / of one", "x", target=Target(0.85)),
+            Figure("queues", "with keys: 200 queues / one", "x", target=Target(0.8)),
+            Figure("priorities", "with keys: 201 priorities / one", "x", target=Target(0.8)),
+            Figure("one", "one queue", "jobs/s"),
+            Figure("many", "2,000 queues", "jobs/s"),
+            Figure("keyed_one", "1,000 keys, 5 jobs at a time each, one queue", "jobs/s"),
+            Figure("keyed_queues", "the same in 200 queues", "jobs/s"),
+            Figure("keyed_priorities", "the same in 201 priorities", "jobs/s"),
+        ),
+        queues.measure_queues,
+        only=("ours",),
+        method="--jobs jobs of each kind, 1 process; all jobs of a queue or priority are enqueued"
+        " one after the other",
     ),
     Row(
         "walks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,13 +141,19 @@ class System:
 
     @contextmanager
     def workers(
-        self, processes: int = 1, *, task: str = "noop", logs: bool = False, **variables: str
+        self,
+        processes: int = 1,
+        *,
+        task: str = "noop",
+        logs: bool = False,
+        arguments: Sequence[str] = (),
+        **variables: str,
     ) -> Iterator[WorkerGroup]:
         """Run worker processes, warmed up with jobs of *task*; yield their group; stop them."""
         log_path = self.bench.folder / f"{self.name}.log"
         log_path.write_bytes(b"")
         group = WorkerGroup(log_path)
-        command = [str(self.environment.python), *self.worker_command(logs=logs)]
+        command = [str(self.environment.python), *self.worker_command(logs=logs), *arguments]
         try:
             for _ in range(processes):
                 group.start(command, self.variables(**variables), self.bench.folder)

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from django_pgjobs import cancel, pause, reschedule
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.models import Job, QueueSettings, RateLimit
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import ClaimedRow, Group, Scope, Segment, Taker
@@ -238,7 +239,7 @@ def test_what_changed_since_it_was_listed_is_not_claimed_and_costs_no_token(
     first = make_job(**key)
     second = make_job("tests.tasks.echo", **key)
     segments = [Segment(Group("default", "default", 0))]
-    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=2)
+    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, rooms=Rooms(2, 2), max_jobs=2)
     taker = Taker(
         worker_id=make_worker(),
         worker_name="test:1",

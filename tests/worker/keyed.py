@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
@@ -32,17 +33,22 @@ def keyed_claim(
     lanes: list[Lane] | None = None,
     takes_tokens: bool = True,
     waits: bool = False,
+    rooms: tuple[int, int] | None = None,
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
     [listed] = connection.round_trip([claims.send_lane_listing])
     places = [Ready._make(row) for row in listed]
     boosts = {place.queue_name: place.boost for place in places}
-    groups = [Group(p.backend, p.queue_name, p.urgency) for p in places if p.urgency is not None]
+    groups = [
+        Group(p.backend, p.queue_name, p.urgency, p.is_async)
+        for p in places
+        if p.urgency is not None
+    ]
     groups.sort(key=lambda group: group.urgency - boosts[group.queue_name])
     if segments is None:
         segments = [Segment(group) for group in groups]
     if lanes is None:
-        lanes = [Lane(p.backend, p.queue_name) for p in places if p.urgency is None]
+        lanes = [Lane(p.backend, p.queue_name, p.is_async) for p in places if p.urgency is None]
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
@@ -57,6 +63,7 @@ def keyed_claim(
         segments=segments,
         boosts=boosts,
         slots=caps or {},
+        rooms=Rooms(*(rooms or (max_jobs, max_jobs))),
         max_jobs=max_jobs,
     )
     if not waits:

@@ -7,7 +7,7 @@ looks at all jobs for each answer. All jobs of a key have the same options, as t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Why a job that is ready cannot be claimed yet.
@@ -27,6 +27,7 @@ class ModelJob:
     queue: str = "default"
     priority: int = 0
     task_path: str = "tests.tasks.add"
+    is_async: bool = False
     rate: str | None = None
     cost: int = 1
     status: str = "ready"
@@ -58,7 +59,11 @@ class Model:
         return [job for job in self.jobs.values() if job.status == status]
 
     def startable(
-        self, *, unknown: Iterable[str] = (), caps: Mapping[str, int] | None = None
+        self,
+        *,
+        unknown: Iterable[str] = (),
+        caps: Mapping[str, int] | None = None,
+        rooms: Sequence[int] = (1, 1),
     ) -> list[ModelJob]:
         """Return the jobs that may start now, each by itself, at a worker like this."""
         return [
@@ -66,6 +71,7 @@ class Model:
             for job in self.of("ready")
             if job.task_path not in unknown
             and (caps or {}).get(job.queue, 1) > 0
+            and rooms[job.is_async] > 0
             and not self.obstacle(job)
         ]
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.demand import Demand
@@ -20,7 +21,7 @@ from tests.worker.support import make_attempt_of, make_options
 def plain(*lanes: Lane, **columns: Any) -> list[Ready]:
     """Return what a look lists of lanes without keys."""
     given = {"lowest": 0, "boost": 0, "is_limited": False} | columns
-    return [Ready(lane.backend, lane.queue_name, None, **given) for lane in lanes]
+    return [Ready(lane.backend, lane.queue_name, None, lane.is_async, **given) for lane in lanes]
 
 
 def keyed(*groups: Group, **columns: Any) -> list[Ready]:
@@ -42,22 +43,30 @@ class Knowing:
         """Let a look find these places."""
         self.places.note_listing(Listing.of(found, self.options))
 
-    def plan(self, wanted: int = 1, **given: Any) -> Plan | None:
-        """Return the next claim of so many jobs, None if there is none to make now."""
-        now = time.monotonic()
-        usual = {"free": 4, "caps": {}, "waits": self.places.waits(now)}
-        return self.places.plan(wanted, now, **(usual | given))
+    def plan(
+        self, wanted: int = 0, rooms: tuple[int, int] | None = None, **given: Any
+    ) -> Plan | None:
+        """Return the next claim of so many jobs, None if there is none to make now.
+
+        Usually of as many as there are *rooms*, else of one.
+        """
+        wanted = wanted or sum(rooms or (1,))
+        now, by_kind = time.monotonic(), Rooms(*(rooms or (wanted, wanted)))
+        usual = {"wanted": wanted, "free": Rooms(4, 4), "caps": {}}
+        usual["waits"] = self.places.waits(now, by_kind)
+        return self.places.plan(by_kind, now, **(usual | given))
 
     def claim(
         self,
         *rows: ClaimedRow,
-        wanted: int,
+        wanted: int = 0,
+        rooms: tuple[int, int] | None = None,
         held: bool = True,
         seconds: float = 0.0,
         ending: Iterable[ClaimedRow] = (),
     ) -> Plan:
         """Let the next claim come back with these rows, and return what it was."""
-        plan = self.plan(wanted, ending=ending)
+        plan = self.plan(wanted, rooms, ending=ending)
         assert plan is not None, "there is nothing to claim"
         self.places.note_claimed(plan, rows, held=held, seconds=seconds)
         return plan
@@ -88,7 +97,8 @@ class Claiming:
         for number in range(count):
             attempt = make_attempt_of(number + 1)
             attempt.started_at = time.monotonic() - seconds_ago
-            self.slots.running.add(attempt)
+            self.slots.note_begin(attempt)
+            self.slots.begun_at = attempt.started_at
 
     def buffer(self, count: int) -> list[Attempt]:
         """Let that many claimed jobs wait for a slot."""

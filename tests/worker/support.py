@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,7 @@ from asgiref.sync import SyncToAsync
 from django.db import connections
 
 from django_pgjobs import Task
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Lane, Taker
 from django_pgjobs.queries.connection import OwnConnection
@@ -78,6 +80,7 @@ def claim(
     detailed: bool = False,
     detailed_paths: Iterable[str] = (),
     unknown_paths: Iterable[str] = (),
+    rooms: tuple[int, int] | None = None,
 ) -> list[ClaimedRow]:
     """Claim jobs as a worker does, in the order in which it runs them."""
     taker = Taker(
@@ -89,9 +92,14 @@ def claim(
     )
     asked_at = time.monotonic()
     places = dict.fromkeys(lanes, HEAD) | dict(floors or {})
-    [rows] = connection.round_trip(
-        [lambda cursor: claims.send_claim(cursor, places, max_jobs=max_jobs, taker=taker)]
+    take = partial(
+        claims.send_claim,
+        floors=places,
+        rooms=Rooms(*(rooms or (max_jobs, max_jobs))),
+        max_jobs=max_jobs,
+        taker=taker,
     )
+    [rows] = connection.round_trip([take])
     return claims.claimed_rows(rows, asked_at)
 
 

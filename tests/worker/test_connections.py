@@ -15,7 +15,7 @@ from django_pgjobs.queries.server import Server, describe_server
 from django_pgjobs.worker.process.schema import needed_schema
 from django_pgjobs.worker.state import CONNECTED_ROLES
 from tests.factories import get_worker
-from tests.helpers import connect, database_url, wait_until
+from tests.helpers import WAIT_SECONDS, connect, database_url, wait_until
 from tests.servers import PrivateCluster
 from tests.worker import tasks as gate_tasks
 from tests.worker.support import Gate, ThreadedWorker, make_options
@@ -149,3 +149,15 @@ def test_the_limits_of_the_role_and_the_database_count(
             session.execute(limit.format(sql.SQL(what), name, -1))
             session.execute("DROP OWNED BY few")
             session.execute("DROP ROLE few")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_distance_of_the_server_is_that_of_the_shortest_round_trip(own: OwnConnection) -> None:
+    own.open()
+    assert 0 < own.distance < WAIT_SECONDS
+    own.distance = 3600.0
+    own.round_trip([lambda cursor: cursor.execute("SELECT pg_catalog.pg_sleep(0.05)")])
+    shortest = own.distance
+    assert 0.05 <= shortest < WAIT_SECONDS
+    own.round_trip([lambda cursor: cursor.execute("SELECT pg_catalog.pg_sleep($1)", [shortest])])
+    assert own.distance == shortest

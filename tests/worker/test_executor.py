@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.worker.running import slots as slots_module
-from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_jobs
 from tests.helpers import wait_until
 from tests.worker import nasty
 from tests.worker import tasks as gate_tasks
-from tests.worker.support import Bench, Gate, ThreadedWorker, make_attempt_of, make_options
+from tests.worker.support import Bench, Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -172,20 +170,3 @@ def test_max_jobs_ends_the_worker_and_claims_no_more_than_that(start_thread: Dra
     worker = start_thread(max_jobs=7, concurrency=4)
     assert worker.join() == 0
     assert (count_jobs(status="successful"), count_jobs(status="ready")) == (7, 23)
-
-
-def test_one_job_that_takes_a_hundred_times_as_long_hardly_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A processor that was taken away for a moment does not make the next claim small."""
-    ignore: dict[str, Any] = dict.fromkeys(
-        ("on_start", "on_done", "on_empty", "on_crash"), lambda *_: None
-    )
-    slots = slots_module.Slots(make_options(), **ignore)
-    slots.mean_duration = 0.001
-    monkeypatch.setattr(slots_module, "run_in_thread", lambda *_: Outcome(Kind.DONE, duration=0.1))
-    slots._run(make_attempt_of(1))
-    assert 0.001 < slots.mean_duration < 0.004
-    for number in range(500):
-        slots._run(make_attempt_of(number))
-    assert slots.mean_duration == pytest.approx(0.1, rel=0.01), "but all of them do"

@@ -74,6 +74,7 @@ def make_waiting_job(dice: random.Random) -> None:
         concurrency_key=key,
         concurrency_limit=dice.choice([None, None, 2]) if key else None,
         skips_waiting=dice.choice([False, False, True]),
+        is_async=dice.choice([False, False, True]),
         rate_limit_keys=rate,
         rate_cost=RATES[rate],
         **dice.choice(WAITS),

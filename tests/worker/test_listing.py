@@ -17,7 +17,7 @@ def test_the_list_of_lanes_names_the_lowest_priority_of_each(own: OwnConnection)
     make_job(priority=-40)
     make_job(priority=-50, queue_name="other", concurrency_key="a")
     [listed] = own.round_trip([lambda cursor: claims.send_lane_listing(cursor, with_lowest=True)])
-    assert sorted((row[1], row[2], row[3]) for row in listed) == [
+    assert sorted((row[1], row[2], row[4]) for row in listed) == [
         ("default", None, 40),
         ("other", 50, 50),
     ]

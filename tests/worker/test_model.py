@@ -103,6 +103,7 @@ class Drive:
                 queue=self._random.choice(QUEUES),
                 priority=self._random.choice([-5, 0, 0, 0, 5]),
                 task_path=self._random.choice(TASKS),
+                is_async=self._random.choice([False, True]),
                 rate=rate,
                 cost=cost,
                 waits=self._random.choice(["", "", "", PLANNED, HELD]),
@@ -116,6 +117,7 @@ class Drive:
         wanted = self._random.choice([1, 1, 2, 3, 10, 60])
         unknown = self._random.choice([(), (), (TASKS[1],)])
         caps = self._random.choice([{}, {}, {"default": 1}, {"mail": 0, "slow": 2}])
+        rooms = self._random.choice([(wanted, wanted), (wanted, 0), (0, wanted), (1, wanted)])
         in_vain = 0
         while in_vain < 2:
             rows = keyed_claim(
@@ -125,14 +127,15 @@ class Drive:
                 unknown_paths=unknown,
                 caps=caps,
                 segments=self._random.choice([None, self._segments()]),
+                rooms=rooms,
             )
             ids = [row.id for row in rows]
-            self._note(f"claim {wanted} without {unknown} within {caps}: {ids}")
-            self._check(rows, wanted, unknown, caps)
+            self._note(f"claim {wanted} of {rooms} without {unknown} within {caps}: {ids}")
+            self._check(rows, wanted, unknown, caps, rooms)
             in_vain = 0 if rows else in_vain + 1
             if rows and (caps or self._random.random() < 0.6):
                 return
-        left = self.model.startable(unknown=unknown, caps=caps)
+        left = self.model.startable(unknown=unknown, caps=caps, rooms=rooms)
         assert not left, f"left out: {left}"
 
     def finish(self) -> None:
@@ -155,6 +158,8 @@ class Drive:
                 job.status = "done"
             else:
                 self.model.return_job(job, waits)
+                # Its task is none, whatever its row said.
+                job.is_async = False
 
     def let_time_pass(self) -> None:
         """Some jobs are due, others are not held any more, a token has come back."""
@@ -268,9 +273,12 @@ class Drive:
         wanted: int,
         unknown: tuple[str, ...] = (),
         caps: Mapping[str, int] = MappingProxyType({}),
+        rooms: tuple[int, int] = (1, 1),
     ) -> None:
         assert len(rows) <= wanted
-        startable = self.model.startable(unknown=unknown, caps=caps)
+        for kind, room in enumerate(rooms):
+            assert sum(row.is_async == kind for row in rows) <= room
+        startable = self.model.startable(unknown=unknown, caps=caps, rooms=rooms)
         best = max(startable, key=self.model.rank, default=None)
         for row in sorted(rows, key=lambda row: row.id):
             job = self.model.jobs[row.id]
@@ -289,7 +297,7 @@ class Drive:
         """Return all groups that have jobs with keys, each from another lane on."""
         model = self.model
         found = {
-            (-model.rank(job), Group("default", job.queue, -job.priority))
+            (-model.rank(job), Group("default", job.queue, -job.priority, job.is_async))
             for job in model.of("ready")
             if job.key and not job.waits
         }
@@ -316,6 +324,7 @@ class Drive:
             skips_waiting=job.skips,
             queue_name=job.queue,
             priority=job.priority,
+            is_async=job.is_async,
             rate_limit_keys=job.rate,
             rate_cost=job.cost,
             **columns,

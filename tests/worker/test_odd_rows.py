@@ -66,7 +66,11 @@ def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 def claim(rows: Rows, *, detailed: bool = True) -> dict[int, ClaimedRow]:
     """Claim all jobs without keys, wherever they are."""
     places = [Ready._make(row) for row in ask(claims.send_lane_listing)]
-    lanes = [Lane(place.backend, place.queue_name) for place in places if place.urgency is None]
+    lanes = [
+        Lane(place.backend, place.queue_name, place.is_async)
+        for place in places
+        if place.urgency is None
+    ]
     taken = support.claim(
         DjangoConnection(),  # type: ignore[arg-type]
         make_worker(),
@@ -126,7 +130,9 @@ def claim_and_fill_in(rows: Rows) -> None:
     for until_claimed in (True, False):
         execute("UPDATE pgjobs_job SET is_declared = FALSE")
         control = Control("default", 1, "key", None, False, "limit", 1, None, until_claimed)
-        fillings = [Filling(row.id, row.claim, control) for row in claim(rows).values()]
+        fillings = [
+            Filling(row.id, row.claim, control, row.is_async) for row in claim(rows).values()
+        ]
         assert len(ask(send_fillings, fillings)) == len(fillings)
         rows.expect("ready", "cancelled")
         execute("UPDATE pgjobs_job SET concurrency_key = NULL, rate_limit_keys = NULL")

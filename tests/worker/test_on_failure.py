@@ -147,6 +147,7 @@ def test_all_ways_to_enqueue_say_who_is_told() -> None:
     found = Job.objects.values_list("on_failure", flat=True)
     expected = {
         "task_path": tell.module_path, "queue_name": "alerts", "backend": "default", "priority": 5,
+        "is_async": False,
     }  # fmt: skip
     assert list(found) == [expected] * 7
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.models import RateLimit
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Group, Segment, Taker
@@ -54,7 +55,9 @@ def test_a_claim_reads_and_writes_the_states_of_its_own_keys(
     taker = Taker(
         worker_id=worker, worker_name="test:1", unknown_paths=[], detailed=False, detailed_paths=[]
     )
-    scope = claims.Scope(floors={}, segments=[Segment(KEYED)], boosts={}, slots={}, max_jobs=10)
+    scope = claims.Scope(
+        floors={}, segments=[Segment(KEYED)], boosts={}, slots={}, rooms=Rooms(10, 10), max_jobs=10
+    )
     own.round_trip([claims.send_hold])
     before, take, after = KeyedClaim(scope, taker).statements
     answers = own.round_trip(

@@ -222,6 +222,14 @@ def test_a_drain_ends_beside_a_job_that_cannot_be_claimed(drain: Start, refuse: 
     assert count_jobs(status="successful") == 9
 
 
+def test_jobs_of_both_kinds_go_on_beside_refused_ones(drain: Start, refuse: Refuse) -> None:
+    jobs = make_jobs(9, "tests.tasks.add_async", args=[1, 2], is_async=True)
+    jobs += make_jobs(9, ADD, args=[1, 2])
+    refuse(starts(*jobs[::5]))
+    drain(concurrency=1)
+    assert count_jobs(status="successful") == 14
+
+
 @pytest.mark.parametrize("table", ["pgjobs_job_live", "pgjobs_job_finished"])
 def test_an_error_in_a_trigger_is_about_the_row_whatever_its_code_says(
     start_thread: Start, refuse: Refuse, table: str

@@ -226,7 +226,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=0)
+    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=0)
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),
@@ -245,7 +245,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 
 def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
     """While a long job ran, the gaps between looks have grown."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, wants_jobs=True, claimed=1)
+    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=1)
     ends: list[str] = []
     duty = make_look(
         pump,
@@ -255,7 +255,7 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
         on_drained=ends.append,
     )
     duty._gap = NEVER
-    promoted, lanes = [(0, None, [])], [("default", "default", 0, 0, 0, False)]
+    promoted, lanes = [(0, None, [])], [("default", "default", 0, False, 0, 0, False, None, None)]
     for answers in ([promoted, lanes], [promoted, [], [], lanes], *[[promoted, [], lanes]] * 2):
         assert duty.due_at(0.0) - time.monotonic() < 0.1 and ends == []
         turn = Turn(1)
@@ -264,9 +264,9 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
     assert ends == ["nothing is left that may run now"]
 
 
-def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
-    """And not at its next look of a busy worker."""
-    pump = mock.Mock(is_idle=False, is_releasing=False, wants_jobs=True, claimed=0)
+def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
+    """And not after each claim of jobs of the other kind."""
+    pump = mock.Mock(waits_for_news=False, is_idle=True, is_releasing=False, claimed=0)
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),
@@ -274,9 +274,24 @@ def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
         is_told=lambda: True,
         on_drained=mock.Mock(),
     )
-    lanes = [("default", "default", 0, 0, 0, False)]
+    look_in_vain(duty)
+    pump.claimed += 1
+    assert duty.due_at(0.0) == duty._looked_at + look.BUSY_LOOK_SECONDS
+
+
+def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
+    """And not at its next look of a busy worker."""
+    pump = mock.Mock(waits_for_news=False, is_idle=False, is_releasing=False, claimed=0)
+    duty = make_look(
+        pump,
+        make_options(poll_interval=NEVER),
+        is_settled=lambda: True,
+        is_told=lambda: True,
+        on_drained=mock.Mock(),
+    )
+    lanes = [("default", "default", 0, False, 0, 0, False, None, None)]
     promoted: list[Any] = [(0, None, [])]
-    waits = [("default", "default", 0, 0.2)]
+    waits = [("default", "default", 0, False, 0.2)]
     for answers in ([promoted, lanes], [promoted, waits, [], lanes]):
         turn = Turn(1)
         duty.plan(turn)

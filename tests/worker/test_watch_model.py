@@ -64,7 +64,7 @@ class WatchOfIdleWorker:
 
     pump: Any = field(
         default_factory=lambda: mock.Mock(
-            waits_for_news=True, wants_jobs=True, has_full_queue=False, ran_dry_at=0.0
+            waits_for_news=True, has_room=True, has_full_queue=False, ran_dry_at=0.0
         )
     )
 
@@ -155,6 +155,20 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     assert watch_of.seconds_to_next() > 0
     watch_of.pump.ran_dry_at = 0.0
     assert watch_of.seconds_to_next() <= 0
+
+
+def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
+    """Another one may have room of the other kind, too."""
+    watch_of = WatchOfIdleWorker()
+    watch_of.act((True, False))
+    watch_of.act()
+    watch_of.duty.observe(time.monotonic())
+    watch_of.pump.waits_for_news = watch_of.pump.has_room = False
+    assert 0 < watch_of.seconds_to_next() < 2 * watch.FULL_SECONDS
+    watch_of.duty._waited_at -= watch.FULL_SECONDS
+    watch_of.act()
+    assert not watch_of.duty.hears_of_jobs
+    assert watch_of.seconds_to_next() == math.inf, "nor does it ask for it"
 
 
 # A model of all of them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import psycopg
@@ -13,14 +13,19 @@ from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
 from django_pgjobs.declaring.tasks import Task, declares_control
 from django_pgjobs.queries import claims
+from django_pgjobs.queries.claims import Floor, Lane
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
 from django_pgjobs.worker.claiming.plan import Plan
+from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
+
+# Of more lanes than these a claim asks how far to read each of them.
+FEW_LANES = 16
 
 
 @dataclass
@@ -40,6 +45,8 @@ class Claim:
     was_locked: bool = False
     # Does it tell what is left? Not if the server refused it and fewer jobs were claimed instead.
     is_whole: bool = False
+    # Of many lanes, where those begin of which it took nothing; None: they are empty.
+    heads: dict[Lane, Floor | None] = field(default_factory=dict)
 
 
 class Claimer:
@@ -79,7 +86,7 @@ class Claimer:
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        statements = _statements(plan, taker)
+        statements = _statements(plan, taker, claim.heads)
         for send in statements.before:
             part.add(send, ignore)
         part.add(_timed(claim, statements.take), note_claimed)
@@ -97,8 +104,9 @@ class Claimer:
         paths: dict[int, str] = {}
 
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
-            some = replace(plan, wanted=min(size, plan.wanted - len(claim.rows)))
-            before, send, after = _statements(some, self._taker(worker_id, some, passed_over))
+            some = plan.after(claim.rows, size)
+            taker = self._taker(worker_id, some, passed_over)
+            before, send, after = _statements(some, taker, claim.heads)
             before = [*hold, *before]
             answers = self._connection.round_trip([*before, _timed(claim, send), *after])
             rows = claims.claimed_rows(answers[len(before)], claim.asked_at)
@@ -148,11 +156,22 @@ def _timed(claim: Claim, send: Send) -> Send:
     return timed
 
 
-def _statements(plan: Plan, taker: claims.Taker) -> Statements:
-    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
+def _statements(plan: Plan, taker: claims.Taker, heads: dict[Lane, Floor | None]) -> Statements:
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
+
+    Of many lanes *heads* takes in where those begin that give no job.
+    """
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
-    take = partial(claims.send_claim, floors=plan.floors, max_jobs=plan.wanted, taker=taker)
+    if len(plan.floors) > FEW_LANES:
+        return SharedClaim(plan.scope, taker, heads).statements
+    take = partial(
+        claims.send_claim,
+        floors=plan.floors,
+        rooms=plan.rooms,
+        max_jobs=plan.wanted,
+        taker=taker,
+    )
     return Statements([], take, [])
 
 

@@ -37,7 +37,7 @@ logger = get_logger(__name__)
 
 # A busy worker lets outcomes wait this long for company.
 LINGER_SECONDS = 0.01
-# Outcomes of one round trip: more make its answer late without making it cheaper.
+# Outcomes of one round trip near the server: more make its answer late without making it cheaper.
 MAX_BATCH = 1_000
 # An outcome whose row is locked is tried again after so long, then after twice that, and so on.
 PAUSES = (0.05, 1.0)
@@ -84,6 +84,13 @@ class Completer:
         except IndexError:
             return 0.0
 
+    def oldest(self) -> Attempt | None:
+        """Return the attempt whose outcome is to be written first."""
+        try:
+            return self._pending[0][0]
+        except IndexError:
+            return None
+
     def settle_known(self) -> list[Attempt]:
         """Settle the outcomes that need no statement; return the attempts that are stored."""
         stored = []
@@ -99,9 +106,9 @@ class Completer:
                 stored.append(attempt)
         return stored
 
-    def take(self) -> list[Entry]:
+    def take(self, most: int = MAX_BATCH) -> list[Entry]:
         """Take a batch of outcomes to be written."""
-        return [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
+        return [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
 
     def put_back(self, batch: list[Entry], *, is_sent: bool) -> None:
         """Take a batch back to send it again; *is_sent*: it may be written all the same."""
@@ -229,7 +236,9 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Stat
     others = [entry for entry in batch if entry[1].kind is not Kind.DONE]
     ends = [entry for entry in others if entry[1].status is not None]
     fillings = [entry for entry in others if entry[1].control is not None]
-    controls = [Filling(a.id, a.claim, o.control) for a, o in fillings if o.control is not None]
+    controls = [
+        Filling(a.id, a.claim, o.control, a.is_async) for a, o in fillings if o.control is not None
+    ]
     returns = [e for e in others if e[1].status is None and e[1].control is None]
     rows: list[tuple[Callable[..., None], list[Any], list[Entry]]] = [
         (jobs.send_successes, [_success(*entry, now) for entry in successes], successes),
@@ -278,6 +287,7 @@ def _return(attempt: Attempt, outcome: Outcome, now: float) -> jobs.Return:
         delay=outcome.delay,
         counted=outcome.kind is Kind.RETRY,
         interrupted=outcome.interrupted,
+        is_async=attempt.hint,
         begun=outcome.interrupted or outcome.kind in (Kind.RETRY, Kind.SNOOZE),
         error=outcome.error,
         note=outcome.note,

@@ -1,77 +1,76 @@
-"""How many jobs to claim: what the free slots take, and a little more.
+"""How many jobs to claim: for the threads, and for the event loop.
 
-Beyond what its free slots take, a worker claims what it expects to run within PREFETCH_SECONDS, so
-that short jobs do not wait for round trips and long ones are not hoarded.
+Each has room of its own, and a job is claimed only if its kind of slots has room. The kind is what
+its row says; a job whose row is wrong runs all the same, and as long as it waits it takes up room
+of both kinds.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 
+from django_pgjobs.choosing import Rooms
+from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import WorkerState
 
-PREFETCH_SECONDS = 0.05
-# Measured: docs/performance.md#batch-size.
-MAX_PREFETCH = 1_000
+NO_ROOM = Rooms(0, 0)
 
 
 class Demand:
-    """What the slots of one worker can take; it keeps nothing itself."""
+    """What the slots of one worker can take."""
 
     def __init__(self, state: WorkerState, slots: Slots, async_slots: AsyncSlots) -> None:
         self._state = state
         self._slots = slots
         self._async_slots = async_slots
 
-    @property
-    def prefetch(self) -> int:
-        """How many jobs to hold beyond what the free slots take."""
-        mean = self._slots.mean_duration
-        concurrency = self._slots.most
-        if mean is None or self._all_slots_are_long():
-            return 0
-        ahead = min(MAX_PREFETCH, int(concurrency * PREFETCH_SECONDS / max(mean, 1e-6)))
-        limit = self._state.options.claim_limit
-        return ahead if limit is None else min(ahead, limit)
+    def measure(self, distance: float) -> None:
+        """Note for a turn of the pump how far the server is, and what waits for slots."""
+        self._slots.measure(distance)
+        self._async_slots.measure(distance)
+
+    def is_low(self, attempt: Attempt) -> bool:
+        """Do the slots that this attempt has had need more jobs?"""
+        slots = self._async_slots if attempt.is_async else self._slots
+        return len(slots.buffer) <= slots.low_water
 
     @property
-    def low_water(self) -> int:
-        """With as many jobs buffered or fewer, it is time to claim again."""
-        return self.prefetch // 2
-
-    @property
-    def free(self) -> int:
+    def free(self) -> Rooms:
         """How many slots run nothing."""
-        return self._slots.most - len(self._slots.running)
+        return Rooms(self._slots.free, self._async_slots.free)
 
     def buffered(self) -> int:
         """Return how many claimed jobs nothing has begun to run."""
         return len(self._slots.buffer) + len(self._async_slots.buffer)
 
-    def wanted(self, *, waits: bool = False) -> int:
-        """Return how many jobs to claim now, 0 for none.
+    def rooms(self, *, waits: bool = False) -> Rooms:
+        """Return how many jobs of each kind to claim now.
 
-        If the claim *waits* for its turn, the jobs in the buffer will have run by then.
+        If the claim *waits* for its turn, the jobs in the buffers will have run by then.
         """
-        state = self._state
-        if state.stopping or state.quiet or self._async_slots.buffer:
-            return 0
-        if time.monotonic() >= state.danger_at:
-            return 0
-        buffered = len(self._slots.buffer)
-        if buffered > self.low_water:
-            return 0
-        wanted = max(0, self.free + self.prefetch - (0 if waits else buffered))
-        options = self._state.options
-        if options.max_jobs is not None:
-            left = options.max_jobs - self._state.finished_jobs - len(self._state.held)
-            wanted = min(wanted, left)
-        if options.claim_limit is not None:
-            wanted = min(wanted, options.claim_limit)
-        return max(0, wanted)
+        state, left = self._state, self._left()
+        if state.stopping or state.quiet or left <= 0 or time.monotonic() >= state.danger_at:
+            return NO_ROOM
+        threads, loop = self._slots, self._async_slots
+        return Rooms(
+            min(left, threads.wanted(elsewhere=loop.strangers, waits=waits)),
+            min(left, loop.wanted(elsewhere=threads.strangers, waits=waits)),
+        )
+
+    def in_all(self, rooms: Rooms) -> int:
+        """Return how many jobs to claim of both kinds together."""
+        return min(sum(rooms), self._left())
+
+    def _left(self) -> int:
+        """Return how many more jobs the worker is to run."""
+        limit = self._state.options.max_jobs
+        if limit is None:
+            return sys.maxsize
+        return limit - self._state.finished_jobs - len(self._state.held)
 
     def caps(self) -> dict[str, int]:
         """Return how many more jobs each queue with slots of its own may have here."""
@@ -80,10 +79,3 @@ class Demand:
             return {}
         held = Counter(attempt.queue_name for attempt in list(self._state.held.values()))
         return {queue: max(0, most - held[queue]) for queue, most in slots.items()}
-
-    def _all_slots_are_long(self) -> bool:
-        running = list(self._slots.running)
-        if len(running) < self._slots.most:
-            return False
-        newest = max(attempt.started_at for attempt in running)
-        return time.monotonic() - newest > PREFETCH_SECONDS

@@ -42,7 +42,8 @@ class KeyedClaim:
     def choose(self, rows: list[Any]) -> None:
         """Choose of the rows of list_heads.sql."""
         heads = claims.heads_of(rows)
-        self.choice = choose(heads, wanted=self._scope.max_jobs, slots=self._scope.slots)
+        scope = self._scope
+        self.choice = choose(heads, wanted=scope.max_jobs, slots=scope.slots, rooms=scope.rooms)
 
     def send_chosen(self, cursor: Cursor) -> None:
         claims.send_chosen_claim(cursor, self.choice.jobs, self._scope, self._taker)

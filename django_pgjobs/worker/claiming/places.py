@@ -23,15 +23,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
 from django_pgjobs.worker.claiming.plan import Listing, Plan
 from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
+from django_pgjobs.worker.pauses import pause_after
 from django_pgjobs.worker.state import Options
 
-# After a claim from the heads that took d seconds there is none for this many times d.
+# After a claim from the heads that took d seconds there is none for this many times d (at most
+# pauses.MOST_SECONDS).
 HEADS_PAUSE_FACTOR = 9
 WALK_PAUSE_FACTOR = 4
 
@@ -46,6 +50,8 @@ class Places:
         self._behind: set[Lane] = set()
         self._before: set[Lane] = set()
         self._floors: dict[Lane, Floor] = {}
+        # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
+        self._heads: dict[Lane, Floor] = {}
         self._heads_at = 0.0
         # Groups that may have jobs, and the lane of each that was served last.
         self._groups: set[Group] = set()
@@ -61,8 +67,11 @@ class Places:
     def note_listing(self, listing: Listing) -> None:
         """Take over where a look found jobs."""
         self._listing = listing
-        self._behind |= listing.lanes
-        self._before |= listing.lanes
+        # A lane that has got earlier jobs, as others said, may have got them after the look.
+        whole = self._before - self._heads.keys()
+        self._heads = {lane: head for lane, head in listing.lanes.items() if lane not in whole}
+        self._behind |= listing.lanes.keys()
+        self._before |= listing.lanes.keys()
         self._groups |= listing.groups
         self._cursors = {group: self._cursors.get(group, "") for group in self._groups}
         if time.monotonic() >= self._heads_at:
@@ -79,10 +88,11 @@ class Places:
     def note_queue(self, queue_name: str) -> None:
         """Take over a queue that a notification named."""
         for backend in self._options.backends:
-            lane = Lane(backend, queue_name)
-            if self._options.serves(lane):
-                self._behind.add(lane)
-                self._before.add(lane)
+            lanes = {Lane(backend, queue_name, is_async) for is_async in (False, True)}
+            if self._options.serves(Lane(backend, queue_name)):
+                self._behind |= lanes
+                for lane in lanes:
+                    self._expect_before(lane)
 
     def note_ended(self, rows: Collection[ClaimedRow]) -> None:
         """Note jobs that ended here: what waited for their keys and queues may start."""
@@ -98,7 +108,12 @@ class Places:
         """Note jobs that were given back and may run at once: they are before the floors."""
         for row in rows:
             if row.lane is None:
-                self._before.add(Lane(row.backend, row.queue_name))
+                self._expect_before(Lane(row.backend, row.queue_name, row.is_async))
+
+    def _expect_before(self, lane: Lane) -> None:
+        """Read a lane from its head, wherever it began so far."""
+        self._heads.pop(lane, None)
+        self._before.add(lane)
 
     # What may be read
 
@@ -112,76 +127,96 @@ class Places:
         """When jobs that wait for tokens have enough of them, as far as a look has told."""
         return self._listing.tokens_at
 
-    def claim_at(self, now: float) -> float:
+    def claim_at(self, now: float, rooms: Rooms) -> float:
         """Return from when on there is something to claim; infinite if no place is known."""
-        turn_at = 0.0 if self.waits(now) else self._turn.ask_at
-        times = [turn_at if self._is_limited(lane) else 0.0 for lane in self._behind]
-        times += [
-            max(self._heads_at, turn_at if self._is_limited(lane) else 0.0)
-            for lane in self._before - self._behind
+        if any(rooms[lane.is_async] and not self._is_limited(lane) for lane in self._behind):
+            return 0.0
+        turn_at = 0.0 if self.waits(now, rooms) else self._turn.ask_at
+        times = [
+            max(
+                turn_at if self._is_limited(lane) else 0.0,
+                0.0 if lane in self._behind else self._heads_at,
+            )
+            for lane in self._behind | self._before
+            if rooms[lane.is_async]
         ]
-        if self._freed:
-            times.append(turn_at)
-        if self._groups:
-            times.append(max(turn_at, self._walk_at))
-        return min(times, default=math.inf)
+        return min([*times, max(turn_at, self._keyed_at(rooms))])
 
-    def waits(self, now: float) -> bool:
+    def waits(self, now: float, rooms: Rooms) -> bool:
         """Is it another worker's turn, and is nothing known that needs none?"""
         if not self._turn.may_wait(now):
             return False
-        lanes = self._behind | self._before
-        needs_turn = bool(lanes or self._freed or (self._groups and now >= self._walk_at))
+        lanes = [lane for lane in self._behind | self._before if rooms[lane.is_async]]
+        needs_turn = bool(lanes) or now >= self._keyed_at(rooms)
         return needs_turn and all(self._is_limited(lane) for lane in lanes)
+
+    def _keyed_at(self, rooms: Rooms) -> float:
+        """Return from when on lanes with keys are to be read; infinite if none is known."""
+        if any(rooms[segment.group.is_async] for segment in self._freed):
+            return 0.0
+        return self._walk_at if any(rooms[each.is_async] for each in self._groups) else math.inf
 
     def plan(
         self,
-        wanted: int,
+        rooms: Rooms,
         now: float,
         *,
-        free: int,
+        wanted: int,
+        free: Rooms,
         caps: Mapping[str, int],
         waits: bool = False,
         ending: Iterable[ClaimedRow] = (),
     ) -> Plan | None:
-        """Return what a claim of so many jobs is to read now, None if there is nothing.
+        """Return what a claim is to read now, None if there is nothing.
 
-        *waits*: it waits for its turn. *ending* are the jobs whose outcomes are written before it,
-        *free* the slots.
+        It takes as many jobs of each kind as there are *rooms*, and *wanted* in all. *waits*: it
+        waits for its turn. *ending* are the jobs whose outcomes are written before it, *free* the
+        slots.
         """
         if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
-            return self._plan_of_lowest(min(wanted, max(1, free)), now, caps)
+            threads, loop = (min(room, max(1, free[kind])) for kind, room in enumerate(rooms))
+            return self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
         is_in_turn = waits or now >= self._turn.ask_at
         heads = self._before if now >= self._heads_at else set()
-        lanes = sorted(
-            lane for lane in self._behind | heads if is_in_turn or not self._is_limited(lane)
-        )
-        segments = self._segments(now, _segments_of(ending)) if is_in_turn else []
-        if not (lanes or segments):
+        floors = self._floors_of(heads, rooms, is_in_turn=is_in_turn)
+        segments = self._segments(now, _segments_of(ending), rooms) if is_in_turn else []
+        if not (floors or segments):
             return None
         return Plan(
+            rooms=rooms,
             wanted=wanted,
-            floors={
-                lane: HEAD if lane in heads else self._floors.get(lane, HEAD) for lane in lanes
-            },
+            floors=floors,
             segments=segments,
             boosts=self._listing.boosts,
             caps=caps,
-            limited=frozenset(lane.queue_name for lane in lanes) & self._listing.limited,
-            heads=frozenset(heads & set(lanes)),
+            limited=frozenset(lane.queue_name for lane in floors) & self._listing.limited,
+            heads=frozenset(heads & floors.keys()),
             takes_tokens=self._turn.may_take_tokens(now),
             waits=waits,
         )
 
-    def _plan_of_lowest(self, wanted: int, now: float, caps: Mapping[str, int]) -> Plan:
+    def _floors_of(
+        self, heads: Collection[Lane], rooms: Rooms, *, is_in_turn: bool
+    ) -> dict[Lane, Floor]:
+        """Return from where to read the lanes that there is room for, some from their heads."""
+        return {
+            lane: (self._heads if lane in heads else self._floors).get(lane, HEAD)
+            for lane in self._behind.union(heads)
+            if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))
+        }
+
+    def _plan_of_lowest(
+        self, rooms: Rooms, wanted: int, now: float, caps: Mapping[str, int]
+    ) -> Plan:
         """Plan a claim of the lowest priority of each queue, so that it is not starved."""
         lowest: dict[Lane, Group] = {}
         for group in sorted(self._listing.groups):
-            lowest[Lane(group.backend, group.queue_name)] = group
+            lowest[Lane(group.backend, group.queue_name, group.is_async)] = group
         floors = {lane: Floor(urgency, 0) for lane, urgency in sorted(self._listing.lowest.items())}
         segments = [Segment(group) for group in lowest.values()]
         return Plan(
-            wanted=wanted,
+            rooms=rooms,
+            wanted=min(wanted, sum(rooms)),
             floors=floors,
             segments=segments,
             boosts=self._listing.boosts,
@@ -191,15 +226,16 @@ class Places:
             lifts=True,
         )
 
-    def _segments(self, now: float, ending: set[Segment]) -> list[Segment]:
+    def _segments(self, now: float, ending: set[Segment], rooms: Rooms) -> list[Segment]:
         def rank(group: Group) -> tuple[int, Group]:
             return group.urgency - self._listing.boosts.get(group.queue_name, 0), group
 
-        freed = self._freed | ending
+        freed = {each for each in self._freed | ending if rooms[each.group.is_async]}
         if now < self._walk_at:
             return sorted(freed, key=lambda segment: (rank(segment.group), segment))
         segments = []
-        for group in sorted(self._groups | {segment.group for segment in ending}, key=rank):
+        groups = self._groups | {segment.group for segment in ending}
+        for group in sorted((each for each in groups if rooms[each.is_async]), key=rank):
             cursor = self._cursors.get(group, "")
             if cursor:
                 segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
@@ -223,69 +259,94 @@ class Places:
             self._turn.note(now, held=False)
 
     def note_claimed(
-        self, plan: Plan, rows: Collection[ClaimedRow], *, held: bool, seconds: float
+        self,
+        plan: Plan,
+        rows: Collection[ClaimedRow],
+        *,
+        held: bool,
+        seconds: float,
+        heads: Mapping[Lane, Floor | None] = MappingProxyType({}),
     ) -> None:
-        """Learn from a claim that took so long; *held*: it was this worker's turn."""
+        """Learn from a claim that took so long; *held*: it was this worker's turn.
+
+        *heads* is where lanes begin of which it took nothing, as far as it tells; None: they are
+        empty, though it was full.
+        """
         now = time.monotonic()
         if plan.holds:
             self._turn.note(now, held=held)
         if plan.lifts:
             self._lift_at = now + (self._options.ageing or 0.0)
             return
-        is_full = len(rows) >= plan.wanted
+        full = [plan.is_full(rows, is_async=is_async) for is_async in (False, True)]
         if plan.heads:
-            self._heads_at = now + HEADS_PAUSE_FACTOR * seconds
-        self._note_lanes(plan, rows, is_full=is_full, held=held)
+            self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)
+        self._note_lanes(plan, rows, full, held=held, heads=heads)
         if plan.segments and held:
             self._freed.difference_update(plan.segments)
             if plan.walks:
-                self._note_walked(plan, rows, is_full=is_full)
-                if not is_full:
-                    self._walk_at = now + WALK_PAUSE_FACTOR * seconds
+                self._note_walked(plan, rows, full)
+                if not any(full[segment.group.is_async] for segment in plan.segments):
+                    self._walk_at = now + pause_after(seconds, WALK_PAUSE_FACTOR)
 
     def _note_lanes(
-        self, plan: Plan, rows: Collection[ClaimedRow], *, is_full: bool, held: bool
+        self,
+        plan: Plan,
+        rows: Collection[ClaimedRow],
+        full: Sequence[bool],
+        *,
+        held: bool,
+        heads: Mapping[Lane, Floor | None],
     ) -> None:
         """Move the floors to where the batch ended, and forget the lanes that have no more.
 
         Only a full batch from the head may lower a floor: there may be more where it ended. A lane
         that stays known is so all the time: the upkeep reads `is_empty` without a lock.
         """
-        plain = [row for row in rows if row.lane is None]
-        ends = {Lane(row.backend, row.queue_name): Floor(-row.priority, row.id) for row in plain}
+        last_rows = {
+            (row.backend, row.queue_name, row.is_async): row for row in rows if row.lane is None
+        }
+        ends = {Lane(*place): Floor(-row.priority, row.id) for place, row in last_rows.items()}
+        ends |= {lane: head for lane, head in heads.items() if head is not None}
         for lane, end in ends.items():
-            lowers = is_full and lane in plan.heads
+            lowers = full[lane.is_async] and lane in plan.heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
+            if full[lane.is_async] and self._reads_whole(plan, lane):
+                self._behind.add(lane)
+                self._before.discard(lane)
         for lane in plan.floors:
+            if full[lane.is_async] and heads.get(lane, HEAD) is not None:
+                continue
             if self._is_limited(lane) and not held:
                 continue
-            is_read_whole = lane in plan.heads or plan.floors[lane] == HEAD
-            if is_full:
-                if is_read_whole and lane in ends:
-                    self._behind.add(lane)
-                    self._before.discard(lane)
-            elif is_read_whole:
+            if self._reads_whole(plan, lane):
                 self._before.discard(lane)
-                self._behind.discard(lane)
             else:
-                self._before.add(lane)
-                self._behind.discard(lane)
+                self._expect_before(lane)
+            self._behind.discard(lane)
 
-    def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], *, is_full: bool) -> None:
+    @staticmethod
+    def _reads_whole(plan: Plan, lane: Lane) -> bool:
+        return lane in plan.heads or plan.floors[lane] == HEAD
+
+    def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], full: Sequence[bool]) -> None:
         served: dict[Group, set[str]] = {}
         for segment in _segments_of(rows):
             served.setdefault(segment.group, set()).add(segment.first_lane)
         for group, lanes in served.items():
             self._cursors[group] = _last_served(self._cursors.get(group, ""), lanes)
-        self._freed.clear()
-        if not served and not is_full:
-            self._groups.difference_update(segment.group for segment in plan.segments)
+        walked = {segment.group for segment in plan.segments}
+        self._freed = {segment for segment in self._freed if segment.group not in walked}
+        for is_async in (False, True):
+            if full[is_async] or any(group.is_async == is_async for group in served):
+                continue
+            self._groups -= {group for group in walked if group.is_async == is_async}
 
 
 def _segments_of(rows: Iterable[ClaimedRow]) -> set[Segment]:
     """Return the lanes that jobs with keys come from."""
     return {
-        Segment.single(Group(row.backend, row.queue_name, -row.priority), row.lane)
+        Segment.single(Group(row.backend, row.queue_name, -row.priority, row.is_async), row.lane)
         for row in rows
         if row.lane is not None
     }

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from django_pgjobs.queries.claims import Floor, Group, Lane, Ready, Scope, Segment
+from django_pgjobs.choosing import Rooms
+from django_pgjobs.queries.claims import (
+    ClaimedRow,
+    Floor,
+    Group,
+    Lane,
+    Ready,
+    Scope,
+    Segment,
+)
 from django_pgjobs.worker.state import Options
 
 
@@ -14,7 +24,8 @@ from django_pgjobs.worker.state import Options
 class Listing:
     """What a look found of the places that a worker serves."""
 
-    lanes: frozenset[Lane] = frozenset()
+    # Lanes without keys, and where they begin.
+    lanes: Mapping[Lane, Floor] = field(default_factory=dict)
     groups: frozenset[Group] = frozenset()
     # Added to the priorities of a queue.
     boosts: Mapping[str, int] = field(default_factory=dict)
@@ -29,17 +40,21 @@ class Listing:
     def of(cls, found: Iterable[Ready], options: Options) -> Listing:
         """Return what of the places found is for a worker with these options."""
         served = [place for place in found if options.serves(place)]
-        plain = {Lane(*place[:2]): place.lowest for place in served if place.urgency is None}
+        plain = {
+            Lane(place.backend, place.queue_name, place.is_async): place
+            for place in served
+            if place.urgency is None
+        }
         return cls(
-            lanes=frozenset(plain),
+            lanes={lane: place.head for lane, place in plain.items()},
             groups=frozenset(
-                Group(place.backend, place.queue_name, place.urgency)
+                Group(place.backend, place.queue_name, place.urgency, place.is_async)
                 for place in served
                 if place.urgency is not None
             ),
             boosts={place.queue_name: place.boost for place in served if place.boost},
             limited=frozenset(place.queue_name for place in served if place.is_limited),
-            lowest=plain,
+            lowest={lane: place.lowest for lane, place in plain.items()},
         )
 
     def __bool__(self) -> bool:
@@ -50,6 +65,8 @@ class Listing:
 class Plan:
     """What one claim is to read, and from where."""
 
+    # How many jobs of each kind it takes at most, and in all.
+    rooms: Rooms
     wanted: int
     floors: dict[Lane, Floor]
     segments: list[Segment]
@@ -72,8 +89,20 @@ class Plan:
             segments=self.segments,
             boosts=self.boosts,
             slots=self.caps,
+            rooms=self.rooms,
             max_jobs=self.wanted,
         )
+
+    def after(self, rows: Iterable[ClaimedRow], at_most: int) -> Plan:
+        """Return what is left of it when these jobs are claimed, no more than *at_most*."""
+        claimed = Counter(row.is_async for row in rows)
+        rooms = Rooms(self.rooms.threads - claimed[False], self.rooms.loop - claimed[True])
+        return replace(self, rooms=rooms, wanted=min(at_most, self.wanted - claimed.total()))
+
+    def is_full(self, rows: Iterable[ClaimedRow], *, is_async: bool) -> bool:
+        """May there be more jobs of a kind than it came back with?"""
+        claimed = Counter(row.is_async for row in rows)
+        return claimed.total() >= self.wanted or claimed[is_async] >= self.rooms[is_async]
 
     @property
     def is_keyed(self) -> bool:

@@ -42,6 +42,7 @@ from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.capacity import most_ahead
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -95,8 +96,6 @@ class Pump(Role):
         # Places that others told of, and whether they said that other rules hold.
         self._offers: deque[Listing | str] = deque()
         self._recall = threading.Event()
-        # As of the last turn, because it is asked for with every outcome.
-        self._low_water = 0
         # How many jobs were claimed, and when a claim last ended without an answer.
         self.claimed, self.claim_lost_at = 0, -math.inf
         # When it last wanted jobs and knew of no place, and how many it had claimed by then.
@@ -107,7 +106,7 @@ class Pump(Role):
     def add_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take over an outcome, and wake up unless it may wait for company."""
         self._completer.add(attempt, outcome)
-        if len(self._completer) == 1 or self._demand.buffered() <= self._low_water:
+        if len(self._completer) == 1 or self._demand.is_low(attempt):
             self.wake()
 
     def offer(self, place: Listing | str) -> None:
@@ -134,8 +133,13 @@ class Pump(Role):
 
     @property
     def wants_jobs(self) -> bool:
-        """Is it to claim?"""
-        return self._demand.wanted() > 0
+        """Is it to claim jobs of some kind?"""
+        return any(self._demand.rooms())
+
+    @property
+    def has_room(self) -> bool:
+        """Is it to claim jobs of each kind? Else others may have to take the new ones."""
+        return all(self._demand.rooms())
 
     @property
     def is_idle(self) -> bool:
@@ -149,8 +153,8 @@ class Pump(Role):
 
     @property
     def waits_for_news(self) -> bool:
-        """Is it to claim, and knows of no place?"""
-        return self.is_idle and self.wants_jobs
+        """Is it to claim jobs of each kind, and knows of no place?"""
+        return self.has_room and self.is_idle
 
     @property
     def has_full_queue(self) -> bool:
@@ -187,9 +191,9 @@ class Pump(Role):
         now = time.monotonic()
         self._places.note_time(now)
         self._return_unbegun(now)
-        self._low_water = self._demand.low_water
+        self._demand.measure(self._connection.distance)
         turn = Turn(self._state.worker_id)
-        waits = self.wants_jobs and self._places.waits(now)
+        waits = self._places.waits(now, self._demand.rooms())
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
         claim = self._plan_claim(turn, writing, now, waits=waits)
@@ -224,7 +228,7 @@ class Pump(Role):
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
         fresh: list[Entry] = []
         if is_due and len(self._completer) and self._flush_is_due():
-            fresh = self._completer.take()
+            fresh = self._completer.take(most_ahead(self._connection.distance))
         if self._completer.waits_for_keys:
             # Somebody holds a key: no turn waits for one again.
             for entry in fresh:
@@ -240,12 +244,13 @@ class Pump(Role):
         return writing
 
     def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
-        wanted = self._demand.wanted(waits=waits)
-        if not wanted:
+        rooms = self._demand.rooms(waits=waits)
+        if not any(rooms):
             return None
         plan = self._places.plan(
-            wanted,
+            rooms,
             now,
+            wanted=self._demand.in_all(rooms),
             free=self._demand.free,
             caps=self._demand.caps(),
             waits=waits,
@@ -276,7 +281,11 @@ class Pump(Role):
     def _note_written(self, writing: Writing) -> None:
         ended = [entry for entry in writing.entries if not self._state.holds(entry[0])]
         self._note_ended([attempt for attempt, _ in ended])
-        returned = [(a.row, end.delay or 0.0) for a, end in ended if end.status is None]
+        returned = [
+            (a.row._replace(is_async=a.hint), end.delay or 0.0)
+            for a, end in ended
+            if end.status is None
+        ]
         if returned:
             self._places.note_returned(row for row, delay in returned if not delay)
             self._errands.look_by(time.monotonic() + min(delay for _, delay in returned))
@@ -327,11 +336,15 @@ class Pump(Role):
             self._places.note_locked(claim.plan)
         elif claim.is_whole:
             self._places.note_claimed(
-                claim.plan, claim.rows, held=claim.held, seconds=claim.seconds
+                claim.plan,
+                claim.rows,
+                held=claim.held,
+                seconds=claim.seconds,
+                heads=claim.heads,
             )
 
     def _note_dry(self) -> None:
-        if self._places.is_empty and self.wants_jobs:
+        if self._places.is_empty and self.has_room:
             self.ran_dry_at, self.claimed_until_dry = time.monotonic(), self.claimed
 
     def _check_limit(self) -> None:
@@ -342,7 +355,8 @@ class Pump(Role):
     # Conditions
 
     def _flush_is_due(self) -> bool:
-        is_low = self._demand.buffered() <= self._low_water
+        oldest = self._completer.oldest()
+        is_low = oldest is not None and self._demand.is_low(oldest)
         return is_low or self._completer.oldest_age() >= LINGER_SECONDS
 
     def _rest(self) -> None:
@@ -351,13 +365,14 @@ class Pump(Role):
         waits = []
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
-        if self.wants_jobs:
+        rooms = self._demand.rooms()
+        if any(rooms):
             waits.append(self._places.tokens_at - now)
-        if self.waits_for_news:
-            self._note_dry()
-            self._errands.wake()
-        elif self.wants_jobs:
-            waits.append(self._places.claim_at(now) - now)
+            if self.waits_for_news:
+                self._note_dry()
+                self._errands.wake()
+            else:
+                waits.append(self._places.claim_at(now, rooms) - now)
         due = self._completer.next_due()
         if due is not None:
             waits.append(due - now)

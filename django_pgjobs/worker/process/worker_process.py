@@ -50,7 +50,7 @@ from django_pgjobs.worker.process.vitals import Vitals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
-from django_pgjobs.worker.running.calling import failure, is_async, settle, timeout_of
+from django_pgjobs.worker.running.calling import failure, settle, timeout_of
 from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.watchdog import Watchdog
@@ -302,10 +302,10 @@ class WorkerProcess:
 
     def _dispatch(self, attempts: list[Attempt]) -> None:
         attempts = split(attempts, self._done, on_next=self.pump.note_move)
-        for_loop = [attempt for attempt in attempts if is_async(attempt)]
+        for_loop = [attempt for attempt in attempts if attempt.is_async]
         if for_loop:
             self.async_slots.submit(for_loop)
-            attempts = [attempt for attempt in attempts if not is_async(attempt)]
+            attempts = [attempt for attempt in attempts if not attempt.is_async]
         if attempts:
             self.slots.submit(attempts)
 

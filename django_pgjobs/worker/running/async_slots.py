@@ -19,7 +19,7 @@ from django_pgjobs.context import enter_job
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running import calling
-from django_pgjobs.worker.running.buffer import Buffer
+from django_pgjobs.worker.running.capacity import Capacity
 from django_pgjobs.worker.running.forks import watched
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.outcome import Outcome, success
@@ -29,7 +29,7 @@ from django_pgjobs.worker.state import Options
 logger = get_logger(__name__)
 
 
-class AsyncSlots:
+class AsyncSlots(Capacity):
     """Up to `options.async_concurrency` async jobs on an event loop of their own."""
 
     def __init__(
@@ -41,6 +41,7 @@ class AsyncSlots:
         on_empty: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
+        super().__init__(options.async_concurrency, options.claim_limit, is_async=True)
         self._options = options
         self._on_start = on_start
         self._on_done = on_done
@@ -49,8 +50,6 @@ class AsyncSlots:
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.buffer = Buffer()
-        self.running: set[Attempt] = set()
 
     def submit(self, attempts: list[Attempt]) -> None:
         """Queue attempts for the loop, in order."""
@@ -94,11 +93,15 @@ class AsyncSlots:
         logger.critical("the event loop crashed; the worker ends", exc_info=error)
 
     def _fill(self) -> None:
-        while len(self.running) < self._options.async_concurrency:
+        while self.free > 0:
+            # Or the pump would find room for one more in between.
+            self.beginning = 1
             attempt = self.buffer.take_first()
+            if attempt is not None:
+                self.note_begin(attempt)
+            self.beginning = 0
             if attempt is None:
                 return
-            self.running.add(attempt)
             task = self._loop.create_task(self._run(attempt))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -112,6 +115,7 @@ class AsyncSlots:
             if len(self.running) == 1:
                 await sync_to_async(clean_connections, thread_sensitive=True)(attempt)
             self.running.discard(attempt)
+            self.note_duration(outcome.duration)
             self._on_done(attempt, outcome)
             self._fill()
         except Exception as error:

@@ -6,11 +6,9 @@ Nothing escapes from here: whatever a row holds or a task does, the result is an
 from __future__ import annotations
 
 import contextvars
-import inspect
 import json
 import time
 from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import DataError, connections, transaction
@@ -20,7 +18,7 @@ from django_pgjobs.context import enter_job
 from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.attempts import attempts_of
 from django_pgjobs.declaring.registry import find_task
-from django_pgjobs.declaring.tasks import Task
+from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.exceptions import (
     ClaimLost,
     JobExpired,
@@ -55,16 +53,7 @@ def make_attempt(row: claims.ClaimedRow, options: Options) -> Attempt:
     if most is None:
         most = options.max_attempts if task is None else attempts_of(task, row.backend)
     # An attempt that was lost with its worker is not held against the task.
-    return Attempt(row, task, most + row.lost_count)
-
-
-# Python looks through wrappers, which takes a tenth of a short job.
-_is_coroutine_function = cache(inspect.iscoroutinefunction)
-
-
-def is_async(attempt: Attempt) -> bool:
-    """Does the attempt run on the event loop?"""
-    return attempt.task is not None and _is_coroutine_function(attempt.task.func)
+    return Attempt(row, task, most + row.lost_count, is_async=task is not None and is_async(task))
 
 
 def timeout_of(attempt: Attempt) -> float | None:
@@ -211,7 +200,7 @@ def announce_start(attempt: Attempt) -> None:
         except BaseException:
             # Of one that exits, or of a log handler that Django told of one.
             logger.of(attempt).exception("task_started was not sent to all receivers")
-        if not is_nested and not is_async(attempt):
+        if not is_nested and not attempt.is_async:
             # In a transaction that a receiver left open, nothing of the job would be committed.
             # Async jobs share their connection, which is not for one of them to clean.
             clean_connections(attempt)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.running.buffer import Buffer
 from django_pgjobs.worker.running.calling import needs_reset, run_in_thread
+from django_pgjobs.worker.running.capacity import Capacity
 from django_pgjobs.worker.running.housekeeping import (
     clean_connections,
     close_connections,
@@ -24,14 +24,10 @@ from django_pgjobs.worker.state import Options
 
 logger = get_logger(__name__)
 
-# What one job counts in the mean of their durations: little, because on a busy machine a short
-# one now and then takes a hundred times as long, and the next claim should not be small for it.
-MEAN_WEIGHT = 0.02
-
 Done = Callable[[Attempt, Outcome], None]
 
 
-class Slots:
+class Slots(Capacity):
     """Up to `options.concurrency` threads, started when they are first needed."""
 
     def __init__(
@@ -43,6 +39,7 @@ class Slots:
         on_empty: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
+        super().__init__(options.concurrency, options.claim_limit, is_async=False)
         self._options = options
         self._on_start = on_start
         self._on_done = on_done
@@ -52,12 +49,6 @@ class Slots:
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._stopping = False
-        # How many threads there may be: fewer than asked for where no more are to be had.
-        self.most = options.concurrency
-        self.buffer = Buffer()
-        self.running: set[Attempt] = set()
-        # Seconds that recent jobs took, exponentially weighted; None before the first one.
-        self.mean_duration: float | None = None
 
     def submit(self, attempts: list[Attempt]) -> None:
         """Queue attempts for the threads, in order."""
@@ -96,6 +87,7 @@ class Slots:
         except RuntimeError as error:
             if not self._threads:
                 raise
+            # Fewer than asked for, where no more are to be had.
             self.most = len(self._threads)
             logger.error("no more threads: goes on with %d slots: %s", self.most, error)
         else:
@@ -104,7 +96,7 @@ class Slots:
     def _loop(self) -> None:
         try:
             while (attempt := self._next()) is not None:
-                if len(self.running) < self.most:
+                if self.free > 0:
                     if self.buffer:
                         self._wake_one()
                     else:
@@ -119,7 +111,7 @@ class Slots:
         while True:
             attempt = self.buffer.take_first()
             if attempt is not None:
-                self.running.add(attempt)
+                self.note_begin(attempt)
                 return attempt
             with self._ready:
                 if self._stopping:
@@ -137,7 +129,5 @@ class Slots:
             clean_connections(attempt, resets=needs_reset(attempt, outcome))
         finally:
             self.running.discard(attempt)
-        duration = outcome.duration
-        mean = self.mean_duration
-        self.mean_duration = duration if mean is None else mean + MEAN_WEIGHT * (duration - mean)
+        self.note_duration(outcome.duration)
         self._on_done(attempt, outcome)

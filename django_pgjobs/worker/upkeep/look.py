@@ -23,6 +23,7 @@ from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.pauses import pause_after
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
@@ -36,7 +37,7 @@ FIRST_GAP_SECONDS = 0.01
 LISTEN_AFTER_SECONDS = 0.15
 # So long after tokens came, which the pump takes by itself, the next are asked for.
 TOKEN_LOOK_SECONDS = 0.02
-# How often a worker looks whose pump knows where jobs are.
+# How often a worker looks whose pump knows where jobs are, or that has room of one kind only.
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
@@ -157,7 +158,7 @@ class Look(Duty):
     def due_at(self, now: float) -> float:
         if not self._pump.wants_jobs:
             return math.inf
-        if not self._pump.is_idle:
+        if not self._pump.waits_for_news:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
         elif self._pump.claimed != self._claimed or self._may_end_drain:
@@ -203,7 +204,7 @@ class Look(Duty):
         """Offer the places that were found, and decide when to look next."""
         listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
-        self._allowed_at = now + PAUSE_FACTOR * seconds
+        self._allowed_at = now + pause_after(seconds, PAUSE_FACTOR)
         if found.claimed != self._claimed or found.promoted:
             self._begin_gaps()
         self._due = now if found.promoted else now + self._gap

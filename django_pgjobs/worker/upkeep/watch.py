@@ -277,7 +277,7 @@ class Watch(Duty):
         if pump.waits_for_news:
             return False
         seconds = now - max(self._waited_at, pump.ran_dry_at)
-        if not pump.wants_jobs:
+        if not pump.has_room:
             return seconds >= FULL_SECONDS
         has_found = pump.claimed != pump.claimed_until_dry
         return seconds >= (BUSY_SECONDS if has_found else STUCK_SECONDS)

@@ -16,8 +16,21 @@ class OursClient(client.Client):
         getattr(ours_tasks, task).enqueue(number)
 
     def enqueue_bulk(self, task: str, count: int) -> None:
+        """Enqueue jobs; those of "noop@20" are in 20 queues, of "noop@20p" in 20 priorities."""
+        name, _, places = task.partition("@")
+        declared = getattr(ours_tasks, name)
         with transaction.atomic():
-            getattr(ours_tasks, task).enqueue_many((number,) for number in range(count))
+            if not places:
+                declared.enqueue_many((number,) for number in range(count))
+                return
+            number_of = int(places.removesuffix("p"))
+            for place in range(number_of):
+                there = (
+                    declared.using(priority=place % 201 - 100)
+                    if places.endswith("p")
+                    else declared.using(queue_name=f"queue-{place}")
+                )
+                there.enqueue_many((number,) for number in range(place, count, number_of))
 
 
 if __name__ == "__main__":

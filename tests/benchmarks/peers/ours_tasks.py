@@ -18,6 +18,11 @@ def noop(number: int) -> None:
     pass
 
 
+@task
+async def noop_async(number: int) -> None:
+    pass
+
+
 @task(concurrency_key=lambda number: f"limited:{number % KEYS}", concurrency_limit=5)
 def limited(number: int) -> None:
     pass

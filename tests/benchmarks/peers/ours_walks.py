@@ -53,6 +53,7 @@ def measure(own: Any, sends: Any, claimed: int | None) -> list[float]:
 
 
 def main() -> None:
+    from django_pgjobs.choosing import Rooms
     from django_pgjobs.queries import claims
     from django_pgjobs.queries.claims import HEAD, Group, Lane, Scope, Segment
     from django_pgjobs.queries.connection import OwnConnection
@@ -77,14 +78,15 @@ def main() -> None:
     )
     segments = [Segment(Group("default", "default", 0))]
     plain = {Lane("default", "default"): HEAD}
+    rooms = Rooms(20, 20)
 
-    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, max_jobs=20)
+    scope = Scope(floors={}, segments=segments, boosts={}, slots={}, rooms=rooms, max_jobs=20)
     statements = KeyedClaim(scope, taker).statements
     # What is spent of rate limits stays out: these jobs have none.
     keyed = (claims.send_hold, *statements.before, statements.take)
 
     def send_plain(cursor: Any) -> None:
-        claims.send_claim(cursor, plain, max_jobs=20, taker=taker)
+        claims.send_claim(cursor, plain, rooms=rooms, max_jobs=20, taker=taker)
 
     def median(*sends: Any, claimed: int | None = None) -> float:
         return statistics.median(measure(own, sends, claimed)[5:])

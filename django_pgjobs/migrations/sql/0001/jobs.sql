@@ -55,6 +55,8 @@ CREATE TABLE pgjobs_job (
     on_failure            pgjobs_on_failure,
     -- Has the row what its task declares? Else the worker that claims it gives it that.
     is_declared           boolean              NOT NULL DEFAULT FALSE,
+    -- Does it run on an event loop? A hint for claims: the task decides.
+    is_async              boolean              NOT NULL DEFAULT FALSE,
     -- With the status, because a key of a partitioned table has to name its partition.
     PRIMARY KEY (id, status)
 ) PARTITION BY LIST (status);
@@ -72,10 +74,11 @@ CREATE TABLE pgjobs_job_finished PARTITION OF pgjobs_job
 
 -- What may be claimed now, without keys and with. Minus the priority, so that a place in the
 -- index can be compared as a row.
-CREATE INDEX pgjobs_job_ready ON pgjobs_job_live (backend, queue_name, (-priority), id)
+CREATE INDEX pgjobs_job_ready
+    ON pgjobs_job_live (backend, queue_name, is_async, (-priority), id)
     WHERE status = 'ready' AND due_at IS NULL AND hold IS NULL AND lane IS NULL;
 CREATE INDEX pgjobs_job_ready_lanes
-    ON pgjobs_job_live (backend, queue_name, (-priority), lane, id)
+    ON pgjobs_job_live (backend, queue_name, is_async, (-priority), lane, id)
     WHERE status = 'ready' AND due_at IS NULL AND hold IS NULL AND lane IS NOT NULL;
 -- The oldest job of a key that is to start; one that was given back to wait keeps its place.
 CREATE INDEX pgjobs_job_key_order ON pgjobs_job_live (concurrency_key, id)

@@ -1,0 +1,169 @@
+"""What `tests.mutations` takes out of the rooms of threads and event loop, and of many lanes."""
+
+from __future__ import annotations
+
+from tests.mutated_claims import SQL, WORKER
+
+ROOMS_TESTS = ("tests/worker/test_rooms.py",)
+DEMAND = ("tests/worker/test_demand.py",)
+MANY_LANES = ("tests/worker/test_many_lanes.py",)
+PLACES = f"{WORKER}claiming/places.py"
+
+# Name, file, what is replaced and by what, tests.
+ROOMS = (
+    (
+        "worker whose lease ran out",
+        "django_pgjobs/sql/terms.py",
+        "worker.id = %(worker_id)s::bigint AND {worker.is_live}",
+        "worker.id = %(worker_id)s::bigint AND worker.ended_at IS NULL",
+        ("tests/worker/test_claim.py",),
+    ),
+    (
+        "room of a kind",
+        f"{SQL}claim_jobs.sql",
+        "            LIMIT room.jobs\n",
+        "            LIMIT 1000\n",
+        ROOMS_TESTS,
+    ),
+    (
+        "lanes that compete for a room",
+        "django_pgjobs/queries/claims.py",
+        "return len(kinds) == len(set(kinds)) and sum(rooms[kind] for kind in kinds) <= max_jobs",
+        "return True",
+        ("tests/worker/test_claim.py", *ROOMS_TESTS),
+    ),
+    (
+        "order of both kinds",
+        f"{SQL}claim_jobs.sql",
+        "        ORDER BY found.urgency, found.id\n",
+        "",
+        ROOMS_TESTS,
+    ),
+    (
+        "kind of a lane",
+        "django_pgjobs/sql/terms.py",
+        '" AND job.is_async = {it}.is_async"',
+        '""',
+        ROOMS_TESTS,
+    ),
+    (
+        "room of a kind in the list",
+        f"{SQL}list_heads.sql",
+        "        LIMIT kind.jobs\n    ) AS found",
+        "    ) AS found",
+        ROOMS_TESTS,
+    ),
+    (
+        "room of a kind in the choice",
+        "django_pgjobs/choosing.py",
+        "self._left[head.is_async] -= 1",
+        "pass",
+        ("tests/test_choosing.py",),
+    ),
+    (
+        "lanes of a kind that has no room",
+        PLACES,
+        "if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))",
+        "if is_in_turn or not self._is_limited(lane)",
+        ROOMS_TESTS,
+    ),
+    (
+        "kind whose room was not filled",
+        f"{WORKER}claiming/plan.py",
+        "return claimed.total() >= self.wanted or claimed[is_async] >= self.rooms[is_async]",
+        "return claimed.total() >= self.wanted",
+        ROOMS_TESTS,
+    ),
+    (
+        "key that became free of a kind without room",
+        PLACES,
+        "{segment for segment in self._freed if segment.group not in walked}",
+        "set()",
+        ROOMS_TESTS,
+    ),
+    (
+        "jobs of the wrong kind that wait",
+        f"{WORKER}claiming/demand.py",
+        "elsewhere=loop.strangers, ",
+        "",
+        DEMAND,
+    ),
+    (
+        "kind of a job that goes back",
+        f"{SQL}give_back_jobs.sql",
+        "    is_async = outcome.is_async,\n",
+        "",
+        ROOMS_TESTS,
+    ),
+    (
+        "kind of a job that tells of a failure",
+        "django_pgjobs/sql/terms.py",
+        "COALESCE({it}.on_failure ->> 'is_async'::text, '') = 'true'",
+        "FALSE",
+        ROOMS_TESTS,
+    ),
+    (
+        "jobs count by the time they take",
+        f"{WORKER}running/capacity.py",
+        "kept = max(0.0, 1 - seconds / MEAN_SECONDS)",
+        "kept = 0.98",
+        DEMAND,
+    ),
+    (
+        "look of a worker with room for one kind",
+        f"{WORKER}upkeep/look.py",
+        "if not self._pump.waits_for_news:",
+        "if not self._pump.is_idle:",
+        ("tests/worker/test_upkeep.py",),
+    ),
+    (
+        "worker that is busy with all threads",
+        f"{WORKER}claiming/pump.py",
+        "return self.has_room and self.is_idle",
+        "return self.wants_jobs and self.is_idle",
+        ROOMS_TESTS,
+    ),
+    (
+        "watch of a worker with room of one kind",
+        f"{WORKER}upkeep/watch.py",
+        "if not pump.has_room:",
+        "if not pump.wants_jobs:",
+        ("tests/worker/test_watch_model.py",),
+    ),
+    *(
+        (
+            name,
+            f"{SQL}share_lanes.sql",
+            old,
+            new,
+            MANY_LANES,
+        )
+        for name, old, new in (
+            (
+                "cut that is too near",
+                "            HAVING count(*) = room.jobs\n",
+                "",
+            ),
+            ("jobs up to the cut", "        LIMIT cut.jobs\n", ""),
+            (
+                "lane that begins later",
+                "LIMIT CASE WHEN near.first[2] IS NULL THEN 1 ELSE 0 END",
+                "LIMIT 0",
+            ),
+        )
+    ),
+    (
+        "lanes that are told to be empty",
+        PLACES,
+        "if full[lane.is_async] and heads.get(lane, HEAD) is not None:",
+        "if full[lane.is_async]:",
+        MANY_LANES,
+    ),
+    (
+        "distance of the server",
+        "django_pgjobs/queries/connection.py",
+        "self.distance = min(self.distance, time.monotonic() - began)",
+        "self.distance = time.monotonic() - began",
+        ("tests/worker/test_connections.py",),
+    ),
+)

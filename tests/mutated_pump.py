@@ -141,10 +141,10 @@ PUMP = (
     ),
     (
         "reads that took as long as their process stood still",
-        f"{WORKER}pauses.py",
+        f"{WORKER}claiming/pauses.py",
         "min(factor * seconds, MOST_SECONDS)",
         "factor * seconds",
-        (*PLACES, "tests/worker/test_look.py"),
+        (*PLACES, "tests/worker/test_upkeep.py"),
     ),
     (
         "floors of lanes that are gone",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -16,21 +15,19 @@ from django_pgjobs.choosing import Rooms
 from django_pgjobs.models.control import RateLimit
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker import pauses
 from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.state import WorkerState
-from django_pgjobs.worker.turns import sending
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import look
 from django_pgjobs.worker.upkeep.unheld import Unheld
 from tests import tasks
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_worker, use_rate
-from tests.helpers import WAIT_SECONDS, wait_until
+from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, ignore, keyed
@@ -38,7 +35,6 @@ from tests.worker.support import (
     NEVER,
     Gate,
     ThreadedWorker,
-    counted_round_trips,
     make_attempt_of,
     make_options,
     row_of_job,
@@ -52,20 +48,6 @@ SELECT count(*) FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
     AND datname = current_database()
 """
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_look_that_a_stop_of_its_process_made_long_holds_up_the_next_one_briefly(
-    start_thread: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pauses, "MOST_SECONDS", 0.1)
-    monkeypatch.setattr(sending, "time", clock := mock.Mock(monotonic=mock.Mock(return_value=0.0)))
-    clock.monotonic.side_effect = itertools.count(step=3_600.0)
-    with counted_round_trips() as counts:
-        start_thread(poll_interval=0.05, listen=False)
-        wait_until(lambda: len(counts.get("upkeep", ())) > 1)
-    job = tasks.add.enqueue(1, 2)
-    wait_until(lambda: get_job(job.id).status == "successful", timeout=WAIT_SECONDS / 3)
 
 
 def is_anybody_waiting_for_the_turn() -> bool:

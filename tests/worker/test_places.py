@@ -11,8 +11,8 @@ import pytest
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
+from django_pgjobs.worker.claiming.pauses import MOST_SECONDS
 from django_pgjobs.worker.claiming.plan import Listing
-from django_pgjobs.worker.pauses import MOST_SECONDS
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job

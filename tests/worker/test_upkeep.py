@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -16,6 +17,7 @@ from django.db import connections
 from django_pgjobs import cancel
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.claiming import pauses
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process.leases import LeaseKeeper
@@ -23,6 +25,7 @@ from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns import sending
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import cancels, look
@@ -30,10 +33,10 @@ from django_pgjobs.worker.upkeep.look import Look
 from django_pgjobs.worker.upkeep.upkeep import Upkeep
 from tests import tasks
 from tests.factories import get_job, get_worker, make_jobs
-from tests.helpers import ROOT, wait_until
+from tests.helpers import ROOT, WAIT_SECONDS, wait_until
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
-from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
+from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trips, make_options
 from tests.worker.test_pump import CLAIM
 from tests.worker.test_reconnects import end_session_of
 
@@ -343,3 +346,16 @@ def test_the_picture_of_the_threads_names_the_roles_and_the_calls_between_them()
     files = re.findall(r"`worker/(\w+\.py)`", picture)
     folder = ROOT / "django_pgjobs/worker"
     assert [name for name in files if not (folder / name).exists()] == []
+
+
+def test_a_look_that_a_stop_of_its_process_made_long_holds_up_the_next_one_briefly(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pauses, "MOST_SECONDS", 0.1)
+    monkeypatch.setattr(sending, "time", clock := mock.Mock(monotonic=mock.Mock(return_value=0.0)))
+    clock.monotonic.side_effect = itertools.count(step=3_600.0)
+    with counted_round_trips() as counts:
+        start_thread(poll_interval=0.05, listen=False)
+        wait_until(lambda: len(counts.get("upkeep", ())) > 1)
+    job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful", timeout=WAIT_SECONDS / 3)

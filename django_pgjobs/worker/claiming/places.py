@@ -29,9 +29,9 @@ from types import MappingProxyType
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
+from django_pgjobs.worker.claiming.pauses import pause_after
 from django_pgjobs.worker.claiming.plan import Listing, Plan
 from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
-from django_pgjobs.worker.pauses import pause_after
 from django_pgjobs.worker.state import Options
 
 # After a claim from the heads that took d seconds there is none for this many times d (at most

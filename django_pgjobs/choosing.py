@@ -5,7 +5,8 @@ This module decides between the lanes. It knows no clock and no database.
 
 *Order.* The best rank goes first (minus the priority, less the boost of the queue). Within a rank
 lanes take turns, each with as many jobs as its weight, up to its share of the batch; jobs without
-keys come from the oldest on, one for one with the others.
+keys come from the oldest on, one for one with the others. So for each kind of jobs, and the kinds
+take turns as well.
 
 *Limits.* A job is left out while its key, its queue or the tokens of its rate limits do not let it
 start beside what was chosen before it.
@@ -175,12 +176,13 @@ def choose(
     for head in heads:
         by_rank.setdefault(head.rank, []).append(head)
     for _, of_rank in sorted(by_rank.items()):
-        keyed = [head for head in of_rank if head.lane is not None]
-        sources = deque(
-            _in_turns([head for head in keyed if head.is_async == is_async], room)
-            for is_async, room in enumerate(rooms)
-        )
-        sources.append(_oldest_first([head for head in of_rank if head.lane is None]))
+        # Those without keys by kind as well: older ones of one kind would cost those of the other
+        # their turns beside the lanes with keys.
+        kinds = [[head for head in of_rank if head.is_async == kind] for kind in (False, True)]
+        keyed = [[head for head in heads if head.lane is not None] for heads in kinds]
+        plain = [[head for head in heads if head.lane is None] for heads in kinds]
+        sources = deque(_in_turns(heads, room) for heads, room in zip(keyed, rooms, strict=True))
+        sources.extend(_oldest_first(heads) for heads in plain)
         while sources and not choice.is_full:
             source = sources.popleft()
             # Up to the first that may start.

@@ -61,6 +61,13 @@ ROOMS = (
         ("tests/test_choosing.py",),
     ),
     (
+        "turns of each kind in the choice",
+        "django_pgjobs/choosing.py",
+        "sources.extend(_oldest_first(heads) for heads in plain)",
+        "sources.append(_oldest_first([*plain[0], *plain[1]]))",
+        ("tests/test_choosing.py",),
+    ),
+    (
         "lanes of a kind that has no room",
         PLACES,
         "if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))",

@@ -63,8 +63,8 @@ ROOMS = (
     (
         "turns of each kind in the choice",
         "django_pgjobs/choosing.py",
-        "sources.extend(_oldest_first(heads) for heads in plain)",
-        "sources.append(_oldest_first([*plain[0], *plain[1]]))",
+        "for heads in (_by_kind(plain) if keyed else [plain])",
+        "for heads in [plain]",
         ("tests/test_choosing.py",),
     ),
     (

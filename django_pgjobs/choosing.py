@@ -5,7 +5,8 @@ This module decides between the lanes. It knows no clock and no database.
 
 *Order.* The best rank goes first (minus the priority, less the boost of the queue). Within a rank
 lanes take turns, each with as many jobs as its weight, up to its share of the batch; jobs without
-keys come from the oldest on, one for one with the others.
+keys come from the oldest on, one for one with the others. If there are lanes, so for each kind of
+jobs, and the kinds take turns as well.
 
 *Limits.* A job is left out while its key, its queue or the tokens of its rate limits do not let it
 start beside what was chosen before it.
@@ -176,17 +177,23 @@ def choose(
         by_rank.setdefault(head.rank, []).append(head)
     for _, of_rank in sorted(by_rank.items()):
         keyed = [head for head in of_rank if head.lane is not None]
+        plain = [head for head in of_rank if head.lane is None]
         sources = deque(
-            _in_turns([head for head in keyed if head.is_async == is_async], room)
-            for is_async, room in enumerate(rooms)
+            _in_turns(heads, room) for heads, room in zip(_by_kind(keyed), rooms, strict=True)
         )
-        sources.append(_oldest_first([head for head in of_rank if head.lane is None]))
+        # Beside lanes with keys, older jobs of one kind would cost those of the other their turns.
+        # Without them the oldest go first, as in claim_jobs.sql.
+        sources.extend(_oldest_first(heads) for heads in (_by_kind(plain) if keyed else [plain]))
         while sources and not choice.is_full:
             source = sources.popleft()
             # Up to the first that may start.
             if any(choice.take(job) for job in source):
                 sources.append(source)
     return choice
+
+
+def _by_kind(heads: Sequence[Head]) -> list[list[Head]]:
+    return [[head for head in heads if head.is_async == kind] for kind in (False, True)]
 
 
 def obstacles_of(head: Head) -> list[Obstacle]:

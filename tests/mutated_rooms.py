@@ -61,6 +61,20 @@ ROOMS = (
         ("tests/test_choosing.py",),
     ),
     (
+        "turns of each kind in the choice",
+        "django_pgjobs/choosing.py",
+        "for heads in (_by_kind(plain) if keyed else [plain])",
+        "for heads in [plain]",
+        ("tests/test_choosing.py",),
+    ),
+    (
+        "bound of a claim for many free slots",
+        f"{WORKER}running/capacity.py",
+        "return min(wanted, most)",
+        "return wanted if self._claim_limit is None else min(wanted, most)",
+        ("tests/worker/test_demand.py",),
+    ),
+    (
         "lanes of a kind that has no room",
         PLACES,
         "if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))",

@@ -194,3 +194,13 @@ def test_lanes_of_one_kind_leave_those_of_the_other_their_share() -> None:
 def test_the_best_of_both_kinds_are_chosen_where_there_is_a_limit_for_both() -> None:
     low, high = lane("a", 1, 2, rank=5), lane("b", 3, 4, is_async=True)
     assert [job.id for job in choose([low, high], wanted=3, slots={}).jobs] == [3, 4, 1]
+
+
+def test_jobs_of_the_other_kind_cost_those_without_keys_no_turn() -> None:
+    """Each kind has room of its own: there those with and without keys are taken one for one."""
+    old = Head(backend="default", queue_name="mail", rank=0, ids=[1, 2, 3, 4], is_async=True)
+    plain = Head(backend="default", queue_name="mail", rank=0, ids=[5, 6, 7])
+    keyed = lane("shop", 8, 9, 10, 11)
+    found = choose([keyed, old, plain], wanted=8, slots={}, rooms=Rooms(4, 4))
+    of_threads = [job.id for job in found.jobs if not job.head.is_async]
+    assert sorted(of_threads) == [5, 6, 8, 9]

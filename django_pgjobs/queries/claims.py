@@ -70,6 +70,11 @@ class ClaimedRow(NamedTuple):
     asked_at: float = 0.0
 
 
+def lane_of(row: ClaimedRow) -> Lane:
+    """Return the lane without keys that a job comes from."""
+    return Lane(row.backend, row.queue_name, row.is_async)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taker:
     """Who claims, and what of the rows it wants to see."""

@@ -131,6 +131,17 @@ def test_a_job_whose_row_is_wrong_takes_up_room_of_both_kinds_while_it_waits(mak
     assert claiming.demand.rooms() == Rooms(4, 0)
 
 
+def test_a_claim_is_bounded_however_many_slots_are_free(make: Make) -> None:
+    """The loop begins one job after the other; those it has not begun soon would go back."""
+    claiming = make(async_concurrency=100_000)
+    assert claiming.demand.rooms().loop == MAX_PREFETCH
+    claiming.async_slots.mean_duration = 0.001
+    claiming.async_slots.buffer.extend(make_attempt_of(1, is_async=True) for _ in range(400))
+    assert claiming.demand.rooms().loop == MAX_PREFETCH
+    claiming.demand.measure(0.01)
+    assert claiming.demand.rooms().loop == 2 * MAX_PREFETCH
+
+
 def test_a_limit_of_jobs_is_for_both_kinds_together(make: Make) -> None:
     claiming = make(max_jobs=10, async_concurrency=9)
     assert claiming.demand.in_all(claiming.demand.rooms()) == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -35,8 +36,9 @@ on_server = pytest.mark.django_db(transaction=True)
 class Sharing:
     """Claims of many lanes by hand, which learn of each other as a worker's do."""
 
-    def __init__(self, own: OwnConnection) -> None:
+    def __init__(self, own: OwnConnection, shares: Counter[Lane] | None = None) -> None:
         self._own = own
+        self._shares = Counter() if shares is None else shares
         self._worker = make_worker()
         self.floors = dict.fromkeys(LANES, HEAD)
 
@@ -50,7 +52,7 @@ class Sharing:
             floors=self.floors, segments=[], boosts={}, slots={}, rooms=Rooms(*rooms), max_jobs=most
         )
         heads: dict[Lane, Floor | None] = {}
-        [question], take, _ = SharedClaim(scope, taker, heads).statements
+        [question], take, _ = SharedClaim(scope, taker, heads, self._shares).statements
         rows = claims.claimed_rows(self._own.round_trip([question, take])[-1], 0.0)
         ends = {
             Lane(row.backend, row.queue_name, row.is_async): Floor(-row.priority, row.id)
@@ -173,6 +175,32 @@ def test_a_worker_runs_the_jobs_of_very_many_queues(
         make_jobs(3, queue_name=f"queue-{number}")
     drain(concurrency=2)
     assert count_jobs(status="successful") == 180
+
+
+@on_server
+def test_a_claim_tells_what_it_was_to_take_of_each_lane(own: OwnConnection) -> None:
+    insert(one_by_one(3))
+    shares: Counter[Lane] = Counter()
+    sharing = Sharing(own, shares)
+    assert len(sharing.claim(4, 0)) == 4
+    assert shares == {LANES[0]: 3, LANES[2]: 1}
+
+
+def test_the_worker_learns_of_lanes_that_others_have_emptied() -> None:
+    """So many jobs were to come of them that the others were not read."""
+    emptied, served, unread = (Lane("default", name) for name in ("a", "b", "c"))
+    knowing = Knowing(*plain(emptied, served, unread))
+    plan = knowing.plan(3)
+    assert plan
+    note = partial(knowing.places.note_claimed, held=True, seconds=0.0)
+    note(plan, [row_of_job(1, queue_name="b")], missed={emptied: 2})
+    again = knowing.plan(3)
+    assert again
+    assert again.floors == {served: Floor(0, 1), unread: HEAD}
+    note(again, [row_of_job(2, queue_name="b")], missed={unread: 1})
+    again = knowing.plan(3)
+    assert again
+    assert again.floors == {served: HEAD}, "all were read, but this one from its floor on"
 
 
 def test_the_worker_learns_where_lanes_begin_and_which_are_empty() -> None:

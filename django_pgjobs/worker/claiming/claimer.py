@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,7 @@ from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
 from django_pgjobs.declaring.tasks import Task, declares_control
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Floor, Lane
+from django_pgjobs.queries.claims import Floor, Lane, lane_of
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -47,6 +48,8 @@ class Claim:
     is_whole: bool = False
     # Of many lanes, where those begin of which it took nothing; None: they are empty.
     heads: dict[Lane, Floor | None] = field(default_factory=dict)
+    # How many jobs of each of them it was to take and did not get: others have them.
+    missed: Counter[Lane] = field(default_factory=Counter)
 
 
 class Claimer:
@@ -81,12 +84,13 @@ class Claimer:
 
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows, claim.asked_at)
+            claim.missed -= Counter(map(lane_of, claim.rows))
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        statements = _statements(plan, taker, claim.heads)
+        statements = _statements(plan, taker, claim)
         for send in statements.before:
             part.add(send, ignore)
         part.add(_timed(claim, statements.take), note_claimed)
@@ -106,7 +110,7 @@ class Claimer:
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             some = plan.after(claim.rows, size)
             taker = self._taker(worker_id, some, passed_over)
-            before, send, after = _statements(some, taker, claim.heads)
+            before, send, after = _statements(some, taker, claim)
             before = [*hold, *before]
             answers = self._connection.round_trip([*before, _timed(claim, send), *after])
             rows = claims.claimed_rows(answers[len(before)], claim.asked_at)
@@ -125,6 +129,7 @@ class Claimer:
             if len(claim.rows) >= plan.wanted:
                 break
         claim.is_whole = not (claim.rows or plan.holds)
+        claim.missed.clear()
 
     def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
         now = time.monotonic()
@@ -156,15 +161,12 @@ def _timed(claim: Claim, send: Send) -> Send:
     return timed
 
 
-def _statements(plan: Plan, taker: claims.Taker, heads: dict[Lane, Floor | None]) -> Statements:
-    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
-
-    Of many lanes *heads* takes in where those begin that give no job.
-    """
+def _statements(plan: Plan, taker: claims.Taker, claim: Claim) -> Statements:
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
     if len(plan.floors) > FEW_LANES:
-        return SharedClaim(plan.scope, taker, heads).statements
+        return SharedClaim(plan.scope, taker, claim.heads, claim.missed).statements
     take = partial(
         claims.send_claim,
         floors=plan.floors,

@@ -23,12 +23,21 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from django_pgjobs.choosing import Rooms
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Floor, Group, Lane, Segment
+from django_pgjobs.queries.claims import (
+    HEAD,
+    ClaimedRow,
+    Floor,
+    Group,
+    Lane,
+    Segment,
+    lane_of,
+)
 from django_pgjobs.worker.claiming.pauses import pause_after
 from django_pgjobs.worker.claiming.plan import Listing, Plan
 from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
@@ -266,11 +275,13 @@ class Places:
         held: bool,
         seconds: float,
         heads: Mapping[Lane, Floor | None] = MappingProxyType({}),
+        missed: Mapping[Lane, int] = MappingProxyType({}),
     ) -> None:
         """Learn from a claim that took so long; *held*: it was this worker's turn.
 
         *heads* is where lanes begin of which it took nothing, as far as it tells; None: they are
-        empty, though it was full.
+        empty, though it was full. *missed* are the jobs that others had when it was to take them:
+        these lanes have no more, but those that it did not read for their sake may.
         """
         now = time.monotonic()
         if plan.holds:
@@ -278,7 +289,11 @@ class Places:
         if plan.lifts:
             self._lift_at = now + (self._options.ageing or 0.0)
             return
-        full = [plan.is_full(rows, is_async=is_async) for is_async in (False, True)]
+        claimed = Counter(row.is_async for row in rows)
+        for lane, jobs in missed.items():
+            claimed[lane.is_async] += jobs
+        full = [plan.is_full(claimed, is_async=is_async) for is_async in (False, True)]
+        heads = {**heads, **dict.fromkeys(missed)}
         if plan.heads:
             self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)
         self._note_lanes(plan, rows, full, held=held, heads=heads)
@@ -303,10 +318,8 @@ class Places:
         Only a full batch from the head may lower a floor: there may be more where it ended. A lane
         that stays known is so all the time: the upkeep reads `is_empty` without a lock.
         """
-        last_rows = {
-            (row.backend, row.queue_name, row.is_async): row for row in rows if row.lane is None
-        }
-        ends = {Lane(*place): Floor(-row.priority, row.id) for place, row in last_rows.items()}
+        last_rows = {lane_of(row): row for row in rows if row.lane is None}
+        ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
         ends |= {lane: head for lane, head in heads.items() if head is not None}
         for lane, end in ends.items():
             lowers = full[lane.is_async] and lane in plan.heads

@@ -99,9 +99,8 @@ class Plan:
         rooms = Rooms(self.rooms.threads - claimed[False], self.rooms.loop - claimed[True])
         return replace(self, rooms=rooms, wanted=min(at_most, self.wanted - claimed.total()))
 
-    def is_full(self, rows: Iterable[ClaimedRow], *, is_async: bool) -> bool:
-        """May there be more jobs of a kind than it came back with?"""
-        claimed = Counter(row.is_async for row in rows)
+    def is_full(self, claimed: Counter[bool], *, is_async: bool) -> bool:
+        """May there be more jobs of a kind than these, so many of each kind?"""
         return claimed.total() >= self.wanted or claimed[is_async] >= self.rooms[is_async]
 
     @property

@@ -341,6 +341,7 @@ class Pump(Role):
                 held=claim.held,
                 seconds=claim.seconds,
                 heads=claim.heads,
+                missed=claim.missed,
             )
 
     def _note_dry(self) -> None:

@@ -28,7 +28,7 @@ MEAN_SECONDS = 0.25
 def most_ahead(distance: float) -> int:
     """Return how many jobs to hold ahead at most if a round trip takes so many seconds.
 
-    As many outcomes may travel together.
+    No claim asks for more either, and as many outcomes may travel together.
     """
     return min(MOST_PREFETCH, int(MAX_PREFETCH * (1 + distance / FAR_SECONDS)))
 
@@ -100,7 +100,9 @@ class Capacity:
         if buffered > low_water_of(prefetch):
             return 0
         wanted = max(0, self.free + prefetch - (0 if waits else buffered))
-        return wanted if self._claim_limit is None else min(wanted, self._claim_limit)
+        # However many slots are free: an event loop begins one job after the other.
+        most = self._claim_limit or most_ahead(self.distance)
+        return min(wanted, most)
 
     def _all_slots_are_long(self) -> bool:
         return self.free <= 0 and time.monotonic() - self.begun_at > PREFETCH_SECONDS

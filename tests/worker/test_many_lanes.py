@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -16,11 +17,12 @@ from django_pgjobs.models import QueueSettings
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, Floor, Lane, Scope, Taker
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.claimer import FEW_LANES
+from django_pgjobs.worker.claiming.plan import FEW_LANES
 from django_pgjobs.worker.claiming.shared_claim import SharedClaim
-from tests.factories import count_jobs, get_job, make_jobs, make_worker
+from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
+from tests.helpers import wait_until
 from tests.worker.planning import Knowing, plain
-from tests.worker.support import ThreadedWorker, ids, row_of_job
+from tests.worker.support import NEVER, ThreadedWorker, ids, row_of_job
 
 QUEUES = 3 * FEW_LANES
 LANES = [Lane("default", f"queue-{n}", kind) for n in range(QUEUES) for kind in (False, True)]
@@ -220,3 +222,16 @@ def test_the_worker_learns_where_lanes_begin_and_which_are_empty() -> None:
     assert again.floors == {later: Floor(0, 5), served: HEAD, unread: Floor(0, 7)}, (
         "behind its floor there is nothing, but before it may be something"
     )
+
+
+@on_server
+def test_a_locked_job_does_not_keep_others_from_their_turn(
+    start_thread: Callable[..., ThreadedWorker], open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    """What a claim is to take is found without locks; with one slot that is the locked job."""
+    [first, second] = (make_job(queue_name=name) for name in ("first", "second"))
+    other = open_connection(autocommit=False)
+    other.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [first])
+    start_thread(concurrency=1, poll_interval=NEVER)
+    wait_until(lambda: get_job(second).status == "successful")
+    other.rollback()

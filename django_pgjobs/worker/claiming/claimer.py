@@ -25,9 +25,6 @@ from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 
-# Of more lanes than these a claim asks how far to read each of them.
-FEW_LANES = 16
-
 
 @dataclass
 class Claim:
@@ -165,7 +162,7 @@ def _statements(plan: Plan, taker: claims.Taker, claim: Claim) -> Statements:
     """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
-    if len(plan.floors) > FEW_LANES:
+    if plan.asks_shares:
         return SharedClaim(plan.scope, taker, claim.heads, claim.missed).statements
     take = partial(
         claims.send_claim,

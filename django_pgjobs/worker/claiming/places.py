@@ -62,6 +62,8 @@ class Places:
         # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
         self._heads: dict[Lane, Floor] = {}
         self._heads_at = 0.0
+        # Did others have all that the last claim was to take? The next one asks for shares.
+        self._came_back_empty = False
         # Groups that may have jobs, and the lane of each that was served last.
         self._groups: set[Group] = set()
         self._cursors: dict[Group, str] = {}
@@ -202,6 +204,7 @@ class Places:
             heads=frozenset(heads & floors.keys()),
             takes_tokens=self._turn.may_take_tokens(now),
             waits=waits,
+            came_back_empty=self._came_back_empty,
         )
 
     def _floors_of(
@@ -288,6 +291,9 @@ class Places:
             self._turn.note(now, held=held)
         if plan.lifts:
             self._lift_at = now + (self._options.ageing or 0.0)
+            return
+        self._came_back_empty = not rows and plan.is_decided_unlocked
+        if self._came_back_empty:
             return
         claimed = Counter(row.is_async for row in rows)
         for lane, jobs in missed.items():

@@ -61,6 +61,10 @@ class Listing:
         return bool(self.lanes or self.groups)
 
 
+# Of more lanes than these a claim asks first what each is to give, which costs a round trip.
+FEW_LANES = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What one claim is to read, and from where."""
@@ -80,6 +84,8 @@ class Plan:
     waits: bool = False
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
+    # A claim of these lanes came back with nothing.
+    came_back_empty: bool = False
 
     @property
     def scope(self) -> Scope:
@@ -107,6 +113,17 @@ class Plan:
     def is_keyed(self) -> bool:
         """Is it listed and chosen before it takes (keys, boosts, limits, slots)?"""
         return bool(self.segments or self.boosts or self.limited or self.caps)
+
+    @property
+    def asks_shares(self) -> bool:
+        """Does it ask first what each lane is to give, so that it can tell which gave less?"""
+        return not self.is_keyed and (self.came_back_empty or len(self.floors) > FEW_LANES)
+
+    @property
+    def is_decided_unlocked(self) -> bool:
+        """Can rows that somebody has locked keep it from what other lanes of their kind have?"""
+        kinds = Counter(lane.is_async for lane in self.floors)
+        return not (self.is_keyed or self.asks_shares) and max(kinds.values(), default=0) > 1
 
     @property
     def holds(self) -> bool:

@@ -208,7 +208,12 @@ def full_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[psy
             client.execute("ANALYZE pgjobs_job, pgjobs_worker, pgjobs_dependency")
             for name, value in SERVER_SETTINGS.items():
                 if name not in ("default_transaction_isolation", "search_path"):
-                    client.execute("SELECT set_config(%s, %s, true)", [name, str(value)])
+                    # Older servers do not know all of them.
+                    client.execute(
+                        "SELECT set_config(%(name)s, %(value)s, true)"
+                        " WHERE current_setting(%(name)s, true) IS NOT NULL",
+                        {"name": name, "value": str(value)},
+                    )
             yield client
             client.rollback()
 

@@ -23,12 +23,17 @@ from django_pgjobs.control.lifecycle import (
 )
 from django_pgjobs.control.pauses import apause, aresume, pause, resume
 from django_pgjobs.control.rate_limits import Grant, aacquire, acquire, atry_acquire, try_acquire
+from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.retries import Exponential
+from django_pgjobs.declaring.schedules import schedule
 from django_pgjobs.declaring.tasks import Task, task
 from django_pgjobs.exceptions import (
+    BatchOpen,
+    BatchSealed,
     Discard,
     DuplicateJob,
+    DuplicateWorkflow,
     JobCancelled,
     JobError,
     JobInterrupt,
@@ -37,18 +42,32 @@ from django_pgjobs.exceptions import (
     RateLimited,
     Retry,
     Snooze,
+    UnknownBatch,
     UnknownRateLimit,
     UnknownTask,
     WorkerLost,
+)
+from django_pgjobs.flows import (
+    achain,
+    agroup,
+    aworkflow,
+    chain,
+    current_batch,
+    group,
+    workflow,
 )
 from django_pgjobs.status import JobStatus
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchOpen",
+    "BatchSealed",
+    "Call",
     "CurrentJob",
     "Discard",
     "DuplicateJob",
+    "DuplicateWorkflow",
     "Exponential",
     "Grant",
     "JobCancelled",
@@ -62,23 +81,32 @@ __all__ = [
     "Retry",
     "Snooze",
     "Task",
+    "UnknownBatch",
     "UnknownRateLimit",
     "UnknownTask",
     "WorkerLost",
     "aacquire",
     "acancel",
+    "achain",
     "acquire",
+    "agroup",
     "apause",
     "arequeue",
     "areschedule",
     "aresume",
     "atry_acquire",
+    "aworkflow",
     "cancel",
+    "chain",
+    "current_batch",
     "current_job",
+    "group",
     "pause",
     "requeue",
     "reschedule",
     "resume",
+    "schedule",
     "task",
     "try_acquire",
+    "workflow",
 ]

@@ -6,7 +6,7 @@ happen while the project's task modules are imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing import dependencies, inserting, merging
+from django_pgjobs.enqueueing.columns import split_item
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Known
@@ -97,7 +98,7 @@ class PgJobsBackend(BaseTaskBackend):
         Raise InvalidTask, TypeError or ValueError before anything is sent if the task or its
         arguments cannot be stored.
         """
-        self._check(task)
+        self.check_task(task)
         with dependencies.waiting(task) as hold_back:
             stored = inserting.insert(task, args, kwargs)
             if isinstance(stored, Known):
@@ -117,7 +118,7 @@ class PgJobsBackend(BaseTaskBackend):
         self, task: AnyTask, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]
     ) -> list[str]:
         """See `Task.enqueue_many`."""
-        self._check(task)
+        self.check_task(task)
         ids: list[str] = []
         with (
             transaction.atomic(using=job_database()),
@@ -135,14 +136,14 @@ class PgJobsBackend(BaseTaskBackend):
                 hold_back(inserted)
                 ids.extend(map(str, inserted))
                 if has_receivers(task_enqueued):
-                    self._announce(task, inserted, items)
+                    self.announce(task, inserted, [split_item(item) for item in items])
         return ids
 
     def enqueue_from(
         self, task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]
     ) -> int:
         """See `Task.enqueue_from`."""
-        self._check(task)
+        self.check_task(task)
         dependencies.refuse_waiting(task)
         return inserting.insert_from(task, queryset, arguments)
 
@@ -187,7 +188,7 @@ class PgJobsBackend(BaseTaskBackend):
         except InvalidTask as error:
             raise InvalidTask(f"{task.module_path} option on_failure: {error}") from None
 
-    def _check(self, task: AnyTask) -> None:
+    def check_task(self, task: AnyTask) -> None:
         """Raise InvalidTask if no worker could run the task's jobs, or what follows a failure."""
         self._check_one(task)
         if isinstance(task, Task):
@@ -221,19 +222,16 @@ class PgJobsBackend(BaseTaskBackend):
                 result = result_of_row(row, self.alias)
                 task_enqueued.send(type(self), task_result=result)
 
-    def _announce(
-        self,
-        task: AnyTask,
-        ids: list[int],
-        items: list[Mapping[str, Any] | tuple[Any, ...]],
+    def announce(
+        self, task: AnyTask, ids: Sequence[int], calls: Iterable[tuple[Any, Mapping[str, Any]]]
     ) -> None:
-        # The jobs of one statement share their timestamps.
+        """Send task_enqueued for jobs of one statement, with the arguments of each."""
+        # They share their timestamps.
         first = lifecycle.get_row(ids[0], backend=self.alias)
         if first is None:
             return
         task = _with_instant(task, first.run_after)
-        for job_id, item in zip(ids, items, strict=True):
-            args, kwargs = ((), item) if isinstance(item, Mapping) else (item, {})
+        for job_id, (args, kwargs) in zip(ids, calls, strict=True):
             result = new_result(
                 task, job_id=job_id, enqueued_at=first.enqueued_at, args=args, kwargs=kwargs
             )

@@ -33,6 +33,7 @@ class Conf:
     TIMEOUT_GRACE_SECONDS: float = 5.0
     RETENTION_SECONDS: float | None = 7 * 86400.0
     FAILED_RETENTION_SECONDS: float | None = 30 * 86400.0
+    WORKFLOW_NOTICE_SECONDS: float = 0.0
     CONCURRENCY: int | None = None
     ASYNC_CONCURRENCY: int = 100
     CLAIM_LIMIT: int | None = None
@@ -55,6 +56,7 @@ class Conf:
     )
     ADMIN_PERMISSION: str | None = None
     TRACE_URL: str | None = None
+    SENTRY_CHECK_INS: bool = False
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -91,6 +93,7 @@ _RULES = {
     "FAILED_RETENTION_SECONDS": Rule(
         float, "seconds from 0 to 1e11, or None", lambda v: 0 <= v <= 1e11, nullable=True
     ),
+    "WORKFLOW_NOTICE_SECONDS": Rule(float, "seconds from 0 to 1e11", lambda v: 0 <= v <= 1e11),
     "CONCURRENCY": Rule(
         int, "a whole number from 1 to 1000, or None", lambda v: 1 <= v <= 1000, nullable=True
     ),
@@ -140,6 +143,7 @@ _RULES = {
         lambda v: "{correlation_id}" in v,
         nullable=True,
     ),
+    "SENTRY_CHECK_INS": Rule(bool, "True or False", lambda v: True),
 }
 
 # What TASKS says of a backend of ours, and what its OPTIONS do.

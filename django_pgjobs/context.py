@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Protocol
 
 from django_pgjobs.values.payload import scrub
@@ -18,6 +19,8 @@ class RunningJob(Protocol):
     """What the worker's attempt offers to `CurrentJob`."""
 
     id: int
+    claim: int
+    batch_id: int | None
     attempt: int
     max_attempts: int
     queue_name: str
@@ -27,6 +30,7 @@ class RunningJob(Protocol):
     progress: str
     cancelling: bool
     losing: bool
+    scheduled: str | None
 
 
 class CurrentJob:
@@ -41,6 +45,16 @@ class CurrentJob:
     def id(self) -> int:
         """The job's id."""
         return self._running.id
+
+    @property
+    def claim(self) -> int:
+        """The fencing token of this attempt: another attempt of the job has another one."""
+        return self._running.claim
+
+    @property
+    def batch_id(self) -> int | None:
+        """The id of the batch that the job belongs to, None if it is in none."""
+        return self._running.batch_id
 
     @property
     def attempt(self) -> int:
@@ -69,6 +83,22 @@ class CurrentJob:
     def correlation_id(self) -> str:
         """The id given with `using(correlation_id=...)`, empty without one."""
         return self._running.correlation_id
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that enqueued the job, None for any other job."""
+        text = self._running.scheduled
+        return None if text is None else str(json.loads(text)[0])
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The occurrence of its schedule that the job is for, in UTC; None for any other job.
+
+        However late it runs: a report of the day takes the day from here.
+        """
+        text = self._running.scheduled
+        instant = None if text is None else json.loads(text)[1]
+        return None if instant is None else datetime.fromisoformat(instant).astimezone(UTC)
 
     @property
     def seconds_left(self) -> float | None:

@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_pgjobs.status import JobStatus
+from django_pgjobs.status import BatchState, JobStatus
 from django_pgjobs.values.moments import duration
 
 ICONS = {
@@ -29,6 +29,29 @@ def status_badge(status: str) -> SafeString:
         status if status in ICONS else "unknown",
         ICONS.get(status, "?"),
         label,
+    )
+
+
+STATE_ICONS = {
+    "broken": "!",
+    "cancelled": "‖",
+    "failed": "✕",
+    "not run": "–",
+    "successful": "✓",
+    "cancelling": "‖",
+    "waiting": "◷",
+    "open": "●",
+    "running": "▶",
+}
+
+
+def state_badge(state: str) -> SafeString:
+    """Draw the state of a batch as an icon and its word."""
+    return format_html(
+        '<span class="pgjobs-status pgjobs-{}"><span aria-hidden="true">{}</span> {}</span>',
+        state.replace(" ", "-"),
+        STATE_ICONS[state],
+        BatchState(state).label,
     )
 
 

@@ -7,6 +7,10 @@ Exception
 │   ├── WorkerLost           recorded when an attempt's worker disappeared
 │   ├── ClaimLost            the attempt no longer owns its job
 │   ├── DuplicateJob         a live job holds the unique key
+│   ├── BatchSealed          the batch takes no more jobs (also a ValueError)
+│   ├── BatchOpen            something of the workflow is unfinished
+│   ├── DuplicateWorkflow    there is a workflow with the dedupe key
+│   ├── UnknownBatch         there is no such batch (also a LookupError)
 │   ├── RateLimited          the tokens are not available in time
 │   └── UnknownRateLimit     the limit does not exist (also a LookupError)
 ├── JobSteering              raised by a task to choose its outcome
@@ -53,11 +57,34 @@ class ClaimLost(JobError):
 
 
 class DuplicateJob(JobError):
-    """A live job of the task holds the unique key: *job_id*, None if it is in the same call."""
+    """A job has the key, a live one of the task or one of the batch.
+
+    *job_id*: that one, None if it is in the same call.
+    """
 
     def __init__(self, reason: str = "", *, job_id: int | None = None) -> None:
         super().__init__(reason)
         self.job_id = job_id
+
+
+class BatchSealed(JobError, ValueError):
+    """The batch is sealed: it takes no more jobs, nor batches below it."""
+
+
+class BatchOpen(JobError):
+    """Something of the workflow is unfinished, so it is not deleted."""
+
+
+class DuplicateWorkflow(JobError):
+    """There is a workflow of the name with the dedupe key: *batch_id*, None if it is not seen."""
+
+    def __init__(self, reason: str = "", *, batch_id: int | None = None) -> None:
+        super().__init__(reason)
+        self.batch_id = batch_id
+
+
+class UnknownBatch(JobError, LookupError):
+    """There is no batch with that id."""
 
 
 class RateLimited(JobError):

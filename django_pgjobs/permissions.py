@@ -4,22 +4,25 @@ Each question is asked when a page is drawn, so that it has no button that is re
 when a form comes back, and before each page of a bulk change, which may take a while.
 
 What is about single jobs is narrowed to those that the function leaves over. What is about the
-whole installation (queues, limits, workers, sums) cannot be: it is for nobody who is narrowed.
+whole installation (queues, limits, workers, schedules, sums) cannot be: it is for nobody who is
+narrowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.registry import find_function
-from django_pgjobs.models import BulkChange, Job
+from django_pgjobs.models import Batch, BulkChange, Job
+from django_pgjobs.models.batch_states import in_batches
 
 
 class Verb(Enum):
@@ -32,10 +35,13 @@ class Verb(Enum):
     REVEAL = "pgjobs.reveal_job"
     CONTROL_QUEUES = "pgjobs.control_queue"
     CONTROL_WORKERS = "pgjobs.control_worker"
+    CONTROL_SCHEDULES = "pgjobs.control_schedule"
 
 
+# Of more jobs nobody is asked whether a narrowed person may see all of them.
+MAX_WHOLE = 10_000
 # What is done to the whole installation, and so by nobody who is narrowed.
-OF_ALL = frozenset({Verb.CONTROL_QUEUES, Verb.CONTROL_WORKERS})
+OF_ALL = frozenset({Verb.CONTROL_QUEUES, Verb.CONTROL_WORKERS, Verb.CONTROL_SCHEDULES})
 
 
 def may(user: Any, verb: Verb, job: Job | None = None) -> bool:
@@ -78,6 +84,37 @@ def visible_ids(user: Any, ids: Iterable[int]) -> set[int]:
         return set(ids)
     jobs = Job.objects.filter(pk__in=set(ids))
     return set(narrow(user, Verb.VIEW, jobs).values_list("pk", flat=True))
+
+
+def whole_workflows(user: Any, verb: Verb, root_ids: Iterable[int]) -> set[int]:
+    """Return those of the workflows to which *user* may do this as a whole.
+
+    Who is narrowed may do it to those with at most MAX_WHOLE jobs, and at least one, if all of
+    these are among the jobs that they may do it to: the numbers of a workflow tell of each.
+    """
+    ids = set(root_ids)
+    if not ids or not may(user, verb):
+        return set()
+    if not is_narrowed(user, verb):
+        return ids
+    roots: dict[int, int] = {}
+    sizes: Counter[int] = Counter()
+    batches = Batch.objects.filter(root_id__in=ids).order_by()
+    for batch_id, root_id, size in batches.values_list("pk", "root_id", "jobs"):
+        roots[batch_id] = root_id
+        sizes[root_id] += size
+    asked = [batch_id for batch_id, root_id in roots.items() if sizes[root_id] <= MAX_WHOLE]
+    jobs = Job.objects.filter(in_batches(Q(batch_id__in=asked)))
+    there, allowed = _count_by_root(jobs, roots), _count_by_root(narrow(user, verb, jobs), roots)
+    return {root_id for root_id, count in allowed.items() if count == there[root_id]}
+
+
+def _count_by_root(jobs: QuerySet[Job], roots: Mapping[int, int]) -> Counter[int]:
+    """Return how many of *jobs* there are of each workflow, by the roots of their batches."""
+    counts: Counter[int] = Counter()
+    for batch_id, count in jobs.order_by().values_list("batch_id").annotate(Count("pk")):
+        counts[roots[batch_id]] += count
+    return counts
 
 
 def narrow_changes(user: Any, changes: QuerySet[BulkChange]) -> QuerySet[BulkChange]:

@@ -57,10 +57,15 @@ def _is_written(level: int) -> bool:
 # reason; site, the AdminSite or None. The sender is the class of what was acted on.
 admin_action_performed = Signal()
 
+# Sent once for each workflow before its jobs are deleted, by a worker: batch, the Batch at the
+# root. The sender is Batch. While a receiver raises, nothing is deleted, and it is sent again.
+workflow_expiring = Signal()
+
 __all__ = [
     "admin_action_performed",
     "has_receivers",
     "task_enqueued",
     "task_finished",
     "task_started",
+    "workflow_expiring",
 ]

@@ -1,4 +1,4 @@
-"""The five statuses of a job, their groups, and the other words that rows may hold."""
+"""The five statuses of a job, their groups, and the other words for rows and what they hold."""
 
 from __future__ import annotations
 
@@ -38,9 +38,55 @@ class AfterFailure(TextChoices):
     HOLD = "hold", _("Hold until somebody decides")
 
 
+class OccurrenceOutcome(TextChoices):
+    """What became of an occurrence of a schedule."""
+
+    ENQUEUED = "enqueued", _("Enqueued")
+    JOINED = "joined", _("Joined a job that waited")
+    SKIPPED = "skipped", _("Skipped")
+    MISSED = "missed", _("Missed")
+    FAILED = "failed", _("Not enqueued")
+
+
 class PauseKind(TextChoices):
     """What can be paused."""
 
     QUEUE = "queue", _("Queue")
     TASK = "task", _("Task")
     KEY = "key", _("Concurrency key")
+
+
+class Follows(TextChoices):
+    """What of the batches before it makes the jobs of a batch."""
+
+    EACH = "each", _("Each result")
+    EACH_ITEM = "each item", _("Each element of a result")
+    GATHER = "gather", _("All results")
+    COMPLETION = "completion", _("The end")
+
+
+class OnFailedJob(TextChoices):
+    """What else is cancelled when a job of a batch fails."""
+
+    CONTINUE = "continue", _("Go on")
+    BRANCH = "cancel branch", _("Cancel it and what is below it")
+    WORKFLOW = "cancel workflow", _("Cancel the workflow")
+
+
+class BatchState(TextChoices):
+    """How a batch and all below it do; `models.batch_states` says which row is in which."""
+
+    BROKEN = "broken", _("Broken")
+    CANCELLED = "cancelled", _("Cancelled")
+    FAILED = "failed", _("Failed")
+    NOT_RUN = "not run", _("Not run")
+    SUCCESSFUL = "successful", _("Successful")
+    CANCELLING = "cancelling", _("Being cancelled")
+    WAITING = "waiting", _("Waiting")
+    OPEN = "open", _("Open")
+    RUNNING = "running", _("Running")
+
+
+ENDED = frozenset(
+    {BatchState.CANCELLED, BatchState.FAILED, BatchState.NOT_RUN, BatchState.SUCCESSFUL}
+)

@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "django_pgjobs",
     "example_project.shop",
     "example_project.integrations",
+    "example_project.payroll",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -61,9 +62,12 @@ TASKS = {"default": {"BACKEND": "django_pgjobs.backend.PgJobsBackend", "QUEUES":
 PGJOBS = {
     # The tasks are not in a tasks.py but next to the code that enqueues them.
     "TASK_MODULES": [
+        "example_project.integrations.rates",
         "example_project.integrations.syncing",
         "example_project.integrations.trades",
+        "example_project.payroll.paying",
         "example_project.shop.payments",
+        "example_project.shop.reports",
         "example_project.shop.signup",
     ],
     # `migrate` makes a row of it; from then on the row counts, in the admin.

@@ -70,6 +70,14 @@ def open_connection(transactional_db: None) -> Iterator[Callable[..., psycopg.Co
         yield opener
 
 
+@pytest.fixture(autouse=True)
+def no_schedules_of_others() -> None:
+    """Forget what a module that was imported declares: workers of this process would enqueue it."""
+    from django_pgjobs.declaring import schedules
+
+    schedules._declared.clear()
+
+
 @pytest.fixture
 def kept_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let `acquire` keep its connection from one use to the next, as outside of tests."""

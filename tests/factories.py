@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.types.json import Json, Jsonb
 
 JSON_COLUMNS = ("args", "kwargs", "metadata", "result", "progress")
+BATCH_COLUMNS = ("step", "callbacks")
 
 
 def make_job(task_path: str = "tests.tasks.add", *, using: str = "default", **columns: Any) -> int:
@@ -30,6 +31,29 @@ def make_jobs(
         columns.setdefault("args", [1, 2])
     rows = _insert("pgjobs_job", {"task_path": task_path, **columns}, count=count, using=using)
     return sorted(rows)
+
+
+def make_batch(
+    name: str = "batch", *, parent_id: int | None = None, using: str = "default", **columns: Any
+) -> int:
+    """Insert one batch, which is sealed unless *columns* say otherwise, and return its id."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT nextval(pg_get_serial_sequence('pgjobs_batch', 'id'))")
+        [(next_id,)] = cursor.fetchall()
+        cursor.execute("SELECT root_id, flow_id FROM pgjobs_batch WHERE id = %s", [parent_id])
+        batch_id = columns.pop("id", next_id)
+        [(root_id, flow_id)] = cursor.fetchall() or [(batch_id, batch_id)]
+    given = {
+        "id": batch_id,
+        "root_id": root_id,
+        "parent_id": parent_id,
+        "flow_id": flow_id,
+        "name": name,
+        "sealed_at": sql.SQL("now()"),
+    }
+    if columns.get("follows"):
+        given["step"] = {"task_path": "tests.tasks.add"}
+    return _insert("pgjobs_batch", given | columns, count=1, using=using)[0]
 
 
 def make_worker(
@@ -152,7 +176,7 @@ def _insert(table: str, columns: dict[str, Any], *, count: int, using: str) -> l
 def _literal(column: str, value: Any) -> sql.Composable:
     if isinstance(value, sql.Composable):
         return value
-    if value is not None and column in JSON_COLUMNS:
+    if value is not None and column in (*JSON_COLUMNS, *BATCH_COLUMNS):
         return sql.SQL("{}::json").format(Json(value))
     if column in ("errors", "on_failure"):
         return sql.SQL("{}").format(Jsonb(value))

@@ -49,8 +49,8 @@ DEPENDANTS = (
     (
         "drain that waits for dependants",
         "django_pgjobs/worker/upkeep/look.py",
-        " and not self._pump.is_releasing",
-        "",
+        "not (self._pump.is_releasing or self._pump.is_settling)",
+        "not self._pump.is_settling",
         MANY,
     ),
     (
@@ -63,8 +63,8 @@ DEPENDANTS = (
     (
         "failed job that somebody is to learn of",
         "django_pgjobs/sql/terms.py",
-        "%(status)s::text = 'successful' OR (",
-        "TRUE OR (",
+        "({it}.status = 'successful' OR (",
+        "(TRUE OR (",
         PRUNER,
     ),
     (

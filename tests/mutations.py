@@ -16,6 +16,7 @@ import argparse
 import os
 import sys
 
+from tests.mutated_batches import BATCHES
 from tests.mutated_claims import (
     CHOICE,
     CHOICES,
@@ -37,6 +38,7 @@ from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
 from tests.mutated_rooms import ROOMS
 from tests.mutated_rows import ODD_ROWS
+from tests.mutated_schedules import SCHEDULES
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
 from tests.mutated_tenant import TENANT
@@ -44,11 +46,13 @@ from tests.mutating import Mutation, survivors_of
 
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
+    *(Mutation(*given) for given in SCHEDULES),
     *(Mutation(*given) for given in ROOMS),
     *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
     *(Mutation(*filling) for filling in FILLINGS),
     *(Mutation(*lines) for lines in DEPENDANTS),
+    *(Mutation(*fold) for fold in BATCHES),
     *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(

@@ -18,6 +18,7 @@ TIMES = "pgjobs_times_are_in_the_years_1_to_9999"
 TEXTS = "pgjobs_texts_are_a_plain_list_without_null"
 TAGS = "pgjobs_tags_are_at_most_64_of_16_kib"
 ERRORS = "pgjobs_errors_are_a_list"
+NO_BATCH = "is sealed, or does not exist"
 ON_FAILURE = "pgjobs_on_failure_names_a_task"
 
 
@@ -205,12 +206,23 @@ ODD: dict[str, dict[str, str | None]] = {
     },
     # Whatever is written there, the server computes it anew.
     "lane": {"''": None, "'x'": None, "E'key\\nlimit'": None, "repeat('x', 9000)": None},
+    "schedule": {"''": "pgjobs_schedule_name_has_1_to_200_bytes", "E'\\n'": None},
+    "scheduled_for": TIME_VALUES,
     "subject": {"''": "pgjobs_subject_has_1_to_512_bytes", "':'": None},
+    "batch_id": {"17": NO_BATCH},
+    "source_id": {"-1": None, "9223372036854775807": None},
 }
 ODD_VALUES = [
     Odd(column, value, refused_by)
     for column, values in ODD.items()
     for value, refused_by in values.items()
+]
+# No partition takes a row of another status, whatever the bounds are; no batch is there. The bound
+# of on_failure is as old as its column, and a failure copies the value to other columns.
+STORABLE = [
+    odd
+    for odd in ODD_VALUES
+    if odd.column not in ("status", "batch_id") and odd.refused_by != ON_FAILURE
 ]
 
 CONSTRAINT = """

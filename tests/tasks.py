@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from django_pgjobs import current_job, task
+from django_pgjobs import current_batch, current_job, task
 from tests.models import Effect
 
 
@@ -119,3 +119,86 @@ def record_and_fail(key: str) -> None:
     """Insert an Effect and fail: nothing of it may stay."""
     record_atomic.func(key)
     raise Mishap(key)
+
+
+@task
+def crawl(depth: int) -> None:
+    """Add one more of the same to the own batch."""
+    if depth:
+        current_batch().add(crawl.s(depth - 1))
+
+
+@task
+def visit(page: int) -> int:
+    """Add what a page links to, unless its batch had it."""
+    links = [visit.s(page // 2), visit.s(max(0, page // 2 - 1))]
+    current_batch().add(*links, dedupe_key="{page}", on_conflict="return")
+    return page
+
+
+@task
+def split_order(count: int) -> None:
+    """Open a part of the own batch."""
+    part = current_batch().batch("order")
+    part.add_many(add, [(number, number) for number in range(count)])
+    part.seal()
+
+
+@task
+def add_none(value: None) -> None:
+    """Take the result of a task that returns nothing."""
+
+
+@task(max_attempts=2, backoff=[0])
+def forget_part() -> None:
+    """Open a part, add to it and fail; the second attempt finds it."""
+    part = current_batch().batch("forgotten")
+    part.add(add.s(1, 1))
+    if current_job().attempt == 1:
+        raise Mishap("in between")
+
+
+@task(max_attempts=2, backoff=[0])
+def plan_part() -> None:
+    """Open a part with followers, callbacks and a part of its own; fail before it adds to it."""
+    part = current_batch().batch("planned")
+    part.each(echo.s()).then(echo.s("then"))
+    part.on_complete(echo.s())
+    inner = part.batch("inner")
+    if current_job().attempt == 1:
+        raise Mishap("in between")
+    inner.add(add.s(2, 2))
+    inner.seal()
+    part.add(add.s(1, 1))
+    part.seal()
+
+
+@task
+def listed(number: int) -> list[list[int]]:
+    """Return a list of pairs."""
+    return [[number, place] for place in range(12)]
+
+
+@task
+def hide_one(count: int) -> list[int | None]:
+    """Return a long list of nothing between two numbers."""
+    return [7, *[None] * count, 8]
+
+
+@task(max_attempts=1)
+def wait_for_own_batch() -> None:
+    """Wait for what waits for this job."""
+    current_batch().wait(timeout=60)
+
+
+@task
+def open_two_parts() -> None:
+    """Open two parts of the own batch, without names."""
+    current_batch().batch().seal()
+    current_batch().batch().seal()
+
+
+@task(concurrency_key="keyed:{number}")
+def keyed(number: int) -> int:
+    """Return the number."""
+    return number

@@ -69,6 +69,7 @@ GOOD: dict[str, list[Any]] = {
     "TIMEOUT_GRACE_SECONDS": [0, 5],
     "RETENTION_SECONDS": [None, 0, 86400],
     "FAILED_RETENTION_SECONDS": [None, 0.5],
+    "WORKFLOW_NOTICE_SECONDS": [0, 3600.0],
     "CONCURRENCY": [None, 1, 1000],
     "ASYNC_CONCURRENCY": [1, 100_000],
     "CLAIM_LIMIT": [None, 1, 20, 100_000],
@@ -88,6 +89,7 @@ GOOD: dict[str, list[Any]] = {
     "REDACT": [[], ["iban"], ("^pin$", "card(no)?")],
     "ADMIN_PERMISSION": [None, "shop.permissions.jobs_of"],
     "TRACE_URL": [None, "https://traces.example/{correlation_id}"],
+    "SENTRY_CHECK_INS": [True, False],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -97,6 +99,7 @@ BAD: dict[str, list[Any]] = {
     "TIMEOUT_GRACE_SECONDS": [None, -0.1, *NO_NUMBER],
     "RETENTION_SECONDS": [-1, float("inf"), *NO_NUMBER],
     "FAILED_RETENTION_SECONDS": [-1, float("inf"), *NO_NUMBER],
+    "WORKFLOW_NOTICE_SECONDS": [-1, float("inf"), None, *NO_NUMBER],
     "CONCURRENCY": [0, 1001, 1.0, "auto", *NO_NUMBER],
     "ASYNC_CONCURRENCY": [None, 0, 100_001, *NO_NUMBER],
     "CLAIM_LIMIT": [0, -1, 1.5, 100_001, True, "20"],
@@ -119,6 +122,7 @@ BAD: dict[str, list[Any]] = {
     "REDACT": [None, "iban", {"iban"}],
     "ADMIN_PERMISSION": ["jobs_of", True, 1],
     "TRACE_URL": ["https://traces.example/", True, 1],
+    "SENTRY_CHECK_INS": [None, 1, "yes"],
 }
 
 

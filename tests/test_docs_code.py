@@ -14,10 +14,12 @@ import tokenize
 import unittest
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import django
 import pytest
@@ -30,9 +32,9 @@ from django.test import override_settings
 
 from django_pgjobs import compat, signals
 from django_pgjobs.control.rate_limits import create_declared_limits
-from django_pgjobs.declaring import registry
+from django_pgjobs.declaring import registry, schedules
 from django_pgjobs.models import Job
-from django_pgjobs.testing import run_jobs
+from django_pgjobs.testing import run_jobs, simulated_time
 from tests.helpers import ROOT
 from tests.test_docs import CODE_BLOCK, PAGES
 
@@ -72,6 +74,7 @@ def _what_pages_change(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     if django.VERSION >= (6, 1):
         settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
     monkeypatch.setattr(registry, "_found", {})
+    monkeypatch.setattr(schedules, "_declared", {})
     assert admin.site.is_registered(Job)
     site = admin.site._wrapped  # type: ignore[attr-defined]
     registered = {model: ours for model, ours in site._registry.items() if is_ours(model)}
@@ -103,6 +106,46 @@ def test_the_code_on_a_page_runs(
     page: Path, world: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its jobs run, too, its settings pass the checks, its tests pass."""
+    module = run_page(page, world, monkeypatch)
+    for alias in module.DATABASES.keys() - project_settings.DATABASES.keys():
+        monkeypatch.setitem(project_settings.DATABASES, alias, module.DATABASES[alias])
+    with override_settings(PGJOBS=module.PGJOBS, TASKS=module.TASKS, ROOT_URLCONF="shop.tasks"):
+        assert run_checks() == []
+        create_declared_limits(sender=None, using="default")
+        run_jobs()
+        assert [job.errors for job in Job.objects.filter(status="failed")] == []
+        run_test_cases(module)
+
+
+# On its page, in Kathmandu: what is due in the first three days of 2027, a Friday.
+TIMES = {
+    "shop.docs_schedules.close_day": ["01 02:30"],
+    "shop.docs_schedules.nightly_report": ["01 03:00", "02 03:00", "03 03:00"],
+    "monthly report": ["01 09:00"],
+    # It starts with the year in Greenwich, when the day has begun in Kathmandu.
+    "once": ["02 00:00"],
+}
+
+
+def test_crontab_and_beat_of_the_page_are_due_at_their_times(
+    world: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page says to write instead of lines of a crontab, and of entries of Celery beat."""
+    run_page(ROOT / "docs" / "schedules.md", world, monkeypatch)
+    zone = ZoneInfo(project_settings.TIME_ZONE)
+    with simulated_time(datetime(2026, 12, 31, 23, 59, tzinfo=zone), schedules=TIMES) as clock:
+        clock.advance(timedelta(days=3))
+    found: dict[str, list[str]] = {name: [] for name in TIMES}
+    for job in Job.objects.exclude(schedule=None).order_by("id"):
+        assert (job.status, job.errors) == ("successful", [])
+        found[job.schedule].append(f"{job.scheduled_for.astimezone(zone):%d %H:%M}")
+    assert found == TIMES
+    with simulated_time(schedules=["sync"]) as clock:
+        assert clock.advance(timedelta(minutes=5)) == 10
+
+
+def run_page(page: Path, world: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Run all code of a page in a module of its own, and return that."""
     module = ModuleType(f"shop.docs_{page.stem.replace('-', '_')}")
     for name in (module.__name__, *MODULES):
         monkeypatch.setitem(sys.modules, name, module)
@@ -113,14 +156,7 @@ def test_the_code_on_a_page_runs(
     )
     for block in blocks_of(page):
         run_block(page, block, module, monkeypatch)
-    for alias in module.DATABASES.keys() - project_settings.DATABASES.keys():
-        monkeypatch.setitem(project_settings.DATABASES, alias, module.DATABASES[alias])
-    with override_settings(PGJOBS=module.PGJOBS, TASKS=module.TASKS, ROOT_URLCONF="shop.tasks"):
-        assert run_checks() == []
-        create_declared_limits(sender=None, using="default")
-        run_jobs()
-        assert [job.errors for job in Job.objects.filter(status="failed")] == []
-        run_test_cases(module)
+    return module
 
 
 def run_block(

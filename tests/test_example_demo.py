@@ -31,7 +31,7 @@ from tests import helpers
 from tests.helpers import ROOT, wait_until
 
 SECONDS = 90  # for a whole demo on a machine that has other things to do
-FEW = ("--products=40", "--edits=40")
+FEW = ("--products=40", "--edits=40", "--employees=100")
 
 
 class Terminal(io.StringIO):
@@ -232,6 +232,7 @@ def test_the_demo_passes_and_can_be_repeated(start_demo: StartDemo) -> None:
     assert "All is well" in text
     assert "kill -9" in text
     assert re.search(r"✓ jobs of the killed worker rescued +[1-9]", text)
+    assert re.search(r"✓ jobs of the killed payroll worker rescued +[1-9]", text)
     assert "✕ " not in text.split("jobs enqueued")[1]
     assert "password admin (created)" in text
     assert "\033" not in text

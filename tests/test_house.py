@@ -34,7 +34,17 @@ EXECUTING = {
     "raw",
     "stream",
 }
-DEPENDENCIES = {"django_pgjobs", "django", "asgiref", "psycopg", "rangefilter", "django_tasks"}
+DEPENDENCIES = {
+    "django_pgjobs",
+    "django",
+    "asgiref",
+    "psycopg",
+    "rangefilter",
+    "django_tasks",
+    "cronsim",
+    # Only where a setting says so.
+    "sentry_sdk",
+}
 FORBIDDEN_IMPORTS = {"marshal", "pickle", "shelve", "dill", "yaml"}
 FORBIDDEN_CALLS = {"eval", "exec", "print", "breakpoint", "__import__"}
 # Where a module may be loaded by name, and whose name that is.

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.models.functions import Now
 
-from django_pgjobs import pause
-from django_pgjobs.models import Pause
+from django_pgjobs import pause, workflow
+from django_pgjobs.models import Batch, Pause
+from tests import tasks
 from tests.factories import get_job, make_job, make_jobs, make_running_job, make_worker
 from tests.helpers import connect
 
@@ -217,3 +219,48 @@ def test_a_job_that_somebody_locks_is_named_and_the_others_are_changed(
         other.rollback()
     assert f"job {locked} is locked" in capsys.readouterr().out
     assert get_job(free).status == "cancelled"
+
+
+def test_workflows_are_listed_newest_first_with_the_numbers_of_their_trees(run: Any) -> None:
+    with workflow("payroll") as pay:
+        each = pay.each(tasks.add.s(1))
+        first_job, _ = pay.add(tasks.add.s(1, 1), tasks.add.s(2, 2))
+    with workflow("empty"):
+        pass
+    head, *lines = run("workflows").splitlines()
+    assert head.split()[:4] == ["id", "name", "state", "jobs"]
+    assert [line.split()[1:4] for line in lines] == [
+        ["empty", "successful", "0"],
+        ["payroll", "running", "2"],
+    ]
+    assert [line.split()[1] for line in run("workflows", "--open").splitlines()[1:]] == ["payroll"]
+    assert len(run("workflows", "--limit", 1).splitlines()) == 2
+    assert json.loads(run("workflows", "--json"))[1]["id"] == pay.pk
+    _, first, second, *reasons = run("workflows", pay.pk).splitlines()
+    assert first.split() == [str(pay.pk), "payroll", "running", "2", "0", "0", "0"]
+    assert second.split() == [str(each.pk), "add", "waiting", "0", "0", "0", "0"]
+    assert "  add" in second
+    asking = f"explain() of job {first_job}, the first one, says for what."
+    assert reasons == [f"2 jobs of it wait. {asking} [waiting]"]
+    found = json.loads(run("workflows", pay.pk, "--json"))
+    assert [batch["depth"] for batch in found["batches"]] == [0, 1]
+    assert found["reasons"][0]["code"] == "waiting"
+
+
+def test_a_workflow_that_is_not_there_ends_with_1() -> None:
+    with pytest.raises(CommandError, match="there is no batch 17") as caught:
+        call_command("jobs", "workflows", "17")
+    assert caught.value.returncode == 1
+
+
+def test_the_state_of_a_workflow_is_a_word(run: Any) -> None:
+    with workflow("a", seal=False) as first, workflow("b", seal=False) as second:
+        pass
+    with workflow("c") as third:
+        third.add(tasks.add.s(1, 1))
+    Batch.objects.filter(pk=second.pk).update(broken="odd")
+    third.cancel()
+    states = {line.split()[1]: line.split()[2] for line in run("workflows").splitlines()[1:]}
+    assert states == {"a": "open", "b": "broken", "c": "cancelled"}
+    Batch.objects.filter(pk=first.pk).update(cancel_requested_at=Now())
+    assert " cancelling " in run("workflows")

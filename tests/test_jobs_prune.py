@@ -16,6 +16,7 @@ from django_pgjobs.management import prune as prune_module
 from django_pgjobs.models import RateState
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.test_dependencies import enqueue_after
+from tests.worker.test_batch_care import open_old
 from tests.worker.test_dependencies import execute
 from tests.worker.test_pruner import ago
 
@@ -23,7 +24,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Run = Callable[..., list[str]]
 
-NOTHING_ELSE = ["rows of workers: 0 deleted", "states of rate limits: 0 deleted"]
+NOTHING_ELSE = [
+    "workflows: 0 deleted",
+    "rows of workers: 0 deleted",
+    "occurrences of schedules: 0 deleted",
+    "states of rate limits: 0 deleted",
+]
 
 
 @pytest.fixture
@@ -85,8 +91,30 @@ def test_a_dry_run_counts_and_deletes_nothing(
         "successful jobs: at least 3 would be deleted that ended more than 7d ago",
         "cancelled jobs: 1 would be deleted that ended more than 7d ago",
         "failed jobs: 1 would be deleted that ended more than 30d ago",
+        "workflows: 0 would be deleted, with their jobs",
     ]
     assert count_jobs() == before
+
+
+def test_a_dry_run_counts_the_workflows_that_go(
+    prune: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a notice those that owners were told of so long ago; else all whose time is over."""
+    open_old(), open_old(), open_old("failed", fails=True), open_old("young", hours=0)
+    words = ("--retention", "30m", "--failed-retention", "2h")
+
+    def counted() -> list[str]:
+        return [line for line in prune(*words, "--dry-run") if "workflows" in line]
+
+    assert counted() == ["workflows: 2 would be deleted, with their jobs"]
+    with override_settings(PGJOBS={"WORKFLOW_NOTICE_SECONDS": 600}):
+        assert counted() == ["workflows: 0 would be deleted, with their jobs"]
+        prune(*words)
+        execute("UPDATE pgjobs_batch SET told_at = told_at - interval '10 m'")
+        assert counted() == ["workflows: 2 would be deleted, with their jobs"]
+    monkeypatch.setattr(prune_module, "MAX_COUNTED", 1)
+    assert counted() == ["workflows: at least 1 would be deleted, with their jobs"]
+    assert "workflows: 2 deleted" in prune(*words)
 
 
 def test_it_lets_go_who_waits_for_what_has_ended_and_ends_nothing_itself(prune: Run) -> None:
@@ -108,7 +136,11 @@ def test_workers_that_ended_and_unused_states_go(prune: Run) -> None:
     for key, seconds in (("old", 10**6), ("new", 10)):
         next_free = datetime.now(UTC) - timedelta(seconds=seconds)
         RateState.objects.create(key=key, next_free=next_free)
-    assert prune()[3:] == ["rows of workers: 1 deleted", "states of rate limits: 1 deleted"]
+    assert prune()[4:] == [
+        "rows of workers: 1 deleted",
+        "occurrences of schedules: 0 deleted",
+        "states of rate limits: 1 deleted",
+    ]
     assert RateState.objects.get().key == "new"
 
 

@@ -37,6 +37,7 @@ RAISES_CLAIM = {
     "discard_jobs",
     "expire_jobs",
     "fill_in_jobs",
+    "give_back_in_batches",
     "give_back_jobs",
     "release_unheld_jobs",
     "requeue_jobs",
@@ -151,8 +152,10 @@ def test_a_statement_has_its_header(path: Path) -> None:
 def test_a_statement_names_its_parameters_in_the_header(path: Path) -> None:
     text = section(path, "Parameters")
     borrowed = re.match(r"as (\w+)", text)
-    if borrowed:
-        text += " " + section(FOLDER / f"{borrowed[1]}.sql", "Parameters")
+    while borrowed:
+        lent = section(FOLDER / f"{borrowed[1]}.sql", "Parameters")
+        text += " " + lent
+        borrowed = re.match(r"as (\w+)", lent)
     missing = [name for name in placeholders(path) if not re.search(rf"\b{name}\b", text)]
     assert not missing, f"{path.name}: -- Parameters: does not explain {missing}"
 

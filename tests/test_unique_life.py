@@ -59,7 +59,8 @@ def test_a_requeue_keeps_every_column_that_is_not_of_an_attempt() -> None:
         unique_until_claimed=True, merged_count=8, run_after=datetime(2020, 1, 3, tzinfo=UTC),
         subject="shop.order:1", max_losses=2, interruptions=3,
         is_declared=True, expires_at=datetime(2999, 1, 1, tzinfo=UTC), ready_at=sql.SQL("now()"),
-        on_failure={"task_path": "t"}, is_async=True,
+        on_failure={"task_path": "t"}, batch_id=17, source_id=18, is_async=True,
+        schedule="s", scheduled_for=datetime(2020, 1, 4, tzinfo=UTC),
     )  # fmt: skip
     # Not inserted as failed: the server computes the lane of a job where it waits.
     Job.objects.filter(pk=job_id).update(status="failed")

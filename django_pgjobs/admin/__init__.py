@@ -11,24 +11,30 @@ from django.contrib import admin
 from django_pgjobs.admin.jobs import JobAdmin
 from django_pgjobs.admin.queues.limits import ConcurrencyLimitAdmin, RateLimitAdmin
 from django_pgjobs.admin.queues.page import PauseAdmin, QueueSettingsAdmin
+from django_pgjobs.admin.schedules.page import ScheduleAdmin
 from django_pgjobs.admin.subjects import JobsOfRowMixin
 from django_pgjobs.admin.workers.page import WorkerAdmin
+from django_pgjobs.admin.workflows.page import BatchAdmin
 from django_pgjobs.models import (
+    Batch,
     ConcurrencyLimit,
     Job,
     Pause,
     QueueSettings,
     RateLimit,
+    Schedule,
     Worker,
 )
 
 __all__ = [
+    "BatchAdmin",
     "ConcurrencyLimitAdmin",
     "JobAdmin",
     "JobsOfRowMixin",
     "PauseAdmin",
     "QueueSettingsAdmin",
     "RateLimitAdmin",
+    "ScheduleAdmin",
     "WorkerAdmin",
     "register",
 ]
@@ -37,11 +43,13 @@ __all__ = [
 def register(site: admin.AdminSite) -> None:
     """Register every page of this package on *site*."""
     site.register(Job, JobAdmin)
+    site.register(Batch, BatchAdmin)
     site.register(Worker, WorkerAdmin)
     site.register(QueueSettings, QueueSettingsAdmin)
     site.register(Pause, PauseAdmin)
     site.register(ConcurrencyLimit, ConcurrencyLimitAdmin)
     site.register(RateLimit, RateLimitAdmin)
+    site.register(Schedule, ScheduleAdmin)
 
 
 register(admin.site)

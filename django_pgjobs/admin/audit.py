@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_pgjobs.models import Job
+from django_pgjobs.models import Batch, Job
 from django_pgjobs.signals import admin_action_performed
 
 logger = logging.getLogger("django_pgjobs.admin")
@@ -78,6 +78,16 @@ def record_jobs(
         tasks = dict(Job.objects.filter(pk__in=ids).values_list("pk", "task_path"))
     jobs = [Job(pk=pk, task_path=tasks.get(pk, _("deleted job"))) for pk in ids]
     LogEntry.objects.bulk_create([_entry(user, verb, job, reason=reason) for job in jobs])
+
+
+def record_tree(user: Any, verb: str, batch_id: int, *, count: int | None, reason: str) -> None:
+    """Write an entry in the history of a batch about a bulk change of jobs in it and below.
+
+    The action itself is recorded once, by `record`.
+    """
+    found = Batch.objects.only("name", "follows").filter(pk=batch_id).first()
+    batch = found if found is not None else Batch(pk=batch_id)
+    _entry(user, verb, batch, count=count, reason=reason).save()
 
 
 def _entry(

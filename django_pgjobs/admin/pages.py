@@ -42,8 +42,10 @@ class Entry(NamedTuple):
 NAVIGATION = (
     Entry("overview", _("Overview"), "app_list", ("pgjobs",), is_of_all=False),
     Entry("jobs", _("Jobs"), "pgjobs_job_changelist", is_of_all=False),
+    Entry("workflows", _("Workflows"), "pgjobs_batch_changelist", is_of_all=False),
     Entry("failures", _("Failures"), "pgjobs_job_failures"),
     Entry("queues", _("Queues"), "pgjobs_queuesettings_changelist"),
+    Entry("schedules", _("Schedules"), "pgjobs_schedule_changelist"),
     Entry("workers", _("Workers"), "pgjobs_worker_changelist"),
     Entry("limits", _("Limits"), "pgjobs_ratelimit_changelist"),
     Entry("system", _("System"), "pgjobs_job_system"),

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.permissions import Verb
-from django_pgjobs.queries import bulk, jobs, notifications
+from django_pgjobs.queries import batches, bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 
@@ -20,6 +20,7 @@ class Options(TypedDict, total=False):
     """What a person chose on the page of confirmation, as it is stored in JSON.
 
     *delay* and *spread* are seconds, *at* is ISO text; what is None or absent was not chosen.
+    *uncancel* is a batch that may begin jobs again, with all below it.
     """
 
     delay: float | None
@@ -29,6 +30,7 @@ class Options(TypedDict, total=False):
     queue_name: str | None
     priority: int | None
     note: str
+    uncancel: int
 
 
 class When(TypedDict):
@@ -84,7 +86,9 @@ def _when(options: Options) -> When:
 def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
     effect = Effect()
     queues = []
+    batch_ids = set()
     for row in jobs.requeue_jobs(cursor, ids, **_when(options)):
+        batch_ids.add(row.batch_id)
         if row.queue_name is None:
             effect.conflicts.append((row.id, row.twin_id))
         else:
@@ -96,6 +100,7 @@ def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
         effect.changed += waiting
         queues += jobs.reschedule_jobs(cursor, waiting, **_when(options)).values()
     notifications.notify_workers(cursor, queues)
+    batches.open_again(cursor, batch_ids)
     return effect
 
 

@@ -15,8 +15,10 @@ from django.db import DatabaseError, connections, transaction
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
+from django_pgjobs.bulk import trees
 from django_pgjobs.bulk.actions import ACTIONS, Action, Effect, Options
 from django_pgjobs.bulk.selection import Selection
+from django_pgjobs.bulk.trees import workflow_to_delete
 from django_pgjobs.bulk.walk import Walk, allowed_to
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
@@ -126,9 +128,13 @@ def find_user(change: BulkChange) -> Any:
 def _do_page(change: BulkChange, database: str) -> Page:
     user = find_user(change)
     action = ACTIONS.get(change.verb)
-    problem = _refusal(user, action)
+    root_id = workflow_to_delete(change.verb, Selection.from_json(change.selection))
+    problem = _refusal(user, action) or (trees.refusal(root_id) if root_id else "")
     if problem or action is None:
         return _stop(change, problem, database)
+    if change.position is None and "uncancel" in change.options:
+        # Not at every page: somebody may cancel it in between.
+        trees.uncancel(change.options["uncancel"])
     ids, position = _walk(change, user).page(change.position)
     effect = _apply(change, action, user, ids, database) if ids else Effect()
     if effect is None:
@@ -137,6 +143,8 @@ def _do_page(change: BulkChange, database: str) -> Page:
     _add_up(change, ids, effect)
     change.position = position
     if position is None:
+        if root_id:
+            trees.delete_batches(root_id)
         change.finished_at = Now()
     change.save(
         using=database,

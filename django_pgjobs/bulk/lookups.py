@@ -9,6 +9,8 @@ A lookup is a field of Job with one of the operators of its kind, such as "queue
 - "error_class", "error_message": the group of its last error (`failure_groups`)
 - "argument": {"path": ["a", "b"], "value": ...}; a path that begins with a number is among the
   positional arguments. A list or an object is not found by its text: it may hold masked values
+- "batch": in that batch; "tree": in it or below it; "large_tree": the same, without the index
+- "follows_failure": true or false, see `batch_states.follows_failure`
 - "duration__gte", "duration__lte": seconds that its last attempt took
 - "any_of", "all_of": a list of dicts of lookups
 
@@ -30,6 +32,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.declaring.redaction import is_secret
+from django_pgjobs.models.batch_states import follows_failure, in_batches, in_tree
 from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.models.fields import TextArrayField
 from django_pgjobs.values.payload import in_utc, is_storable
@@ -43,11 +46,11 @@ MAX_PATH = 20
 NUMBERS = ("id", "worker_id", "attempts", "max_attempts", "lost_count", "priority", "merged_count")
 TEXTS = (
     "status", "queue_name", "task_path", "backend", "correlation_id", "note", "hold",
-    "concurrency_key", "unique_key", "rate_limit_keys", "subject",
+    "concurrency_key", "unique_key", "rate_limit_keys", "subject", "schedule",
 )  # fmt: skip
 TIMES = (
     "enqueued_at", "run_after", "due_at", "ready_at", "started_at", "last_attempted_at",
-    "finished_at", "expires_at", "cancel_requested_at",
+    "finished_at", "expires_at", "cancel_requested_at", "scheduled_for",
 )  # fmt: skip
 ORDER = ("lt", "lte", "gt", "gte")
 PARTS = ("startswith", "istartswith", "endswith", "iendswith", "contains", "icontains", "iexact")
@@ -212,6 +215,10 @@ CHECKS: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
     **dict.fromkeys(TIMES, (_moment, ORDER)),
 }
 SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "batch": lambda value: in_batches(Q(batch_id=_number(value))),
+    "tree": lambda value: in_tree(_number(value)),
+    "large_tree": lambda value: in_tree(_number(value), is_large=True),
+    "follows_failure": lambda value: follows_failure() if _flag(value) else ~follows_failure(),
     "tag": _among("tags"),
     "worker": _among("worker_ids"),
     "key": _key,

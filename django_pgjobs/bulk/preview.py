@@ -23,6 +23,7 @@ from django.db.models.functions import Cast
 from django_pgjobs.bulk.actions import Action, Options
 from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.selection import Selection
+from django_pgjobs.bulk.trees import is_small_tree
 from django_pgjobs.bulk.walk import ORDER, Narrow, Walk
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import TooSlow
@@ -202,7 +203,9 @@ def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[
     is_plain = set(selection.lookups) <= {"status", "status__in"}
     is_dense = is_plain and get_conf().ADMIN_PERMISSION is None
     bounded = selection.statuses & UNFINISHED if is_dense else selection.statuses
-    bounds = _bounds(jobs, bounded, selection.until)
+    # The index of batches leads to the jobs of a small one.
+    is_small = is_small_tree(selection, MAX_ROWS)
+    bounds = {} if is_small else _bounds(jobs, bounded, selection.until)
     places = []
     # What people look for comes first: of what follows, the limit may leave nothing.
     for status in (*ORDER, JobStatus.READY, JobStatus.RUNNING):
@@ -212,7 +215,7 @@ def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[
         where = bounds.get("live", Q()) if is_live else bounds.get(status, pin)
         suits = status in action.statuses
         # An action is for all finished jobs of a status, or for none.
-        order = "-id" if is_live else "-finished_at"
+        order = "-id" if is_live or is_small else "-finished_at"
         places.append(Place(Q(status=status) & where, order, suits, is_live or not suits))
     return places, bool(bounds)
 

@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_pgjobs.exceptions import DuplicateJob, JobError
-from django_pgjobs.queries import jobs, notifications
+from django_pgjobs.queries import batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
@@ -105,6 +105,7 @@ def _requeue(
             )
         if row.queue_name is not None:
             requeued[row.id] = row.queue_name
+            batches.open_again(cursor, [row.batch_id])
     return requeued
 
 

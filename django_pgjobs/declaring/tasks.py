@@ -18,11 +18,13 @@ from django.db.models import QuerySet
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
 from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
+from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.job_ids import job_ids_of
 from django_pgjobs.values.payload import encode_value, is_storable, shorten
@@ -63,7 +65,8 @@ class Task(AnyTask):
     *expires*: no attempt begins later, and a job that waits then ends as cancelled; a length of
     time counts from `run_after`, or from the enqueue. *on_failure* is a task, or the dotted path
     of one, that is enqueued when a job fails for good, in the same transaction, with the job's
-    id and a text of its last error as arguments.
+    id and a text of its last error as arguments. *schedulable*: people may make schedules of it in
+    the admin, with arguments of their own.
     """
 
     priority: int = 0
@@ -97,6 +100,7 @@ class Task(AnyTask):
     max_losses: int | None = None
     expires: datetime | timedelta | None = None
     on_failure: AnyTask | str | None = None
+    schedulable: bool = False
     # Was it declared with our @task? django.tasks makes tasks of this class too.
     is_ours: bool = field(default=False, repr=False, compare=False)
 
@@ -154,8 +158,8 @@ class Task(AnyTask):
         None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from
         the moment of enqueueing by the database's clock. *backoff*, *retry_on*, *discard_on*,
         *atomic* and *resets_session* are read where the task runs, so only the declaration has
-        them. *after* lists jobs (Job, TaskResult or id) that have to finish first;
-        *after_failure* says what happens when one of them fails or is cancelled: "cancel",
+        them, and *schedulable*. *after* lists jobs (Job, TaskResult or id) that have to finish
+        first; *after_failure* says what happens when one of them fails or is cancelled: "cancel",
         "run" or "hold". *subject* is the saved model instance that the jobs are about.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
@@ -167,6 +171,10 @@ class Task(AnyTask):
         async def aenqueue(self, *args: Any, **kwargs: Any) -> JobResult: ...
         def get_result(self, result_id: str) -> JobResult: ...
         async def aget_result(self, result_id: str) -> JobResult: ...
+
+    def s(self, *args: Any, **kwargs: Any) -> Call:
+        """Return the task with arguments, for a batch: `group(add.s(i, i) for i in range(100))`."""
+        return Call(self, args, kwargs)
 
     def enqueue_many(self, arguments: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[str]:
         """Enqueue a job per item, a few thousand per statement; return their ids in order.
@@ -303,6 +311,8 @@ def _find_run_problems(task: Task) -> Iterable[str]:
     except (TypeError, ValueError) as error:
         yield str(error)
     yield from _find_exception_problems(task)
+    if not isinstance(task.schedulable, bool):
+        yield f"expected schedulable to be True or False, got {task.schedulable!r}."
     if not isinstance(task.resets_session, bool):
         yield f"expected resets_session to be True or False, got {task.resets_session!r}."
     if task.atomic and is_async(task):
@@ -350,26 +360,34 @@ def task(
     max_losses: int | None = None,
     expires: datetime | timedelta | None = None,
     on_failure: AnyTask | str | None = None,
+    schedulable: bool = False,
+    schedule: str | timedelta | Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare a module-level function as a task; see `Task` for the options.
 
+    *schedule* is a cron expression, a timedelta, or a dict of options of `schedule()`.
     Raise InvalidTask if an option or the function is wrong, and TypeError for an option that
     does not exist.
     """
     if "run_after" in options:
         raise TypeError("@task does not take run_after; use .using(run_after=...).")
     of_jobs = {"func", "run_after", "after", "after_failure", "subject", "is_ours"}
-    known = {f.name for f in fields(Task)} - of_jobs
+    known = {f.name for f in fields(Task)} - of_jobs | {"schedule"}
     unknown = sorted(options.keys() - known)
     if unknown:
         raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")
 
+    times = options.pop("schedule", None)
+
     def declare(func: Callable[..., Any]) -> Task:
         declared = task_backends[options.get("backend", "default")].task_class
         chosen = declared if issubclass(declared, Task) else Task
-        return chosen(func=func, is_ours=True, **options)
+        made = chosen(func=func, is_ours=True, **options)
+        if times is not None:
+            schedule_of_task(made, times)
+        return made
 
     return declare(function) if function is not None else declare

@@ -64,11 +64,26 @@ def start_columns(task: AnyTask) -> StartColumns | None:
     return all_start_columns(task) if has_others or has_start_keys(task) else None
 
 
-def all_start_columns(task: Task) -> StartColumns:
+PLAIN: StartColumns = {
+    "subject": None,
+    "concurrency_limit": None,
+    "skips_waiting": False,
+    "rate_cost": 1,
+    "max_losses": None,
+    "expires": None,
+    "expires_in": None,
+    "on_failure": None,
+}
+
+
+def all_start_columns(task: Task | None) -> StartColumns:
     """Return the columns that plain jobs leave empty and that are the same for all of a task.
 
-    Raise TypeError or ValueError for a time or a follow-up that cannot be.
+    None stands for a task that is not ours. Raise TypeError or ValueError for a time or a follow-up
+    that cannot be.
     """
+    if task is None:
+        return PLAIN
     expires, expires_in = _expiry(task)
     return {
         "subject": task.subject,

@@ -104,7 +104,11 @@ def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> li
 
 
 def _lines(
-    items: list[Item], first_index: int, make: Callable[[Any, Mapping[str, Any]], Line]
+    items: Iterable[Item],
+    first_index: int,
+    make: Callable[[Any, Mapping[str, Any]], Line],
+    *,
+    where: str = "enqueue_many()",
 ) -> list[Line]:
     """Return the line of each item; a TypeError or ValueError names the item it is about."""
     lines = []
@@ -112,12 +116,23 @@ def _lines(
         try:
             lines.append(make(*split_item(item)))
         except (TypeError, ValueError) as error:
-            raise type(error)(f"item {index} of enqueue_many(): {error}") from error
+            raise type(error)(f"item {index} of {where}: {error}") from error
     return lines
 
 
-def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]) -> int:
-    """Insert a job per row of *queryset*; return the number of new jobs."""
+def lines_of_batch(task: AnyTask, items: Iterable[Item], *, first_index: int) -> list[Line]:
+    """Return the lines of jobs that are added to a batch."""
+    return _lines(items, first_index, partial(make_line, task), where="add_many()")
+
+
+def insert_from(
+    task: AnyTask,
+    queryset: QuerySet[Any],
+    arguments: Mapping[str, Any],
+    *,
+    batch_id: int | None = None,
+) -> int:
+    """Insert a job per row of *queryset*, in a batch or in none; return the number of new jobs."""
     check_signature(task, (), arguments)
     merging.refuse_function(task)
     database = job_database()
@@ -134,9 +149,11 @@ def insert_from(task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, 
     # and that must not abort the caller's transaction.
     with _explaining_keys(), transaction.atomic(using=database):
         if merging.is_unique(task):
-            return merging.insert_selected(task, selection)
+            return merging.insert_selected(task, selection, batch_id=batch_id)
         with connections[database].cursor() as cursor:
-            return enqueue.insert_jobs_from(cursor, selection, row, start_columns(task))
+            return enqueue.insert_jobs_from(
+                cursor, selection, row, start_columns(task), batch_id=batch_id
+            )
 
 
 @contextmanager

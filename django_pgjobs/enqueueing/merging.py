@@ -118,8 +118,11 @@ class Found:
         return jobs
 
 
-def insert_lines(task: Task, lines: Sequence[Line], *, detailed: bool) -> list[Known]:
-    """Insert the jobs, or meet those that have their unique keys; return one per line.
+def insert_lines(
+    task: Task, lines: Sequence[Line], *, detailed: bool, batch_id: int | None = None
+) -> list[Known]:
+    """Insert the jobs, in a batch or in none, or meet those that have their unique keys; return
+    one per line.
 
     Raise DuplicateJob or JobError, or what `make_line` raises for merged arguments.
     """
@@ -127,7 +130,7 @@ def insert_lines(task: Task, lines: Sequence[Line], *, detailed: bool) -> list[K
         _refuse_twins(lines)
     if own_function(task) or _may_outgrow(task, lines):
         return _merge_here(task, lines).of(lines)
-    found = _insert(task, statement_for(task), lines, detailed=detailed)
+    found = _insert(task, statement_for(task), lines, detailed=detailed, batch_id=batch_id)
     missing = found.missing(lines)
     if missing and merges_by_name(task):
         found.by_key |= _merge_here(task, missing).by_key
@@ -144,9 +147,9 @@ def insert_lines(task: Task, lines: Sequence[Line], *, detailed: bool) -> list[K
     return found.of(lines)
 
 
-def insert_selected(task: Task, selection: CompiledSelect) -> int:
+def insert_selected(task: Task, selection: CompiledSelect, *, batch_id: int | None = None) -> int:
     """Insert a job per selected row whose unique key no live job has; return how many."""
-    row = _unique_columns(task)
+    row = _unique_columns(task, batch_id)
     row["max_bytes"] = SERVER_PAYLOAD_BYTES
     how = statement_for(task)
     with connections[job_database()].cursor() as cursor:
@@ -201,7 +204,7 @@ def statement_for(task: Task) -> str:
     return LOCK if task.on_conflict == "return" and task.unique_until == "claimed" else MEET
 
 
-def _unique_columns(task: Task) -> UniqueColumns:
+def _unique_columns(task: Task, batch_id: int | None) -> UniqueColumns:
     wait = task.max_wait
     merge = (task.merge or "union") if merges_by_name(task) else "last"
     return {
@@ -214,14 +217,21 @@ def _unique_columns(task: Task) -> UniqueColumns:
         "prolongs": task.on_conflict != "raise",
         "max_wait": wait.total_seconds() if isinstance(wait, timedelta) else wait,
         "max_bytes": get_conf().MAX_PAYLOAD_BYTES,
+        "batch_id": batch_id,
     }
 
 
 def _insert(
-    task: Task, how: str, lines: Sequence[Line], *, detailed: bool, merge: str | None = None
+    task: Task,
+    how: str,
+    lines: Sequence[Line],
+    *,
+    detailed: bool,
+    merge: str | None = None,
+    batch_id: int | None = None,
 ) -> Found:
     """Send the statement for the lines, again for jobs that it met but could not see."""
-    row = _unique_columns(task)
+    row = _unique_columns(task, batch_id)
     row["merge"] = merge or row["merge"]
     found = Found()
     waiting = lines

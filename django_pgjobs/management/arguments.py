@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.conf import automatic_concurrency, expected, fits
 from django_pgjobs.values.payload import is_storable
@@ -19,6 +23,7 @@ MAX_COUNT = 2**31 - 1
 MAX_TIME = 1e9
 MAX_NAME_BYTES = 200
 MAX_QUEUE_BYTES = 128
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def whole_number(text: str, most: int = MAX_COUNT) -> int:
@@ -127,3 +132,34 @@ def queue_names(text: str) -> tuple[str, ...]:
                 f"expected names of queues of at most {MAX_QUEUE_BYTES} bytes, got {shown(name)}."
             )
     return names
+
+
+def span(text: str) -> timedelta:
+    """Return a length of time such as 90s, 10m, 2h or 1d."""
+    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(
+            f"expected a time with its unit, 1s or more, such as 90s, 10m, 2h, 1d, got {text!r}."
+        )
+    return timedelta(seconds=int(found[1]) * UNITS[found[2]])
+
+
+def instant(text: str) -> datetime:
+    """Return an instant; one without a time zone is in the current one."""
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
+        )
+    return timezone.make_aware(found) if timezone.is_naive(found) else found
+
+
+def count(text: str) -> int:
+    """Return a number of rows."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000, got {text!r}.")
+    return number

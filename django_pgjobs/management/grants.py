@@ -18,8 +18,17 @@ Rights = Mapping[str, str]
 # One of them, and the columns that it is for.
 RIGHT = re.compile(r"([A-Z]+)(?: \(([^)]*)\))?")
 
+# Whoever adds to batches or finishes jobs of them may have to count them, and make what follows.
+BATCHES: Rights = {
+    "pgjobs_batch": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_batch_edge": "SELECT, INSERT, DELETE",
+    "pgjobs_batch_change": "SELECT, INSERT, DELETE",
+    "pgjobs_batch_key": "SELECT, INSERT, DELETE",
+    "pgjobs_batch_page": "SELECT, INSERT, UPDATE, DELETE",
+}
 # Enqueues, reads and changes jobs, pauses, takes rate limits, and serves the admin.
 WEB: Rights = {
+    **BATCHES,
     "pgjobs_job": "SELECT, INSERT, UPDATE",
     "pgjobs_job_live": "SELECT, INSERT, UPDATE",
     "pgjobs_job_finished": "SELECT, UPDATE, DELETE",
@@ -31,10 +40,13 @@ WEB: Rights = {
     "pgjobs_rate_limit": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_bulk_change": "SELECT, INSERT, UPDATE",
+    "pgjobs_schedule": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_occurrence": "SELECT, INSERT, UPDATE",
     "django_migrations": "SELECT",
 }
 # Claims and finishes jobs, rescues and prunes; its jobs enqueue and change jobs.
 WORKER: Rights = {
+    **BATCHES,
     "pgjobs_job": "SELECT, INSERT, UPDATE",
     "pgjobs_job_live": "SELECT, INSERT, UPDATE",
     "pgjobs_job_finished": "SELECT, UPDATE, DELETE",
@@ -47,6 +59,8 @@ WORKER: Rights = {
     "pgjobs_rate_limit": "SELECT",
     "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_bulk_change": "SELECT, UPDATE",
+    "pgjobs_schedule": "SELECT, INSERT, UPDATE",
+    "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "django_migrations": "SELECT",
 }
 

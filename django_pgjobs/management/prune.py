@@ -9,12 +9,13 @@ import psycopg
 from django.core.management.base import CommandError
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.queries.batch_care import count_due_trees
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.jobs import count_old_jobs
+from django_pgjobs.queries.jobs import Old, count_old_jobs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
-from django_pgjobs.worker.process.pruner import Pruning, retentions_of
+from django_pgjobs.worker.process.pruner import Pruning, kept_trees, retentions_of
 
 # A dry run counts no further, for each status.
 MAX_COUNTED = 100_000
@@ -27,14 +28,16 @@ DESCRIPTION = f"""
 Deletes finished jobs that are older than their retention, as workers do once a minute and
 runjobs --drain does before it ends: successful and cancelled ones after
 PGJOBS['RETENTION_SECONDS'], failed ones after PGJOBS['FAILED_RETENTION_SECONDS']. Failed and
-cancelled jobs stay while a job waits that is still to learn of it. Also deletes rows of workers
-that ended a day ago, and states of rate limits that were not used for a day. Before that, what
-still waits for a job that has ended is let go, or cancelled, as it says: a worker would do so at
-the same moment. Jobs that have expired are not ended; workers do that.
+cancelled jobs stay while a job waits that is still to learn of it. A workflow goes as a whole, as
+long after its end, once its owner has been told (workflow_expiring). Also deletes rows of workers
+that ended a day ago, what became of occurrences of schedules, after the longer of the two
+retentions and a day at least, and states of rate limits that were not used for a day. Before that,
+what still waits for a job that has ended is let go, or cancelled, as it says: a worker would do so
+at the same moment. Jobs that have expired are not ended; workers do that.
 
 Deletes 2,000 jobs at a time, each page in a transaction of its own, so it may run beside workers,
 be stopped and be started again. --dry-run changes nothing, and counts up to {MAX_COUNTED:,} jobs of
-each status.
+each status, and so many workflows.
 """
 EPILOG = """
 examples:
@@ -82,11 +85,16 @@ def _count(
             write(_kept(status))
             continue
         with connection.cursor() as cursor:
-            count = count_old_jobs(
-                cursor, status=status.value, retention=retention, max_jobs=MAX_COUNTED
-            )
-        least = "at least " if count == MAX_COUNTED else ""
-        write(f"{status.value} jobs: {least}{count} would be deleted{_older_than(retention)}")
+            count = count_old_jobs(cursor, Old(status.value, retention), max_jobs=MAX_COUNTED)
+        write(f"{status.value} jobs: {_known(count)} would be deleted{_older_than(retention)}")
+    with connection.cursor() as cursor:
+        kept = kept_trees(retentions, get_conf().WORKFLOW_NOTICE_SECONDS)
+        trees = count_due_trees(cursor, kept, max_trees=MAX_COUNTED)
+    write(f"workflows: {_known(trees)} would be deleted, with their jobs")
+
+
+def _known(count: int) -> str:
+    return f"at least {count}" if count == MAX_COUNTED else str(count)
 
 
 def _delete(
@@ -94,7 +102,7 @@ def _delete(
     connection: OwnConnection,
     retentions: dict[JobStatus, float | None],
 ) -> None:
-    pruning = Pruning(connection, retentions)
+    pruning = Pruning(connection, retentions, notice=get_conf().WORKFLOW_NOTICE_SECONDS)
     try:
         for step in pruning.steps_by_hand:
             step()
@@ -103,7 +111,9 @@ def _delete(
         for status, retention in retentions.items():
             said = f"{status.value} jobs: {deleted[status.value]} deleted"
             write(_kept(status) if retention is None else said + _older_than(retention))
+        write(f"workflows: {deleted['workflows']} deleted")
         write(f"rows of workers: {deleted['workers']} deleted")
+        write(f"occurrences of schedules: {deleted['occurrences']} deleted")
         write(f"states of rate limits: {deleted['states of rate limits']} deleted")
     if pruning.refused:
         ids = ", ".join(map(str, sorted(pruning.refused)[:5]))

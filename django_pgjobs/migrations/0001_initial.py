@@ -28,11 +28,16 @@ DROP DOMAIN pgjobs_payload, pgjobs_time, pgjobs_timeout, pgjobs_claim, pgjobs_co
     pgjobs_max_attempts, pgjobs_max_losses, pgjobs_concurrency_limit_of_job, pgjobs_rate_cost,
     pgjobs_priority, pgjobs_queue_name, pgjobs_task_path, pgjobs_backend, pgjobs_hold,
     pgjobs_concurrency_key, pgjobs_rate_limit_keys, pgjobs_unique_key, pgjobs_subject,
-    pgjobs_correlation_id, pgjobs_tags, pgjobs_texts, pgjobs_errors, pgjobs_on_failure;
+    pgjobs_schedule_name, pgjobs_correlation_id, pgjobs_tags, pgjobs_texts, pgjobs_errors,
+    pgjobs_on_failure, pgjobs_sum;
 """
 DROP_CONTROLS = """
 DROP TABLE pgjobs_dependency, pgjobs_rate_state, pgjobs_rate_limit, pgjobs_pause,
     pgjobs_queue_settings, pgjobs_concurrency_limit, pgjobs_keyed_claim;
+"""
+DROP_SCHEDULES = """
+DROP TABLE pgjobs_occurrence, pgjobs_schedule;
+DROP FUNCTION pgjobs_schedule_plan_v1();
 """
 DROP_MERGE = """
 DROP AGGREGATE pgjobs_merged_v1(json, text);
@@ -50,6 +55,27 @@ DROP_WAKE = """
 DROP TRIGGER pgjobs_job_live_wake ON pgjobs_job_live;
 DROP TRIGGER pgjobs_job_wake ON pgjobs_job;
 DROP FUNCTION pgjobs_wake_v1();
+"""
+DROP_BATCHES = """
+DROP TABLE
+    pgjobs_batch_page, pgjobs_batch_key, pgjobs_batch_change, pgjobs_batch_edge, pgjobs_batch;
+DROP FUNCTION pgjobs_forget_batches_v1();
+"""
+SETTLE = ["batch_steps", "batch_changes", "batch_cancels", "batch_endings", "settle"]
+DROP_PLAIN_SQL = """
+DROP TRIGGER pgjobs_job_count ON pgjobs_job_live;
+DROP FUNCTION pgjobs_count_v1();
+"""
+DROP_SETTLE = """
+DROP FUNCTION pgjobs_settle_v1(bigint[], integer);
+DROP FUNCTION pgjobs_take_batches_v1(bigint[]), pgjobs_fold_changes_v1(bigint[]);
+DROP FUNCTION pgjobs_start_v1(json[], json[], bigint[], bigint[]),
+    pgjobs_begin_batches_v1(bigint[]), pgjobs_expand_page_v1(bigint[], integer);
+DROP FUNCTION pgjobs_cancel_page_v1(bigint[], integer),
+    pgjobs_carry_cancels_v1(bigint[], bigint[]);
+DROP FUNCTION pgjobs_reopen_batches_v1(bigint[], bigint[]),
+    pgjobs_reopen_trees_v1(bigint[], bigint[]), pgjobs_seal_parts_v1(bigint[]),
+    pgjobs_complete_batches_v1(bigint[]), pgjobs_complete_trees_v1(bigint[]);
 """
 DROP_WATCH = "DROP FUNCTION pgjobs_watch_v1(bigint, integer, integer);"
 DROP_RECHECK = """
@@ -116,6 +142,10 @@ class Migration(migrations.Migration):
                     ("unique_until_claimed", models.BooleanField(default=False, help_text="Is the unique key free again as soon as the job is claimed?", verbose_name="unique until claimed")),
                     ("merged_count", models.IntegerField(default=0, help_text="How many later enqueues this job took in.", verbose_name="merged")),
                     ("subject", models.TextField(editable=False, help_text='The row that the job is about: "app.model:key".', null=True, verbose_name="subject")),
+                    ("batch_id", models.BigIntegerField(editable=False, help_text="The batch that it belongs to.", null=True, verbose_name="batch id")),
+                    ("source_id", models.BigIntegerField(editable=False, help_text="The job whose result it got; 0: it was made for whole batches.", null=True, verbose_name="source id")),
+                    ("schedule", models.TextField(editable=False, help_text="The schedule that enqueued it.", null=True, verbose_name="schedule")),
+                    ("scheduled_for", models.DateTimeField(editable=False, help_text="The time of its schedule that it was enqueued for.", null=True, verbose_name="scheduled for")),
                 ],
                 options={
                     "verbose_name": "job",
@@ -225,6 +255,115 @@ class Migration(migrations.Migration):
                 },
             ),
         ]),
+        PostgresSQL(read("batches"), DROP_BATCHES, state_operations=[
+            migrations.CreateModel(
+                name="Batch",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("flow_id", models.BigIntegerField(editable=False, help_text="The batch that is opened by hand and that this one follows, or is.", verbose_name="flow id")),
+                    ("created_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="created at")),
+                    ("sealed_at", models.DateTimeField(editable=False, help_text="Since when no more jobs come.", null=True, verbose_name="sealed at")),
+                    ("completed_at", models.DateTimeField(editable=False, help_text="Since when it is sealed, and all of its own jobs and parts have finished.", null=True, verbose_name="completed at")),
+                    ("tree_completed_at", models.DateTimeField(editable=False, help_text="Since when everything below it is complete, too.", null=True, verbose_name="tree completed at")),
+                    ("jobs", models.BigIntegerField(default=0, editable=False, verbose_name="jobs")),
+                    ("successful", models.BigIntegerField(default=0, editable=False, verbose_name="successful")),
+                    ("failed", models.BigIntegerField(default=0, editable=False, verbose_name="failed")),
+                    ("cancelled", models.BigIntegerField(default=0, editable=False, verbose_name="cancelled")),
+                    ("open_predecessors", models.BigIntegerField(default=0, editable=False, help_text="How many of those that it follows are not complete.", verbose_name="open predecessors")),
+                    ("open_parts", models.BigIntegerField(default=0, editable=False, help_text="How many batches that it is to be complete with are open.", verbose_name="open parts")),
+                    ("open_children", models.BigIntegerField(default=0, editable=False, help_text="How many batches right below it are open.", verbose_name="open children")),
+                    ("failed_children", models.BigIntegerField(default=0, editable=False, help_text="In how many of these something has failed.", verbose_name="failed children")),
+                    ("completions", models.BigIntegerField(default=0, editable=False, help_text="How often its tree was complete.", verbose_name="completions")),
+                    ("follows", models.TextField(choices=[("each", "Each result"), ("each item", "Each element of a result"), ("gather", "All results"), ("completion", "The end")], editable=False, help_text="What of the batches before it makes its jobs; empty: they are added.", null=True, verbose_name="follows")),
+                    ("cancel_requested_at", models.DateTimeField(editable=False, help_text="Since when nothing of it is to begin.", null=True, verbose_name="cancel requested at")),
+                    ("on_failed_job", models.TextField(choices=[("continue", "Go on"), ("cancel branch", "Cancel it and what is below it"), ("cancel workflow", "Cancel the workflow")], default="continue", editable=False, help_text="What else ends when one of its jobs fails.", verbose_name="on a failed job")),
+                    ("dedupe_key", models.TextField(editable=False, help_text="At most one workflow of the name has it.", null=True, verbose_name="dedupe key")),
+                    ("runs_after_failure", models.BooleanField(default=False, editable=False, verbose_name="runs after a failure")),
+                    ("skips_none", models.BooleanField(default=False, editable=False, help_text="Does a result of None make no job?", verbose_name="skips None")),
+                    ("failed_predecessors", models.BigIntegerField(default=0, editable=False, help_text="In how many of those that it follows, or above them, something has failed.", verbose_name="failed predecessors")),
+                    ("carried_failure", models.BooleanField(default=False, editable=False, help_text="Did it say to those that follow it that something has failed?", verbose_name="carried failure")),
+                    ("tree_failed", models.BooleanField(default=False, editable=False, help_text="Has something failed in the whole of it?", verbose_name="tree failed")),
+                    ("opener_id", models.BigIntegerField(editable=False, help_text="The job that opened it.", null=True, verbose_name="opener id")),
+                    ("name", models.TextField(blank=True, default="", verbose_name="name")),
+                    ("step", PlainJSONField(editable=False, help_text="The columns of the jobs that it makes.", null=True, verbose_name="step")),
+                    ("callbacks", PlainJSONField(default=list, editable=False, help_text="What is enqueued at its end.", verbose_name="callbacks")),
+                    ("metadata", PlainJSONField(default=dict, verbose_name="metadata")),
+                    ("told_at", models.DateTimeField(editable=False, help_text="When it was told that the jobs of the tree are to be deleted.", null=True, verbose_name="told at")),
+                    ("broken", models.TextField(default="", editable=False, help_text="Why it could not be counted, and is left alone since.", verbose_name="broken")),
+                    ("parent", models.ForeignKey(editable=False, null=True, on_delete=models.DO_NOTHING, related_name="children", to="pgjobs.batch", verbose_name="parent")),
+                    ("root", models.ForeignKey(db_constraint=False, editable=False, on_delete=models.DO_NOTHING, related_name="tree", to="pgjobs.batch", verbose_name="root")),
+                ],
+                options={
+                    "verbose_name": "batch",
+                    "verbose_name_plural": "workflows",
+                    "db_table": "pgjobs_batch",
+                    "default_permissions": ("view",),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
+        PostgresSQL(read("schedules"), DROP_SCHEDULES, state_operations=[
+            migrations.CreateModel(
+                name="Occurrence",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("schedule", models.TextField(verbose_name="schedule")),
+                    ("scheduled_for", models.DateTimeField(verbose_name="scheduled for")),
+                    ("outcome", models.TextField(choices=[("enqueued", "Enqueued"), ("joined", "Joined a job that waited"), ("skipped", "Skipped"), ("missed", "Missed"), ("failed", "Not enqueued")], verbose_name="outcome")),
+                    ("job_id", models.BigIntegerField(null=True, verbose_name="job id")),
+                    ("note", models.TextField(blank=True, default="", verbose_name="note")),
+                    ("created_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="created at")),
+                ],
+                options={
+                    "verbose_name": "occurrence",
+                    "verbose_name_plural": "occurrences",
+                    "db_table": "pgjobs_occurrence",
+                    "unique_together": {("schedule", "scheduled_for")},
+                    "default_permissions": ("view",),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="Schedule",
+                fields=[
+                    ("name", models.TextField(primary_key=True, serialize=False, verbose_name="name")),
+                    ("task_path", models.TextField(verbose_name="task")),
+                    ("args", PlainJSONField(default=list, verbose_name="positional arguments")),
+                    ("kwargs", PlainJSONField(default=dict, verbose_name="keyword arguments")),
+                    ("cron", models.TextField(blank=True, null=True, verbose_name="cron")),
+                    ("every", models.FloatField(blank=True, help_text="Seconds.", null=True, verbose_name="every")),
+                    ("timezone", models.TextField(default="UTC", verbose_name="time zone")),
+                    ("skipped_time", models.TextField(blank=True, help_text='"after" the gap, or "never". Empty: as the expression is.', null=True, verbose_name="a time that the clock leaves out")),
+                    ("repeated_time", models.TextField(blank=True, help_text='"once" or "twice". Empty: as the expression is.', null=True, verbose_name="a time that the clock shows twice")),
+                    ("starts_at", models.DateTimeField(blank=True, null=True, verbose_name="from")),
+                    ("ends_at", models.DateTimeField(blank=True, null=True, verbose_name="until")),
+                    ("except_dates", TextArrayField(blank=True, default=list, verbose_name="except on")),
+                    ("max_runs", models.IntegerField(blank=True, help_text="Empty: without end.", null=True, verbose_name="at most so often")),
+                    ("jitter", models.FloatField(default=0, help_text="A job starts up to so many seconds later.", verbose_name="jitter")),
+                    ("missed", models.TextField(default="latest", verbose_name="missed occurrences")),
+                    ("grace", models.FloatField(default=86400, help_text="Seconds after which it is too late.", verbose_name="grace")),
+                    ("overlap", models.TextField(default="allow", verbose_name="while an earlier job has not finished")),
+                    ("declared", PlainJSONField(editable=False, help_text="Empty: made by a person.", null=True, verbose_name="declared")),
+                    ("changed_fields", TextArrayField(default=list, editable=False, verbose_name="changed here")),
+                    ("paused_at", models.DateTimeField(editable=False, null=True, verbose_name="paused at")),
+                    ("paused_by", models.TextField(blank=True, default="", verbose_name="paused by")),
+                    ("pause_reason", models.TextField(blank=True, default="", verbose_name="reason")),
+                    ("retired_at", models.DateTimeField(editable=False, help_text="Since then no worker declares it.", null=True, verbose_name="retired at")),
+                    ("next_at", models.DateTimeField(editable=False, null=True, verbose_name="next run")),
+                    ("last_at", models.DateTimeField(editable=False, null=True, verbose_name="last run")),
+                    ("last_job_id", models.BigIntegerField(editable=False, null=True, verbose_name="last job")),
+                    ("runs", models.IntegerField(default=0, editable=False, verbose_name="runs")),
+                    ("error", models.TextField(default="", editable=False, verbose_name="error")),
+                ],
+                options={
+                    "verbose_name": "schedule",
+                    "verbose_name_plural": "schedules",
+                    "db_table": "pgjobs_schedule",
+                    "permissions": (("control_schedule", "Can run, pause and skip schedules"),),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
         migrations.CreateModel(
             name="Worker",
             fields=[
@@ -244,6 +383,7 @@ class Migration(migrations.Migration):
                 ("excluded_queues", TextArrayField(default=list, verbose_name="excluded queues")),
                 ("backends", TextArrayField(verbose_name="backends")),
                 ("task_paths", TextArrayField(help_text="The tasks this worker knows.", verbose_name="tasks")),
+                ("schedule_names", TextArrayField(help_text="The schedules that its code declares.", null=True, verbose_name="schedules")),
                 ("quiet_requested_at", models.DateTimeField(help_text="Since then the worker is to claim nothing more.", null=True, verbose_name="quiet requested at")),
                 ("stop_requested_at", models.DateTimeField(help_text="Since then the worker is to end what it runs, and itself.", null=True, verbose_name="stop requested at")),
                 ("lease_seconds", models.FloatField(help_text="Seconds from a renewal to the end of the lease.", null=True, verbose_name="lease")),
@@ -293,4 +433,7 @@ class Migration(migrations.Migration):
         PostgresSQL(read("merge"), DROP_MERGE),
         PostgresSQL(read("resolve"), "DROP FUNCTION pgjobs_resolve_v1(bigint[], integer, bigint[]);"),
         PostgresSQL(read("recheck"), DROP_RECHECK),
+        PostgresSQL("".join(read(name) for name in SETTLE), DROP_SETTLE),
+        PostgresSQL(read("batch_plain_sql"), DROP_PLAIN_SQL),
+        PostgresSQL(read("recount"), "DROP FUNCTION pgjobs_recount_v1(bigint[]);"),
     ]

@@ -1,8 +1,9 @@
-"""The models: jobs, workers, bulk changes, and what decides when a job may start."""
+"""The models: jobs and batches, workers, bulk changes, and what decides when a job may start."""
 
 from __future__ import annotations
 
 from django_pgjobs.control.explanation import Explanation, Reason
+from django_pgjobs.models.batches import Batch
 from django_pgjobs.models.bulk import BulkChange
 from django_pgjobs.models.control import (
     ConcurrencyLimit,
@@ -13,18 +14,22 @@ from django_pgjobs.models.control import (
     RateState,
 )
 from django_pgjobs.models.jobs import Job
+from django_pgjobs.models.schedules import Occurrence, Schedule
 from django_pgjobs.models.workers import Worker
 
 __all__ = [
+    "Batch",
     "BulkChange",
     "ConcurrencyLimit",
     "Dependency",
     "Explanation",
     "Job",
+    "Occurrence",
     "Pause",
     "QueueSettings",
     "RateLimit",
     "RateState",
     "Reason",
+    "Schedule",
     "Worker",
 ]

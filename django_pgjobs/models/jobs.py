@@ -207,6 +207,24 @@ class Job(models.Model):
         editable=False,
         help_text=_('The row that the job is about: "app.model:key".'),
     )
+    batch_id = models.BigIntegerField(
+        _("batch id"), null=True, editable=False, help_text=_("The batch that it belongs to.")
+    )
+    source_id = models.BigIntegerField(
+        _("source id"),
+        null=True,
+        editable=False,
+        help_text=_("The job whose result it got; 0: it was made for whole batches."),
+    )
+    schedule = models.TextField(
+        _("schedule"), null=True, editable=False, help_text=_("The schedule that enqueued it.")
+    )
+    scheduled_for = InstantField(
+        _("scheduled for"),
+        null=True,
+        editable=False,
+        help_text=_("The time of its schedule that it was enqueued for."),
+    )
 
     objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()
 

@@ -53,6 +53,9 @@ class Worker(models.Model):
         _("tasks"),
         help_text=_("The tasks this worker knows."),
     )
+    schedule_names = TextArrayField(
+        _("schedules"), null=True, help_text=_("The schedules that its code declares.")
+    )
 
     class Meta:
         db_table = "pgjobs_worker"

@@ -42,8 +42,9 @@ TOKEN_LANES = 1_000
 class ClaimedRow(NamedTuple):
     """What claim_jobs.sql returns of one job; *lane* is None for a job without keys.
 
-    *undeclared* is None unless the row may lack what the task declares (see `filling`). *asked_at*
-    is when the claim was sent, by `time.monotonic()`: before the server read its clock.
+    *undeclared* is None unless the row may lack what the task declares (see `filling`);
+    *scheduled* is JSON of the schedule and its occurrence, None for other jobs. *asked_at* is when
+    the claim was sent, by `time.monotonic()`: before the server read its clock.
     """
 
     id: int
@@ -66,6 +67,8 @@ class ClaimedRow(NamedTuple):
     expires_in: float | None = None
     lane: str | None = None
     undeclared: str | None = None
+    batch_id: int | None = None
+    scheduled: str | None = None
     is_async: bool = False
     asked_at: float = 0.0
 

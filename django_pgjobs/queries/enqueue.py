@@ -88,7 +88,7 @@ class UniqueColumns(TaskColumns, StartColumns):
     *merge* names how the database merges its arguments with the new ones; with *replaces* they
     and its options are replaced; with *prolongs* it expires at the later of both times. It is
     moved by *max_wait* seconds after it was enqueued at most, and grows to *max_bytes* of
-    arguments.
+    arguments. A new job belongs to the batch *batch_id*, or to none.
     """
 
     unique_until_claimed: bool
@@ -97,6 +97,7 @@ class UniqueColumns(TaskColumns, StartColumns):
     prolongs: bool
     max_wait: float | None
     max_bytes: int
+    batch_id: int | None
 
 
 class Line(NamedTuple):
@@ -250,29 +251,36 @@ CHOSEN = (
     "SELECT row_number() OVER () AS number, '[]' AS args, source.kwargs, source.concurrency_key,"
     f" {RATE_LIMITS} AS rate_limit_keys, source.unique_key"
 )
+KEY_NAMES = (
+    ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses, expires_at, on_failure"
+)
+KEY_VALUES = (
+    ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer, COALESCE(%s::timestamptz,"
+    " statement_timestamp() + make_interval(secs => %s::double precision)), %s::jsonb"
+)
 KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 
 
 def insert_jobs_from(
-    cursor: Cursor, selection: CompiledSelect, row: TaskColumns, start: StartColumns | None
+    cursor: Cursor,
+    selection: CompiledSelect,
+    row: TaskColumns,
+    start: StartColumns | None,
+    *,
+    batch_id: int | None = None,
 ) -> int:
-    """Insert a job for every row of *selection*; return the number of jobs.
+    """Insert a job for every row of *selection*, in a batch or in none; return the number of jobs.
 
     *start* is None if they have no keys, no subject and no limit of losses.
     """
-    given: dict[str, object] = {**row, **(start or {})}
+    given: dict[str, object] = {**row, **(start or {}), "batch_id": batch_id}
     columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if start else ())]
     names, values, source = "", "", "source (kwargs)"
     if start:
-        names = (
-            ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses, expires_at,"
-            " on_failure"
-        )
-        values = (
-            ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer,"
-            " COALESCE(%s::timestamptz,"
-            " statement_timestamp() + make_interval(secs => %s::double precision)), %s::jsonb"
-        )
+        names, values = KEY_NAMES, KEY_VALUES
+    if batch_id is not None:
+        names, values = f"{names}, batch_id", f"{values}, %s::bigint"
+        columns.append("batch_id")
     # The only composed part is what Django's compiler made.
     if selection.has_keys:
         names += ", concurrency_key, rate_limit_keys"

@@ -78,19 +78,29 @@ def send_successes(
     cursor: Cursor, outcomes: Sequence[Success], *, skips_locked: bool = False
 ) -> None:
     """Send the finish of attempts that returned; the rows are the ids really finished."""
-    params = {
+    params = successes_params(outcomes) | {"waits": not skips_locked}
+    execute(cursor, "finish_successful", params)
+
+
+def successes_params(outcomes: Sequence[Success]) -> dict[str, object]:
+    """Return what finishes attempts that returned."""
+    return {
         "ids": array_text(o.id for o in outcomes),
         "claims": array_text(o.claim for o in outcomes),
         "results": "\n".join([o.result for o in outcomes]),
         "ages": array_text(round(o.age, 6) for o in outcomes),
         "durations": array_text(round(o.duration, 6) for o in outcomes),
     }
-    execute(cursor, "finish_successful", params | {"waits": not skips_locked})
 
 
 def send_ends(cursor: Cursor, outcomes: Sequence[End], *, skips_locked: bool = False) -> None:
     """Send the finish of attempts that failed for good or were cancelled."""
-    params = {
+    execute(cursor, "finish_unsuccessful", ends_params(outcomes) | {"waits": not skips_locked})
+
+
+def ends_params(outcomes: Sequence[End]) -> dict[str, object]:
+    """Return what finishes attempts that failed for good or were cancelled."""
+    return {
         "ids": [o.id for o in outcomes],
         "claims": [o.claim for o in outcomes],
         "statuses": [o.status for o in outcomes],
@@ -101,12 +111,16 @@ def send_ends(cursor: Cursor, outcomes: Sequence[End], *, skips_locked: bool = F
         "counted": [o.counted for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
-    execute(cursor, "finish_unsuccessful", params | {"waits": not skips_locked})
 
 
 def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bool = False) -> None:
     """Send the give-back of jobs that are to run again."""
-    params = {
+    execute(cursor, "give_back_jobs", returns_params(outcomes) | {"waits": not skips_locked})
+
+
+def returns_params(outcomes: Sequence[Return]) -> dict[str, object]:
+    """Return what gives jobs back that are to run again."""
+    return {
         "ids": [o.id for o in outcomes],
         "claims": [o.claim for o in outcomes],
         "delays": [o.delay for o in outcomes],
@@ -119,7 +133,6 @@ def send_returns(cursor: Cursor, outcomes: Sequence[Return], *, skips_locked: bo
         "asyncs": [o.is_async for o in outcomes],
         "max_errors": MAX_ERRORS,
     }
-    execute(cursor, "give_back_jobs", params | {"waits": not skips_locked})
 
 
 def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int, bool]]) -> None:
@@ -236,12 +249,14 @@ def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
 class Requeued(NamedTuple):
     """A finished job that was given new attempts, or stays for a twin with its unique key.
 
-    Only the first has a *queue_name*; *twin_id* may be None if the twin was not visible yet.
+    Only the first has a *queue_name*, and a *batch_id* if it is in one; *twin_id* may be None if
+    the twin was not visible yet.
     """
 
     id: int
     queue_name: str | None
     twin_id: int | None
+    batch_id: int | None
 
 
 def requeue_jobs(
@@ -321,33 +336,31 @@ def get_job(cursor: Cursor, job_id: int, *, backend: str) -> JobRow | None:
     return JobRow._make(rows[0]) if rows else None
 
 
-def prune_jobs(
-    cursor: Cursor,
-    *,
-    status: str,
-    retention: float,
-    max_jobs: int,
-    passed_over: Sequence[int] = (),
-) -> int:
-    """Delete a page of jobs that finished more than *retention* seconds ago; return how many."""
-    params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": max_jobs}
-    params["passed_over"] = array_text(passed_over)
-    return len(fetch(cursor, "prune_jobs", params | {"acts": True}))
+class Old(NamedTuple):
+    """Jobs that finished with *status* more than *retention* seconds ago, and no longer than
+    *span* seconds before that.
+    """
+
+    status: str
+    retention: float
+    span: float = 1e11
 
 
-def find_old_job(
-    cursor: Cursor, *, status: str, retention: float, passed_over: Sequence[int]
-) -> list[int]:
+def prune_jobs(cursor: Cursor, old: Old, *, max_jobs: int, passed_over: Sequence[int] = ()) -> int:
+    """Delete a page of old jobs; return how many."""
+    params = {"max_jobs": max_jobs, "passed_over": array_text(passed_over), "acts": True}
+    return len(fetch(cursor, "prune_jobs", old._asdict() | params))
+
+
+def find_old_job(cursor: Cursor, old: Old, *, passed_over: Sequence[int]) -> list[int]:
     """Return the id of the job that `prune_jobs` would delete first, if there is one."""
-    params: dict[str, object] = {"status": status, "retention": retention, "max_jobs": 1}
-    params["passed_over"] = array_text(passed_over)
-    return [row[0] for row in fetch(cursor, "prune_jobs", params | {"acts": False})]
+    params = {"max_jobs": 1, "passed_over": array_text(passed_over), "acts": False}
+    return [row[0] for row in fetch(cursor, "prune_jobs", old._asdict() | params)]
 
 
-def count_old_jobs(cursor: Cursor, *, status: str, retention: float, max_jobs: int) -> int:
+def count_old_jobs(cursor: Cursor, old: Old, *, max_jobs: int) -> int:
     """Return how many jobs `prune_jobs` would delete, at most *max_jobs*."""
-    params = {"status": status, "retention": retention, "max_jobs": max_jobs}
-    [(count,)] = fetch(cursor, "count_old_jobs", params)
+    [(count,)] = fetch(cursor, "count_old_jobs", old._asdict() | {"max_jobs": max_jobs})
     return int(count)
 
 

@@ -40,10 +40,14 @@ def list_blockers(cursor: Cursor, pid: int) -> list[Blocker]:
     return [Blocker._make(row) for row in fetch(cursor, "list_blockers", {"pid": pid})]
 
 
-def limit_waits(cursor: Cursor, seconds: float) -> int:
-    """Let no statement of this transaction wait or run for longer; return the session's pid."""
+def limit_waits(cursor: Cursor, seconds: float, *, lock_seconds: float | None = None) -> int:
+    """Let no statement of this transaction run for longer; return the session's pid.
+
+    Nor wait for a lock for longer than *lock_seconds*, by default the same.
+    """
     timeout = f"{int(seconds * 1000)}ms"
-    [(pid, *_)] = _set_timeouts(cursor, timeout, timeout, is_local=True)
+    lock_timeout = timeout if lock_seconds is None else f"{int(lock_seconds * 1000)}ms"
+    [(pid, *_)] = _set_timeouts(cursor, lock_timeout, timeout, is_local=True)
     return int(pid)
 
 

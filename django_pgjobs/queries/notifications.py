@@ -20,6 +20,8 @@ CANCEL_CHANNEL = "pgjobs_cancel"
 # workers, in their rows; then the payload says so.
 CONTROL_CHANNEL = "pgjobs_control"
 WORKERS = "workers"
+# Something is noted of a batch and could not be counted; cancel_jobs.sql says so, too.
+BATCHES = "batches"
 # Somebody has left the watch for new jobs (`queries.watch`); no payload.
 WATCH_CHANNEL = "pgjobs_watch"
 # What a worker hears that holds jobs, and in addition one that is on the watch.
@@ -46,6 +48,11 @@ def notify_of_control(cursor: Cursor) -> None:
 def notify_of_orders(cursor: Cursor) -> None:
     """Tell workers, when the transaction commits, to look into their own rows."""
     execute(cursor, "notify_workers", {"channel": CONTROL_CHANNEL, "queue_names": [WORKERS]})
+
+
+def notify_of_batches(cursor: Cursor) -> None:
+    """Tell workers, when the transaction commits, to look for batches to be counted."""
+    execute(cursor, "notify_workers", {"channel": CONTROL_CHANNEL, "queue_names": [BATCHES]})
 
 
 def listen(connection: psycopg.Connection[Any]) -> None:

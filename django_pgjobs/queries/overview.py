@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
 
+# Open batches, the oldest first, that are looked at for such as stand still, and such as are named.
+MAX_OPEN = 1_000
+MAX_NAMED = 5
+
 
 class LiveRow(NamedTuple):
     """What waits and runs in a queue of a backend, or with keys (*is_of_keys*).
@@ -112,6 +116,14 @@ class Transaction(NamedTuple):
     seconds: float
 
 
+class StandingBatch(NamedTuple):
+    """A batch that does not go on by itself: it is broken, or was not sealed for long."""
+
+    id: int
+    name: str
+    is_broken: bool
+
+
 class Installation(NamedTuple):
     """What the Overview shows beside the jobs."""
 
@@ -127,15 +139,25 @@ class Installation(NamedTuple):
     old_transaction: Transaction | None
     live_rows: int
     dead_rows: int
+    standing: list[StandingBatch]
 
 
 def get_installation(
-    cursor: Cursor, *, max_rows: int, max_workers: int, old_seconds: float
+    cursor: Cursor, *, max_rows: int, max_workers: int, old_seconds: float, unsealed_seconds: float
 ) -> Installation:
-    """Return queues, workers, and what is the matter with the server."""
-    params = {"max_rows": max_rows, "max_workers": max_workers, "old_seconds": old_seconds}
+    """Return queues, workers, batches that stand still, and what is the matter with the server."""
+    params = {
+        "max_rows": max_rows,
+        "max_workers": max_workers,
+        "old_seconds": old_seconds,
+        "unsealed_seconds": unsealed_seconds,
+        "max_open": MAX_OPEN,
+        "max_named": MAX_NAMED,
+    }
     [row] = fetch(cursor, "overview_facts", params)
-    now, queues, workers, live, slots, unended, lost, versions, services, old, alive, dead = row
+    now, queues, workers, live, slots, unended, lost, versions, services, old, alive, dead = row[
+        :12
+    ]
     transaction = _decoded(old)
     return Installation(
         now,
@@ -150,6 +172,7 @@ def get_installation(
         transaction and Transaction(**transaction),
         alive,
         dead,
+        [StandingBatch(**batch) for batch in _decoded(row[12])],
     )
 
 

@@ -32,6 +32,7 @@ class Registration(TypedDict):
     excluded_queues: list[str]
     backends: list[str]
     task_paths: list[str]
+    schedule_names: list[str]
     lease: float
     quiet: bool
 

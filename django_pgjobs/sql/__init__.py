@@ -43,12 +43,18 @@ OURS = re.compile(r"(?<![\w.])(?P<quote>'?)(?P<name>pgjobs_\w+|django_migrations
 # A function of PostgreSQL's is written in lower case right before its parenthesis. An unnest of
 # several arrays is syntax and bears no schema; one of a single array says it in its file.
 CALL = re.compile(r"(?<![\w.])(?!pgjobs_|unnest\()(?=[a-z]\w*\()")
+# A statement that does more than another begins like it.
+HEAD = re.compile(r"\{head of (?P<name>\w+)\}")
 
 
 def load(name: str) -> str:
-    """Return the statement in `<name>.sql`, without comments and indents: they are for people."""
+    """Return the statement in `<name>.sql`, without comments and indents: they are for people.
+
+    `{head of other}` in it is what `other.sql` says before its last line.
+    """
     lines = [line.strip() for line in written_out(TEXTS[name]).splitlines()]
-    return "\n".join(line for line in lines if not line.startswith("--"))
+    text = "\n".join(line for line in lines if not line.startswith("--"))
+    return HEAD.sub(lambda found: load(found["name"]).rstrip().rpartition("\n")[0], text)
 
 
 def qualified(text: str, schema: str | None) -> str:

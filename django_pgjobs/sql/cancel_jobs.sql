@@ -9,7 +9,7 @@ WITH taken AS MATERIALIZED (
     FROM pgjobs_job_live AS job
     WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status IN ('ready', 'running')
     ORDER BY job.id
-    FOR UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE SKIP LOCKED
 ),
 waived AS (
     DELETE FROM pgjobs_dependency AS edge
@@ -23,23 +23,50 @@ leaving AS (
     LEFT JOIN waived ON waived.job_id = taken.id
     GROUP BY taken.id, taken.status
 ),
-cancelled AS (
+moved AS (
     UPDATE pgjobs_job AS job
     SET
-        status = CASE WHEN job.status = 'ready' THEN 'cancelled' ELSE job.status END,
+        status = 'cancelled',
         hold = NULL,
         waits_for = GREATEST(job.waits_for - leaving.steps, 0),
-        finished_at = CASE WHEN job.status = 'ready' THEN statement_timestamp() END,
-        claim = CASE
-            WHEN job.status = 'ready' THEN mod(GREATEST(job.claim, 0), 9000000000000000000) + 1
-            ELSE LEAST(GREATEST(job.claim, 0), 9000000000000000000)
-        END,
+        finished_at = statement_timestamp(),
+        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
         cancel_requested_at
             = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch'),
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     FROM leaving
-    WHERE job.id = leaving.id AND job.status IN ('ready', 'running')
-    RETURNING job.id, leaving.status
+    WHERE job.id = leaving.id AND leaving.status = 'ready' AND job.status IN ('ready', 'running')
+    RETURNING job.id, leaving.status, job.batch_id
+),
+-- Without a word of the status, which is part of the key: a job that adds to its batch has locked
+-- that until it ends.
+asked AS (
+    UPDATE pgjobs_job_live AS job
+    SET
+        hold = NULL,
+        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
+        claim = LEAST(GREATEST(job.claim, 0), 9000000000000000000),
+        cancel_requested_at
+            = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch'),
+        note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
+    FROM leaving
+    WHERE job.id = leaving.id AND leaving.status = 'running' AND job.status IN ('ready', 'running')
+    RETURNING job.id, leaving.status, job.batch_id
+),
+cancelled AS (
+    SELECT moved.id, moved.status, moved.batch_id FROM moved
+    UNION ALL
+    SELECT asked.id, asked.status, asked.batch_id FROM asked
+),
+ended AS (
+    SELECT cancelled.batch_id, 'cancelled' AS status
+    FROM cancelled
+    WHERE cancelled.status = 'ready'
+),
+noted AS (
+    {ended.changes_of_batches}
+    -- Nobody counts them here: the transaction may last.
+    RETURNING pg_notify('pgjobs_control', 'batches')
 )
 SELECT cancelled.id, cancelled.status, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
 FROM cancelled

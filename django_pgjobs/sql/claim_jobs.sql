@@ -22,7 +22,8 @@
 --     args, kwargs (both text, decoded per job), seconds since the job could first have run,
 --     the rest of the row as JSON text or NULL, correlation_id, seconds until the job
 --     expires (NULL: it does not), the lane (NULL for a job without keys), what the row says of when
---     it starts as JSON text if it may lack what its task declares, else NULL, is_async; in no order
+--     it starts as JSON text if it may lack what its task declares, else NULL, batch_id, its
+--     schedule and occurrence as JSON text or NULL, is_async; in no order
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 WITH {lane.open_lanes},
@@ -107,4 +108,6 @@ RETURNING
     date_part('epoch', job.expires_at) - date_part('epoch', statement_timestamp()),
     job.lane,
     {job.as_undeclared},
+    job.batch_id,
+    CASE WHEN job.schedule IS NOT NULL THEN json_build_array(job.schedule, job.scheduled_for)::text END,
     job.is_async

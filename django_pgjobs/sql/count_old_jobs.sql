@@ -1,5 +1,5 @@
 -- Count the jobs that prune_jobs.sql would delete, up to a number.
--- Parameters: status text; retention double precision (seconds); max_jobs integer
+-- Parameters: status text; retention, span double precision (seconds); max_jobs integer
 -- Returns: one row: how many, at most max_jobs
 -- Locks: none
 -- Index: pgjobs_job_by_end, pgjobs_dependency_predecessor_id_job_id_key,

@@ -1,8 +1,8 @@
--- Delete finished jobs.
+-- Delete finished jobs, but for those of workflows that are not complete: what follows needs them.
 -- Parameters: ids bigint[]
 -- Returns: id
 -- Locks: the rows, in order of id, SKIP LOCKED
--- Index: pgjobs_job_finished_pkey
+-- Index: pgjobs_job_finished_pkey, pgjobs_batch_pkey
 DELETE FROM pgjobs_job_finished AS job
 WHERE
     job.id = ANY (
@@ -12,6 +12,13 @@ WHERE
             WHERE
                 old.id = ANY (%(ids)s::bigint[])
                 AND old.status IN ('successful', 'failed', 'cancelled')
+                AND (
+                    SELECT root.id
+                    FROM pgjobs_batch AS batch
+                    JOIN pgjobs_batch AS root ON root.id = batch.root_id
+                    WHERE batch.id = old.batch_id AND root.tree_completed_at IS NULL
+                    LIMIT 1
+                ) IS NULL
             ORDER BY old.id
             FOR UPDATE SKIP LOCKED
         )

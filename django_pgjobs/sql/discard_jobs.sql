@@ -42,13 +42,26 @@ ended AS (
         note = %(note)s::text
     FROM leaving
     WHERE job.id = leaving.id AND job.status = 'ready'
-    RETURNING job.id
+    RETURNING job.id, job.batch_id, job.status
 ),
 given_up AS (
     UPDATE pgjobs_job_finished AS job
     SET status = 'cancelled', note = %(note)s::text
     WHERE job.id = ANY (ARRAY(SELECT failed.id FROM failed)) AND job.status = 'failed'
-    RETURNING job.id
+    RETURNING job.id, job.batch_id
+),
+noted AS (
+    {ended.changes_of_batches}
+    -- Nobody counts them here: the transaction may last.
+    RETURNING pg_notify('pgjobs_control', 'batches')
+),
+changed AS (
+    INSERT INTO pgjobs_batch_change (batch_id, failed, cancelled)
+    SELECT given_up.batch_id, -count(*), count(*)
+    FROM given_up
+    WHERE given_up.batch_id IS NOT NULL
+    GROUP BY given_up.batch_id
+    RETURNING pg_notify('pgjobs_control', 'batches')
 )
 SELECT ended.id, 'ready' AS status, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
 FROM ended

@@ -10,7 +10,8 @@
 --     integer; timeout double precision (seconds) or NULL; correlation_id text; tags text[]; is_async boolean;
 --     concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer; subject
 --     text or NULL; max_losses integer or NULL; expires timestamptz or NULL;
---     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
+--     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL; batch_id bigint or
+--     NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
 --     concurrency_keys, rate_limit_keys, unique_keys text[] of as many entries; max_listed
 --     integer; detailed, prolongs boolean
 -- Returns: one row: the number of lines; of jobs they came to; of those inserted or met; of
@@ -50,7 +51,7 @@ saved AS (
         id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
         max_attempts, timeout, correlation_id, tags, concurrency_key, concurrency_limit,
         skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed, subject,
-        max_losses, expires_at, on_failure, is_declared, is_async
+        max_losses, expires_at, on_failure, is_declared, batch_id, is_async
     )
     SELECT
         fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
@@ -64,7 +65,7 @@ saved AS (
         %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
         fresh.unique_key, %(unique_until_claimed)s::boolean, %(subject)s::text,
         %(max_losses)s::integer, {job.expiry_as_asked}, %(on_failure)s::jsonb, TRUE,
-        %(is_async)s::boolean
+        %(batch_id)s::bigint, %(is_async)s::boolean
     FROM fresh
     ORDER BY fresh.unique_key COLLATE "C"
     ON CONFLICT (unique_key, task_path)

@@ -43,7 +43,12 @@ ended AS (
         %(acts)s::boolean
         AND job.id = ANY (ARRAY(SELECT expired.id FROM expired))
         AND job.id = leaving.id AND job.status = 'ready'
-    RETURNING job.id, job.task_path, job.queue_name, job.attempts, job.correlation_id
+    RETURNING
+        job.id, job.task_path, job.queue_name, job.attempts, job.correlation_id, job.batch_id,
+        job.status
+),
+noted AS (
+    {ended.changes_of_batches}
 )
 SELECT
     ended.id, ended.task_path, ended.queue_name, ended.attempts, ended.correlation_id,

@@ -1,7 +1,7 @@
 -- List what roles need rights on, with names as they stand in a statement.
 -- Parameters: roles text[] (names to be quoted as well)
--- Returns: kind ('role', 'schema', 'table', 'sequence' or 'function'); plain name; quoted name, of
---     a function with its arguments; of a sequence that a DEFAULT reads, the name of its table; oid
+-- Returns: kind ('role', 'schema', 'table', 'sequence' or 'function'); plain name; quoted
+--     name; of a sequence that a DEFAULT reads, the name of its table; oid
 -- Locks: none
 -- Index: none
 WITH home AS (
@@ -40,11 +40,7 @@ WHERE
 UNION ALL
 SELECT
     'function', routine.proname::text,
-    format(
-        '%%I.%%I(%%s)', namespace.nspname, routine.proname,
-        pg_get_function_identity_arguments(routine.oid)
-    ),
-    NULL, routine.oid::bigint
+    format('%%I.%%I', namespace.nspname, routine.proname), NULL, routine.oid::bigint
 FROM home
 JOIN pg_namespace AS namespace ON namespace.oid = home.id
 JOIN pg_proc AS routine ON routine.pronamespace = home.id

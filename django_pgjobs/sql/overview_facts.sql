@@ -1,13 +1,16 @@
 -- Read what the Overview shows and warns of beside the jobs: queues, workers, the server.
 -- Parameters: max_rows integer (of each list), max_workers integer (that are described),
---     old_seconds double precision (age of a transaction that is worth a warning)
+--     old_seconds, unsealed_seconds double precision (age of a transaction, and of a batch that is
+--     not sealed, that is worth a warning); max_open, max_named integer (batches that are looked
+--     at, the oldest open ones, and of those that stand still)
 -- Returns: one row: the time now; queues with settings or a pause, as JSON; live workers as
 --     JSON, with how many jobs they run; how many workers live, their slots, how many have not
 --     said goodbye; how many were lost in the last hour; the versions of live workers; what
 --     they serve, as JSON; the oldest transaction that keeps dead rows from being removed, as
---     JSON or NULL; live and dead rows of the live partition as the server counts them
+--     JSON or NULL; live and dead rows of the live partition as the server counts them; batches that
+--     stand still, as JSON
 -- Locks: none
--- Index: pgjobs_job_running
+-- Index: pgjobs_job_running, pgjobs_batch_open
 SELECT
     statement_timestamp(),
     COALESCE((
@@ -74,7 +77,31 @@ SELECT
         ORDER BY activity.xact_start
         LIMIT 1
     ),
-    COALESCE(heap.n_live_tup, 0), COALESCE(heap.n_dead_tup, 0)
+    COALESCE(heap.n_live_tup, 0), COALESCE(heap.n_dead_tup, 0),
+    COALESCE((
+        SELECT json_agg(standing)
+        FROM (
+            SELECT batch.id, left(batch.name, 80) AS name, batch.broken <> '' AS is_broken
+            FROM (
+                SELECT
+                    oldest.id, oldest.name, oldest.broken, oldest.sealed_at, oldest.follows,
+                    oldest.created_at
+                FROM pgjobs_batch AS oldest
+                WHERE oldest.tree_completed_at IS NULL
+                ORDER BY oldest.id
+                LIMIT %(max_open)s::integer
+            ) AS batch
+            WHERE
+                batch.broken <> ''
+                OR (
+                    batch.sealed_at IS NULL AND batch.follows IS NULL
+                    AND batch.created_at < statement_timestamp()
+                    - make_interval(secs => %(unsealed_seconds)s::double precision)
+                )
+            ORDER BY batch.broken = '', batch.id
+            LIMIT %(max_named)s::integer
+        ) AS standing
+    ), '[]')
 FROM (
     SELECT
         count(*) FILTER (WHERE worker.is_live) AS live,

@@ -2,7 +2,7 @@
 -- did not succeed stays as long as somebody waits who is still to learn that: a job that is gone
 -- counts as a success.
 -- Parameters: acts boolean (else nothing is changed); status text;
---     retention double precision (seconds); max_jobs integer; passed_over bigint[] (jobs that are left alone)
+--     retention, span double precision (seconds); max_jobs integer; passed_over bigint[] (jobs that are left alone)
 -- Returns: id of each job that was deleted, or would be
 -- Locks: the deleted rows, in order of finished_at, SKIP LOCKED
 -- Index: pgjobs_job_by_end, pgjobs_dependency_predecessor_id_job_id_key,

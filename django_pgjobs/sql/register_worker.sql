@@ -1,19 +1,19 @@
 -- Enter a worker and start its lease.
 -- Parameters: name, host, version text; pid, slots integer; queues text[] (NULL: all);
---     excluded_queues, backends, task_paths text[]; lease double precision (seconds);
+--     excluded_queues, backends, task_paths, schedule_names text[]; lease double precision (seconds);
 --     quiet boolean (was it asked, in a row whose lease was lost, to claim nothing?)
 -- Returns: id
 -- Locks: none
 -- Index: none
 INSERT INTO pgjobs_worker (
     name, host, pid, version, slots, queues, excluded_queues, backends, task_paths,
-    started_at, heartbeat_at, lease_expires_at, lease_seconds, lost, listening,
+    schedule_names, started_at, heartbeat_at, lease_expires_at, lease_seconds, lost, listening,
     quiet_requested_at
 )
 VALUES (
     %(name)s::text, %(host)s::text, %(pid)s::integer, %(version)s::text, %(slots)s::integer,
     %(queues)s::text[], %(excluded_queues)s::text[], %(backends)s::text[],
-    %(task_paths)s::text[],
+    %(task_paths)s::text[], %(schedule_names)s::text[],
     statement_timestamp(), statement_timestamp(),
     statement_timestamp() + make_interval(secs => %(lease)s::double precision),
     %(lease)s::double precision, FALSE, FALSE,

@@ -37,7 +37,10 @@ returned AS (
     WHERE
         %(acts)s::boolean
         AND job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
-    RETURNING job.id, job.status
+    RETURNING job.id, job.status, job.batch_id
+),
+noted AS (
+    {returned.changes_of_batches}
 )
 SELECT returned.id FROM returned
 UNION ALL

@@ -6,7 +6,7 @@
 -- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
 --     NULL; both NULL: at once; spread double precision (seconds): each job gets a random part of
 --     it on top of *delay*; note text
--- Returns: id, queue_name, NULL; or id, NULL, twin_id of one that stays
+-- Returns: id, queue_name, NULL, batch_id; or id, NULL, twin_id, NULL of one that stays
 -- Locks: the rows, in order of id, SKIP LOCKED; waits for transactions that just inserted a
 --     job with the same unique key
 -- Index: pgjobs_job_finished_pkey, pgjobs_job_unique
@@ -17,7 +17,8 @@ WITH taken AS MATERIALIZED (
         job.tags, job.metadata, job.errors, job.waits_for, job.concurrency_key,
         job.concurrency_limit, job.skips_waiting, job.rate_limit_keys, job.rate_cost,
         job.unique_key, job.unique_until_claimed, job.merged_count, job.subject,
-        job.max_losses, job.expires_at, on_failure, is_declared, is_async,
+        job.max_losses, job.expires_at, on_failure, is_declared, is_async, job.batch_id,
+        job.source_id, job.schedule, job.scheduled_for, job.status,
         COALESCE(
             %(run_after)s::timestamptz,
             statement_timestamp() + make_interval(
@@ -36,8 +37,9 @@ moved AS (
         id, claim, enqueued_at, timeout, max_attempts, priority, queue_name, task_path, backend,
         args, kwargs, correlation_id, tags, metadata, errors, waits_for, concurrency_key,
         concurrency_limit, skips_waiting, rate_limit_keys, rate_cost, unique_key,
-        unique_until_claimed, merged_count, subject, max_losses, is_declared, is_async, run_after, due_at,
-        ready_at, expires_at, on_failure, note
+        unique_until_claimed, merged_count, subject, max_losses, is_declared, is_async, run_after,
+        due_at, ready_at, expires_at, on_failure, batch_id, source_id, schedule, scheduled_for,
+        note
     )
     SELECT
         id, mod(GREATEST(claim, 0), 9000000000000000000) + 1, enqueued_at, timeout, max_attempts, priority, queue_name, task_path,
@@ -51,20 +53,34 @@ moved AS (
             WHEN expires_at > GREATEST(run_after, statement_timestamp())
                 THEN LEAST(expires_at, '9999-12-30')
         END,
-        on_failure, %(note)s::text
+        on_failure, batch_id, source_id, schedule, scheduled_for, %(note)s::text
     FROM taken
     ON CONFLICT (unique_key, task_path)
     WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)
     DO NOTHING
-    RETURNING job.id, job.queue_name
+    RETURNING job.id, job.queue_name, job.batch_id
 ),
 gone AS (
     DELETE FROM pgjobs_job_finished AS job
     WHERE
         job.id = ANY (ARRAY(SELECT moved.id FROM moved))
         AND job.status IN ('successful', 'failed', 'cancelled')
+),
+noted AS (
+    INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled, reopens)
+    SELECT
+        taken.batch_id,
+        -count(*) FILTER (WHERE taken.status = 'successful'),
+        -count(*) FILTER (WHERE taken.status = 'failed'),
+        -count(*) FILTER (WHERE taken.status = 'cancelled'), TRUE
+    FROM taken
+    JOIN moved ON moved.id = taken.id
+    WHERE taken.batch_id IS NOT NULL
+    GROUP BY taken.batch_id
+    -- Workers count what whoever requeues has to leave.
+    RETURNING pg_notify('pgjobs_control', 'batches')
 )
-SELECT moved.id, moved.queue_name, NULL::bigint AS twin_id FROM moved
+SELECT moved.id, moved.queue_name, NULL::bigint AS twin_id, moved.batch_id FROM moved
 UNION ALL
 SELECT
     taken.id, NULL,
@@ -74,6 +90,7 @@ SELECT
         WHERE
             twin.unique_key = taken.unique_key AND twin.task_path = taken.task_path
             AND twin.unique_key IS NOT NULL AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
-    )
+    ),
+    NULL::bigint
 FROM taken
 WHERE taken.id NOT IN (SELECT moved.id FROM moved)

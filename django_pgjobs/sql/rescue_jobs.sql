@@ -163,10 +163,13 @@ rescued AS (
         AND job.id = delayed.id
     RETURNING
         job.id, job.task_path, job.queue_name, job.status, job.attempts, delayed.worker_id,
-        job.correlation_id, job.on_failure, job.errors
+        job.correlation_id, job.on_failure, job.errors, job.batch_id
 ),
 told AS (
     {rescued.follow_ups}
+),
+noted AS (
+    {rescued.changes_of_batches}
 )
 SELECT
     rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,

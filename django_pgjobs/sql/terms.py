@@ -79,14 +79,24 @@ lane AS (
         " WHERE free.id = ANY (%({it})s::bigint[]) AND {free.runs}"
         " ORDER BY free.id FOR UPDATE SKIP LOCKED)"
     ),
-    # Of a finished job: it ended with *status*, longer than *retention* ago, and nobody waits who
-    # is still to learn that it did not succeed. Subqueries of one value: as a join the planner
-    # would read all dependencies.
+    # Of a finished job: it ended with *status*, longer than *retention* ago and at most *span*
+    # seconds before that, goes with no tree, and nobody waits who is still to learn that it did
+    # not succeed.
     "is_past_retention": (
         "{it}.status = %(status)s::text"
         " AND {it}.finished_at"
         " < statement_timestamp() - make_interval(secs => %(retention)s::double precision)"
-        " AND (%(status)s::text = 'successful' OR ("
+        " AND {it}.finished_at >= statement_timestamp()"
+        " - make_interval(secs => %(retention)s::double precision + %(span)s::double precision)"
+        " AND ({it}.batch_id IS NULL OR ("
+        "SELECT batch.id FROM pgjobs_batch AS batch WHERE batch.id = {it}.batch_id LIMIT 1"
+        ") IS NULL)"
+        " AND {{it}.teaches_nobody}"
+    ),
+    # Of a finished job: it succeeded, or nobody waits who is still to learn that it did not.
+    # Subqueries of one value: as a join the planner would read all dependencies.
+    "teaches_nobody": (
+        "({it}.status = 'successful' OR ("
         "SELECT edge.id"
         " FROM pgjobs_dependency AS edge"
         " WHERE edge.predecessor_id = {it}.id AND edge.after_failure <> 'run'"
@@ -96,6 +106,40 @@ lane AS (
         " WHERE waiting.id = edge.job_id AND waiting.status = 'ready'"
         " LIMIT 1) = 'dependencies'"
         " LIMIT 1) IS NULL)"
+    ),
+    # Of a parameter with the id of a batch: the ids of that and of all below, as a recursive CTE.
+    "tree": """\
+tree AS (
+    SELECT batch.id
+    FROM pgjobs_batch AS batch
+    WHERE batch.id = %({it})s::bigint
+    UNION ALL
+    SELECT child.id
+    FROM tree
+    CROSS JOIN LATERAL (
+        SELECT batch.id
+        FROM pgjobs_batch AS batch
+        WHERE batch.parent_id = tree.id
+        OFFSET 0
+    ) AS child
+)""",
+    # The roots of trees of which something is noted and not counted, as a CTE.
+    "noted": """\
+noted AS MATERIALIZED (
+    SELECT DISTINCT batch.root_id
+    FROM pgjobs_batch_change AS change JOIN pgjobs_batch AS batch ON batch.id = change.batch_id
+)""",
+    # Of a row with a *batch_id*: that batch is not broken; it may be gone.
+    "is_countable": (
+        "COALESCE((SELECT batch.broken FROM pgjobs_batch AS batch"
+        " WHERE batch.id = {it}.batch_id LIMIT 1), '') = ''"
+    ),
+    # Of a row with a *batch_id*: of results jobs of that batch are still to be made.
+    "goes_on": (
+        "((SELECT batch.cancel_requested_at FROM pgjobs_batch AS batch"
+        " WHERE batch.id = {it}.batch_id LIMIT 1) IS NULL"
+        " OR EXISTS (SELECT FROM pgjobs_batch_page AS page"
+        " WHERE page.batch_id = {it}.batch_id AND NOT page.is_kept))"
     ),
     # All of it that `queries.jobs.JobRow` holds, in that order.
     "as_job_row": (
@@ -140,6 +184,36 @@ INSERT INTO pgjobs_job
         {it}.correlation_id
     FROM {it}
     WHERE {it}.status = 'failed' AND {it}.on_failure IS NOT NULL""",
+    # Of a statement's list of jobs that ended, or were left as they were: what its batches are to
+    # count.
+    "changes_of_batches": """\
+INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
+    SELECT
+        {it}.batch_id,
+        count(*) FILTER (WHERE {it}.status = 'successful'),
+        count(*) FILTER (WHERE {it}.status = 'failed'),
+        count(*) FILTER (WHERE {it}.status = 'cancelled')
+    FROM {it}
+    WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
+    GROUP BY {it}.batch_id""",
+    # Of a batch: jobs and batches may be added to it, because it is not sealed, or a job of it that
+    # still runs asks.
+    "takes_jobs": (
+        "{it}.completed_at IS NULL AND {it}.cancel_requested_at IS NULL AND ("
+        "{it}.sealed_at IS NULL AND NOT EXISTS ("
+        "SELECT FROM pgjobs_batch_change AS change"
+        " WHERE change.batch_id = {it}.id AND (change.seals OR change.cancels))"
+        " OR EXISTS (SELECT FROM asking WHERE asking.batch_id = {it}.id))"
+    ),
+    # Of a parameter *job_id*, with *claim*: SELECT the job that asks to add to its batch. Until the
+    # caller commits it is not finished.
+    "asking": (
+        "SELECT running.batch_id"
+        " FROM pgjobs_job_live AS running"
+        " WHERE running.id = %({it})s::bigint AND {running.runs}"
+        " AND running.claim = %(claim)s::bigint"
+        " FOR KEY SHARE"
+    ),
     # Of an array of errors, after an attempt that was the last: what is told of it.
     "in_words": (
         "COALESCE({it} -> -1 ->> 'exception_class'::text, '')"

@@ -29,6 +29,9 @@ BOUNDS_OF_TIMES = EARLIEST.isoformat(" ", "minutes"), LATEST.isoformat(" ", "min
 # What a message shows of a value.
 MAX_SHOWN = 80
 
+# What args hold in the place of a list where the results of batches come first (batch_steps.sql).
+REFERENCE = ("results_of", "more")
+
 VALUE_TYPES = (bytes, str, int, float, type(None), Mapping, Sequence)
 KEY_TYPES = (bytes, str, int, float, type(None))
 
@@ -178,18 +181,42 @@ def _is_deep(value: Any) -> bool:
 
 
 def decode_arguments(args: str, kwargs: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return what a job's two columns hold; raise PayloadError, never anything else."""
+    """Return what a job's two columns hold; raise PayloadError, never anything else.
+
+    The results of whole batches, which the worker reads, have a text in their place.
+    """
     try:
         positional = [] if args == "[]" else decode_value(args)
         named = {} if kwargs == "{}" else decode_value(kwargs)
     except ValueError as error:
         raise PayloadError(f"the stored arguments cannot be decoded: {error}") from error
-    if not isinstance(positional, list) or not isinstance(named, dict):
+    if isinstance(positional, list) and isinstance(named, dict):
+        return positional, named
+    referring = _with_references(positional)
+    if referring is None or not isinstance(named, dict):
         raise PayloadError(
             "expected args to hold a JSON array and kwargs a JSON object, got "
             f"{type(positional).__name__} and {type(named).__name__}."
         )
-    return positional, named
+    return referring, named
+
+
+def _with_references(given: Any) -> list[Any] | None:
+    """Return what stands for arguments that are results of batches, None if they are not."""
+    ids, more = (given.get(key) if isinstance(given, dict) else None for key in REFERENCE)
+    if not isinstance(ids, list) or not isinstance(more, list):
+        return None
+    return [*(f"results of batch {batch_id}" for batch_id in ids), *more]
+
+
+def referred_batches(args: str) -> list[int]:
+    """Return the ids of the batches whose results are the first arguments of a job, decoded once
+    by `decode_arguments`; none for most.
+    """
+    if not args.startswith("{"):
+        return []
+    ids = decode_value(args).get("results_of")
+    return [int(batch_id) for batch_id in ids]
 
 
 def encode_result(value: object, max_bytes: int) -> str | None:

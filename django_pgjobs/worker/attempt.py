@@ -58,6 +58,7 @@ class Attempt:
         "_statement_lock",
         "_thread_id",
         "attempt",
+        "batch_id",
         "cancelling",
         "claim",
         "claimed_at",
@@ -75,6 +76,7 @@ class Attempt:
         "queue_name",
         "reported",
         "row",
+        "scheduled",
         "started_at",
         "task",
         "waited",
@@ -86,11 +88,13 @@ class Attempt:
         self.row = row
         self.id = row.id
         self.claim = row.claim
+        self.batch_id = row.batch_id
         self.attempt = row.attempts
         self.queue_name = row.queue_name
         self.max_attempts = max_attempts
         self.waited = row.waited
         self.correlation_id = row.correlation_id
+        self.scheduled = row.scheduled
         self.task = task
         # Does it run on the event loop? The row only gives a hint.
         self.is_async = is_async

@@ -39,6 +39,8 @@ class Options:
     unknown_fails: bool
     ageing: float | None = None
     drain: bool = False
+    # Does it enqueue what schedules are due?
+    schedules: bool = False
     # Most jobs of one claim, and most that are claimed ahead of free slots.
     claim_limit: int | None = None
     max_jobs: int | None = None

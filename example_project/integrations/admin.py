@@ -8,7 +8,14 @@ from django.forms import Form
 from django.http import HttpRequest
 
 from example_project.integrations.limits import set_plan
-from example_project.integrations.models import Company, Delivery, Integration, Product, Trade
+from example_project.integrations.models import (
+    Company,
+    Delivery,
+    ExchangeRate,
+    Integration,
+    Product,
+    Trade,
+)
 from example_project.integrations.syncing import SENT, edit_product
 
 
@@ -81,3 +88,10 @@ class TradeAdmin(RecordAdmin):
 
     list_display = ["company", "amount", "balance_after", "started_at", "settled_at"]
     list_select_related = ["company"]
+
+
+@admin.register(ExchangeRate)
+class ExchangeRateAdmin(RecordAdmin):
+    """Rates, to look at."""
+
+    list_display = ["as_of", "dollars"]

@@ -93,3 +93,17 @@ class Trade(models.Model):
 
     def __str__(self) -> str:
         return f"{self.amount:+} for {self.company}"
+
+
+class ExchangeRate(models.Model):
+    """What a euro cost at a time.
+
+    Nothing is unique on purpose: if a job's effect happened twice, there would be two rows, and
+    the demo would show it.
+    """
+
+    as_of = models.DateTimeField()
+    dollars = models.FloatField()
+
+    def __str__(self) -> str:
+        return f"{self.dollars} dollars"

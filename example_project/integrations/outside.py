@@ -2,6 +2,7 @@
 
     PUT /integrations/17/products/4711    {"revision": 3, "fields": {"price": 1290}}
     GET /integrations/17/products?after=4711&limit=100    [{"id": 4712, "price": 990}, ...]
+    GET /rates    {"USD": 1.0812}
 
 More than so many calls of an integration in any second are answered with 429, some others with
 503, each with Retry-After. A price of 0 gets 400.
@@ -129,6 +130,8 @@ class OutsideApi:
     def answer(self, method: str, target: str, body: bytes) -> Answer:
         """Answer one call."""
         url = urlsplit(target)
+        if (method, url.path) == ("GET", "/rates"):
+            return 200, {"USD": round(1.05 + 0.1 * random.random(), 4)}
         found = PATH.fullmatch(url.path)
         with self._lock:
             answer = self._answer(method, found, url.query, body)

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django_pgjobs.admin import JobsOfRowMixin
 from example_project.shop.models import (
     Customer,
+    DailyReport,
     Order,
     OrderLine,
     PaymentEvent,
@@ -128,3 +129,10 @@ class PaymentEventAdmin(admin.ModelAdmin):
     def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         """What the provider said stays said."""
         return False
+
+
+@admin.register(DailyReport)
+class DailyReportAdmin(admin.ModelAdmin):
+    """What each day came to."""
+
+    list_display = ["day", "orders", "amount", "written_at"]

@@ -129,3 +129,15 @@ class PaymentEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} {self.event_id}"
+
+
+class DailyReport(models.Model):
+    """What one day came to."""
+
+    day = models.DateField(unique=True)
+    orders = models.PositiveIntegerField()
+    amount = models.PositiveBigIntegerField(help_text="in cents")
+    written_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.orders} orders"

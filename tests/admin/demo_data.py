@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from django_pgjobs.models import (
+    Batch,
+    ConcurrencyLimit,
+    Job,
+    Occurrence,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    Schedule,
+)
+from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
 TASKS = [
     ("example_project.shop.mail.send_welcome_mail", "mail"),
@@ -67,6 +80,7 @@ def fill(seed: int = 1) -> None:
         for number in (1, 2)
     ]
     make_worker("web-3:9", host="web-3", lease_seconds=-600, lost=True, ended_at=ago(300))
+    _fill_workflows()
     _fill_finished(chance, workers)
     _fill_waiting(chance)
     for number in range(5):
@@ -133,3 +147,95 @@ def _fill_controls() -> None:
     QueueSettings.objects.create(queue_name="billing", max_running=5, boost=10, note="month's end")
     ConcurrencyLimit.objects.create(pattern="shop:*", max_running=5, weight=2)
     RateLimit.objects.create(name="shopify", count=40, period=1.0, note="their API")
+    _fill_schedules()
+
+
+def _fill_schedules() -> None:
+    """Make schedules of each state, and what became of the last days of one."""
+    day = timedelta(days=1)
+    night = timezone.now().replace(hour=2, minute=0, second=0, microsecond=0)
+    finished = Job.objects.finished().order_by("-pk").values_list("pk", flat=True)
+    for number, job_id in enumerate(finished[:20]):
+        is_missed = number in (5, 6)
+        Occurrence.objects.create(
+            schedule="nightly report",
+            scheduled_for=night - number * day,
+            outcome="missed" if is_missed else "enqueued",
+            note="No worker was there." if is_missed else "",
+            job_id=None if is_missed else job_id,
+        )
+    path = TASKS[4][0]
+    rows = [
+        Schedule(
+            name="nightly report",
+            task_path=path,
+            args=["sales"],
+            kwargs={"api_token": "s3cret-value"},
+            cron="0 3 * * *",
+            timezone="Europe/Berlin",
+            declared={"cron": "0 2 * * *"},
+            changed_fields=["cron"],
+            last_at=night,
+            runs=118,
+        ),
+        Schedule(name="sync stock", task_path=TASKS[2][0], every=10.0, error="no key today"),
+        Schedule(
+            name="month's end",
+            task_path=path,
+            cron="0 9 LW * *",
+            timezone="America/New_York",
+            paused_at=timezone.now(),
+            paused_by="anna",
+            pause_reason="audit",
+        ),
+        Schedule(name="odd rule", task_path=path, cron="0 9 * *"),
+    ]
+    Schedule.objects.bulk_create(rows)
+    late = timezone.now() - timedelta(minutes=9)
+    planned = {"nightly report": night + day, "sync stock": late, "month's end": None}
+    for name, next_at in planned.items():
+        Schedule.objects.filter(name=name).update(next_at=next_at)
+    Schedule.objects.filter(name="odd rule").update(next_at=None, error="It is not planned: ...")
+
+
+def _fill_workflows() -> None:
+    """Workflows in all states; the newest is on its way."""
+    ended = {"completed_at": ago(3_000), "tree_completed_at": ago(2_900), "created_at": ago(4_000)}
+    make_batch("nightly", jobs=40, successful=40, completions=1, **ended)
+    make_batch("newsletter", jobs=900, successful=200, cancelled=700, tree_failed=True,
+               cancel_requested_at=ago(3_500), **ended)  # fmt: skip
+    broken = make_batch("import", jobs=3, successful=1, created_at=ago(9_000))
+    make_batch("fetch", parent_id=broken, follows="each item", sealed_at=None,
+               broken="SQLSTATE 22003")  # fmt: skip
+    poor = make_batch("catalogue", dedupe_key="2026-11", jobs=12, successful=9, failed=3,
+                      tree_failed=True, **ended)  # fmt: skip
+    make_jobs(3, TASKS[2][0], queue_name="sync", status="failed", batch_id=poor, attempts=3,
+              errors=[error_of(1)], finished_at=ago(3_100), enqueued_at=ago(3_900))  # fmt: skip
+    make_batch("upload", sealed_at=None, created_at=ago(90_000))
+    _fill_payroll()
+
+
+def _fill_payroll() -> None:
+    pay = make_batch(
+        "payroll", dedupe_key="2026-11", jobs=312, successful=310, failed=2, open_children=1,
+        created_at=ago(65), sealed_at=None, metadata={"month": "2026-11", "api_token": "s3cret"},
+        callbacks=[{"event": "complete", "task_path": "shop.payroll.mail_summary"}],
+    )  # fmt: skip
+    cheques = make_batch("write_cheque", parent_id=pay, follows="each", sealed_at=None, jobs=310,
+                         successful=288, failed=4, cancelled=1, created_at=ago(65))  # fmt: skip
+    last = make_batch("print_all", parent_id=cheques, follows="gather", sealed_at=None,
+                      created_at=ago(65))  # fmt: skip
+    for number in range(3):
+        make_batch(f"bonus {number}", parent_id=pay, jobs=10, successful=10,
+                          completed_at=ago(20), tree_completed_at=ago(20))  # fmt: skip
+    with connection.cursor() as cursor:
+        for batch, waits_for in ((cheques, pay), (last, cheques)):
+            cursor.execute(
+                "INSERT INTO pgjobs_batch_edge (batch_id, waits_for) VALUES (%s, %s)",
+                [batch, waits_for],
+            )
+    # What plain SQL adds is counted by the server.
+    make_jobs(88, TASKS[4][0], queue_name="reports", batch_id=pay)
+    Batch.objects.filter(pk=pay).update(sealed_at=Now())
+    make_job(TASKS[4][0], queue_name="reports", status="failed", batch_id=cheques, attempts=3,
+             errors=[error_of(2)], finished_at=ago(12), enqueued_at=ago(50))  # fmt: skip

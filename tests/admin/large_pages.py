@@ -18,6 +18,7 @@ from django.utils import timezone
 from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Job, Worker
+from tests.admin.many_jobs import TREES
 
 TABS = (
     "all", "scheduled", "ready", "running", "retrying", "blocked", "failed", "cancelled",
@@ -57,6 +58,13 @@ SEARCHES = {
     "key:": "key:customer:7",
     "subject:, none": "subject:nothing",
     "subject:": "subject:shop.order:7",
+    "batch:, many": "batch:1",
+    "batch:, few": "batch:77",
+    "batch:, none": "batch:999999",
+    "tree:, a large batch": "tree:1",
+    "tree:, few": "tree:77",
+    "tree:, many batches": f"tree:{TREES}",
+    "tree:, none": "tree:999999",
     "args., none": "args.customer:nothing",
     "args., some": "args.customer:c77",
     "an id": "77",
@@ -78,6 +86,9 @@ SELECTIONS = {
     "successful": {"status__in": ["successful"]},
     "all": {},
     "all of a task": {"all_of": [{"task_path": "shop.tasks.number_7"}]},
+    "failed of a large tree": {"tree": 1, "status__in": ["failed"]},
+    "all of a small tree": {"tree": 77},
+    "all of a tree of many batches": {"tree": TREES},
     "all by an argument": {"all_of": [{"argument": {"path": ["customer"], "value": "none"}}]},
     "all by an error": {"all_of": [{"error": "nothing"}]},
 }
@@ -96,7 +107,8 @@ class Page(NamedTuple):
 def list_pages(client: Client) -> list[Page]:
     """Return all pages; *client* is logged in, some addresses are links of others."""
     makers: tuple[Callable[[Client], Iterator[Page]], ...] = (
-        _overviews, _tabs, _steps, _filters, _searches, _jobs, _failures, _controls, _changes,
+        _overviews, _tabs, _steps, _filters, _searches, _jobs, _failures, _controls,
+        _workflows, _changes,
     )  # fmt: skip
     return [page for make in makers for page in make(client)]
 
@@ -196,6 +208,25 @@ def _controls(client: Client) -> Iterator[Page]:
             f"control: {name} form", reverse(f"admin:pgjobs_{name}_change", args=[quote(key)])
         )
     yield Page("control: system", reverse("admin:pgjobs_job_system"))
+
+
+def _workflows(client: Client) -> Iterator[Page]:
+    listed = reverse("admin:pgjobs_batch_changelist")
+    queries: list[dict[str, Any]] = [
+        {}, {"tab": "unfinished"}, {"tab": "failed"}, {"tab": "broken"}, {"q": "flow 7"},
+        {"q": "nothing"}, {"q": "key:nothing"}, {"q": "77"}, {"after": "9000"}, {"before": "9000"},
+        {"until_0": "2001-01-01"},
+    ]  # fmt: skip
+    for query in queries:
+        yield Page(f"workflows: {query}", f"{listed}?{urlencode(query)}")
+    for name, batch_id in (("large", TREES), ("part", TREES + 7), ("small", 77)):
+        address = reverse("admin:pgjobs_batch_change", args=[batch_id])
+        yield Page(f"workflow: {name}", address)
+        yield Page(f"workflow: {name}, further on", f"{address}?behind={TREES + 1_500}")
+    cancel = reverse("admin:pgjobs_batch_cancel", args=[TREES])
+    yield Page("workflow: cancel", cancel)
+    in_batch = Job.objects.filter(batch_id=77)[:1].get()
+    yield Page("workflow: job", reverse("admin:pgjobs_job_change", args=[in_batch.pk]))
 
 
 def _changes(client: Client) -> Iterator[Page]:

@@ -11,12 +11,14 @@ from tests.factories import make_worker
 QUEUES = 10
 TASKS = 20
 RUNNING = 40
+TREES = 20_000
+PARTS = 2_000
 
 # Later ids ended later, give or take some minutes. Of 20 jobs one failed, one was cancelled.
 FINISHED = """
 INSERT INTO pgjobs_job_finished (
     status, task_path, queue_name, args, kwargs, tags, attempts, max_attempts, worker_id,
-    worker_ids, errors, result, subject, correlation_id, enqueued_at, started_at,
+    worker_ids, errors, result, subject, correlation_id, batch_id, enqueued_at, started_at,
     last_attempted_at, finished_at
 )
 SELECT
@@ -38,6 +40,8 @@ SELECT
     CASE kind.status WHEN 'successful' THEN '{"sent": 3}'::json END,
     CASE WHEN number %% 10 = 1 THEN 'shop.order:' || number / 100 END,
     'request-' || number,
+    -- A large batch, and small ones.
+    CASE WHEN number %% 8 = 3 THEN 1 WHEN number %% 40 = 5 THEN 2 + number / 400 END,
     moment.at - interval '3 seconds', moment.at - interval '2 seconds',
     moment.at - interval '2 seconds', moment.at
 FROM generate_series(1, %(jobs)s) AS number
@@ -123,6 +127,25 @@ INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
 SELECT job.id - 1, job.id, 'hold' FROM pgjobs_job_live AS job WHERE job.hold IS NOT NULL
 """
 
+# The newest workflow has most batches: chains that are right below it.
+WORKFLOWS = """
+INSERT INTO pgjobs_batch (
+    id, root_id, parent_id, flow_id, name, sealed_at, completed_at, tree_completed_at, jobs,
+    successful, failed, tree_failed
+)
+SELECT
+    number, CASE WHEN number > %(trees)s THEN %(trees)s ELSE number END,
+    CASE
+        WHEN number > %(trees)s + %(parts)s THEN number - %(parts)s
+        WHEN number > %(trees)s THEN %(trees)s
+    END,
+    number, 'flow ' || number %% 10, statement_timestamp(), statement_timestamp(),
+    CASE WHEN number %% 100 <> 0 THEN statement_timestamp() END,
+    CASE number WHEN 1 THEN %(jobs_of_first)s ELSE 10 END,
+    CASE number WHEN 1 THEN %(jobs_of_first)s - 1 ELSE 9 END, 1, number %% 5 = 0
+FROM generate_series(1, %(trees)s + 2 * %(parts)s) AS number
+"""
+
 RATE_STATES = """
 INSERT INTO pgjobs_rate_state (key, next_free)
 SELECT 'shopify:' || number, statement_timestamp() + interval '1 second' * number
@@ -131,7 +154,7 @@ FROM generate_series(1, 50) AS number
 
 
 # What earlier tests deleted or rolled back left pages in the indexes, and plans depend on those.
-START_AFRESH = "TRUNCATE pgjobs_job, pgjobs_dependency, pgjobs_rate_state"
+START_AFRESH = "TRUNCATE pgjobs_job, pgjobs_dependency, pgjobs_rate_state, pgjobs_batch CASCADE"
 
 
 def fill(*, finished: int, waiting: int) -> None:
@@ -153,6 +176,7 @@ def fill(*, finished: int, waiting: int) -> None:
         cursor.execute(RUNNING_JOBS, {**shape, "jobs": RUNNING})
         cursor.execute(DEPENDENCIES)
         cursor.execute(RATE_STATES)
+        cursor.execute(WORKFLOWS, {"trees": TREES, "parts": PARTS, "jobs_of_first": finished // 8})
 
 
 def vacuum() -> None:

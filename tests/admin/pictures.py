@@ -24,6 +24,8 @@ PICTURES = {
     "job": "job, failed",
     "waiting-job": "job, ready",
     "copy": "copy",
+    "workflows": "workflows",
+    "workflow": "workflow",
     "failures": "failures",
     "queues": "queues",
     "queue": "queue, paused",

@@ -20,6 +20,7 @@ from django_pgjobs.admin.job_list.tabs import TABS
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.models import (
+    Batch,
     BulkChange,
     ConcurrencyLimit,
     Dependency,
@@ -28,11 +29,12 @@ from django_pgjobs.models import (
     QueueSettings,
     RateLimit,
     RateState,
+    Schedule,
     Worker,
 )
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.lists import LATER
-from tests.factories import make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_worker
 from tests.test_admin import NOW
 
 NUMBER = 770077000
@@ -77,6 +79,13 @@ def zebra(number: int, **columns: Any) -> int:
     )
 
 
+def zebra_batch(number: int, **columns: Any) -> int:
+    """Make a batch of the other tenant and return its id."""
+    texts = {"dedupe_key": f"zebra-{number}", "metadata": {"zebra": "zebra"}}
+    given = {"jobs": 7707, "failed": 7707, "cancelled": 7707, "sealed_at": None, **texts}
+    return make_batch("zebra-flow", id=NUMBER + number, **given | columns)
+
+
 class Rows:
     """Two tenants on one installation, which share a task, keys and dependencies."""
 
@@ -111,6 +120,20 @@ class Rows:
             "running": make_running_job(make_worker("own-worker"), **own).id,
             "ready": make_job(**own),
         }
+        # A workflow of the other tenant, one of one's own, and one in which both have jobs.
+        self.their_batch = zebra_batch(1)
+        self.their_part = zebra_batch(2, parent_id=self.their_batch)
+        zebra(8, status="failed", finished_at=NOW, batch_id=self.their_batch)
+        zebra(9, status="successful", finished_at=NOW, batch_id=self.their_part)
+        self.mixed_batch = zebra_batch(3)
+        zebra(10, status="failed", finished_at=NOW, batch_id=self.mixed_batch)
+        self.own["mixed"] = make_job(
+            **own, status="failed", finished_at=NOW, batch_id=self.mixed_batch
+        )
+        self.own_batch = make_batch("own-flow", jobs=2, failed=1, cancelled=1)
+        self.own["in own batch"] = make_job(
+            **own, status="failed", finished_at=NOW, batch_id=self.own_batch
+        )
         for job_id, predecessor_id in (
             (self.own["waits"], self.theirs["ready"]),
             (self.own["held"], self.theirs["failed"]),
@@ -127,6 +150,9 @@ class Rows:
         QueueSettings.objects.create(queue_name="own", boost=5)
         ConcurrencyLimit.objects.create(pattern="zebra", max_running=1, note="zebra-note")
         RateLimit.objects.create(name="zebra-rate", count=1, period=1.0, note="zebra-note")
+        Schedule.objects.create(
+            name="zebra-schedule", task_path="zebra.tasks.send", args=["zebra-arg"], every=60.0
+        )
         RateState.objects.create(key="zebra-rate:zebra", next_free=Now())
         selection = Selection({"queue_name": "zebra-queue"}).pinned().to_json()
         changes = {"selection": selection, "verb": "cancel", "reason": "zebra-why", "total": 9}
@@ -139,7 +165,8 @@ class Rows:
             user_id=str(person.pk), verb="retry", selection=Selection.ids([1]).pinned().to_json(),
             conflicts=1, conflict_ids=twins, job_id=self.theirs["ready"],
         ).pk  # fmt: skip
-        for model, number in ((Job, NUMBER + 1), (Worker, worker)):
+        logged = ((Job, NUMBER + 1), (Worker, worker), (Batch, self.their_batch))
+        for model, number in logged:
             LogEntry.objects.create(
                 user=boss,
                 content_type=ContentType.objects.get_for_model(model),
@@ -188,7 +215,8 @@ def lists(rows: Rows, is_own: bool) -> list[str]:
     terms = (
         "zebra", "queue:zebra-queue", "task:zebra.tasks.send", "tag:zebra-tag", "error:zebra",
         "worker:zebra-worker", "key:zebra", "args.zebra_name:zebra-value", "args.0:zebra-arg",
-        "subject:auth.user:zebra", str(NUMBER + 1),
+        "subject:auth.user:zebra", f"batch:{NUMBER + 1}",
+        f"tree:{NUMBER + 1}", str(NUMBER + 1),
     )  # fmt: skip
     queries = [{"q": term} for term in terms] + [
         {"queue": "zebra-queue"},
@@ -217,14 +245,48 @@ def key_of(model: str) -> Callable[[Rows], Any]:
         "queuesettings": lambda rows: "zebra-queue",
         "concurrencylimit": lambda rows: "zebra",
         "ratelimit": lambda rows: "zebra-rate",
+        "schedule": lambda rows: "zebra-schedule",
         "pause": lambda rows: rows.pause,
         "worker": lambda rows: rows.worker,
     }
     return keys[model]
 
 
+# Of which every row is of the whole installation.
+MODELS = ("concurrencylimit", "pause", "queuesettings", "ratelimit", "schedule", "worker")
+
+
+def workflows(rows: Rows, is_own: bool) -> list[str]:
+    """List the list of workflows: its tabs, or searches for what the other tenant has."""
+    listed = reverse("admin:pgjobs_batch_changelist")
+    if is_own:
+        tabs = ("all", "unfinished", "broken", "failed", "cancelled", "successful")
+        return [f"{listed}?tab={tab}" for tab in tabs]
+    terms = ("zebra", "key:zebra-1", str(NUMBER + 1), str(NUMBER + 2))
+    places = [{"after": str(NUMBER + 3)}, {"before": str(NUMBER - 1)}]
+    return [f"{listed}?{urlencode(query)}" for query in [*({"q": term} for term in terms), *places]]
+
+
+def on_batch(name: str) -> Callable[[Rows, bool], list[str]]:
+    """Return what lists the addresses of a page of one batch."""
+
+    def addresses(rows: Rows, is_own: bool) -> list[str]:
+        theirs = (rows.their_batch, rows.their_part, rows.mixed_batch)
+        return [
+            reverse(f"admin:{name}", args=[pk]) for pk in ([rows.own_batch] if is_own else theirs)
+        ]
+
+    return addresses
+
+
 # Every address of this package, and what is asked of it.
 MATRIX: dict[str, Callable[[Rows, bool], list[str]]] = {
+    "pgjobs_batch_changelist": workflows,
+    "pgjobs_batch_add": plain("pgjobs_batch_add"),
+    **{
+        f"pgjobs_batch_{name}": on_batch(f"pgjobs_batch_{name}")
+        for name in ("cancel", "change", "delete", "history", "seal")
+    },
     "pgjobs_job_changelist": lists,
     "pgjobs_job_add": plain("pgjobs_job_add"),
     "pgjobs_job_overview": plain("pgjobs_job_overview", "?range=24h"),
@@ -244,15 +306,20 @@ MATRIX: dict[str, Callable[[Rows, bool], list[str]]] = {
     "pgjobs_queue_pause": plain("pgjobs_queue_pause", "?kind=queue&name=zebra-queue"),
     "pgjobs_queue_resume": plain("pgjobs_queue_resume"),
     "pgjobs_rate_reset": plain("pgjobs_rate_reset"),
+    "pgjobs_schedule_page": plain("pgjobs_schedule_page", "?name=zebra-schedule"),
+    "pgjobs_schedule_preview": plain("pgjobs_schedule_preview", "?cron=@daily"),
+    "pgjobs_schedule_run": plain("pgjobs_schedule_run", "?name=zebra-schedule"),
+    "pgjobs_schedule_backfill": plain("pgjobs_schedule_backfill", "?name=zebra-schedule"),
+    "pgjobs_schedule_do": plain("pgjobs_schedule_do"),
     "pgjobs_worker_control": plain("pgjobs_worker_control"),
     **{
         f"pgjobs_{model}_{name}": plain(f"pgjobs_{model}_{name}", "?q=zebra")
-        for model in ("concurrencylimit", "pause", "queuesettings", "ratelimit", "worker")
+        for model in MODELS
         for name in ("add", "changelist")
     },
     **{
         f"pgjobs_{model}_{name}": keyed(f"pgjobs_{model}_{name}", key_of(model))
-        for model in ("concurrencylimit", "pause", "queuesettings", "ratelimit", "worker")
+        for model in MODELS
         for name in ("change", "delete", "history")
     },
 }

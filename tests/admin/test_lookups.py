@@ -53,6 +53,7 @@ FAILED = {
         ({"concurrency_key": "shop:7"}, {"key": "shop:7"}),
         ({"unique_key": "shop:7"}, {"key": "shop:7"}),
         ({"subject": "shop.order:17"}, {"subject": "shop.order:17"}),
+        ({"schedule": "nightly"}, {"schedule": "nightly"}),
         ({"kwargs": {"a": {"b": "val"}}}, {"argument": {"path": ["a", "b"], "value": "val"}}),
         ({"kwargs": {"a": 17}}, {"argument": {"path": ["a"], "value": 17}}),
         ({"kwargs": {"a": True}}, {"argument": {"path": ["a"], "value": True}}),

@@ -45,6 +45,8 @@ def make_odd(value: str, *, only: Callable[[str, str], bool] = lambda table, col
     rows = Rows()
     RateState.objects.create(key="api:1", next_free="2030-01-01T00:00Z")
     with connection.cursor() as cursor:
+        # No table is altered whose rows are still to be checked.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute(
             "SELECT conrelid::regclass, conname FROM pg_constraint"
             " WHERE contype = 'c' AND conrelid::regclass::text LIKE 'pgjobs\\_%'"

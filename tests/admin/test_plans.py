@@ -16,11 +16,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_pgjobs.admin.job_list import changelist, suggestions, tabs
+from django_pgjobs.admin.job_list import batches, changelist, suggestions, tabs
 from django_pgjobs.admin.overview import failures
 from django_pgjobs.admin.overview import page as overview
+from django_pgjobs.admin.workflows import listing
 from django_pgjobs.bulk import preview
-from django_pgjobs.queries import job_page, limit_pages, queue_pages
+from django_pgjobs.queries import job_page, limit_pages, queue_pages, workflow_pages
 from tests.admin.large_pages import list_pages
 from tests.admin.many_jobs import fill, vacuum
 
@@ -34,11 +35,14 @@ MAX_BYTES = 150_000
 BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
     tabs: ("MAX_COUNTED", "MAX_READ"),
     changelist: ("LOOK_THROUGH", "LOOK_THROUGH_RARE"),
+    batches: ("MAX_SORTED",),
     suggestions: ("RECENT_JOBS",),
     overview: ("MAX_FINISHED_JOBS", "MAX_READY_JOBS", "MAX_FAILED_JOBS"),
     failures: ("MAX_JOBS",),
     preview: ("MAX_COUNTED", "MAX_SKIPPED", "MAX_ROWS"),
     job_page: ("MAX_LOOKED_AT",),
+    listing: ("LOOK_THROUGH",),
+    workflow_pages: ("MAX_SUMMED",),
     limit_pages: ("MAX_JOBS", "MAX_RUNNING", "MAX_STATES"),
     queue_pages: ("MAX_READY", "MAX_READY_ROWS", "MAX_DUE", "MAX_RUNNING"),
 }

@@ -17,12 +17,19 @@ from django.urls import URLPattern, URLResolver, reverse
 
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
 from django_pgjobs.bulk import ACTIONS, Selection
-from django_pgjobs.models import BulkChange, ConcurrencyLimit, Pause, QueueSettings, RateLimit
+from django_pgjobs.models import (
+    BulkChange,
+    ConcurrencyLimit,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    Schedule,
+)
 from django_pgjobs.status import JobStatus
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
 from tests.admin.lists import LATER
-from tests.factories import make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_worker
 from tests.test_admin import NOW
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +58,12 @@ ONLY_SHOWN = {name for name in NAMES if name.endswith("_history")} | {
     "pgjobs_job_overview",
     "pgjobs_job_system",
     "pgjobs_queue",
+    "pgjobs_schedule_page",
 }
+
+
+# How the names of addresses end that are about one row.
+OF_ONE = ("_change", "_delete", "_history", "_copy", "_download", "_cancel", "_seal")
 
 
 class Rows:
@@ -67,10 +79,13 @@ class Rows:
             },
         }
         self.worker = make_worker("one")
+        self.batch = make_batch("flow", jobs=3, failed=1, cancelled=1)
+        self.open_batch = make_batch("open", sealed_at=None)
         Pause.objects.create(kind="queue", name="mail", reason="r", paused_by="p")
         QueueSettings.objects.create(queue_name="mail", max_running=1)
         ConcurrencyLimit.objects.create(pattern="shop:*", max_running=1)
         RateLimit.objects.create(name="api", count=1, period=1.0)
+        Schedule.objects.create(name="nightly", task_path="tests.tasks.add", every=3600.0)
         self.change = BulkChange.objects.create(
             verb="cancel", user_id="1", selection=Selection({}).pinned().to_json(), total=1
         )
@@ -80,10 +95,12 @@ class Rows:
         keys = {
             "job": self.jobs["failed"],
             "worker": self.worker,
+            "batch": self.open_batch if name.endswith("_seal") else self.batch,
             "pause": Pause.objects.get().pk,
             "queuesettings": "mail",
             "concurrencylimit": "shop_3A_2A",
             "ratelimit": "api",
+            "schedule": "nightly",
         }
         return keys[name.split("_")[1]]
 
@@ -103,7 +120,9 @@ class Rows:
             return [reverse(f"admin:{name}", args=[self.change.pk])]
         if name == "pgjobs_queue":
             return [reverse(f"admin:{name}") + "?name=mail"]
-        if name.endswith(("_change", "_delete", "_history", "_copy", "_download")):
+        if name in ("pgjobs_schedule_page", "pgjobs_schedule_run", "pgjobs_schedule_backfill"):
+            return [reverse(f"admin:{name}") + "?name=nightly"]
+        if name.endswith(OF_ONE):
             return [reverse(f"admin:{name}", args=[self.key_of(name)])]
         return [reverse(f"admin:{name}")]
 
@@ -116,6 +135,11 @@ def posts(rows: Rows) -> list[dict[str, str]]:
         {"kind": "queue", "name": "mail", "reason": "x", "queue_name": "mail", "priority": "5"},
         {"key": "api", "cancel": "1", "continue": "1", "confirmed": "1", "reveal": "1"},
         {"at": "2030-01-01 00:00", "args": "[]", "kwargs": "{}", "confirmed": "1"},
+    ]
+    begin, end = "2026-01-01T00:00", "2026-01-01T05:00"
+    forms += [
+        {"do": verb, "name": "nightly", "begin": begin, "end": end}
+        for verb in ("run", "skip", "pause", "resume", "follow")
     ]
     forms += [
         {"do": f"{verb} {whom}", "confirmed": "1"}

@@ -17,7 +17,7 @@ from django_pgjobs.admin.overview.page import describe, read_numbers
 from django_pgjobs.models import Pause, RateLimit
 from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +46,9 @@ def texts() -> list[str]:
 def facts(**changes: Any) -> Installation:
     """Return what the server says now, with some of it changed."""
     with connection.cursor() as cursor:
-        found = get_installation(cursor, max_rows=10, max_workers=10, old_seconds=1e9)
+        found = get_installation(
+            cursor, max_rows=10, max_workers=10, old_seconds=1e9, unsealed_seconds=1e9
+        )
     return found._replace(**changes)
 
 
@@ -192,6 +194,26 @@ def test_a_rate_limit_without_its_row_is_warned_about_while_jobs_wait_for_it() -
     assert "of shopify:17, which does not exist: they cannot start. Make one named shopify" in text
     RateLimit.objects.create(name="shopify", count=1, period=1.0)
     assert not [text for text in texts() if "rate limit" in text]
+
+
+def test_batches_that_stand_still() -> None:
+    make_batch("whole")
+    make_batch("filling", sealed_at=None)
+    make_batch("ended", sealed_at=None, tree_completed_at=ago(9), created_at=ago(90_000))
+    assert texts() == []
+    forgotten = make_batch("forgotten", sealed_at=None, created_at=ago(90_000))
+    part = make_batch("part", parent_id=make_batch("owner"), broken="odd")
+    assert texts() == [
+        f"Batch part #{part} cannot be counted; its page says why.",
+        f"Batch forgotten #{forgotten} is not sealed for more than a day: it cannot end.",
+    ]
+
+
+def test_a_batch_that_stands_still_is_led_to(admin_client: Client) -> None:
+    part = make_batch("part", parent_id=make_batch("owner"), broken="odd")
+    text = admin_client.get(reverse("admin:app_list", args=["pgjobs"])).content.decode()
+    notices = text.partition('class="pgjobs-notices"')[2].partition("</ul>")[0]
+    assert f'href="{reverse("admin:pgjobs_batch_change", args=[part])}"' in notices
 
 
 def test_a_burst_below_what_a_job_takes_is_warned_about() -> None:

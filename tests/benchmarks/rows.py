@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.benchmarks import far, herd, keys, limits, measures, queues, soak, starts
+from tests.benchmarks import far, herd, keys, limits, measures, queues, soak, starts, trees
 from tests.benchmarks.measures import Measured
 from tests.benchmarks.system import System
 
@@ -200,6 +200,44 @@ ROWS: tuple[Row, ...] = (
             method=f"--jobs jobs of each kind, {processes} worker processes warmed up with such",
         )
         for processes in (1, 4)
+    ),
+    *(
+        Row(
+            f"trees{processes}",
+            (
+                Figure(
+                    "ratio",
+                    f"drain of a tree of 3 levels / plain, {processes} "
+                    f"process{'es' * (processes > 1)}",
+                    "x",
+                    target=Target(0.85),
+                ),
+                Figure("one", "jobs of one batch / plain", "x"),
+                Figure("plain", "without a batch, same run", "jobs/s"),
+                Figure("tree", "a tree", "jobs/s"),
+                Figure("batch", "one batch", "jobs/s"),
+            ),
+            functools.partial(trees.measure_tree_drain, processes=processes),
+            only=("ours",),
+            method=f"--jobs jobs of each kind, {processes} warm worker processes",
+        )
+        for processes in (1, 4)
+    ),
+    Row(
+        "batches",
+        (
+            Figure("added", "adding to a batch / bulk enqueue", "x", target=Target(0.8)),
+            Figure("adding", "adding to a batch", "jobs/s"),
+            Figure(
+                "end", "the last job of a batch of a million is counted", "ms", False, Target(5)
+            ),
+            Figure("first_end", "the same, the first one of a session", "ms", False),
+            Figure("chain", "chain of ten no-op steps, one idle worker", "ms", False, Target(150)),
+            Figure("first_chain", "the first one of a worker", "ms", False),
+        ),
+        trees.measure_batches,
+        only=("ours",),
+        method="--jobs jobs in one transaction each; medians of 15 and 12 within a measurement",
     ),
     Row(
         "async",

@@ -15,12 +15,14 @@ from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.admin.job_list.tabs import TABS
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.models import (
+    Batch,
     BulkChange,
     ConcurrencyLimit,
     Job,
     Pause,
     QueueSettings,
     RateLimit,
+    Schedule,
     Worker,
 )
 from django_pgjobs.status import JobStatus
@@ -31,6 +33,7 @@ FORMS = {
     "pause": Pause,
     "concurrencylimit": ConcurrencyLimit,
     "ratelimit": RateLimit,
+    "schedule": Schedule,
 }
 
 
@@ -38,6 +41,12 @@ def named(name: str, /, *args: object, **query: str) -> str:
     """Return the address of the page of the admin with that name."""
     address = reverse(f"admin:{name}", args=args)
     return f"{address}?{urlencode(query)}" if query else address
+
+
+def schedule(page: str) -> str:
+    """Return the address of a page of the schedule with most to see, or of any."""
+    names = list(Schedule.objects.order_by("-runs").values_list("pk", flat=True)[:1])
+    return named(f"pgjobs_schedule_{page}", name=names[0])
 
 
 def newest(model: type[Model], **lookups: object) -> str:
@@ -96,6 +105,16 @@ PAGES: dict[str, Callable[[], str]] = {
     "jobs, not understood": lambda: named("pgjobs_job_changelist", q="colour:red"),
     **{f"job, {status}": lambda status=status: job(status) for status in JobStatus.values},
     "job, missing": lambda: named("pgjobs_job_change", 10**12),
+    "job, in a batch": lambda: named(
+        "pgjobs_job_change", newest(Job, batch_id__isnull=False, status="failed")
+    ),
+    "workflows": lambda: named("pgjobs_batch_changelist"),
+    "workflows, failed": lambda: named("pgjobs_batch_changelist", tab="failed"),
+    "workflows, searched": lambda: named("pgjobs_batch_changelist", q="nothing like it"),
+    "workflow": lambda: named("pgjobs_batch_change", newest(Batch, parent=None)),
+    "batch, broken": lambda: named("pgjobs_batch_change", newest(Batch, broken__gt="")),
+    "batch, missing": lambda: named("pgjobs_batch_change", 10**12),
+    "workflow, cancel": lambda: named("pgjobs_batch_cancel", newest(Batch, parent=None)),
     "copy": lambda: job("failed", "pgjobs_job_copy"),
     "history": lambda: job("failed", "pgjobs_job_history"),
     "failures": lambda: named("pgjobs_job_failures"),
@@ -107,6 +126,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "workers": lambda: named("pgjobs_worker_changelist"),
     "worker": lambda: named("pgjobs_worker_change", newest(Worker, ended_at=None)),
     "worker, lost": lambda: named("pgjobs_worker_change", newest(Worker, lost=True)),
+    "schedules": lambda: named("pgjobs_schedule_changelist"),
+    "schedule": lambda: schedule("page"),
+    "run a schedule": lambda: schedule("run"),
+    "backfill": lambda: schedule("backfill"),
     "limits": lambda: named("pgjobs_ratelimit_changelist"),
     **{f"add {name}": lambda name=name: named(f"pgjobs_{name}_add") for name in FORMS},
     **{

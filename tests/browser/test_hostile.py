@@ -7,15 +7,23 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
 from django_pgjobs.bulk import Selection
-from django_pgjobs.models import BulkChange, ConcurrencyLimit, Pause, QueueSettings, RateLimit
+from django_pgjobs.models import (
+    BulkChange,
+    ConcurrencyLimit,
+    Pause,
+    QueueSettings,
+    RateLimit,
+    Schedule,
+)
 from tests.admin.demo_data import make_users
 from tests.browser.conftest import Installation, cookies
 from tests.browser.pages import PAGES
-from tests.factories import make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_worker
 from tests.test_admin import HOSTILE, NOW, ROWS
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +77,13 @@ def fill_with_malice() -> None:
         for status in ("successful", "cancelled", "failed"):
             make_job(**columns | {"status": status, "unique_key": None, "finished_at": NOW})
         make_job(**columns | {"status": "ready", "concurrency_key": text, "rate_limit_keys": text})
+        batch = make_batch(
+            text, dedupe_key=text, broken=text, metadata={text: text}, sealed_at=None,
+            callbacks=[{"event": text, "task_path": text}],
+        )  # fmt: skip
+        make_batch(text, parent_id=batch)
+        make_job(**columns | {"status": "failed", "unique_key": None, "finished_at": NOW,
+                              "batch_id": batch})  # fmt: skip
         worker = make_worker(text, host=text, version=text, queues=[text], task_paths=[text])
         lost = {"ended_at": NOW, "lost": True}
         make_worker(text, host=text, version=text, queues=[text], task_paths=[text], **lost)
@@ -80,6 +95,18 @@ def fill_with_malice() -> None:
         QueueSettings.objects.create(queue_name=text, max_running=1, note=text)
         ConcurrencyLimit.objects.create(pattern=text, max_running=1, note=text)
         RateLimit.objects.create(name=text, count=1, period=1.0, note=text)
+        Schedule.objects.create(
+            name=text,
+            task_path=text,
+            args=[text],
+            kwargs={text: text},
+            every=3600.0,
+            timezone=text,
+            error=text,
+            paused_at=timezone.now(),
+            paused_by=text,
+            pause_reason=text,
+        )
         BulkChange.objects.create(
             verb=text,
             user_id=text,
@@ -96,9 +123,11 @@ def installation(
 ) -> Iterator[Installation]:
     """An installation in which somebody wrote hostile text into every column."""
     with django_db_blocker.unblock():
-        fill_with_malice()
-        yield Installation(cookies(site), {name: make() for name, make in PAGES.items()})
-        call_command("flush", verbosity=0, interactive=False)
+        try:
+            fill_with_malice()
+            yield Installation(cookies(site), {name: make() for name, make in PAGES.items()})
+        finally:
+            call_command("flush", verbosity=0, interactive=False)
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -13,7 +13,8 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from django_pgjobs import JobError
-from tests.chaos import tasks
+from django_pgjobs.models import Batch
+from tests.chaos import tasks, trees
 from tests.chaos.dirt import OddRow, odd_rows
 from tests.chaos.journal import DIRTY, ENQUEUED, ROLLED_BACK, UNSURE, Journal
 from tests.worker import dirt, nasty
@@ -197,6 +198,27 @@ class Client:
             )
             return [row[0] for row in cursor.fetchall()]
 
+    def open_tree(self) -> None:
+        """Open a workflow, fill it, and seal it."""
+        token = self.token()
+        self.commit([token], lambda: trees.open_tree(self.random, token, seal=True)[1])
+
+    def fill_tree(self) -> None:
+        """Open a workflow, and add to it and seal it in transactions of their own."""
+        token = self.token()
+        opened: list[Batch] = []
+
+        def begin() -> list[str]:
+            root, ids = trees.open_tree(self.random, token, seal=False)
+            opened.append(root)
+            return ids
+
+        if self.commit([token], begin):
+            more = self.token()
+            self.commit([more], lambda: trees.add_jobs(self.random, opened[0], more))
+            # Where that does not come through, `operator` does it in the end.
+            self.commit([self.token()], lambda: opened[0].seal() or [])
+
     def linger(self) -> None:
         """Enqueue a job that only its cancellation ends; `operator` cancels it."""
         token = self.token()
@@ -215,6 +237,8 @@ ACTIONS: dict[Callable[[Client], None], int] = {
     Client.enqueue_later: 2,
     Client.enqueue_dependents: 3,
     Client.insert_by_sql: 1,
+    Client.open_tree: 3,
+    Client.fill_tree: 2,
     Client.linger: 1,
 }
 

@@ -24,6 +24,7 @@ UNSURE = "unsure"  # tokens; the connection broke, so nobody knows
 BEGIN, END = "begin", "end"  # an attempt: token, job
 DYING = "dying"  # a task is about to kill its process
 DIRTY = "dirty"  # an odd row: ids, what, may_wait
+STOPPED = "stopped"  # a workflow was cancelled, or is about to be: ids
 FAULT = "fault"  # what, and how long
 
 

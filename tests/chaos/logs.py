@@ -20,6 +20,10 @@ ALLOWED = {
     r"the server refuses its jobs: all of them wait": "a trigger refuses many of them",
     r"the dependency behind .* is not resolved: ": "rows and tables are locked",
     r"a turn was refused: ": "rows are locked, odd, and refused by triggers",
+    r"cannot be counted, it is left alone: ": "a trigger refuses to cancel their jobs",
+    r"of the rate limit 'chaos' at once, whose burst is|, which does not exist: they cannot": (
+        "rows are odd"
+    ),
     r"lease not renewed: |lease renewed, but ": "servers go away",
     r"as if it were frozen; it is killed": "workers are stopped past their lease",
     r"does not end: this process is given up|^left ": (
@@ -30,10 +34,16 @@ ALLOWED = {
     r"is lost: its lease ran out": "workers are killed",
     r"could not say goodbye: ": "servers go away",
     r"upkeep failed: ": "servers go away",
+    r"^schedules are not looked at: ": "servers go away",
+    r"^schedule=.* (missed|skipped|failed|is put off for) ": (
+        "servers stay away, policies say so, tables are locked, and triggers refuse rows"
+    ),
+    r"^schedule=.* \d{4}-\d\d-\d\d \S+ \w+: ": "an enqueue was refused, as the line before says",
+    r"^schedule=broken It is not planned: ": "its expression is none",
     r"pruning failed: ": "servers go away",
     r"does not answer; cut": "networks lose what they carry",
     r"timed out and is interrupted": "one of the tasks takes too long",
-    r"gave back \d+ jobs? of a claim": "answers get lost",
+    r"gave back \d+ jobs? (of a claim|that it had not claimed)": "answers get lost",
     r"dropped \d+ jobs? of a lost lease": "workers are stopped past their lease",
     r"(which does not exist|whose burst is \d+): they cannot start": "rows are odd",
     r"outcome cannot be written|refuses its outcome": "rows are odd",
@@ -46,7 +56,7 @@ ALLOWED = {
     r"the new child process cannot start": "there is no server when HUP asks for new children",
     r"could not give the jobs back": "servers go away",
     r"to be given back now: ": "workers are stopped",
-    r"error ignored (terminating|in rollback) ": "the driver, of connections that broke",
+    r"error ignored (terminating|exiting|in rollback) ": "the driver, of connections that broke",
     r"left a transaction open|could not be cleaned": "connections are ended under jobs",
 }
 # Lines that are no events: what `runjobs` prints when it starts, and why it could not, which
@@ -54,7 +64,7 @@ ALLOWED = {
 PLAIN = (
     r"^django-pgjobs |^(queues|tasks|listen) {2}|^Ctrl-C |^WARNING no task |^$|^CommandError: "
     r"|^\s*(Is the server running|connection to|This probably means|before or while processing)"
-    r"|^Multiple connection attempts failed|^- host: |^DETAIL: "
+    r"|^LINE \d+: |^ *\^|^Multiple connection attempts failed|^- host: |^DETAIL: "
     r"|Start it, or correct DATABASES"
 )
 # An interrupt that arrives while the driver calls back out of C is printed and dropped there; the

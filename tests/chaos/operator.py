@@ -10,9 +10,10 @@ from typing import Any
 from django.db import connection, transaction
 
 from django_pgjobs import JobError, cancel, pause, requeue, reschedule, resume
-from django_pgjobs.models import ConcurrencyLimit, QueueSettings, RateLimit
-from tests.chaos import tasks
+from django_pgjobs.models import Batch, ConcurrencyLimit, QueueSettings, RateLimit
+from tests.chaos import tasks, times
 from tests.chaos.actions import OUTAGE
+from tests.chaos.journal import STOPPED, Journal
 
 LINGERING = (tasks.linger.module_path, tasks.linger_async.module_path)
 # No window of the period may hold more; nobody changes it during a run.
@@ -36,14 +37,16 @@ def set_up_limits() -> None:
 class Operator:
     """One thread that changes what others have enqueued."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, journal: Journal) -> None:
         self.random = random.Random(seed)
+        self.journal = journal
 
     def run(self, is_over: threading.Event) -> None:
         """Change something now and then until it is over."""
         actions = [self.cancel_lingering] * 4 + [
             *(self.cancel_any, self.cancel_any, self.requeue_any, self.requeue_any),
             *(self.reschedule_any, self.pause, self.resume, self.resume, self.change_limits),
+            *(self.cancel_tree, self.retry_tree, self.retry_tree, self.touch_schedule),
         ]
         while not is_over.wait(self.random.uniform(0.1, 0.6)):
             try:
@@ -58,6 +61,9 @@ class Operator:
         """End what would wait for a person."""
         for target in PAUSES:
             resume(**target)
+        times.pause_all()
+        for batch in Batch.objects.filter(sealed_at=None, follows=None):
+            batch.seal()
         for job in self.pick(
             "status IN ('ready', 'running') AND task_path = ANY (%s)"
             " AND cancel_requested_at IS NULL",
@@ -96,6 +102,26 @@ class Operator:
             [tasks.die.module_path],
         ):
             requeue(job)
+
+    def pick_tree(self) -> Batch | None:
+        """Return some workflow."""
+        return Batch.objects.filter(parent=None).order_by("?").first()
+
+    def cancel_tree(self) -> None:
+        """Cancel a workflow."""
+        if batch := self.pick_tree():
+            self.journal.write(STOPPED, ids=[batch.pk])
+            batch.cancel()
+
+    def retry_tree(self) -> None:
+        """Run what failed in a workflow again, sometimes what was cancelled too."""
+        if batch := self.pick_tree():
+            batch.retry(cancelled=self.random.random() < 0.5)
+
+    def touch_schedule(self) -> None:
+        """Pause a schedule, let it go on, skip what is next, or run it now."""
+        what = self.random.choice(("pause", "resume", "resume", "skip", "run"))
+        times.touch(what, self.random.choice(times.TOUCHED))
 
     def reschedule_any(self) -> None:
         """Move a waiting job to now or to a moment later."""

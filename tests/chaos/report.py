@@ -7,10 +7,12 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos import checks, limit_checks, operator, tasks
+from tests.chaos import checks, limit_checks, operator, tasks, times, trees
 from tests.chaos.checks import History
+from tests.chaos.journal import STOPPED
 from tests.chaos.ledger import Change, Limit, read_changes, read_limits
 from tests.chaos.logs import find_unexpected_lines, group
+from tests.chaos.trees import Made, Node
 from tests.chaos.world import World
 
 # How long a running job may go on after its cancellation, and how long nothing may be claimed
@@ -22,17 +24,23 @@ UNFINISHED = """
 SELECT id, claim, status, hold, due_at > now() AND note <> ''
 FROM pgjobs_job WHERE status IN ('ready', 'running')
 """
+OPEN_BATCHES = """
+SELECT id, jobs, successful, failed, cancelled FROM pgjobs_batch WHERE tree_completed_at IS NULL
+UNION ALL
+SELECT batch_id, jobs, successful, failed, cancelled FROM pgjobs_batch_change
+"""
 EFFECTS = "SELECT job_id, count(*) FROM tests_effect WHERE job_id IS NOT NULL GROUP BY job_id"
 MOST_OF_A_KIND = 10
 
 
 def unfinished(world: World) -> list[tuple[Any, ...]]:
-    """Return the jobs that should still come to an end: (id, claim, status, ...)."""
+    """Return the jobs that should still come to an end: (id, claim, status, ...), and batches."""
     entries = world.journal.read()
     odd = History(entries, []).dirty()
     held = {job for e in entries if e.what == "hold" for job in e.ids}
     with world.pair.connect() as connection:
         rows = connection.execute(UNFINISHED).fetchall()
+        open_batches = connection.execute(OPEN_BATCHES).fetchall()
     left = []
     for row in rows:
         job, _, status, hold, is_put_off = row
@@ -42,7 +50,7 @@ def unfinished(world: World) -> list[tuple[Any, ...]]:
         )
         if not is_waiting:
             left.append(row)
-    return sorted(left)
+    return [*sorted(left), *open_batches]
 
 
 def check(world: World, ended_at: float) -> tuple[list[str], str]:
@@ -52,6 +60,16 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         limits = read_limits(connection)
         history = History(world.journal.read(), changes, read_effects(connection))
         now = connection.execute("SELECT EXTRACT(EPOCH FROM now())::float8").fetchone()
+        nodes, made = trees.read_nodes(connection), trees.read_made(connection)
+        uncounted = trees.count_left(connection)
+        kept = times.read_occurrences(connection)
+        scheduled = {
+            "occurrences": times.find_doubled(kept),
+            "left out": times.find_left_out(kept),
+            "silence": times.find_silence(kept, ended_at, PATIENCE_SECONDS),
+            "strays": [f"job {job}" for job in times.read_strays(connection)],
+            "broken": times.find_unbroken(connection),
+        }
     keep(world, changes)
     assert now is not None
     found = {
@@ -69,13 +87,31 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         "standstill": checks.find_standstill(history, PATIENCE_SECONDS, ended_at),
         "dependencies": checks.find_hasty_dependents(history),
         **check_limits(changes, limits),
+        **check_trees(history, nodes, made),
+        **scheduled,
+        "uncounted": [f"{uncounted} changes are left"] if uncounted else [],
     }
     pauses = checks.find_standstill(history, NOTEWORTHY_SECONDS, ended_at)
     facts = (
-        f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries; "
+        f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries, "
+        f"{len(nodes)} batches, {sum(node.completions for node in nodes)} completions, "
+        f"{len(kept)} occurrences; "
         f"{len(pauses)} times nothing was claimed for more than {NOTEWORTHY_SECONDS:g} s"
     )
     return cut(found), facts
+
+
+def check_trees(history: History, nodes: list[Node], made: list[Made]) -> dict[str, list[str]]:
+    """Return what was found about workflows."""
+    stopped = {root for entry in history.of(STOPPED) for root in entry.ids}
+    stopped |= {node.root for node in nodes if node.policy != "continue"}
+    successes = trees.successes_of(history.changes)
+    return {
+        "trees": trees.find_open(nodes),
+        "counts": trees.find_miscounted(nodes),
+        "callbacks": trees.find_wrong_calls(nodes),
+        "streams": trees.find_wrong_streams(made, successes, stopped),
+    }
 
 
 def check_logs(world: World) -> list[str]:

@@ -31,6 +31,7 @@ from tests.chaos.faults import FAULTS, THREADS, Fault, Faults
 from tests.chaos.ledger import CREATE
 from tests.chaos.operator import Operator, set_up_limits
 from tests.chaos.report import check, check_logs, unfinished
+from tests.chaos.times import set_up_schedules
 from tests.chaos.world import World, now
 
 FAMILIES = ("rows", "tasks", *FAULTS)
@@ -123,6 +124,7 @@ class Run:
         with world.pair.connect() as connection:
             connection.execute(CREATE)
         set_up_limits()
+        set_up_schedules()
         world.start_workers()
         self.say("workers are ready")
 
@@ -147,7 +149,7 @@ class Run:
         """Return what the threads of the run do."""
         pace = self.options.pace
         found: list[Callable[[], None]] = [
-            lambda: Operator(f"{self.seed} operator").run(self.is_over)
+            lambda: Operator(f"{self.seed} operator", world.journal).run(self.is_over)
         ]
         for number in range(self.options.clients):
             client = Client(world.journal, f"{self.seed} client {number}", self.families)
@@ -198,7 +200,7 @@ class Run:
 
     def calm_down(self, world: World) -> None:
         """Let everything come to its end, and stop waiting when nothing changes any more."""
-        operator = Operator(f"{self.seed} end")
+        operator = Operator(f"{self.seed} end", world.journal)
         begun = changed = said = time.monotonic()
         before: list[Any] = []
         while time.monotonic() - begun < DRAIN_SECONDS:

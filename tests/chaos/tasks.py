@@ -9,7 +9,7 @@ import random
 import signal
 from collections.abc import Iterator
 
-from django_pgjobs import Discard, Retry, Snooze, current_job, task
+from django_pgjobs import Discard, Retry, Snooze, current_batch, current_job, task
 from tests.chaos.journal import BEGIN, DYING, END, Journal
 from tests.models import Effect
 from tests.tasks import Mishap, sleep_for
@@ -167,3 +167,49 @@ def gather(tokens: list[str], key: str) -> None:
     sleep_for.func(0.01)
     for token in tokens:
         note(END, token)
+
+
+# Of workflows.
+
+
+@task(backoff=BACKOFF)
+def give(token: str, count: int) -> list[int]:
+    """Return so many numbers."""
+    take(token, 0.0)
+    return list(range(count))
+
+
+@task(atomic=True, backoff=BACKOFF)
+def give_atomic(token: str, count: int) -> list[int]:
+    """Do as `give`, and be counted in the transaction of the task."""
+    return list(give.func(token, count))
+
+
+@task(backoff=BACKOFF, max_attempts=2)
+def give_or_fail(token: str, count: int) -> list[int]:
+    """Do as `give`, or fail."""
+    note(BEGIN, token)
+    if random.random() < 0.5:
+        raise Mishap(token)
+    note(END, token)
+    return list(range(count))
+
+
+@task(backoff=BACKOFF)
+def grow(token: str, count: int) -> None:
+    """Add to its own batch."""
+    with noted(token):
+        current_batch().add(*(give.s(token, number) for number in range(count)))
+
+
+@task(backoff=BACKOFF)
+def pass_on(value: object, token: str) -> object:
+    """Return what came before."""
+    take(token, 0.0)
+    return value
+
+
+@task(backoff=BACKOFF)
+def told(batch_id: int, token: str) -> None:
+    """Hear that a batch is complete."""
+    take(token, 0.0)

@@ -6,11 +6,13 @@ import json
 
 import pytest
 
-from tests.chaos import checks, limit_checks
+from tests.chaos import checks, limit_checks, times, trees
 from tests.chaos.checks import History
 from tests.chaos.journal import Entry, Journal, parse
 from tests.chaos.ledger import Change, Limit
 from tests.chaos.logs import find_unexpected_lines, group
+from tests.chaos.times import WHOLE, Kept
+from tests.chaos.trees import Made, Node
 
 NOW = 1_000.0
 T = "tests.chaos.tasks.work"
@@ -253,6 +255,38 @@ def test_two_unfinished_jobs_with_one_unique_key_are_found() -> None:
     assert limit_checks.find_twins([one, two._replace(task_path="other")]) == []
 
 
+def ticks(*seconds: float) -> list[Kept]:
+    """Return occurrences with a job each."""
+    return [
+        Kept(WHOLE, second, "enqueued", job, (job,)) for job, second in enumerate(seconds, start=1)
+    ]
+
+
+def test_occurrences_with_a_job_each_and_without_a_gap_are_none() -> None:
+    kept = [*ticks(1.0, 2.0, 3.0), Kept("skipping", 2.0, "skipped", None, ())]
+    assert times.find_doubled(kept) == []
+    assert times.find_left_out([*kept, Kept("skipping", 9.0, "skipped", None, ())]) == []
+    assert times.find_silence(kept, end=60.0, patience=60.0) == []
+    assert times.find_silence(kept, end=64.0, patience=60.0) != []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "job", "jobs"),
+    [("enqueued", 1, (1, 2)), ("enqueued", 1, ()), ("enqueued", 1, (2,)), ("missed", None, (1,))],
+)
+def test_an_occurrence_with_other_jobs_than_its_own_is_found(
+    outcome: str, job: int | None, jobs: tuple[int, ...]
+) -> None:
+    assert len(times.find_doubled([Kept(WHOLE, 1.0, outcome, job, jobs)])) == 1
+
+
+def test_a_second_that_was_left_out_is_found() -> None:
+    assert times.find_left_out(ticks(1.0, 2.0, 5.0)) == [
+        "each second was not due at 3",
+        "each second was not due at 4",
+    ]
+
+
 def log_line(level: str, message: str, **facts: str) -> str:
     return json.dumps({"level": level, "message": message, **facts})
 
@@ -294,3 +328,54 @@ def test_what_is_written_into_the_journal_can_be_read(tmp_path: object) -> None:
     assert (entry.kind, entry.ids, entry.tokens) == ("enqueued", (1, 2), ("a",))
     assert entry.at > 0
     assert parse([]) == []
+
+
+def node(number: int = 1, **facts: object) -> Node:
+    """Return a batch of which all is well."""
+    well = {
+        "root": 1,
+        "policy": "continue",
+        "is_over": True,
+        "broken": "",
+        "completions": 2,
+        "callbacks": 1,
+        "called": 2,
+        "numbers": (3, 2, 1, 0),
+        "jobs": (3, 2, 1, 0),
+    }
+    return Node(number, **(well | facts))
+
+
+def test_a_good_tree_has_no_findings() -> None:
+    assert trees.find_open([node()]) == []
+    assert trees.find_miscounted([node()]) == []
+    assert trees.find_wrong_calls([node()]) == []
+    assert trees.find_wrong_streams([Made(2, 1, 5, 2)], {5: 2}, set()) == []
+
+
+def test_a_tree_that_does_not_end_is_found() -> None:
+    assert len(trees.find_open([node(), node(2, is_over=False), node(3, broken="odd")])) == 2
+
+
+def test_a_wrong_number_is_found() -> None:
+    [found] = trees.find_miscounted([node(), node(2, numbers=(4, 2, 1, 0))])
+    assert "batch 2" in found
+
+
+@pytest.mark.parametrize("called", [1, 3])
+def test_a_callback_too_many_or_too_few_is_found(called: int) -> None:
+    [found] = trees.find_wrong_calls([node(called=called)])
+    assert f"called back {called} times" in found
+
+
+def test_a_job_too_many_or_too_few_of_a_result_is_found() -> None:
+    made = [Made(2, 1, 5, 2), Made(2, 1, 6, 0)]
+    assert len(trees.find_wrong_streams(made, {5: 1, 6: 1}, set())) == 2
+    # A tree that was cancelled makes fewer, and never more.
+    [found] = trees.find_wrong_streams(made, {5: 1, 6: 1}, {1})
+    assert "job 5" in found
+
+
+def test_each_success_of_a_job_counts() -> None:
+    changes = life(1, "ready", "running", "successful", "ready", "running", "successful")
+    assert trees.successes_of([*changes, *life(2, "ready", "running", "failed")]) == {1: 2}

@@ -14,6 +14,7 @@ from tests.worker.conftest import (
     open_own,
     own,
     start_thread,
+    worker,
 )
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "open_own",
     "own",
     "start_thread",
+    "worker",
 ]
 
 

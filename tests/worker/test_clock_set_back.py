@@ -37,7 +37,8 @@ def register(own: OwnConnection, lease: float = 60.0) -> int:
     """Enter a worker as runjobs does."""
     row = {
         "name": "w", "host": "h", "version": "0", "pid": 1, "slots": 1, "queues": None,
-        "excluded_queues": [], "backends": ["default"], "task_paths": [], "lease": lease,
+        "excluded_queues": [], "backends": ["default"], "task_paths": [], "schedule_names": [],
+        "lease": lease,
         "quiet": False,
     }  # fmt: skip
     with own.cursor() as cursor:

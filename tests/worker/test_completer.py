@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -189,11 +190,11 @@ def test_an_outcome_whose_row_is_locked_waits_beside_the_others(made: Completing
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == PAUSES
     assert (made.take(), made.completer.take_due()) == ([], [])
-    assert made.completer.next_due() == entry[1].due
+    assert made.completer.due_at == entry[1].due
     entry[1].due = 0.0
     assert made.completer.take_due() == [entry]
     made.completer.settle([entry], {1})
-    assert (made.stored, made.completer.next_due()) == ([1], None)
+    assert (made.stored, made.completer.due_at) == ([1], math.inf)
 
 
 def test_at_shutdown_a_job_that_has_ended_is_not_handed_back_while_its_row_is_locked(

@@ -8,7 +8,6 @@ when the statement runs.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,15 +18,14 @@ from psycopg import sql
 from django_pgjobs.queries import bulk, claims, dependencies, jobs
 from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
 from django_pgjobs.queries.connection import Question
-from django_pgjobs.queries.cursor import PLACEHOLDER, fetch, statement
+from django_pgjobs.queries.cursor import fetch
 from django_pgjobs.queries.filling import Control, Filling, send_fillings
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.worker.process.job_log import log_outcome, log_start
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
-from tests.odd_rows import ODD, ODD_VALUES, ON_FAILURE, Odd, Rows, execute
-from tests.test_sql import FILES
+from tests.odd_rows import ODD, ODD_VALUES, STORABLE, Odd, Rows, execute
 from tests.worker import support
 from tests.worker.keyed import keyed_claim
 
@@ -209,7 +207,7 @@ def change_what_failed(rows: Rows) -> None:
 
 def prune_and_delete(rows: Rows) -> None:
     made = rows.make(status="failed", finished_at=sql.SQL("now() - interval '1 h'"))
-    pruned = call(jobs.prune_jobs, status="failed", retention=1.0, max_jobs=10)
+    pruned = call(jobs.prune_jobs, old=jobs.Old("failed", 1.0), max_jobs=10)
     assert pruned == 2 - len(call(fetch, "delete_jobs", {"ids": made}))
     assert execute("SELECT FROM pgjobs_job") == []
 
@@ -257,11 +255,6 @@ SCENARIOS = [
     prune_and_delete,
     resolve,
 ]
-
-
-# No partition takes a row of another status, whatever the bounds are.
-# The bound of on_failure is as old as its column, and a failure copies the value to other columns.
-STORABLE = [odd for odd in ODD_VALUES if odd.column != "status" and odd.refused_by != ON_FAILURE]
 
 
 @pytest.mark.sql
@@ -318,71 +311,6 @@ def test_a_row_that_cannot_be_read_is_not_tried_again(value: str) -> None:
 def test_a_row_that_waited_for_ever_is_logged() -> None:
     """`-infinity` in enqueued_at, from before it was refused."""
     assert logged_duration(float("inf")) == "inf"
-
-
-# What pages and the worker's looks read; the parameters are of every one of them.
-READS = re.compile("check|count|describe|explain|find|get|list|overview|pin|sweep|system|wake")
-# What a claim chooses from is read by claims; rights are not in rows.
-READING = sorted(
-    {path.stem for path in FILES if READS.match(path.stem)} - {"list_heads", "list_missing_rights"}
-)
-ANSWERS: dict[str, Any] = {
-    "task_path": "tests.tasks.add",
-    "queue_name": "default",
-    "backend": "default",
-    "channel": "pgjobs",
-    "unique_key": "key",
-    "concurrency_key": "key",
-    "keys": ["key"],
-    "names": ["limit"],
-    "costs": [1],
-    "moment": "2026-01-01 00:00+00",
-    "newest_first": True,
-    "with_lowest": True,
-    "bucket_seconds": 3600,
-    "predecessor_id": 0,
-    "job_id": 0,
-    "roles": ["web"],
-    "tables": ["pgjobs_job"],
-    "columns": ["id"],
-}
-
-
-def read_everything(odd_ids: list[int]) -> None:
-    """Run all statements that only read, about each of these rows and about all."""
-    for name in READING:
-        names = [name for name in PLACEHOLDER.findall(statement(name)) if name]
-        for odd_id in odd_ids if "id" in names else odd_ids[:1]:
-            known = ANSWERS | {"id": odd_id, "ids": odd_ids, "worker_id": odd_id}
-            known["worker_ids"] = known["claims"] = odd_ids
-            known["fills"] = [False] * len(odd_ids)
-            with transaction.atomic(), connection.cursor() as cursor:
-                try:
-                    cursor.execute(statement(name), {p: known.get(p, 100) for p in names})
-                except DatabaseError as error:
-                    error.add_note(f"in {name}")
-                    raise
-
-
-@pytest.mark.parametrize("status", ["ready", "running", "failed"])
-def test_pages_are_read_beside_odd_rows(status: str) -> None:
-    """All of them at once: the error of the server tells the value."""
-    execute("INSERT INTO pgjobs_rate_limit (name, count, period) VALUES ('limit', 1, 31622400)")
-    execute(
-        "INSERT INTO pgjobs_rate_state (key, next_free, taken_at, taken_since)"
-        " VALUES ('limit', 'infinity', '{-infinity,NULL,now,infinity}', '{1,-7,2147483647}')"
-    )
-    given: dict[str, Any] = {"status": status}
-    if status == "running":
-        given["worker_id"] = make_worker(
-            started_at=sql.SQL("'-infinity'"), lease_expires_at=sql.SQL("'infinity'")
-        )
-    if status == "failed":
-        given |= dict.fromkeys(("finished_at", "last_attempted_at"), sql.SQL("now()"))
-    if status == "ready":
-        given |= {"concurrency_key": "key", "unique_key": None, "rate_limit_keys": "limit"}
-    made = [Rows(odd).make(**given) for odd in STORABLE]
-    read_everything([odd_id for odd_id, _ in made])
 
 
 @pytest.mark.sql

@@ -231,7 +231,7 @@ def test_a_check_with_a_warning_is_not_ok() -> None:
         "DELETE ON TABLE public.pgjobs_job_finished",
         "SELECT ON TABLE public.pgjobs_pause, public.pgjobs_rate_limit",
         "USAGE ON SEQUENCE public.pgjobs_job_id_seq",
-        "EXECUTE ON FUNCTION public.pgjobs_merged_v1(json, text)",
+        "EXECUTE ON FUNCTION public.pgjobs_merged_v1",
     ],
 )
 def test_a_check_names_what_is_missing_and_the_grant_that_repairs_it(

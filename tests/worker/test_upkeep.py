@@ -213,7 +213,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     is_settled: bool,
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=0)
+    pump = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
     ends: list[str] = []
     duty = make_look(
         pump,
@@ -229,7 +229,7 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=0)
+    pump = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),
@@ -248,7 +248,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 
 def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
     """While a long job ran, the gaps between looks have grown."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, claimed=1)
+    pump = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=1)
     ends: list[str] = []
     duty = make_look(
         pump,
@@ -269,7 +269,9 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
 
 def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
     """And not after each claim of jobs of the other kind."""
-    pump = mock.Mock(waits_for_news=False, is_idle=True, is_releasing=False, claimed=0)
+    pump = mock.Mock(
+        waits_for_news=False, is_idle=True, is_releasing=False, is_settling=False, claimed=0
+    )
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),
@@ -284,7 +286,9 @@ def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
 
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     """And not at its next look of a busy worker."""
-    pump = mock.Mock(waits_for_news=False, is_idle=False, is_releasing=False, claimed=0)
+    pump = mock.Mock(
+        waits_for_news=False, is_idle=False, is_releasing=False, is_settling=False, claimed=0
+    )
     duty = make_look(
         pump,
         make_options(poll_interval=NEVER),

@@ -21,8 +21,9 @@ from django.urls import URLPattern, path
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs
-from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm
+from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs, record_tree
+from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RetryForm
+from django_pgjobs.admin.bulk.of_trees import texts_of_tree
 from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
 from django_pgjobs.admin.job_list.export import stream_jobs
 from django_pgjobs.admin.pages import PageAdmin
@@ -39,9 +40,11 @@ from django_pgjobs.bulk.changes import first_tasks
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
 from django_pgjobs.bulk.selection import StoredSelection
+from django_pgjobs.bulk.trees import workflow_to_delete
 from django_pgjobs.bulk.walk import allowed_to
 from django_pgjobs.models import BulkChange
 from django_pgjobs.permissions import Verb, may
+from django_pgjobs.status import JobStatus
 
 SALT = "django_pgjobs.bulk"
 # A link in a page that stayed open over the weekend still works; it is counted anew.
@@ -116,18 +119,19 @@ def _ask(
     job_admin: PageAdmin, request: HttpRequest, action: Action, selection: Selection
 ) -> HttpResponse:
     """Draw the page of confirmation; everything is read before, within a time of its own."""
-    form = _form(request, action)
+    form = _form(request, action, selection)
     pinned = selection.pinned()
     seen = preview(action, pinned, allowed_to(request.user, action.verb, pinned))
+    root_id = workflow_to_delete(action.name, pinned)
+    of_tree = texts_of_tree(job_admin, request, action, pinned)
+    listed = job_admin.url("pgjobs_job_changelist")
     typed = ""
     if isinstance(form, EndingForm):
-        typed = _to_type(action, pinned, seen.total)
+        typed = text_to_type(action, pinned, seen.total)
         form.ask_to_type(typed)
     context = {
-        "title": _("Export jobs")
-        if action.name == "export"
-        else _("%(action)s: are you sure?") % {"action": action.label},
-        "steps": [{"label": _("Jobs"), "url": job_admin.url("pgjobs_job_changelist")}],
+        "title": of_tree.title if of_tree else _title(action),
+        "steps": of_tree.steps if of_tree else [{"label": _("Jobs"), "url": listed}],
         "action": action,
         "form": form,
         "preview": seen,
@@ -138,9 +142,18 @@ def _ask(
         "is_large": seen.total is None or seen.total > INLINE_JOBS,
         "max_skipped": MAX_SKIPPED,
         "runs_again": action.name == "retry" and "successful" in dict(seen.statuses),
-        "can_run": seen.total != 0 or seen.more != 0,
+        "can_run": seen.total != 0 or seen.more != 0 or root_id is not None,
+        "lead": of_tree.lead if of_tree else "",
+        "is_pinned": root_id is None,
+        "pgjobs_page": "workflows" if of_tree else job_admin.nav_key,
     }
     return job_admin.render_page(request, "bulk_confirm.html", context)
+
+
+def _title(action: Action) -> str:
+    if action.name == "export":
+        return _("Export jobs")
+    return _("%(action)s: are you sure?") % {"action": action.label}
 
 
 class Token(TypedDict):
@@ -176,7 +189,7 @@ def _token(
     )
 
 
-def _to_type(action: Action, selection: Selection, total: int | None) -> str:
+def text_to_type(action: Action, selection: Selection, total: int | None) -> str:
     """Return what is to be typed before so many jobs are ended or deleted, "" if nothing is."""
     if total is not None:
         return str(total) if total > UNTYPED_JOBS else ""
@@ -202,7 +215,7 @@ def _confirm(
     job_admin: PageAdmin, request: HttpRequest, action: Action, selection: Selection
 ) -> HttpResponseBase:
     """Do what was confirmed, or draw the page again if something is wrong with the form."""
-    form = _form(request, action)
+    form = _form(request, action, selection)
     try:
         token = _unsign(request.POST.get("preview", ""), FORM_SECONDS)
         seen = Selection.from_json(token["selection"])
@@ -223,9 +236,11 @@ def _confirm(
     if isinstance(form, ExportForm):
         return _export(job_admin, request, seen, form)
     options, total = form.options(), token["total"]
+    if action.name == "retry" and "tree" in seen.lookups:
+        options["uncancel"] = seen.lookups["tree"]
     if total is not None and options.get("reset_attempts"):
         total = None if token["more"] is None else total + token["more"]
-    if total == 0:
+    if total == 0 and workflow_to_delete(action.name, seen) is None:
         messages.warning(request, _("There is no job that this can be done to."))
         return HttpResponseRedirect(back_address(job_admin, request))
     reason = form.cleaned_data["reason"]
@@ -271,6 +286,9 @@ def _record(
         reason=change.reason,
         site=job_admin.admin_site,
     )
+    tree = change.selection["lookups"].get("tree")
+    if tree is not None:
+        record_tree(request.user, change.verb, tree, count=count, reason=change.reason)
 
 
 def _export(
@@ -288,11 +306,13 @@ def _export(
     return stream_jobs(request.user, selection, options)
 
 
-def _form(request: HttpRequest, action: Action) -> BulkForm:
+def _form(request: HttpRequest, action: Action, selection: Selection) -> BulkForm:
     data = request.POST if request.method == "POST" else None
     form_class = FORMS.get(action.name, BulkForm)
     if issubclass(form_class, ExportForm):
         return form_class(data, may_reveal=may(request.user, Verb.REVEAL))
+    if issubclass(form_class, RetryForm):
+        return form_class(data, has_waiting=JobStatus.READY in selection.statuses)
     return form_class(data)
 
 

@@ -129,7 +129,7 @@ class LengthForm(BulkForm):
 
 
 class RetryForm(LengthForm):
-    """Now, spread over a time, or at a time."""
+    """Now, spread over a time, or at a time; only waiting jobs have attempts to reset."""
 
     when = forms.ChoiceField(
         label=_("When"),
@@ -151,9 +151,15 @@ class RetryForm(LengthForm):
     )
     field_order = ["when", "amount", "unit", "at", "reset_attempts", "reason"]
 
+    def __init__(self, *args: Any, has_waiting: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not has_waiting:
+            del self.fields["reset_attempts"]
+
     def options(self) -> Options:
         chosen = super().options()
-        return chosen | {"reset_attempts": True} if self.cleaned_data["reset_attempts"] else chosen
+        is_reset = self.cleaned_data.get("reset_attempts")
+        return chosen | {"reset_attempts": True} if is_reset else chosen
 
 
 class PostponeForm(LengthForm):

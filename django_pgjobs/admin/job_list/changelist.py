@@ -7,11 +7,12 @@ far it looked, and leads on from there. So each page is quick, however many jobs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ERROR_FLAG, ChangeList
+from django.contrib.admin.views.main import ERROR_FLAG, SEARCH_VAR, ChangeList
 from django.db import connections
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -19,6 +20,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.job_list.batches import AskedBatches
 from django_pgjobs.admin.job_list.columns import with_columns
 from django_pgjobs.admin.job_list.filters import JobFilter, TextFilter
 from django_pgjobs.admin.job_list.links import (
@@ -31,7 +33,7 @@ from django_pgjobs.admin.job_list.links import (
     ListLinks,
     Rows,
 )
-from django_pgjobs.admin.job_list.paging import Order, Place
+from django_pgjobs.admin.job_list.paging import LAST_ID, Order, Place
 from django_pgjobs.admin.job_list.search import Condition, Reach, parse_search
 from django_pgjobs.admin.job_list.suggestions import list_names
 from django_pgjobs.admin.job_list.tabs import (
@@ -104,7 +106,9 @@ class JobChangeList(ListLinks, ChangeList):
         self.parts: list[Condition] = []
         self.has_foreign_filters = False
         self.is_older = BEFORE not in request.GET
-        self.order = Order(by_end=self.tab.is_finished)
+        searched = parse_search(request.GET.get(SEARCH_VAR, ""), may_reveal=False).parts
+        self.batches = AskedBatches(searched, self.tab)
+        self.order = Order(by_end=self.tab.is_finished and not self.batches.are_by_id)
         self.place = self._read_place(request)
         if ERROR_FLAG in request.GET:
             self.notices.append(_("A part of the address was left out: it is no filter of jobs."))
@@ -154,11 +158,12 @@ class JobChangeList(ListLinks, ChangeList):
         self.is_filtered = bool(self.parts or self.problems or self.has_foreign_filters)
         parts = [dict(part.lookups) for part in self.parts]
         self.lookups = {**self.tab.lookups, **({"all_of": parts} if parts else {})}
+        as_read = {**self.lookups, **({"all_of": self.batches.as_read(parts)} if parts else {})}
         self.clear_all_filters_qs = self.get_query_string(
             remove=[name for spec in self.filter_specs for name in spec.expected_parameters()]
         )
         try:
-            jobs = jobs.filter(conditions(self.lookups))
+            jobs = jobs.filter(conditions(as_read))
         except InvalidLookup:
             self.problems.append(_("A filter is too long, or holds text that no job can have."))
         jobs = self._of_masked(jobs)
@@ -225,7 +230,14 @@ class JobChangeList(ListLinks, ChangeList):
         """Begin where the ids are of the time that a filter ends at, as far as they tell it."""
         name = "enqueued_at__lte"
         ends = [part.lookups[name] for part in self.parts if name in part.lookups]
-        if self.order.by_end or self.is_few or not ends or min(ends) >= timezone.now():
+        if self.order.by_end:
+            # When a job was enqueued does not say when it ended.
+            ends = []
+        ends += self.batches.ends_of_large_tree()
+        if self.is_few or not ends or min(ends) >= timezone.now():
+            return
+        if self.order.by_end:
+            self.place = Place(LAST_ID, min(ends) + OUT_OF_ORDER)
             return
         with connections[self.queryset.db].cursor() as cursor:
             job_id = find_job_at(cursor, min(ends) + OUT_OF_ORDER)
@@ -235,6 +247,7 @@ class JobChangeList(ListLinks, ChangeList):
     def _read_direction(self) -> Rows:
         """Read a page of the rows after, or before, the place."""
         jobs, order, is_older = self.queryset, self.order, self.is_older
+        jobs = jobs.filter(*self.batches.ends())
         edge = self._find_edge()
         if self.place is not None:
             jobs = jobs.filter(order.beyond(self.place, is_older=is_older))
@@ -270,7 +283,8 @@ class JobChangeList(ListLinks, ChangeList):
         edge = self._find_edge()
         if edge is not None:
             jobs = jobs.filter(self.order.within(edge, is_older=False))
-        return int(jobs.order_by(*self.order.fields(is_older=False))[: MAX_NEW + 1].count())
+        order = replace(self.order, is_sorted=self.is_few)
+        return int(jobs.order_by(*order.fields(is_older=False))[: MAX_NEW + 1].count())
 
     @cached_property
     def is_narrowed(self) -> bool:
@@ -279,7 +293,9 @@ class JobChangeList(ListLinks, ChangeList):
 
     @cached_property
     def is_few(self) -> bool:
-        """Are the jobs of the tab few enough for its own index, however many others wait?"""
+        """Are the jobs few enough for an index of their own, however many others there are?"""
+        if self.batches.has_small_tree:
+            return True
         return bool(self.tab.index_column) and not exceeds_index(self.tab)
 
     def _find_edge(self) -> Place | None:

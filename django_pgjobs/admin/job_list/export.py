@@ -28,7 +28,8 @@ COLUMNS = (
     "lost_count", "max_losses", "enqueued_at", "run_after", "due_at", "ready_at", "expires_at",
     "started_at", "last_attempted_at", "finished_at", "timeout", "backend", "correlation_id",
     "tags", "note", "hold", "concurrency_key", "rate_limit_keys", "unique_key", "subject",
-    "worker_ids", "args", "kwargs", "metadata", "progress", "result", "errors",
+    "schedule", "scheduled_for", "worker_ids", "args", "kwargs", "metadata", "progress", "result",
+    "errors",
 )  # fmt: skip
 SECRET = ("args", "kwargs", "metadata", "progress", "result", "errors")
 # What a spreadsheet takes for a formula; an apostrophe in front makes it text.

@@ -86,7 +86,7 @@ class Order:
             return Q(finished_at__lte=end) & (Q(finished_at__lt=end) | by_id)
         return Q(finished_at__gte=end) & (Q(finished_at__gt=end) | by_id)
 
-    def find_edge(self, jobs: QuerySet[Job], distance: int, *, is_older: bool) -> Place | None:
+    def find_edge(self, jobs: QuerySet[Any], distance: int, *, is_older: bool) -> Place | None:
         """Return the place that is *distance* jobs away, None if there are not so many.
 
         Only the index is read. Of jobs that ended at once all are on this side of the place.

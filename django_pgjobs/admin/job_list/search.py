@@ -26,7 +26,8 @@ STEP = re.compile(r"[^.]+")
 
 HELP = gettext_lazy(
     "A job's number, part of a task's path, or one of task: queue: status: tag: error: worker: "
-    'key: subject: args.name: with a value; "quotation marks" around text with spaces.'
+    'key: subject: schedule: batch: tree: args.name: with a value; "quotation marks" around text '
+    "with spaces."
 )
 
 
@@ -135,6 +136,25 @@ def _id(value: str) -> Condition:
     return Condition({"id__in": [_job_id(number[1])]}, Reach.INDEXED)
 
 
+def _batch(value: str) -> Condition:
+    return Condition({"batch": _batch_id("batch", value)}, Reach.INDEXED)
+
+
+def _tree(value: str) -> Condition:
+    """A batch and all below it: the index leads to the jobs only if these are not too many."""
+    return Condition({"tree": _batch_id("tree", value)})
+
+
+def _batch_id(name: str, value: str) -> int:
+    number = NUMBER.fullmatch(value)
+    if not number or int(number[1]) > MAX_ID:
+        raise WrongTerm(
+            _("Expected a batch's number after “%(name)s:”, got “%(value)s”.")
+            % {"name": name, "value": value[:40]}
+        )
+    return int(number[1])
+
+
 def _task(value: str) -> Condition:
     """The path of a task, or its end."""
     return Condition({"any_of": [{"task_path": value}, {"task_path__endswith": f".{value}"}]})
@@ -170,5 +190,8 @@ TERMS: dict[str, Callable[[str], Condition]] = {
     "worker": lambda value: Condition({"worker": value}),
     "key": lambda value: Condition({"key": value}),
     "subject": lambda value: Condition({"subject": value}, Reach.INDEXED),
+    "schedule": lambda value: Condition({"schedule": value}, Reach.INDEXED),
+    "batch": _batch,
+    "tree": _tree,
     "id": _id,
 }

@@ -42,6 +42,7 @@ class JobLinks:
     worker: str
     tags: list[tuple[str, str]]
     subject: str
+    schedule: str
     trace: str
     enqueued_by: str
 
@@ -64,6 +65,7 @@ def links_of(model_admin: PageAdmin, request: HttpRequest, job: Job) -> JobLinks
         tags=[
             (tag, search_address(listed, "tag", tag)) for tag in job.tags if isinstance(tag, str)
         ],
+        schedule=schedule_address(model_admin, job.schedule) if job.schedule and sees_all else "",
         subject=subject_address(model_admin.admin_site, request, job.subject or ""),
         trace=trace_address(job.correlation_id),
         enqueued_by=_enqueued_by(job.metadata),
@@ -80,6 +82,11 @@ def subject_address(site: AdminSite, request: HttpRequest, text: str) -> str:
     meta = parsed.model._meta
     name = f"admin:{meta.app_label}_{meta.model_name}_change"
     return reverse(name, args=[quote_key(parsed.key)], current_app=site.name)
+
+
+def schedule_address(model_admin: PageAdmin, name: str) -> str:
+    """Return the address of the page of a schedule, which may be gone."""
+    return f"{model_admin.url('pgjobs_schedule_page')}?{urlencode({'name': name})}"
 
 
 def trace_address(correlation_id: str) -> str:

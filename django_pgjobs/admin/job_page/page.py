@@ -16,6 +16,7 @@ from django_pgjobs.admin import audit
 from django_pgjobs.admin.job_page.actions import buttons_for
 from django_pgjobs.admin.job_page.around import seen_around, seen_explanation
 from django_pgjobs.admin.job_page.attempts import attempts_of
+from django_pgjobs.admin.job_page.batch import batch_of
 from django_pgjobs.admin.job_page.json_html import json_html, printable
 from django_pgjobs.admin.job_page.links import links_of
 from django_pgjobs.admin.job_page.runs import is_finite, lately, timeline
@@ -93,6 +94,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "progress": _progress(job.progress),
         "timeline": timeline(job),
         "around": around,
+        "in_batch": batch_of(model_admin, request, job),
         "max_neighbours": MAX_NEIGHBOURS,
         "max_dependants": MAX_DEPENDANTS,
         "links": links_of(model_admin, request, job),

@@ -1,6 +1,6 @@
 """The Overview: the numbers of the whole installation on one page.
 
-Everything is read from the tables as they are, in four bounded statements, and kept for two
+Everything is read from the tables as they are, in bounded statements, and kept for two
 seconds for all who look.
 """
 
@@ -19,6 +19,7 @@ from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import is_refresh, kept, unchanged
 from django_pgjobs.admin.overview.warnings import (
     OLD_TRANSACTION_SECONDS,
+    UNSEALED_SECONDS,
     heartbeat_state,
     is_served,
     list_warnings,
@@ -39,6 +40,8 @@ from django_pgjobs.queries.overview import (
     get_installation,
 )
 from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
+from django_pgjobs.queries.schedule_pages import Troubled, list_troubled
+from django_pgjobs.schedules.words import LATE_AFTER
 from django_pgjobs.status import JobStatus
 
 # Seconds that one statement may take.
@@ -68,6 +71,7 @@ class Numbers(NamedTuple):
     failures: list[FailureRow]
     facts: Installation
     missing_rates: list[MissingRate]
+    troubled: list[Troubled]
 
 
 class QueueLine(NamedTuple):
@@ -141,8 +145,11 @@ def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
         (worker.id, worker.running, worker.is_quiet, heartbeat_state(worker.silent_seconds))
         for worker in facts.workers
     ]
-    steady = (*facts[1:2], workers, *facts[3:9], facts.old_transaction is not None)
-    return (numbers.live, numbers.finished, numbers.failures, steady, numbers.missing_rates)
+    steady = (
+        *facts[1:2], workers, *facts[3:9], facts.old_transaction is not None, facts.standing
+    )  # fmt: skip
+    rest = (numbers.missing_rates, numbers.troubled)
+    return (numbers.live, numbers.finished, numbers.failures, steady, *rest)
 
 
 def read_numbers(chosen: Range) -> Numbers:
@@ -168,8 +175,10 @@ def read_numbers(chosen: Range) -> Numbers:
                 max_rows=MAX_FACTS,
                 max_workers=MAX_WORKERS,
                 old_seconds=OLD_TRANSACTION_SECONDS,
+                unsealed_seconds=UNSEALED_SECONDS,
             ),
             list_missing_rates(cursor),
+            list_troubled(cursor, late=LATE_AFTER.total_seconds()),
         )
 
 
@@ -184,7 +193,7 @@ def describe(numbers: Numbers, chosen: Range) -> dict[str, Any]:
     queues = queue_lines(live, finished, facts)
     is_partial = bool(finished) and finished[0].looked_at >= MAX_FINISHED_JOBS
     return {
-        "warnings": list_warnings(facts, live, numbers.missing_rates),
+        "warnings": list_warnings(facts, live, numbers.missing_rates, numbers.troubled),
         "tiles": tiles(live, finished),
         "oldest": min((row.waiting_since for row in live if row.waiting_since), default=None),
         "finished_a_minute": sum(row.jobs_minutes for row in finished if row.bucket is not None)

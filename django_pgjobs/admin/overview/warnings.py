@@ -12,8 +12,9 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
-from django_pgjobs.queries.overview import Installation, LiveRow, Service
+from django_pgjobs.queries.overview import Installation, LiveRow, Service, StandingBatch
 from django_pgjobs.queries.rate_limits import MissingRate
+from django_pgjobs.queries.schedule_pages import Troubled
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
@@ -21,19 +22,28 @@ LONG_WAIT_SECONDS = 300.0
 OLD_TRANSACTION_SECONDS = 600.0
 # ... and this many dead rows, if there are more of them than live ones.
 MANY_DEAD_ROWS = 50_000
+# So is a batch to which more jobs may come for longer.
+UNSEALED_SECONDS = 86_400.0
 # Warnings of one kind that are spelled out.
 MAX_NAMED = 5
 
 
 class Notice(NamedTuple):
-    """A sentence, and the page that helps: its name among the site's urls, "" for none."""
+    """A sentence, and the page that helps: its name among the site's urls, "" for none.
+
+    *key* is that of the row the page is about, None for a page about many.
+    """
 
     text: str
     page: str = ""
+    key: int | None = None
 
 
 def list_warnings(
-    facts: Installation, queues: list[LiveRow], missing_rates: Sequence[MissingRate] = ()
+    facts: Installation,
+    queues: list[LiveRow],
+    missing_rates: Sequence[MissingRate] = (),
+    troubled: Sequence[Troubled] = (),
 ) -> list[Notice]:
     """Return what is wrong now, the worst first."""
     paused = {queue.name for queue in facts.queues if queue.is_paused}
@@ -41,7 +51,9 @@ def list_warnings(
         *_unserved_queues(facts.services, queues),
         *_missing_rates(missing_rates),
         *_long_waits(facts, queues, paused),
+        *_troubled_schedules(troubled),
         *_lost_workers(facts),
+        *_standing_batches(facts.standing),
         *_paused_queues(queues, paused),
         *_server(facts),
         *_versions(facts),
@@ -128,6 +140,19 @@ def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) ->
         yield Notice(text % values, "pgjobs_queuesettings_changelist")
 
 
+def _troubled_schedules(troubled: Sequence[Troubled]) -> Iterator[Notice]:
+    for schedule in troubled[:MAX_NAMED]:
+        text = {
+            "late": _("Schedule %(name)s is late: it was due, and no worker has taken it."),
+            "error": _("Schedule %(name)s has an error: %(error)s"),
+            "failed": _("The last run of schedule %(name)s failed."),
+        }[schedule.trouble]
+        values = {"name": schedule.name, "error": schedule.error}
+        yield Notice(text % values, "pgjobs_schedule_changelist")
+    if len(troubled) > MAX_NAMED:
+        yield Notice(_("There are more schedules like that."), "pgjobs_schedule_changelist")
+
+
 def _lost_workers(facts: Installation) -> Iterator[Notice]:
     if facts.lost_workers:
         text = ngettext(
@@ -139,6 +164,16 @@ def _lost_workers(facts: Installation) -> Iterator[Notice]:
         )
         values = {"workers": formats.number_format(facts.lost_workers)}
         yield Notice(text % values, "pgjobs_worker_changelist")
+
+
+def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
+    for batch in standing:
+        if batch.is_broken:
+            text = _("Batch %(name)s cannot be counted; its page says why.")
+        else:
+            text = _("Batch %(name)s is not sealed for more than a day: it cannot end.")
+        name = f"{batch.name} #{batch.id}".strip()
+        yield Notice(text % {"name": name}, "pgjobs_batch_change", batch.id)
 
 
 def _paused_queues(queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.contrib.admin.models import LogEntry
@@ -27,14 +27,17 @@ class ControlAdmin(ListPageAdmin):
     moment ago may start now.
     """
 
+    # What a person needs to write them.
+    control_verb: ClassVar[Verb] = Verb.CONTROL_QUEUES
+
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Verb.CONTROL_QUEUES)
+        return may(request.user, self.control_verb)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Verb.CONTROL_QUEUES)
+        return may(request.user, self.control_verb)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Verb.CONTROL_QUEUES)
+        return may(request.user, self.control_verb)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

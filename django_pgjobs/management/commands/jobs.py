@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
-from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.control import lifecycle, pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management import prune
+from django_pgjobs.management import enqueueing, prune, schedules, workflows
+from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
+from django_pgjobs.management.tables import write_table
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.words import counted
 
 EXIT_USAGE = 2
-UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
 # As they come from the database: what no Python can decode may be shown all the same.
 SHOWN = [field.name for field in Job._meta.fields]
@@ -41,7 +39,11 @@ examples:
   manage.py jobs resume --queue mail
   manage.py jobs list --status failed --queue mail
   manage.py jobs requeue 4711 4712
+  manage.py jobs workflows --open
   manage.py jobs prune --dry-run
+  manage.py jobs enqueue shop.tasks.push_product --args '[4711]'
+  manage.py jobs schedules list
+  manage.py jobs schedules next nightly --count 10
   manage.py jobs grants --worker shop_worker --web shop_web | psql shop
 
 Each action has a --help of its own.
@@ -52,34 +54,11 @@ was not changed, 2 wrong use.
 
 
 def job_id(text: str) -> int:
-    """Return the id of a job."""
+    """Return the id of a job or of a batch."""
     found = parse_job_id(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"expected the id of a job, a number, got {text!r}.")
+        raise argparse.ArgumentTypeError(f"expected an id, a number, got {text!r}.")
     return found
-
-
-def span(text: str) -> timedelta:
-    """Return a length of time such as 90s, 10m, 2h or 1d."""
-    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text, re.ASCII)
-    if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(
-            f"expected a time with its unit, 1s or more, such as 90s, 10m, 2h, 1d, got {text!r}."
-        )
-    return timedelta(seconds=int(found[1]) * UNITS[found[2]])
-
-
-def instant(text: str) -> datetime:
-    """Return an instant; one without a time zone is in the current one."""
-    try:
-        found = parse_datetime(text)
-    except ValueError:
-        found = None
-    if found is None:
-        raise argparse.ArgumentTypeError(
-            f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
-        )
-    return timezone.make_aware(found) if timezone.is_naive(found) else found
 
 
 def database_role(text: str) -> str:
@@ -87,14 +66,6 @@ def database_role(text: str) -> str:
     if not text.strip() or text.lower() == "public":
         raise argparse.ArgumentTypeError(f"expected the name of a database role, got {text!r}.")
     return text
-
-
-def count(text: str) -> int:
-    """Return a number of rows."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= number <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 to 1000000, got {text!r}.")
-    return number
 
 
 class Command(BaseCommand):
@@ -131,6 +102,8 @@ class Command(BaseCommand):
         self._add_target(resume)
         self._add_prune(actions)
         self._add_grants(actions)
+        schedules.add_schedules(actions)
+        enqueueing.add_enqueue(actions)
 
     def _add_looks(self, actions: Any) -> None:
         why = actions.add_parser("explain", help="Say why a job is not running, or what it does.")
@@ -144,7 +117,15 @@ class Command(BaseCommand):
         listing.add_argument("--queue", metavar="NAME", help="Only those of this queue.")
         listing.add_argument("--task", metavar="PATH", help="Only those of this task.")
         listing.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-        for parser in (why, listing):
+        trees = actions.add_parser(
+            "workflows", help="List workflows, newest first, or print one with what it waits for."
+        )
+        trees.add_argument(
+            "id", type=job_id, nargs="?", metavar="batch", help="The id of a batch: print its tree."
+        )
+        trees.add_argument("--open", action="store_true", help="Only those that are not complete.")
+        trees.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
+        for parser in (why, listing, trees):
             parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
     def _add_changes(self, actions: Any) -> None:
@@ -213,12 +194,15 @@ class Command(BaseCommand):
             "explain": self._explain,
             "show": self._show,
             "list": self._list,
+            "workflows": self._workflows,
             "cancel": self._cancel,
             "requeue": self._requeue,
             "pause": self._pause,
             "resume": self._resume,
             "prune": self._prune,
             "grants": self._grants,
+            "schedules": partial(schedules.handle, self.stdout.write),
+            "enqueue": partial(enqueueing.enqueue, self.stdout.write),
         }
         try:
             actions[action](**flags)
@@ -260,11 +244,21 @@ class Command(BaseCommand):
         if flags["json"]:
             self._write_json(rows)
             return
-        cells = [LISTED, *(tuple(_cell(row[name]) for name in LISTED) for row in rows)]
-        widths = [max(len(line[column]) for line in cells) for column in range(len(LISTED))]
-        for line in cells:
-            padded = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
-            self.stdout.write("  ".join(padded).rstrip())
+        write_table(self.stdout.write, LISTED, [[row[name] for name in LISTED] for row in rows])
+
+    def _workflows(self, **flags: Any) -> None:
+        if flags["id"] is None:
+            workflows.list_workflows(
+                self.stdout.write,
+                only_open=flags["open"],
+                limit=flags["limit"],
+                as_json=flags["json"],
+            )
+            return
+        try:
+            workflows.show_tree(self.stdout.write, flags["id"], as_json=flags["json"])
+        except LookupError as error:
+            raise CommandError(str(error)) from error
 
     def _write_json(self, value: Any) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
@@ -343,10 +337,3 @@ def _target_of(flags: dict[str, Any]) -> dict[str, Any]:
 def _name_of(target: dict[str, Any]) -> str:
     [(kind, name)] = target.items()
     return f"{kind} {name}"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, datetime):
-        local = timezone.localtime(value) if timezone.is_aware(value) else value
-        return local.isoformat(" ", "seconds")
-    return str(value)

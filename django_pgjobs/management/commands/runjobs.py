@@ -104,6 +104,9 @@ class Command(BaseCommand):
             metavar="A,B",
             help="All queues but these.",
         )
+        what.add_argument(
+            "--no-schedules", action="store_true", help="Leave due schedules to other workers."
+        )
         self._add_size(parser)
         self._add_limits(parser)
         self._add_behaviour(parser)
@@ -281,6 +284,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         unknown_fails=conf.UNKNOWN_TASK == "fail",
         ageing=conf.AGEING_SECONDS,
         drain=flags["drain"],
+        schedules=not flags["no_schedules"],
         claim_limit=conf.CLAIM_LIMIT,
         max_jobs=flags["max_jobs"],
         max_time=flags["max_time"],
@@ -339,8 +343,7 @@ def child_flags(flags: dict[str, Any]) -> list[str]:
     for name in VALUE_FLAGS:
         if flags[name] is not None:
             line.append(f"--{name.replace('_', '-')}={flags[name]}")
-    if flags["drain"]:
-        line.append("--drain")
+    line += [f"--{name.replace('_', '-')}" for name in ("drain", "no_schedules") if flags[name]]
     for name in ("listen", "reload"):
         if flags[name] is not None:
             line.append(f"--{name}" if flags[name] else f"--no-{name}")

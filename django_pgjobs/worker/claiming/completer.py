@@ -16,16 +16,17 @@ statement can pass over that. So once it had to wait it goes alone, with hardly 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 
 from django_pgjobs.exceptions import PayloadError
-from django_pgjobs.queries import dependencies, jobs
+from django_pgjobs.queries import batches, dependencies, jobs
 from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.filling import Filling, send_fillings
 from django_pgjobs.worker.attempt import Attempt
@@ -156,11 +157,12 @@ class Completer:
         """Is there an outcome that could not be written and is to have a unique key?"""
         return any(outcome.takes_key for _, outcome in self._aside.values())
 
-    def next_due(self) -> float | None:
-        """Return when to try again, None if nothing waits for that."""
+    @property
+    def due_at(self) -> float:
+        """When to try again; infinite if nothing waits for that."""
         outcomes = [outcome for _, outcome in self._aside.values()]
         dues = [max(o.due, self._keys_at) if o.takes_key else o.due for o in outcomes]
-        return min(dues, default=None)
+        return min(dues, default=math.inf)
 
     def pause_keys(self) -> None:
         """Try no unique key for a while: others are to go on."""
@@ -229,8 +231,26 @@ class Statement(NamedTuple):
 def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Statement]:
     """Return the statements for a batch, one for each kind of outcome it has.
 
-    Their rows are the ids of the jobs that were changed.
+    Their rows are the ids of the jobs that were changed. Jobs of batches have statements of their
+    own; where these have made jobs, a row without an id names the queue behind it.
     """
+    plain = [entry for entry in batch if entry[0].row.batch_id is None]
+    statements = _writings(plain, jobs, skips_locked=skips_locked)
+    if len(plain) < len(batch):
+        others = [entry for entry in batch if entry[0].row.batch_id is not None]
+        statements += _writings(others, batches, skips_locked=skips_locked)
+    return statements
+
+
+class Finish(Protocol):
+    """A module that sends outcomes which end or return jobs: `jobs` or `batches`."""
+
+    send_successes: Callable[..., None]
+    send_ends: Callable[..., None]
+    send_returns: Callable[..., None]
+
+
+def _writings(batch: Sequence[Entry], finish: Finish, *, skips_locked: bool) -> list[Statement]:
     now = time.monotonic()
     successes = [entry for entry in batch if entry[1].kind is Kind.DONE]
     others = [entry for entry in batch if entry[1].kind is not Kind.DONE]
@@ -241,9 +261,9 @@ def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Stat
     ]
     returns = [e for e in others if e[1].status is None and e[1].control is None]
     rows: list[tuple[Callable[..., None], list[Any], list[Entry]]] = [
-        (jobs.send_successes, [_success(*entry, now) for entry in successes], successes),
-        (jobs.send_ends, [_end(*entry, now) for entry in ends], ends),
-        (jobs.send_returns, [_return(*entry, now) for entry in returns], returns),
+        (finish.send_successes, [_success(*entry, now) for entry in successes], successes),
+        (finish.send_ends, [_end(*entry, now) for entry in ends], ends),
+        (finish.send_returns, [_return(*entry, now) for entry in returns], returns),
         (send_fillings, controls, fillings),
     ]
     return [

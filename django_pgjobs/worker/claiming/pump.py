@@ -33,16 +33,16 @@ from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
 from django_pgjobs.worker.claiming.claimer import Claim, Claimer
-from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer, Entry
+from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.releases import Releases
+from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import make_attempt
-from django_pgjobs.worker.running.capacity import most_ahead
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -92,6 +92,7 @@ class Pump(Role):
         self._on_limit = on_limit
         self._sender = Sender(connection, state.name)
         self._releases = Releases(self._note_released)
+        self._settling = Settling(state.name, connection, self._note_released)
         self._backoff = Backoff(state.name, "statement")
         # Places that others told of, and whether they said that other rules hold.
         self._offers: deque[Listing | str] = deque()
@@ -112,6 +113,11 @@ class Pump(Role):
     def offer(self, place: Listing | str) -> None:
         """Say where jobs are: what a look found, or the queue that a notification named."""
         self._offers.append(place)
+        self.wake()
+
+    def settle(self, batch_ids: list[int]) -> None:
+        """Count what is noted of batches."""
+        self._settling.ask(batch_ids)
         self.wake()
 
     def recall(self) -> None:
@@ -150,6 +156,11 @@ class Pump(Role):
     def is_releasing(self) -> bool:
         """Are there jobs that waited for others and are still to be let go?"""
         return self._releases.are_under_way
+
+    @property
+    def is_settling(self) -> bool:
+        """Are there batches that it is to count?"""
+        return self._settling.is_under_way
 
     @property
     def waits_for_news(self) -> bool:
@@ -197,6 +208,9 @@ class Pump(Role):
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
         claim = self._plan_claim(turn, writing, now, waits=waits)
+        if not waits:
+            # Last: nothing may wait for a lock behind it.
+            self._settling.plan(turn, [attempt for attempt, _ in writing.entries])
         if not turn.parts and not writing.entries:
             return False
         try:
@@ -226,21 +240,16 @@ class Pump(Role):
             self._offers.popleft()
 
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
-        fresh: list[Entry] = []
-        if is_due and len(self._completer) and self._flush_is_due():
-            fresh = self._completer.take(most_ahead(self._connection.distance))
-        if self._completer.waits_for_keys:
-            # Somebody holds a key: no turn waits for one again.
-            for entry in fresh:
-                if entry[1].takes_key:
-                    self._completer.put_aside(entry)
-            fresh = [entry for entry in fresh if not entry[1].takes_key]
-        aside = self._completer.take_due() if is_due else []
-        keyed = self._completer.take_due_keys() if is_due else []
-        writing = Writing(self._completer, self._connection, fresh, aside, keyed)
+        if not is_due:
+            return Writing(self._completer, self._connection)
+        writing = Writing.of_due(
+            self._completer,
+            self._connection,
+            flushes=self._flush_is_due(),
+            on_queues=self._note_released,
+        )
         writing.plan(turn)
-        if is_due:
-            self._releases.plan(turn, [attempt for attempt, _ in writing.travelling])
+        self._releases.plan(turn, [attempt for attempt, _ in writing.travelling])
         return writing
 
     def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
@@ -299,7 +308,7 @@ class Pump(Role):
             self._errands.look_by(0.0)
 
     def _note_released(self, queues: list[str]) -> None:
-        """Note the queues of jobs that waited for those that have ended."""
+        """Note the queues of jobs that were made, or let go, because others have ended."""
         for queue_name in queues:
             self._places.note_queue(queue_name)
         if queues:
@@ -363,7 +372,7 @@ class Pump(Role):
     def _rest(self) -> None:
         """Sleep until something is due, and let the upkeep look for jobs if none are known."""
         now = time.monotonic()
-        waits = []
+        waits = [self._completer.due_at - now, self._settling.due_at - now]
         if len(self._completer):
             waits.append(LINGER_SECONDS - self._completer.oldest_age())
         rooms = self._demand.rooms()
@@ -374,12 +383,9 @@ class Pump(Role):
                 self._errands.wake()
             else:
                 waits.append(self._places.claim_at(now, rooms) - now)
-        due = self._completer.next_due()
-        if due is not None:
-            waits.append(due - now)
         if self._demand.buffered():
             waits.append(HOARD_SECONDS / 2)
-        pause = min(waits, default=math.inf)
+        pause = min(waits)
         self.wait(None if pause == math.inf else max(0.0, pause))
 
     def _return_unbegun(self, now: float) -> None:

@@ -23,6 +23,7 @@ from django_pgjobs.worker.claiming.completer import (
     resolution,
     writings,
 )
+from django_pgjobs.worker.running.capacity import most_ahead
 from django_pgjobs.worker.turns.careful import by_halves
 from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
@@ -37,17 +38,40 @@ class Writing:
         self,
         completer: Completer,
         connection: OwnConnection,
-        fresh: Sequence[Entry],
-        aside: Sequence[Entry],
+        fresh: Sequence[Entry] = (),
+        aside: Sequence[Entry] = (),
         keyed: Sequence[Entry] = (),
+        *,
+        on_queues: Callable[[list[str]], None] = lambda queues: None,
     ) -> None:
         self._completer = completer
         self._connection = connection
         self._fresh = fresh
         self._aside = aside
         self._keyed = keyed
+        self._on_queues = on_queues
         # The ids of the jobs for whose outcomes there is an answer.
         self._answered: set[int] = set()
+
+    @classmethod
+    def of_due(
+        cls,
+        completer: Completer,
+        connection: OwnConnection,
+        *,
+        flushes: bool,
+        on_queues: Callable[[list[str]], None],
+    ) -> Writing:
+        """Take what is due of the outcomes: fresh ones if it *flushes* them."""
+        fresh = completer.take(most_ahead(connection.distance)) if flushes else []
+        if completer.waits_for_keys:
+            # Somebody holds a key: no turn waits for one again.
+            for entry in fresh:
+                if entry[1].takes_key:
+                    completer.put_aside(entry)
+            fresh = [entry for entry in fresh if not entry[1].takes_key]
+        aside, keyed = completer.take_due(), completer.take_due_keys()
+        return cls(completer, connection, fresh, aside, keyed, on_queues=on_queues)
 
     @property
     def entries(self) -> list[Entry]:
@@ -102,6 +126,9 @@ class Writing:
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
         self._answered.update(attempt.id for attempt, _ in entries)
         self._completer.settle(entries, {row[0] for row in rows})
+        if rows and len(rows[0]) > 1:
+            # Of jobs of batches: what follows these has got jobs.
+            self._on_queues([queue for _, queue in rows if queue is not None])
 
     def _write_apart(self, batch: Sequence[Entry]) -> None:
         """Write outcomes, and find those that are locked or refused.

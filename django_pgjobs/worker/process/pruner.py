@@ -13,17 +13,21 @@ import logging
 import math
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import psycopg
 
-from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, workers
+from django_pgjobs.conf import get_conf
+from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, schedules, workers
+from django_pgjobs.queries.batch_care import Kept
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
+from django_pgjobs.worker.process.batch_care import BatchCare
+from django_pgjobs.worker.process.horizon import Horizon
 from django_pgjobs.worker.process.job_log import log_expiry
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
@@ -44,6 +48,8 @@ IDLE_SECONDS = 10.0
 PAGE_PAUSE_SECONDS = 0.05
 WORKER_RETENTION_SECONDS = 86400.0
 STATE_RETENTION_SECONDS = 86400.0
+# An occurrence without its row could be enqueued again.
+LEAST_KEPT_SECONDS = 86400.0
 # States of rate limits have no index by age, which would cost every token taken.
 STATE_PASS_SECONDS = 3600.0
 
@@ -56,6 +62,7 @@ class Pruning:
         connection: OwnConnection,
         retentions: Mapping[JobStatus, float | None],
         *,
+        notice: float = 0.0,
         worker: str = "-",
         wait: Callable[[float], None] = time.sleep,
         is_stopped: Callable[[], bool] = lambda: False,
@@ -69,8 +76,11 @@ class Pruning:
         # Jobs that the server refused to delete.
         self._told = Told()
         self.refused: set[int] = set()
+        self._horizons: defaultdict[JobStatus, Horizon] = defaultdict(Horizon)
         # Of jobs by status, of everything else by what it is.
         self.deleted: Counter[str] = Counter()
+        kept = kept_trees(retentions, notice)
+        self._batches = BatchCare(connection, kept, self.deleted, is_stopped=is_stopped)
 
     @property
     def job_steps(self) -> list[Callable[[], None]]:
@@ -91,7 +101,15 @@ class Pruning:
 
         First who waits for jobs is told of their end, then these go.
         """
-        return [self._prune_workers, self._sweep_dependencies, *self.job_steps]
+        return [
+            self._prune_workers,
+            self._sweep_dependencies,
+            self._batches.recount,
+            *self.job_steps,
+            self._batches.tell,
+            self._batches.prune,
+            self._prune_occurrences,
+        ]
 
     @property
     def steps_by_hand(self) -> list[Callable[[], None]]:
@@ -99,8 +117,15 @@ class Pruning:
 
         The sweep lets go who waits for jobs that have ended, so that these may be deleted.
         """
-        sweep = self._sweep_dependencies
-        return [self._prune_workers, sweep, *self._deletions, self.prune_rate_states]
+        return [
+            self._prune_workers,
+            self._sweep_dependencies,
+            *self._deletions,
+            self._batches.tell,
+            self._batches.prune,
+            self._prune_occurrences,
+            self.prune_rate_states,
+        ]
 
     # Each statement takes a cursor of its own, and with it a deadline of its own.
 
@@ -127,22 +152,19 @@ class Pruning:
                 return
 
     def _prune_jobs(self, status: JobStatus, retention: float) -> None:
+        horizon = self._horizons[status]
+        old = jobs.Old(status.value, retention, horizon.begin())
+        began = time.monotonic()
+
         def prune(size: int, passed_over: list[int]) -> range:
+            nonlocal began
+            began = time.monotonic()
             with self._connection.cursor() as cursor:
-                count = jobs.prune_jobs(
-                    cursor,
-                    status=status.value,
-                    retention=retention,
-                    max_jobs=size,
-                    passed_over=passed_over,
-                )
-            return range(count)
+                return range(jobs.prune_jobs(cursor, old, max_jobs=size, passed_over=passed_over))
 
         def find(passed_over: list[int]) -> list[int]:
             with self._connection.cursor() as cursor:
-                return jobs.find_old_job(
-                    cursor, status=status.value, retention=retention, passed_over=passed_over
-                )
+                return jobs.find_old_job(cursor, old, passed_over=passed_over)
 
         for deleted in in_pages(prune, size=PAGE, find=find, on_refused=self._note_refused):
             if deleted:
@@ -152,6 +174,8 @@ class Pruning:
                 return
             if len(deleted) == PAGE:
                 self._wait(PAGE_PAUSE_SECONDS)
+        # The last statement has met nearly all that stays.
+        horizon.end(time.monotonic() - began)
 
     def _note_refused(self, job_id: int, error: psycopg.Error) -> None:
         self.refused.add(job_id)
@@ -184,6 +208,21 @@ class Pruning:
             return dependencies.sweep_dependencies(
                 cursor, position, max_dependencies=page, acts=acts
             )
+
+    def _prune_occurrences(self) -> None:
+        """Delete what became of occurrences whose jobs are gone, whatever they ended as."""
+        kept = [each for each in self._retentions.values() if each is not None]
+        if not kept or len(kept) < len(self._retentions):
+            return
+        deleted = PAGE
+        while deleted == PAGE and not self._is_stopped():
+            with self._connection.cursor() as cursor:
+                deleted = schedules.prune_occurrences(
+                    cursor, retention=max(LEAST_KEPT_SECONDS, *kept), max_occurrences=PAGE
+                )
+            self.deleted["occurrences"] += deleted
+            if deleted == PAGE:
+                self._wait(PAGE_PAUSE_SECONDS)
 
     def prune_rate_states(self) -> None:
         """Delete the states of rate limits that nobody needs; this reads all of them."""
@@ -227,6 +266,7 @@ class Pruner(Role):
         self._pruning = Pruning(
             connection,
             retentions,
+            notice=get_conf().WORKFLOW_NOTICE_SECONDS,
             worker=worker,
             wait=self.wait,
             is_stopped=lambda: self.stop_requested,
@@ -296,6 +336,11 @@ def retentions_of(
         JobStatus.CANCELLED: retention,
         JobStatus.FAILED: failed_retention,
     }
+
+
+def kept_trees(retentions: Mapping[JobStatus, float | None], notice: float) -> Kept:
+    """Return how long workflows are kept: as long as jobs that ended like them."""
+    return Kept(retentions.get(JobStatus.SUCCESSFUL), retentions.get(JobStatus.FAILED), notice)
 
 
 def pause_between(retentions: Iterable[float | None]) -> float:

@@ -15,9 +15,7 @@ import socket
 import sys
 import time
 
-import django_pgjobs
 from django_pgjobs.control import rate_limits
-from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
@@ -45,6 +43,8 @@ from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.limits import ProcessLimits
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.registration import registration
+from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.process.signal_pipe import SignalPipe
 from django_pgjobs.worker.process.vitals import Vitals
 from django_pgjobs.worker.role import Role
@@ -165,6 +165,7 @@ class WorkerProcess:
             worker=self.state.name,
             on_crash=self._crashed,
         )
+        self.scheduler = Scheduler(self.state, on_crash=self._crashed)
         self.vitals = Vitals(
             {
                 "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
@@ -172,6 +173,7 @@ class WorkerProcess:
                 "the lease keeper": lambda: max(self.leases.moved_at, own["lease"].moved_at),
                 "the watchdog": lambda: self.watchdog.moved_at,
                 "the pruner": lambda: max(self.pruner.moved_at, own["pruner"].moved_at),
+                "the scheduler": lambda: self.scheduler.moved_at,
                 "the main thread": lambda: self._pipe.moved_at,
                 "a log handler": oldest_call,
             },
@@ -188,6 +190,8 @@ class WorkerProcess:
         Raise psycopg.OperationalError if the database cannot be reached at the start.
         """
         self._register(self._connections["lease"])
+        if self._options.schedules and self._options.drain:
+            self.scheduler.fire_all()
         for role in self._roles():
             role.start()
         logger.info("ready   worker=%s", self.state.name)
@@ -205,23 +209,12 @@ class WorkerProcess:
 
     def _roles(self) -> list[Role]:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
+        if self._options.schedules and not self._options.drain:
+            roles.append(self.scheduler)
         return [self.vitals, *roles, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
-        options = self._options
-        row: workers.Registration = {
-            "name": self.state.name,
-            "host": self._host,
-            "pid": os.getpid(),
-            "version": django_pgjobs.__version__,
-            "slots": options.concurrency,
-            "queues": list(options.queues) if options.queues is not None else None,
-            "excluded_queues": list(options.excluded_queues),
-            "backends": list(options.backends),
-            "task_paths": list_task_paths(),
-            "lease": options.lease,
-            "quiet": self.state.quiet,
-        }
+        row = registration(self.state, self._host)
         with connection.cursor() as cursor:
             self.state.worker_id = workers.register_worker(cursor, row)
         name_schema(connection.schema)
@@ -342,6 +335,7 @@ class WorkerProcess:
         # Every step may wait for ever, even for a line of the log.
         self.vitals.end_within(timeout + LAST_STEPS * LAST_SECONDS, self._exit_code or EXIT_RESTART)
         log_stop(self._stop_reason, self._running(), timeout)
+        self.scheduler.stop()
         self._farewell.release(self._take_back(None))
         self.pump.wake()
         if not self._wait_until_empty(timeout):
@@ -353,7 +347,7 @@ class WorkerProcess:
             role.stop()
         self.slots.stop()
         self.async_slots.stop()
-        ended = [self.pump.join(LAST_SECONDS), self.announcer.join(LAST_SECONDS)]
+        ended = [role.join(LAST_SECONDS) for role in (self.pump, self.announcer, self.scheduler)]
         self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
         self.leases.stop()
         ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]

@@ -1,4 +1,4 @@
-"""The announcer: sends `task_finished` once an outcome is stored.
+"""The announcer: sends `task_finished` once an outcome is stored, and Sentry's check-ins.
 
 Receivers are the project's code, so they run in a thread of their own: not in the pump, which
 they could block, and not in the slot, which has gone on to the next job by then.
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.calling import announce_finish, wants_announcement
+from django_pgjobs.worker.running.check_ins import send_check_in, wants_check_in
 from django_pgjobs.worker.running.housekeeping import clean_connections, close_connections
 from django_pgjobs.worker.running.outcome import Outcome
 
@@ -27,7 +28,7 @@ class Announcer(Role):
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Announce a stored outcome, if it is final and anybody wants to know."""
-        if wants_announcement(outcome):
+        if wants_announcement(outcome) or wants_check_in(attempt, outcome):
             self._finished.append((attempt, outcome))
             self.wake()
 
@@ -36,6 +37,8 @@ class Announcer(Role):
             while self._finished:
                 attempt, outcome = self._finished.popleft()
                 announce_finish(attempt, outcome)
+                if wants_check_in(attempt, outcome):
+                    send_check_in(attempt, outcome)
                 clean_connections(attempt)
             if self.stop_requested:
                 break

@@ -140,6 +140,8 @@ class AsyncSlots(Capacity):
     async def _prepare(self, attempt: Attempt) -> calling.Call:
         task = attempt.task
         needs_row = task is not None and task.takes_context and attempt.row.detail is None
+        if attempt.batch_id is not None:
+            needs_row = needs_row or calling.reads_results(attempt)
         if has_receivers(task_started) or needs_row:
             prepared = await sync_to_async(calling.prepare, thread_sensitive=True)(attempt)
             await sync_to_async(calling.announce_start, thread_sensitive=True)(attempt)

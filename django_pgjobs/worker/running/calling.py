@@ -28,14 +28,15 @@ from django_pgjobs.exceptions import (
     UnknownTask,
     WorkerLost,
 )
-from django_pgjobs.queries import claims, dependencies, jobs
+from django_pgjobs.queries import batches, claims, dependencies, jobs
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
-from django_pgjobs.values.payload import decode_arguments
+from django_pgjobs.values.payload import decode_arguments, referred_batches
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.running.forks import leave_if_forked
+from django_pgjobs.worker.running.gathering import gather_results
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
 from django_pgjobs.worker.safe_log import get_logger
@@ -91,6 +92,9 @@ def prepare(attempt: Attempt) -> Call:
         raise WorkerLost(f"no outcome of {counted(attempt.max_attempts, 'attempt')}.")
     _check_losses(attempt.row, task)
     args, kwargs = decode_arguments(attempt.row.args, attempt.row.kwargs)
+    if attempt.batch_id is not None and reads_results(attempt):
+        gathered = gather_results(referred_batches(attempt.row.args))
+        args[: len(gathered)] = gathered
     if task.takes_context:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
         # That may have asked the database.
@@ -101,6 +105,11 @@ def prepare(attempt: Attempt) -> Call:
 def _check_expiry(attempt: Attempt) -> None:
     if time.monotonic() >= attempt.expires:
         raise JobExpired
+
+
+def reads_results(attempt: Attempt) -> bool:
+    """Are the first arguments of a job of a batch the results of batches, to be read here?"""
+    return attempt.row.args.startswith("{")
 
 
 def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
@@ -152,10 +161,13 @@ def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
             id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
         )
         with connections[database].cursor() as cursor:
-            jobs.send_successes(cursor, [done])
+            batch_id = attempt.row.batch_id
+            (jobs if batch_id is None else batches).send_successes(cursor, [done])
             if not cursor.fetchall():
                 raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
             dependencies.resolve_dependencies(cursor, [attempt.id])
+            if batch_id is not None:
+                batches.settle(cursor, [batch_id])
     outcome.stored = True
     return outcome
 

@@ -10,6 +10,7 @@ from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.upkeep.batches import Batches
 from django_pgjobs.worker.upkeep.cancels import Cancels
 from django_pgjobs.worker.upkeep.duty import Duty
 from django_pgjobs.worker.upkeep.freed_keys import FreedKeys
@@ -47,10 +48,12 @@ class Duties:
         listening = Listening(
             state, pump, connection, self.look, hears=lambda: self.watch.hears_of_jobs
         )
-        self.cancels = Cancels(state, connection, on_interrupted)
         before: list[Duty] = [unheld, listening]
-        # The look comes last, so that it sees what the others have changed.
-        after = [self.cancels, Progress(state, connection), FreedKeys(errands), self.look]
+        self.cancels = Cancels(state, connection, on_interrupted)
+        self.batches = Batches(state, pump, self.look)
+        others = [self.cancels, Progress(state, connection), FreedKeys(errands), self.batches]
+        # Last, so that it sees what the others have changed.
+        after: list[Duty] = [*others, self.look]
         self.watch = Watch(
             state,
             pump,

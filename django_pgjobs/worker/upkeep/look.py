@@ -230,11 +230,12 @@ class Look(Duty):
     @property
     def _is_empty(self) -> bool:
         """Is nothing held, and nothing under way that might be?"""
-        is_idle = self._pump.is_idle and not self._pump.is_releasing
+        is_idle = self._pump.is_idle and not (self._pump.is_releasing or self._pump.is_settling)
         return is_idle and not self._state.held and self._is_settled()
 
     def _check_drain(self, found: Found, listing: Listing) -> None:
-        is_over = found.is_empty and not found.promoted
+        # What the same round trip has found is for the pump to count first.
+        is_over = found.is_empty and not found.promoted and not self._pump.is_settling
         if is_over and not listing:
             self._on_drained("nothing is left to run")
         has_waited = found.claimed == self._claimed and self._tokens_at == math.inf

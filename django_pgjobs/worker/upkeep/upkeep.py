@@ -21,8 +21,9 @@ import psycopg
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.notifications import (
+    BATCHES,
     CANCEL_CHANNEL,
-    CONTROL_CHANNEL,
+    JOBS_CHANNEL,
     WATCH_CHANNEL,
     WORKERS,
     read_notifications,
@@ -185,17 +186,10 @@ class Upkeep(Role):
         queue_names = set()
         while self._heard:
             notification = self._heard.popleft()
-            if notification.channel == CANCEL_CHANNEL:
-                self._duties.cancels.note_request()
-            elif notification.channel == WATCH_CHANNEL:
-                self._duties.watch.note_left()
-            elif notification.channel != CONTROL_CHANNEL:
+            if notification.channel == JOBS_CHANNEL:
                 queue_names.add(notification.payload)
-            elif notification.payload == WORKERS:
-                self._on_orders()
             else:
-                self._pump.recall()
-                self._duties.look.note_news()
+                self._hear_order(notification)
         for queue_name in queue_names:
             self._pump.offer(queue_name)
             self._duties.look.note_news()
@@ -205,3 +199,16 @@ class Upkeep(Role):
         look_time = self._errands.take_look_time()
         if look_time is not None:
             self._duties.look.look_by(look_time)
+
+    def _hear_order(self, notification: psycopg.Notify) -> None:
+        if notification.channel == CANCEL_CHANNEL:
+            self._duties.cancels.note_request()
+        elif notification.channel == WATCH_CHANNEL:
+            self._duties.watch.note_left()
+        elif notification.payload == WORKERS:
+            self._on_orders()
+        elif notification.payload == BATCHES:
+            self._duties.batches.note_news()
+        else:
+            self._pump.recall()
+            self._duties.look.note_news()

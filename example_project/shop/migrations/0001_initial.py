@@ -175,4 +175,19 @@ class Migration(migrations.Migration):
                 ),
             ],
         ),
+        migrations.CreateModel(
+            name="DailyReport",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("day", models.DateField(unique=True)),
+                ("orders", models.PositiveIntegerField()),
+                ("amount", models.PositiveBigIntegerField(help_text="in cents")),
+                ("written_at", models.DateTimeField(auto_now=True)),
+            ],
+        ),
     ]

@@ -19,6 +19,11 @@ def noop(number: int) -> None:
 
 
 @task
+def step(number: int) -> int:
+    return number
+
+
+@task
 async def noop_async(number: int) -> None:
     pass
 

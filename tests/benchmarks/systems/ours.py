@@ -17,7 +17,7 @@ class Ours(System):
     shown_packages = ("Django", "psycopg")
     client = "ours_client.py"
     settings_module = "ours_project"
-    tables = ("pgjobs_job", "pgjobs_worker", "bench_entry")
+    tables = ("pgjobs_job", "pgjobs_batch", "pgjobs_worker", "bench_entry")
     done = "SELECT count(*) FROM pgjobs_job WHERE status = 'successful'"
     enqueuing = "enqueue_many"
     working = "runjobs --concurrency 4 -v 0 --no-reload"

@@ -24,6 +24,10 @@ CREATE DOMAIN pgjobs_claim AS bigint
     CONSTRAINT pgjobs_claim_is_from_0_to_9e18 CHECK (VALUE BETWEEN 0 AND 9000000000000000000);
 CREATE DOMAIN pgjobs_count AS integer
     CONSTRAINT pgjobs_counts_are_not_negative CHECK (VALUE >= 0);
+-- How many jobs or batches, or more of them: those of a tree can be added up.
+CREATE DOMAIN pgjobs_sum AS bigint
+    CONSTRAINT pgjobs_sums_are_within_1e12
+    CHECK (VALUE BETWEEN -1000000000000 AND 1000000000000);
 CREATE DOMAIN pgjobs_max_attempts AS integer
     CONSTRAINT pgjobs_max_attempts_is_positive CHECK (VALUE > 0);
 CREATE DOMAIN pgjobs_max_losses AS integer
@@ -54,6 +58,8 @@ CREATE DOMAIN pgjobs_unique_key AS text COLLATE "C"
     CONSTRAINT pgjobs_unique_key_has_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
 CREATE DOMAIN pgjobs_subject AS text COLLATE "C"
     CONSTRAINT pgjobs_subject_has_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
+CREATE DOMAIN pgjobs_schedule_name AS text COLLATE "C"
+    CONSTRAINT pgjobs_schedule_name_has_1_to_200_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 200);
 CREATE DOMAIN pgjobs_correlation_id AS text
     CONSTRAINT pgjobs_correlation_id_has_at_most_256_bytes CHECK (octet_length(VALUE) <= 256);
 

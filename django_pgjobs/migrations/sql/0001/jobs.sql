@@ -47,6 +47,8 @@ CREATE TABLE pgjobs_job (
     unique_until_claimed  boolean              NOT NULL DEFAULT FALSE,
     merged_count          pgjobs_count         NOT NULL DEFAULT 0,
     subject               pgjobs_subject,
+    schedule              pgjobs_schedule_name,
+    scheduled_for         pgjobs_time,
     -- Written by the trigger in lane.sql and by nobody else.
     lane                  text COLLATE "C",
     max_losses            pgjobs_max_losses,
@@ -55,6 +57,9 @@ CREATE TABLE pgjobs_job (
     on_failure            pgjobs_on_failure,
     -- Has the row what its task declares? Else the worker that claims it gives it that.
     is_declared           boolean              NOT NULL DEFAULT FALSE,
+    batch_id              bigint,
+    -- The job whose result it got; 0: it was made for whole batches.
+    source_id             bigint,
     -- Does it run on an event loop? A hint for claims: the task decides.
     is_async              boolean              NOT NULL DEFAULT FALSE,
     -- With the status, because a key of a partitioned table has to name its partition.
@@ -108,3 +113,12 @@ CREATE INDEX pgjobs_job_by_end ON pgjobs_job_finished (status, finished_at);
 CREATE INDEX pgjobs_job_live_subject ON pgjobs_job_live (subject, id) WHERE subject IS NOT NULL;
 CREATE INDEX pgjobs_job_finished_subject ON pgjobs_job_finished (subject, id)
     WHERE subject IS NOT NULL;
+-- The jobs of a batch: those that wait, which a claim leaves, and the results in order.
+CREATE INDEX pgjobs_job_live_batch ON pgjobs_job_live (batch_id, id)
+    WHERE status = 'ready' AND batch_id IS NOT NULL;
+CREATE INDEX pgjobs_job_finished_batch ON pgjobs_job_finished (batch_id, status, id)
+    WHERE batch_id IS NOT NULL;
+-- The jobs of a schedule.
+CREATE INDEX pgjobs_job_live_schedule ON pgjobs_job_live (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX pgjobs_job_finished_schedule ON pgjobs_job_finished (schedule, id)
+    WHERE schedule IS NOT NULL;

@@ -186,7 +186,14 @@ BEGIN
                     job.id = effect.job_id AND job.id = ANY (locked)
                     AND job.status IN ('ready', 'running') AND job.status <> 'running'
                     AND job.hold IS NOT NULL
-                RETURNING job.id, job.status, job.hold, job.queue_name
+                RETURNING job.id, job.status, job.hold, job.queue_name, job.batch_id
+            ),
+            noted AS (
+                INSERT INTO home.pgjobs_batch_change (batch_id, cancelled)
+                SELECT changed.batch_id, count(*)
+                FROM changed
+                WHERE changed.batch_id IS NOT NULL AND changed.status = 'cancelled'
+                GROUP BY changed.batch_id
             )
             SELECT
                 array_agg(changed.id) FILTER (WHERE changed.status = 'cancelled'),

@@ -24,16 +24,29 @@ from example_project.integrations.demo.world import World, make_world, tell_plan
 from example_project.integrations.limits import ALLOWED
 from example_project.integrations.models import Integration
 from example_project.integrations.outside import OutsideApi
+from example_project.payroll.demo.checks import check_payroll
+from example_project.payroll.demo.payday import Paid, Payday
+from example_project.payroll.demo.report import summary as payroll_summary
 from example_project.shop.demo import report
 from example_project.shop.demo.checks import check_everything
 from example_project.shop.demo.drain import Drain, Drained
 from example_project.shop.demo.feed import DemoError, Sent, create_products, feed, place_orders
 from example_project.shop.demo.plan import Plan, make_plan
 from example_project.shop.demo.progress import Progress
+from example_project.shop.demo.times import Times, check_times
+from example_project.shop.demo.times import summary as times_summary
 from example_project.shop.demo.workers import Workers
 
 SMALLEST = 20
 LARGEST = 100_000
+# Option, default, meaning.
+AMOUNTS = (
+    ("customers", 2000, "how many people sign up, those rolled back included"),
+    ("webhooks", 2000, "how many webhooks are delivered, second deliveries included"),
+    ("products", 2000, "how many products the biggest integration has"),
+    ("edits", 600, "how many edits of products there are"),
+    ("employees", 400, "how many people are paid at least"),
+)
 FAULT_SHARE = 0.005  # of the calls of the outside API
 
 
@@ -72,44 +85,27 @@ class Command(BaseCommand):
         "workers, kill one of them on the way, and check in the database that each effect "
         "happened exactly once. Then forty integrations of very different size send their "
         "products to an outside API that limits them, while people edit, and companies have "
-        "their trades settled in order. Exits with 1 if anything is off. Can be run again."
+        "their trades settled in order. At last people are paid by a workflow, and another worker "
+        "is killed in the middle of it. All the time a schedule fetches exchange rates every ten "
+        "seconds; reports of the last nights are made up for. Exits with 1 if anything is off. Can "
+        "be run again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
-        parser.add_argument(
-            "--customers",
-            type=amount,
-            default=2000,
-            metavar="N",
-            help="how many people sign up, those rolled back included (default: 2000)",
-        )
-        parser.add_argument(
-            "--webhooks",
-            type=amount,
-            default=2000,
-            metavar="N",
-            help="how many webhooks are delivered, second deliveries included (default: 2000)",
-        )
-        parser.add_argument(
-            "--products",
-            type=amount,
-            default=2000,
-            metavar="N",
-            help="how many products the biggest integration has (default: 2000)",
-        )
-        parser.add_argument(
-            "--edits",
-            type=amount,
-            default=600,
-            metavar="N",
-            help="how many edits of products there are (default: 600)",
-        )
+        for name, default, text in AMOUNTS:
+            parser.add_argument(
+                f"--{name}",
+                type=amount,
+                default=default,
+                metavar="N",
+                help=f"{text} (default: {default})",
+            )
         parser.add_argument(
             "--no-kill",
             action="store_false",
             dest="kill",
-            help="let both workers live",
+            help="let all workers live",
         )
 
     def handle(self, **options: Any) -> None:
@@ -135,13 +131,18 @@ class Command(BaseCommand):
             sign_ups = len(plan.committed) + len(plan.rolled_back)
             sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
             with Workers(logs, concurrency=4, environment=environment) as workers:
+                times = Times(workers.check)
                 drained = self._drain(plan, sent, workers, logs, kill=options["kill"])
                 played = self._play(world, workers, edits=options["edits"])
+                paid = self._pay(run, workers, options["employees"], kill=options["kill"])
+                scheduled = times.run()
                 workers.stop()
-        lines = summary(world, played, api)
+        lines = [*summary(world, played, api), *payroll_summary(paid), *times_summary(scheduled)]
         self._say("", *report.summary(plan, sent, drained), *lines, "")
         checks = check_everything(run, plan, sent, drained, killed=options["kill"])
         checks += check_integrations(world, played, api)
+        checks += check_payroll(paid, killed=options["kill"])
+        checks += check_times(scheduled)
         self._say("Found in the database:", *report.verdicts(checks), "")
         seconds = time.monotonic() - started
         if not all(check.passed for check in checks):
@@ -191,6 +192,10 @@ class Command(BaseCommand):
         planned += len(world.integrations) + edits // EDITS_EACH
         play = Play(world, edits=edits, check_workers=workers.check)
         return play.run(Progress(self.stdout, "sync   ", planned))
+
+    def _pay(self, run: str, workers: Workers, employees: int, *, kill: bool) -> Paid:
+        payday = Payday(f"2026-11, {run}", workers, employees=employees)
+        return payday.run(Progress(self.stdout, "pay    ", employees), kill=kill)
 
     def _say(self, *lines: str) -> None:
         for line in lines:

@@ -1,10 +1,4 @@
-"""Running jobs in the tests of a project.
-
-    from django_pgjobs.testing import run_jobs
-
-    def test_sign_up(client):
-        client.post("/sign-up/", {...})
-        assert run_jobs() == 1
+"""Running jobs in the thread of a test.
 
 It uses the worker's statements and code, in this thread and on the test's connection, so it
 works inside a TestCase, whose transaction is invisible to other connections.
@@ -30,7 +24,7 @@ from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.job_result import running_jobs_here
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
-from django_pgjobs.queries import claims, dependencies, jobs, workers
+from django_pgjobs.queries import batches, claims, dependencies, jobs, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
@@ -43,8 +37,6 @@ from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from django_pgjobs.worker.state import Options
-
-__all__ = ["arun_jobs", "rate_limits_on_test_connection", "run_jobs"]
 
 LEASE_SECONDS = 3600.0
 # A claim may only make what the next one needs: the row that it locks, if the tables were
@@ -67,11 +59,21 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise TypeError(f"run_jobs() expected limit to be a whole number from 0, got {limit!r}.")
+    discover_or_raise()
+    with rate_limits_on_test_connection(waits=not at_once), running_jobs_here():
+        return _run_jobs(limit, at_once)
+
+
+def run_due(limit: int) -> int:
+    """Run what may run now; for who has prepared the thread as `run_jobs` does."""
+    return _run_jobs(limit, at_once=False)
+
+
+def discover_or_raise() -> None:
+    """Import the tasks of the project; raise ImportError if the settings say that all must be."""
     broken = discover_tasks_once()
     if broken and get_conf().BROKEN_TASK_MODULES == "stop":
         raise ImportError(f"{broken[0]}.") from broken[0].error
-    with rate_limits_on_test_connection(waits=not at_once), running_jobs_here():
-        return _run_jobs(limit, at_once)
 
 
 async def arun_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
@@ -97,7 +99,7 @@ def _run_jobs(limit: int, at_once: bool) -> int:
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):
-        while lanes := _ready_lanes(cursor, at_once):
+        while lanes := _ready_lanes_or_counted(cursor, at_once):
             if ran >= limit:
                 raise RuntimeError(
                     f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
@@ -135,6 +137,7 @@ def _registered(cursor: Cursor) -> Iterator[int]:
         "excluded_queues": [],
         "backends": list(task_backends.settings),
         "task_paths": [],
+        "schedule_names": [],
         "lease": LEASE_SECONDS,
         "quiet": False,
     }
@@ -209,6 +212,26 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
     return claims.claimed_rows(rows, asked_at)
 
 
+def _ready_lanes_or_counted(cursor: Cursor, at_once: bool) -> list[Ready]:
+    """Return where jobs are; if there are none, after batches were counted of which something is
+    noted: what follows these may be ready.
+    """
+    while not (lanes := _ready_lanes(cursor, at_once)) and _settle_batches(cursor):
+        pass
+    return lanes
+
+
+def _settle_batches(cursor: Cursor) -> bool:
+    """Count what is noted of a page of batches; return False if nothing could be counted."""
+    changed = batches.list_changed(cursor)
+    if not changed:
+        return False
+    with transaction.atomic(using=job_database(), savepoint=False):
+        settled = batches.settle(cursor, changed)
+    missed = {each.batch_id for each in settled if each.is_missed}
+    return any(each.goes_on for each in settled) or not missed >= set(changed)
+
+
 def _run(cursor: Cursor, row: ClaimedRow) -> int:
     """Run a claimed job, or give it what its task declares; return the number of attempts."""
     options = _options()
@@ -220,6 +243,8 @@ def _run(cursor: Cursor, row: ClaimedRow) -> int:
             for writing in writings([(attempt, outcome)]):
                 writing.send(cursor)
             dependencies.resolve_dependencies(cursor, [attempt.id])
+            if row.batch_id is not None:
+                batches.settle(cursor, [row.batch_id])
     announce_finish(attempt, outcome)
     return int(outcome.control is None)
 

@@ -1,0 +1,241 @@
+"""The forms of schedules; the task and its signature are looked at when a form is sent."""
+
+from __future__ import annotations
+
+import json
+from copy import copy
+from datetime import date
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_pgjobs.admin.job_page.copy_form import unmask
+from django_pgjobs.admin.queues.forms import LineField
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.redaction import redact
+from django_pgjobs.declaring.registry import discover_tasks_once, find_task
+from django_pgjobs.declaring.schedules import MAX_NAME_BYTES, MISSED, OVERLAPS, check_arguments
+from django_pgjobs.exceptions import UnknownTask
+from django_pgjobs.models import Schedule
+from django_pgjobs.recurring.cron import MAX_LENGTH
+from django_pgjobs.recurring.rule import REPEATED_TIMES, SKIPPED_TIMES
+from django_pgjobs.schedules.plans import policies_of, rule_of
+from django_pgjobs.schedules.words import POLICIES
+from django_pgjobs.values.payload import decode_value
+
+MAX_PATH_BYTES = 512
+# The columns that a schedule of the code has from there, ...
+OF_CODE = ("task_path", "args", "kwargs")
+# ... and all that a form may write.
+COLUMNS = (
+    *OF_CODE,
+    *("cron", "every", "timezone", "skipped_time", "repeated_time", "starts_at", "ends_at"),
+    *("except_dates", "max_runs", "missed", "grace", "overlap", "jitter"),
+)
+JSON_WIDGET = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "dir": "ltr"})
+
+
+FIELDS: dict[str, Any] = {field.name: field for field in Schedule._meta.fields}
+
+
+def _label(name: str) -> Any:
+    return capfirst(FIELDS[name].verbose_name)
+
+
+def _choice(name: str, allowed: tuple[str, ...], *, is_needed: bool) -> forms.TypedChoiceField:
+    """Return the field of a policy."""
+    choices = [(each, POLICIES[each]) for each in allowed]
+    return forms.TypedChoiceField(
+        label=_label(name),
+        choices=choices if is_needed else [("", "–"), *choices],
+        required=is_needed,
+        empty_value=None,
+        help_text="" if is_needed else gettext_lazy("Empty: as the expression is."),
+    )
+
+
+def _args_field(**options: Any) -> forms.CharField:
+    help_text = gettext_lazy("A JSON list.")
+    return forms.CharField(
+        label=_label("args"), required=False, widget=JSON_WIDGET, help_text=help_text, **options
+    )
+
+
+def _kwargs_field(**options: Any) -> forms.CharField:
+    help_text = gettext_lazy("A JSON object.")
+    return forms.CharField(
+        label=_label("kwargs"), required=False, widget=JSON_WIDGET, help_text=help_text, **options
+    )
+
+
+def shown_arguments(row: Schedule) -> dict[str, str]:
+    """Return the arguments of a row as a form shows them: masked."""
+    return {
+        name: json.dumps(redact(getattr(row, name)), ensure_ascii=False)
+        for name in ("args", "kwargs")
+    }
+
+
+def read_args(text: str, stored: Any) -> list[Any]:
+    """Read a list, in which masks stand for what is stored; raise ValidationError."""
+    return _read(text, list, stored, _("Expected a JSON list, such as [1, 2]."))  # type: ignore[no-any-return]
+
+
+def read_kwargs(text: str, stored: Any) -> dict[str, Any]:
+    """Read a dict, in which masks stand for what is stored; raise ValidationError."""
+    return _read(text, dict, stored, _('Expected a JSON object, such as {"id": 1}.'))  # type: ignore[no-any-return]
+
+
+def read_dates(text: str) -> list[str]:
+    """Read dates with spaces or commas between them; raise ValidationError."""
+    try:
+        return [date.fromisoformat(word).isoformat() for word in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise ValidationError(str(error)) from None
+
+
+def _read(text: str, kind: type, stored: Any, expected: str) -> Any:
+    try:
+        value = decode_value(text or json.dumps(kind()))
+    except ValueError as error:
+        raise ValidationError(f"{expected} {error}") from None
+    if not isinstance(value, kind):
+        raise ValidationError(expected)
+    try:
+        return unmask(value, stored, redact(stored))
+    except ValueError as error:
+        raise ValidationError(str(error)) from None
+
+
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A schedule that a person makes, or what a person changes on one."""
+
+    name = LineField(label=_label("name"), max_bytes=MAX_NAME_BYTES, strip=True)
+    task_path = LineField(
+        label=_label("task_path"),
+        max_bytes=MAX_PATH_BYTES,
+        strip=True,
+        help_text=gettext_lazy("Its path; of a task that is declared with schedulable=True."),
+    )
+    args = _args_field(initial="[]")
+    kwargs = _kwargs_field(initial="{}")
+    cron = LineField(
+        label=_label("cron"),
+        max_bytes=MAX_LENGTH,
+        required=False,
+        strip=True,
+        empty_value=None,
+        help_text=gettext_lazy("Five fields, or six with the seconds first. Or else:"),
+    )
+    timezone = LineField(label=_label("timezone"), max_bytes=MAX_NAME_BYTES, strip=True)
+    skipped_time = _choice("skipped_time", SKIPPED_TIMES, is_needed=False)
+    repeated_time = _choice("repeated_time", REPEATED_TIMES, is_needed=False)
+    except_dates = forms.CharField(
+        label=_label("except_dates"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=gettext_lazy("Dates such as 2026-12-24, with spaces between them."),
+    )
+    missed = _choice("missed", MISSED, is_needed=True)
+    overlap = _choice("overlap", OVERLAPS, is_needed=True)
+
+    class Meta:
+        model = Schedule
+        fields = ("name", *COLUMNS)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.instance._state.adding:
+            self.initial.update(shown_arguments(self.instance))
+            self.initial["except_dates"] = " ".join(self.instance.except_dates)
+
+    def clean_args(self) -> list[Any]:
+        """Read a list, in which masks stand for what is stored."""
+        return read_args(self.cleaned_data["args"], self.instance.args)
+
+    def clean_kwargs(self) -> dict[str, Any]:
+        """Read a dict, in which masks stand for what is stored."""
+        return read_kwargs(self.cleaned_data["kwargs"], self.instance.kwargs)
+
+    def clean_except_dates(self) -> list[str]:
+        """Read dates, as the column has them."""
+        return read_dates(self.cleaned_data["except_dates"])
+
+    def clean(self) -> dict[str, Any]:
+        """Check the whole as a declaration in code is checked."""
+        data: dict[str, Any] = super().clean() or {}
+        if self.errors:
+            return data
+        row = copy(self.instance)
+        for name, value in data.items():
+            setattr(row, name, value)
+        try:
+            task = self._find(row)
+            rule_of(row)
+            policies_of(row, task)
+            if row.declared is None and task is not None:
+                check_arguments(task, row.args, row.kwargs)
+        except (TypeError, ValueError) as error:
+            self.add_error(_field_of(str(error), data), str(error))
+        return data
+
+    def _find(self, row: Schedule) -> AnyTask | None:
+        """Return the task; None if it is not here and need not be. Raise ValueError."""
+        # From the settings, not from the row; drawing the page loads nothing.
+        discover_tasks_once()
+        try:
+            task = find_task(row.task_path)
+        except UnknownTask as error:
+            if row.declared is not None:
+                return None
+            raise ValueError(f"task_path: {error}") from None
+        if row.declared is None and not getattr(task, "schedulable", False):
+            raise ValueError(
+                f"task_path: {row.task_path} does not allow schedules that people make. Declare it "
+                "with @task(schedulable=True)."
+            )
+        return task
+
+
+def _field_of(problem: str, data: dict[str, Any]) -> str | None:
+    """Return the field that a message of a check is about, None if it does not say."""
+    columns = {"starts": "starts_at", "ends": "ends_at"}
+    words = problem.replace(":", "").split()
+    found = words[1] if words[:1] == ["expected"] and len(words) > 1 else words[0]
+    name = columns.get(found, found)
+    return name if name in data else None
+
+
+class RunForm(forms.Form):
+    """Other arguments for one run."""
+
+    args = _args_field()
+    kwargs = _kwargs_field()
+
+    def __init__(self, row: Schedule, data: Any = None) -> None:
+        super().__init__(data, initial=shown_arguments(row))
+        self.row = row
+
+    def clean_args(self) -> list[Any]:
+        return read_args(self.cleaned_data["args"], self.row.args)
+
+    def clean_kwargs(self) -> dict[str, Any]:
+        return read_kwargs(self.cleaned_data["kwargs"], self.row.kwargs)
+
+
+class BackfillForm(forms.Form):
+    """Which past occurrences to enqueue."""
+
+    begin = forms.DateTimeField(
+        label=gettext_lazy("From"),
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
+    )
+    end = forms.DateTimeField(
+        label=gettext_lazy("Until"),
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
+        help_text=gettext_lazy("Both by the clock of your time zone, both included."),
+    )

@@ -1,0 +1,241 @@
+"""Schedules declared in code: `schedule(task, ...)` and `@task(schedule=...)`.
+
+A declaration is checked at once and kept in this process; a worker writes it into the table when
+it starts (`schedules.syncing`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date, datetime, timedelta
+from typing import Any, TypedDict, Unpack
+
+from django.utils.timezone import get_default_timezone_name
+
+from django_pgjobs.compat import AnyTask, InvalidTask
+from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.registry import find_in_module, is_task
+from django_pgjobs.declaring.signatures import check_signature
+from django_pgjobs.recurring.rule import Rule
+from django_pgjobs.values.payload import encode_value, is_storable
+
+MAX_NAME_BYTES = 200
+LONGEST_JITTER = timedelta(days=1)
+MISSED = ("latest", "skip", "all")
+OVERLAPS = ("allow", "skip", "queue", "cancel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSchedule:
+    """A schedule as code declares it."""
+
+    name: str
+    task: AnyTask = field(repr=False)
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(hash=False)
+    rule: Rule
+    jitter: timedelta
+    missed: str
+    grace: timedelta
+    overlap: str
+    max_runs: int | None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of its row; instants as text, so that JSON can hold all."""
+        rule = self.rule
+        return {
+            "task_path": self.task.module_path,
+            "args": list(self.args),
+            "kwargs": dict(self.kwargs),
+            "cron": rule.cron,
+            "every": None if rule.every is None else rule.every.total_seconds(),
+            "timezone": rule.timezone,
+            "skipped_time": rule.skipped_time,
+            "repeated_time": rule.repeated_time,
+            "starts_at": None if rule.starts is None else rule.starts.isoformat(),
+            "ends_at": None if rule.ends is None else rule.ends.isoformat(),
+            "except_dates": [day.isoformat() for day in rule.except_dates],
+            "max_runs": self.max_runs,
+            "jitter": self.jitter.total_seconds(),
+            "missed": self.missed,
+            "grace": self.grace.total_seconds(),
+            "overlap": self.overlap,
+        }
+
+
+# What was declared in this process, by name.
+_declared: dict[str, DeclaredSchedule] = {}
+
+
+def declared_schedules() -> dict[str, DeclaredSchedule]:
+    """Return what was declared in this process, by name."""
+    return dict(sorted(_declared.items()))
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of `schedule()`."""
+
+    cron: str
+    every: timedelta
+    name: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    timezone: str
+    skipped_time: str
+    repeated_time: str
+    starts: datetime
+    ends: datetime
+    except_dates: Iterable[date]
+    max_runs: int
+    jitter: timedelta
+    missed: str
+    grace: timedelta
+    overlap: str
+
+
+OF_RULE = frozenset(each.name for each in fields(Rule))
+DEFAULTS: dict[str, Any] = {
+    "args": (),
+    "kwargs": {},
+    "max_runs": None,
+    "jitter": timedelta(),
+    "missed": "latest",
+    "grace": timedelta(days=1),
+    "overlap": "allow",
+}
+
+
+def schedule(task: AnyTask, **options: Unpack[ScheduleOptions]) -> DeclaredSchedule:
+    """Enqueue jobs of *task* by themselves, at the times of a cron expression or every so often.
+
+    Declare it where the task is, at import: a worker writes the schedules of its code into the
+    table when it starts, so nothing is sent here. *name* (the task's path) tells two schedules of
+    a task apart. Jobs get *args* and *kwargs*. *cron* has five fields, or six with the seconds
+    first, in *timezone* (the project's `TIME_ZONE`); see `Rule` for *every*, *starts*, *ends*,
+    *except_dates*, and for *skipped_time* and *repeated_time*. After *max_runs* it ends.
+
+    *missed* occurrences, because no worker ran for a minute: the "latest" (default) is made up
+    for, unless it is older than *grace* (a day); "all" within *grace* are; "skip" them. *overlap*,
+    while an earlier job has not finished: "allow" (default), "skip" the occurrence, "queue" (one
+    runs after the other), "cancel" the earlier. A job starts up to *jitter* later than its
+    occurrence.
+
+    Raise InvalidTask if anything of it is wrong, so that the import fails.
+    """
+    label = getattr(getattr(task, "func", None), "__qualname__", repr(task))
+    try:
+        declared = _checked(task, {key: v for key, v in options.items() if v is not None})
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"schedule of {label}: {error}") from None
+    known = _declared.get(declared.name)
+    # A module that is loaded anew makes the task anew.
+    is_twice = known is not None and known.task is task and known != declared
+    if known is not None and (is_twice or known.task.module_path != task.module_path):
+        raise InvalidTask(
+            f"schedule of {label}: expected a name of its own, got {declared.name!r}, which is "
+            f"that of a schedule of {known.task.module_path}. Give it another name=..."
+        )
+    _declared[declared.name] = declared
+    return declared
+
+
+def schedule_of_task(task: AnyTask, given: Any) -> None:
+    """Declare what `@task(schedule=...)` says: cron, an interval, or options of `schedule()`.
+
+    Raise InvalidTask if it is none of these.
+    """
+    if isinstance(given, str):
+        schedule(task, cron=given)
+    elif isinstance(given, timedelta):
+        schedule(task, every=given)
+    elif isinstance(given, Mapping):
+        try:
+            schedule(task, **given)
+        except TypeError as error:
+            raise InvalidTask(f"@task option schedule: {error}") from None
+    else:
+        raise InvalidTask(
+            "@task expected schedule to be a cron expression, a timedelta, or a dict of options "
+            f"of schedule(), got {given!r}."
+        )
+
+
+def _checked(task: AnyTask, given: dict[str, Any]) -> DeclaredSchedule:
+    if not is_task(task):
+        raise TypeError(f"expected a task, got {task!r}.")
+    _check_is_as_declared(task)
+    unknown = sorted(given.keys() - ScheduleOptions.__annotations__.keys())
+    if unknown:
+        known = sorted(ScheduleOptions.__annotations__)
+        raise TypeError(f"unknown options {unknown}; expected some of {known}.")
+    given = {"timezone": get_default_timezone_name(), "name": task.module_path, **DEFAULTS, **given}
+    args, kwargs = given["args"], given["kwargs"]
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise TypeError(f"expected args to be a list, got {args!r}.")
+    if not isinstance(kwargs, Mapping):
+        raise TypeError(f"expected kwargs to be a dict, got {kwargs!r}.")
+    rule = Rule(**{name: given.pop(name) for name in OF_RULE & given.keys()})
+    declared = DeclaredSchedule(
+        **{**given, "args": tuple(args), "kwargs": dict(kwargs)}, task=task, rule=rule
+    )
+    for problem in find_problems(declared):
+        raise ValueError(problem)
+    check_arguments(task, declared.args, declared.kwargs)
+    return declared
+
+
+def _check_is_as_declared(task: AnyTask) -> None:
+    """Raise ValueError for a copy that `using()` made: a row names the task, not its options."""
+    module_name, _, name = task.module_path.rpartition(".")
+    found = find_in_module(module_name, [name])
+    # While a module is loaded anew, what it had before is still there.
+    if not is_task(found) or found.func is not task.func:
+        return
+    options = [each.name for each in fields(found) if each.compare]
+    other = [each for each in options if getattr(found, each) != getattr(task, each, None)]
+    if other:
+        raise ValueError(
+            f"expected the task as it is declared, got one with another {', '.join(other)}: jobs "
+            "of a schedule have the options of their task. Declare a second task for these."
+        )
+
+
+def check_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError if no job could have these arguments."""
+    check_signature(task, args, kwargs)
+    limit = get_conf().MAX_PAYLOAD_BYTES
+    texts = [
+        encode_value(list(args), name="args", max_bytes=limit),
+        encode_value(dict(kwargs), name="kwargs", max_bytes=limit),
+    ]
+    # What a restart would take for a change.
+    if [json.loads(text) for text in texts] != [list(args), dict(kwargs)]:
+        raise ValueError("expected arguments that JSON gives back as they are: lists, no tuples.")
+
+
+def find_problems(schedule: Any) -> Iterator[str]:
+    """Yield what is wrong with the policies of a schedule; *schedule* may be a row as well."""
+    name = schedule.name
+    if not is_storable(name) or not 1 <= len(name.encode()) <= MAX_NAME_BYTES or "\n" in name:
+        yield f"expected name to be a line of up to {MAX_NAME_BYTES} bytes, got {name!r}."
+    for option, allowed in (("missed", MISSED), ("overlap", OVERLAPS)):
+        given = getattr(schedule, option)
+        if given not in allowed:
+            yield f"expected {option} to be one of {', '.join(allowed)}, got {given!r}."
+    count = schedule.max_runs
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        yield f"expected max_runs to be a whole number above 0, got {count!r}."
+    jitter, grace = schedule.jitter, schedule.grace
+    if not isinstance(jitter, timedelta) or not timedelta() <= jitter <= LONGEST_JITTER:
+        yield f"expected jitter to be a timedelta up to a day, got {jitter!r}."
+    if not isinstance(grace, timedelta) or grace < timedelta():
+        yield f"expected grace to be a timedelta of 0 or more, got {grace!r}."
+    if schedule.overlap == "queue" and getattr(schedule.task, "concurrency_key", None) is not None:
+        yield (
+            'expected another overlap than "queue": the task has a concurrency key, in whose order '
+            "its jobs run."
+        )
+    if schedule.overlap == "queue" and not hasattr(schedule.task, "concurrency_key"):
+        yield 'expected another overlap than "queue": it needs a task of django_pgjobs.'

@@ -1,0 +1,56 @@
+"""`manage.py jobs schedules import`: rows of another scheduler become rows of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.apps import apps
+from django.core.management.base import CommandError
+from django.db import transaction
+
+from django_pgjobs.models import Schedule
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.schedules.importing import (
+    Imported,
+    columns_of_celery_beat,
+    columns_of_django_q,
+    import_rows,
+)
+from django_pgjobs.schedules.words import when_of
+
+# Where their rows are, and what makes columns of ours of them.
+SOURCES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
+    "celery-beat": ("django_celery_beat", "PeriodicTask", columns_of_celery_beat),
+    "django-q2": ("django_q", "Schedule", columns_of_django_q),
+}
+
+
+def import_schedules(write: Callable[[str], object], flags: dict[str, Any]) -> None:
+    """Make rows of theirs, or say what would be made; raise CommandError if some cannot be."""
+    app, model, columns_of = SOURCES[flags["source"]]
+    try:
+        theirs = apps.get_model(app, model)._default_manager.order_by("pk")
+    except LookupError:
+        raise CommandError(f"expected {app!r} in INSTALLED_APPS: its rows are read.") from None
+    found = import_rows(theirs, columns_of)
+    refused = 0
+    with transaction.atomic(using=job_database()):
+        for each in found:
+            said = _made(each, is_dry=flags["dry_run"])
+            refused += said.startswith("not taken")
+            write(f"{each.name}: {said}")
+    if refused:
+        raise CommandError(f"{refused} of {len(found)} schedules could not be taken.")
+
+
+def _made(each: Imported, *, is_dry: bool) -> str:
+    if each.row is None:
+        return f"not taken: {each.said}"
+    rows = Schedule._default_manager.using(job_database())
+    if rows.filter(name=each.name).exists():
+        return "left as it is: there is one of this name"
+    if not is_dry:
+        each.row.save(using=job_database(), force_insert=True)
+    paused = ", paused" if each.row.paused_at else ""
+    return f"{'would be ' if is_dry else ''}made: {when_of(each.row)}{paused}"

@@ -1,0 +1,168 @@
+-- What is noted of batches becomes numbers of their rows. pgjobs_settle_v1 calls these functions, and
+-- its settings hold in them. Of home see wake.sql.
+DO $do$
+BEGIN
+    EXECUTE replace($create$
+-- Lock those of the batches *todo* that nobody else has locked; those that are to be sealed, only if
+-- nobody adds to them. The others are *missed*. Broken ones are neither.
+CREATE FUNCTION home.pgjobs_take_batches_v1(
+    todo bigint[], OUT locked bigint[], OUT missed bigint[], OUT may_have_pages boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+DECLARE
+    sealing bigint[];
+    free bigint[];
+BEGIN
+    missed := '{}';
+    SELECT COALESCE(array_agg(taken.id), '{}'), COALESCE(bool_or(taken.has_items), FALSE)
+    INTO locked, may_have_pages
+    FROM (
+        SELECT batch.id, batch.follows IN ('each', 'each item') AS has_items
+        FROM home.pgjobs_batch AS batch
+        WHERE batch.id = ANY (todo) AND batch.broken = ''
+        ORDER BY batch.id
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS taken;
+    IF cardinality(locked) < cardinality(todo) THEN
+        missed := ARRAY(
+            SELECT batch.id
+            FROM home.pgjobs_batch AS batch
+            WHERE batch.id = ANY (todo) AND batch.id <> ALL (locked) AND batch.broken = ''
+        );
+        -- Of batches that are gone.
+        DELETE FROM home.pgjobs_batch_change AS change
+        WHERE change.batch_id = ANY (todo) AND NOT EXISTS (
+            SELECT FROM home.pgjobs_batch AS batch WHERE batch.id = change.batch_id
+        );
+        DELETE FROM home.pgjobs_batch_page AS page
+        WHERE page.batch_id = ANY (todo) AND NOT EXISTS (
+            SELECT FROM home.pgjobs_batch AS batch WHERE batch.id = page.batch_id
+        );
+    END IF;
+    -- Who adds jobs holds FOR KEY SHARE: nothing is sealed beside that.
+    sealing := ARRAY(
+        SELECT batch.id
+        FROM home.pgjobs_batch AS batch
+        WHERE
+            batch.id = ANY (locked) AND batch.sealed_at IS NULL
+            AND EXISTS (
+                SELECT FROM home.pgjobs_batch_change AS change
+                WHERE
+                    change.batch_id = batch.id
+                    AND (change.seals OR change.predecessors <> 0)
+            )
+    );
+    IF cardinality(sealing) > 0 THEN
+        free := ARRAY(
+            SELECT batch.id
+            FROM home.pgjobs_batch AS batch
+            WHERE batch.id = ANY (sealing)
+            ORDER BY batch.id
+            FOR UPDATE SKIP LOCKED
+        );
+        IF cardinality(free) < cardinality(sealing) THEN
+            sealing := ARRAY(SELECT one FROM unnest(sealing) AS one WHERE one <> ALL (free));
+            missed := missed || sealing;
+            locked := ARRAY(SELECT one FROM unnest(locked) AS one WHERE one <> ALL (sealing));
+        END IF;
+    END IF;
+END
+$body$;
+
+-- Add what was noted of the batches *locked* to their rows, and seal them. Return how many had
+-- something noted, and which of them: have all predecessors complete now, and a job of their own to
+-- make (*begun*); may be open again, whatever they come to together (*reopening*); have more
+-- children (*growing*); are to be cancelled (*stopped*); have a job that failed now, and a policy
+-- for that (*failing*). The last three say whether any is to be looked at so.
+CREATE FUNCTION home.pgjobs_fold_changes_v1(
+    locked bigint[], OUT changed bigint, OUT begun bigint[], OUT reopening bigint[],
+    OUT growing bigint[], OUT stopped bigint[], OUT failing bigint[], OUT may_cancel boolean,
+    OUT may_reopen boolean, OUT has_parts boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+BEGIN
+    WITH gone AS (
+        DELETE FROM home.pgjobs_batch_change AS change
+        WHERE change.batch_id = ANY (locked)
+        RETURNING
+            change.batch_id, change.jobs, change.successful, change.failed, change.cancelled,
+            change.predecessors, change.parts, change.children, change.failed_children,
+            change.failed_predecessors, change.seals, change.cancels, change.reopens
+    ),
+    tally AS (
+        SELECT
+            gone.batch_id, sum(gone.jobs) AS jobs, sum(gone.successful) AS successful,
+            sum(gone.failed) AS failed, sum(gone.cancelled) AS cancelled,
+            sum(gone.predecessors) AS predecessors, sum(gone.parts) AS parts,
+            sum(gone.children) AS children, sum(gone.failed_children) AS failed_children,
+            sum(gone.failed_predecessors) AS failed_predecessors,
+            bool_or(gone.seals) AS seals, bool_or(gone.cancels) AS cancels,
+            bool_or(gone.reopens OR gone.parts > 0) AS reopens,
+            bool_or(gone.children > 0) AS grows, bool_or(gone.failed > 0) AS fails,
+            bool_or(gone.predecessors <> 0) AS is_moved
+        FROM gone
+        GROUP BY gone.batch_id
+    ),
+    folded AS (
+        UPDATE home.pgjobs_batch AS batch
+        SET
+            jobs = batch.jobs + tally.jobs,
+            successful = batch.successful + tally.successful,
+            failed = batch.failed + tally.failed,
+            cancelled = batch.cancelled + tally.cancelled,
+            open_predecessors = batch.open_predecessors + tally.predecessors,
+            open_parts = batch.open_parts + tally.parts,
+            open_children = batch.open_children + tally.children,
+            failed_children = batch.failed_children + tally.failed_children,
+            failed_predecessors = batch.failed_predecessors + tally.failed_predecessors,
+            cancel_requested_at = CASE
+                WHEN batch.cancel_requested_at IS NOT NULL THEN batch.cancel_requested_at
+                WHEN tally.cancels THEN clock_timestamp()
+            END,
+            sealed_at = CASE
+                -- One of those that it follows is open again.
+                WHEN batch.follows IS NOT NULL
+                    AND batch.open_predecessors + tally.predecessors > 0
+                    THEN NULL
+                WHEN batch.sealed_at IS NOT NULL THEN batch.sealed_at
+                WHEN tally.seals OR batch.follows IS NOT NULL THEN clock_timestamp()
+            END
+        FROM tally
+        WHERE batch.id = tally.batch_id AND batch.id = ANY (locked)
+        RETURNING
+            batch.id,
+            -- Whatever they come to together: what was opened again may be complete by now.
+            tally.reopens OR (tally.is_moved AND batch.follows IS NOT NULL) AS reopens,
+            tally.grows,
+            (tally.is_moved OR (tally.reopens AND batch.jobs = 0))
+            AND batch.open_predecessors <= 0
+            AND batch.follows IN ('gather', 'completion')
+            AND (batch.runs_after_failure OR batch.failed_predecessors <= 0)
+            AND batch.cancel_requested_at IS NULL AS begins,
+            -- A part may have been opened while the cancel was on its way to those there were.
+            tally.cancels OR (tally.grows AND batch.cancel_requested_at IS NOT NULL) AS stops,
+            -- By what has failed now: what failed before may be about to be requeued.
+            tally.fails AND batch.failed > 0 AND batch.on_failed_job <> 'continue'
+            AND batch.cancel_requested_at IS NULL AS fails,
+            batch.cancel_requested_at IS NOT NULL AS is_cancelled,
+            batch.completed_at IS NOT NULL AS was_complete,
+            batch.open_parts > 0 AS has_open_parts
+    )
+    SELECT
+        count(*),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.begins), '{}'),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.reopens), '{}'),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.grows), '{}'),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.stops), '{}'),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.fails), '{}'),
+        bool_or(folded.fails OR folded.is_cancelled), bool_or(folded.was_complete),
+        bool_or(folded.has_open_parts)
+    INTO changed, begun, reopening, growing, stopped, failing, may_cancel, may_reopen, has_parts
+    FROM folded;
+END
+$body$;
+    $create$, 'home.', quote_ident(current_schema()) || '.');
+END
+$do$;

@@ -1,0 +1,251 @@
+-- What follows a batch becomes jobs: of steps, of the end of batches, and of long results, in pages.
+--
+-- A step is a JSON object with the columns of a job, and *delay* and *expires_in* in seconds.
+-- pgjobs_settle_v1 calls these functions, and its settings hold in them. Of home see wake.sql.
+DO $do$
+BEGIN
+    EXECUTE replace($create$
+-- Make jobs of steps: one for each, with its *args*, in its batch (NULL: in none), from the result
+-- of the job in *sources* (0: of none). Return the queues.
+CREATE FUNCTION home.pgjobs_start_v1(
+    steps json[], args json[], batches bigint[], sources bigint[]
+)
+RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+BEGIN
+    RETURN QUERY
+    WITH inserted AS (
+        INSERT INTO home.pgjobs_job (
+            task_path, queue_name, backend, priority, max_attempts, timeout, correlation_id, tags,
+            metadata, subject, max_losses, on_failure, is_declared, is_async, args, kwargs,
+            batch_id, source_id, run_after, expires_at
+        )
+        SELECT
+            job.task_path, job.queue_name, job.backend, job.priority, job.max_attempts,
+            job.timeout, job.correlation_id, job.tags, job.metadata, job.subject, job.max_losses,
+            job.on_failure, job.is_declared, job.is_async, start.args, job.kwargs, start.batch_id,
+            COALESCE(start.source_id, 0),
+            COALESCE(
+                job.run_after,
+                statement_timestamp() + make_interval(
+                    secs => (start.step ->> 'delay')::double precision
+                )
+            ),
+            COALESCE(
+                job.expires_at,
+                statement_timestamp() + make_interval(
+                    secs => (start.step ->> 'expires_in')::double precision
+                )
+            )
+        FROM unnest(steps, args, batches, sources) AS start (step, args, batch_id, source_id)
+        CROSS JOIN LATERAL json_populate_record(NULL::home.pgjobs_job, start.step) AS job
+        RETURNING pgjobs_job.queue_name
+    )
+    SELECT DISTINCT inserted.queue_name::text FROM inserted;
+END
+$body$;
+
+-- Let the job of each of the batches run whose predecessors are all complete: it reads their results
+-- itself. One that has run before is run again, and its result replaced. Return the queues.
+CREATE FUNCTION home.pgjobs_begin_batches_v1(begun bigint[])
+RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+DECLARE
+    again bigint[];
+    queues text[];
+BEGIN
+    WITH former AS MATERIALIZED (
+        SELECT job.id, job.status, job.batch_id
+        FROM home.pgjobs_job_finished AS job
+        WHERE job.batch_id = ANY (begun) AND job.source_id = 0
+        ORDER BY job.id
+        FOR UPDATE SKIP LOCKED
+    ),
+    moved AS (
+        UPDATE home.pgjobs_job AS job
+        SET
+            status = 'ready',
+            claim = GREATEST(job.claim, 0) % 9000000000000000000 + 1,
+            attempts = 0,
+            lost_count = 0,
+            interruptions = 0,
+            worker_id = NULL,
+            worker_ids = '{}',
+            started_at = NULL,
+            last_attempted_at = NULL,
+            finished_at = NULL,
+            cancel_requested_at = NULL,
+            result = NULL,
+            progress = NULL,
+            due_at = NULL,
+            expires_at = NULL,
+            ready_at = statement_timestamp(),
+            note = 'run again: what it follows is complete again'
+        FROM former
+        WHERE job.id = former.id AND job.status = former.status
+        RETURNING former.batch_id, former.status, job.queue_name
+    ),
+    taken_back AS (
+        UPDATE home.pgjobs_batch AS batch
+        SET
+            successful = batch.successful - tally.successful,
+            failed = batch.failed - tally.failed,
+            cancelled = batch.cancelled - tally.cancelled
+        FROM (
+            SELECT
+                moved.batch_id,
+                count(*) FILTER (WHERE moved.status = 'successful') AS successful,
+                count(*) FILTER (WHERE moved.status = 'failed') AS failed,
+                count(*) FILTER (WHERE moved.status = 'cancelled') AS cancelled
+            FROM moved
+            GROUP BY moved.batch_id
+        ) AS tally
+        WHERE batch.id = tally.batch_id AND batch.id = ANY (begun)
+    )
+    SELECT COALESCE(array_agg(moved.batch_id), '{}'), array_agg(DISTINCT moved.queue_name)
+    INTO again, queues
+    FROM moved;
+    RETURN QUERY SELECT unnest(queues);
+    begun := ARRAY(SELECT one FROM unnest(begun) AS one WHERE one <> ALL (again));
+    RETURN QUERY
+    SELECT started
+    FROM (
+        SELECT
+            array_agg(batch.step ORDER BY batch.id) AS steps,
+            array_agg(
+                CASE
+                    WHEN batch.follows = 'gather' THEN json_build_object(
+                        'results_of', ARRAY(
+                            SELECT edge.waits_for
+                            FROM home.pgjobs_batch_edge AS edge
+                            WHERE edge.batch_id = batch.id
+                            ORDER BY edge.place, edge.waits_for
+                        ),
+                        'more', batch.step -> 'args'
+                    )
+                    ELSE batch.step -> 'args'
+                END
+                ORDER BY batch.id
+            ) AS args,
+            array_agg(batch.id ORDER BY batch.id) AS ids
+        FROM home.pgjobs_batch AS batch
+        WHERE batch.id = ANY (begun)
+    ) AS beginning
+    CROSS JOIN LATERAL home.pgjobs_start_v1(
+        beginning.steps, beginning.args, beginning.ids, NULL::bigint[]
+    ) AS started;
+    UPDATE home.pgjobs_batch AS batch
+    SET jobs = batch.jobs + 1
+    WHERE batch.id = ANY (begun);
+END
+$body$;
+
+-- Make jobs of one page of the elements of one result that is noted for one of the batches *locked*.
+-- Return the batch, NULL if there is no such result, and the queues. The rest is for the next time.
+-- What is noted for a cancelled batch is kept, and taken up again if that is not cancelled any more.
+CREATE FUNCTION home.pgjobs_expand_page_v1(
+    locked bigint[], page_size integer, OUT batch_id bigint, OUT queues text[]
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+#variable_conflict use_column
+DECLARE
+    paging home.pgjobs_batch_page;
+    is_cancelled boolean;
+    elements json[];
+BEGIN
+    SELECT page.batch_id, page.source_id, page.position, page.is_kept, batch.is_cancelled
+    INTO paging.batch_id, paging.source_id, paging.position, paging.is_kept, is_cancelled
+    FROM (
+        SELECT follower.id, follower.cancel_requested_at IS NOT NULL AS is_cancelled
+        FROM home.pgjobs_batch AS follower
+        WHERE follower.id = ANY (locked)
+    ) AS batch
+    CROSS JOIN LATERAL (
+        SELECT one.batch_id, one.source_id, one.position, one.is_kept
+        FROM home.pgjobs_batch_page AS one
+        WHERE one.batch_id = batch.id AND (NOT one.is_kept OR NOT batch.is_cancelled)
+        ORDER BY one.batch_id, one.is_kept, one.source_id
+        LIMIT 1
+    ) AS page
+    ORDER BY page.batch_id
+    LIMIT 1;
+    batch_id := paging.batch_id;
+    IF batch_id IS NULL THEN
+        RETURN;
+    END IF;
+    IF is_cancelled OR paging.is_kept THEN
+        UPDATE home.pgjobs_batch_page AS page
+        SET is_kept = is_cancelled
+        WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id;
+        INSERT INTO home.pgjobs_batch_change (batch_id, predecessors)
+        VALUES (paging.batch_id, CASE WHEN is_cancelled THEN -1 ELSE 1 END);
+        RETURN;
+    END IF;
+    elements := ARRAY(
+        SELECT element.value
+        FROM home.pgjobs_job_finished AS job
+        CROSS JOIN home.pgjobs_batch AS batch
+        CROSS JOIN LATERAL (
+            SELECT batch.follows = 'each item' AND json_typeof(job.result) = 'array' AS is_so
+        ) AS list
+        CROSS JOIN LATERAL (
+            SELECT one.value, one.place
+            FROM json_array_elements(
+                CASE WHEN list.is_so THEN job.result ELSE '[]' END
+            ) WITH ORDINALITY AS one (value, place)
+            UNION ALL
+            SELECT COALESCE(job.result, 'null'), 1
+            WHERE list.is_so IS NOT TRUE
+        ) AS element
+        WHERE
+            job.id = paging.source_id AND job.status = 'successful'
+            AND batch.id = paging.batch_id AND element.place > paging.position
+        ORDER BY element.place
+        LIMIT page_size
+    );
+    queues := ARRAY(
+        SELECT started
+        FROM (
+            SELECT
+                array_agg(batch.step) AS steps,
+                array_agg(
+                    concat('[', one.value, batch.step ->> 'more', ']')::json
+                    ORDER BY one.place
+                ) AS args,
+                array_agg(batch.id) AS ids,
+                array_agg(paging.source_id) AS sources
+            FROM home.pgjobs_batch AS batch
+            CROSS JOIN LATERAL unnest(elements) WITH ORDINALITY AS one (value, place)
+            WHERE
+                batch.id = paging.batch_id
+                AND NOT (batch.skips_none AND json_typeof(one.value) = 'null')
+        ) AS made
+        CROSS JOIN LATERAL home.pgjobs_start_v1(
+            made.steps, made.args, made.ids, made.sources
+        ) AS started
+    );
+    UPDATE home.pgjobs_batch AS batch
+    SET jobs = batch.jobs + (
+        SELECT count(*)
+        FROM unnest(elements) AS one (value)
+        WHERE NOT (batch.skips_none AND json_typeof(one.value) = 'null')
+    )
+    WHERE batch.id = paging.batch_id;
+    IF cardinality(elements) < page_size THEN
+        DELETE FROM home.pgjobs_batch_page AS page
+        WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id;
+        INSERT INTO home.pgjobs_batch_change (batch_id, predecessors)
+        VALUES (paging.batch_id, -1);
+    ELSE
+        UPDATE home.pgjobs_batch_page AS page
+        SET position = paging.position + page_size
+        WHERE page.batch_id = paging.batch_id AND page.source_id = paging.source_id;
+    END IF;
+END
+$body$;
+    $create$, 'home.', quote_ident(current_schema()) || '.');
+END
+$do$;

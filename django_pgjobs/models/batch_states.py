@@ -1,0 +1,119 @@
+"""Conditions on batches and on jobs of them, each told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import (
+    BigIntegerField,
+    BooleanField,
+    Case,
+    Exists,
+    F,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+    When,
+)
+
+from django_pgjobs.models.batches import Batch
+from django_pgjobs.models.jobs import Job
+from django_pgjobs.status import FINISHED, BatchState, Follows, JobStatus
+
+# Of a workflow; its own index holds the few that are.
+_HAS_BROKEN_BELOW = Exists(
+    Batch.objects.filter(root_id=OuterRef("pk")).exclude(broken="").order_by()
+)
+_ENDED = Q(tree_completed_at__isnull=False)
+_LACKS_WHAT_IT_FOLLOWS = Q(
+    follows__in=(Follows.GATHER, Follows.COMPLETION),
+    failed_predecessors__gt=0,
+    runs_after_failure=False,
+)
+# The first that holds is the state.
+_RULES = (
+    (~Q(broken="") | _HAS_BROKEN_BELOW, BatchState.BROKEN),
+    (_ENDED & Q(cancel_requested_at__isnull=False, failed=0), BatchState.CANCELLED),
+    (_ENDED & Q(tree_failed=True), BatchState.FAILED),
+    (_ENDED & _LACKS_WHAT_IT_FOLLOWS, BatchState.NOT_RUN),
+    (_ENDED, BatchState.SUCCESSFUL),
+    (Q(cancel_requested_at__isnull=False), BatchState.CANCELLING),
+    (Q(sealed_at=None, follows__isnull=False, jobs=0), BatchState.WAITING),
+    (Q(sealed_at=None, follows=None), BatchState.OPEN),
+)
+
+# As an array it is worked out once, before the jobs are looked for by their index.
+_TREE = (
+    " = ANY (ARRAY(WITH RECURSIVE below AS ("
+    "SELECT batch.id FROM pgjobs_batch AS batch WHERE batch.id = "
+)
+_BELOW = (
+    " UNION ALL SELECT child.id FROM below"
+    " JOIN pgjobs_batch AS child ON child.parent_id = below.id"
+    ") SELECT below.id FROM below)))"
+)
+
+
+def with_states(batches: QuerySet[Batch]) -> QuerySet[Any]:
+    """Return *batches*, each with its *state*, one of `BatchState`."""
+    cases = [When(condition, then=Value(state.value)) for condition, state in _RULES]
+    running = Value(BatchState.RUNNING.value)
+    return batches.annotate(state=Case(*cases, default=running, output_field=TextField()))
+
+
+def all_workflows() -> QuerySet[Batch]:
+    """Return the batches at the roots, by the condition of their index."""
+    return Batch.objects.filter(root_id=F("id"))
+
+
+def in_batches(batch: Q) -> Q:
+    """Return the condition *batch*, on the `batch_id` of jobs, so that the indexes serve it.
+
+    That of waiting jobs holds these only; those that run are found among all that run.
+    """
+    finished = Q(status__in=sorted(FINISHED)) & batch
+    live = (Q(status=JobStatus.READY) & batch) | (Q(status=JobStatus.RUNNING) & batch)
+    # By itself, too: the index of finished jobs then gives their order.
+    return batch & (live | finished)
+
+
+def in_tree(batch_id: int, *, is_large: bool = False) -> Q:
+    """Return the condition that a job is in a batch or one below it.
+
+    Nobody knows how many jobs a tree has when the statement is planned. If *is_large*, the index of
+    batches does not serve it: it might be read to its end for a page of jobs in another order.
+    """
+    below = Func(
+        F("batch_id") + 0 if is_large else F("batch_id"),
+        Value(batch_id, BigIntegerField()),
+        template="(%(expressions)s" + _BELOW,
+        arg_joiner=_TREE,
+        output_field=BooleanField(),
+    )
+    return Q(below) if is_large else in_batches(Q(below))
+
+
+def follows_failure() -> Q:
+    """Return the condition that a job is that of a `gather` or `then` behind something that failed,
+    or that is open: it runs again when that is complete, and is not to be requeued with it.
+    """
+    wholes = Batch.objects.filter(
+        Q(failed_predecessors__gt=0) | Q(open_predecessors__gt=0),
+        pk=OuterRef("batch_id"),
+        follows__in=(Follows.GATHER, Follows.COMPLETION),
+    )
+    return Q(Exists(wholes), source_id=0)
+
+
+def newest_in_batch(batch_id: int) -> int | None:
+    """Return the id of the newest job of a batch, None if there is none: a row of each index."""
+    parts = [
+        Job.objects.filter(batch_id=batch_id, status=status)
+        .order_by("-id")
+        .values_list("pk", flat=True)[:1]
+        for status in JobStatus.values
+    ]
+    return max(parts[0].union(*parts[1:], all=True), default=None)

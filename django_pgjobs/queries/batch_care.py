@@ -1,0 +1,84 @@
+"""Statements that look after trees: what is to be corrected, and those that are to go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, execute, fetch
+from django_pgjobs.queries.jobs import array_text
+
+
+class Kept(NamedTuple):
+    """For how many seconds complete trees are kept; None: for ever.
+
+    One in which something failed or was cancelled as long as *failed*. They are told of *notice*
+    seconds before.
+    """
+
+    successful: float | None
+    failed: float | None
+    notice: float
+
+
+def list_ended_trees(
+    cursor: Cursor, kept: Kept, *, is_told: bool, behind: int, max_trees: int
+) -> list[int]:
+    """Return the roots of a page of the trees that are to be told of, or to be deleted."""
+    params = {
+        "retention": kept.successful,
+        "failed_retention": kept.failed,
+        "notice": kept.notice,
+        "is_told": is_told,
+        "behind": behind,
+        "max_trees": max_trees,
+    }
+    return [root_id for (root_id,) in fetch(cursor, "list_ended_trees", params)]
+
+
+def count_due_trees(cursor: Cursor, kept: Kept, *, max_trees: int) -> int:
+    """Return how many trees a prune would delete now, at most *max_trees*.
+
+    Those that it is the first to tell of are among them if no time is to pass between.
+    """
+    count = 0
+    for is_told in (True,) if kept.notice else (True, False):
+        page = list_ended_trees(cursor, kept, is_told=is_told, behind=0, max_trees=max_trees)
+        count += len(page)
+    return min(count, max_trees)
+
+
+def note_told(cursor: Cursor, roots: Sequence[int]) -> None:
+    """Note that the end of these trees' results was told."""
+    execute(cursor, "note_told", {"roots": array_text(roots)})
+
+
+def delete_tree_jobs(cursor: Cursor, roots: Sequence[int], *, max_jobs: int) -> list[str]:
+    """Delete a page of the jobs of trees that are complete; return their statuses."""
+    params = {"roots": array_text(roots), "max_jobs": max_jobs}
+    return [status for (status,) in fetch(cursor, "delete_tree_jobs", params)]
+
+
+def delete_batches(cursor: Cursor, roots: Sequence[int], *, max_batches: int) -> list[bool]:
+    """Delete a page of the batches of those trees that have no jobs; return which are roots."""
+    empty = [
+        root_id for (root_id,) in fetch(cursor, "list_empty_trees", {"roots": array_text(roots)})
+    ]
+    params = {"roots": array_text(empty), "max_batches": max_batches}
+    return [parent_id is None for _, parent_id in fetch(cursor, "delete_batches", params)]
+
+
+def list_open(cursor: Cursor, *, behind: int, max_batches: int) -> list[tuple[int, bool]]:
+    """Return a page of the batches whose tree is open, and whether each is broken."""
+    return fetch(cursor, "list_open_batches", {"behind": behind, "max_batches": max_batches})
+
+
+def send_mending(cursor: Cursor, batch_id: int) -> None:
+    """Send that a broken batch is to be counted again, by the next statement."""
+    execute(cursor, "mend_batch", {"batch_id": batch_id})
+
+
+def recount(cursor: Cursor, ids: Sequence[int]) -> list[int]:
+    """Note what is to be corrected of batches; return the ids of those that were wrong."""
+    rows = fetch(cursor, "recount_batches", {"ids": array_text(ids)})
+    return [batch_id for (batch_id,) in rows]

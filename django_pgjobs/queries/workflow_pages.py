@@ -1,0 +1,66 @@
+"""What the pages of workflows read: bounded numbers of whole trees, none of them from jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.jobs import array_text
+
+# Batches of one tree that are added up, and those of them that its page shows.
+MAX_SUMMED = 1_000
+MAX_SHOWN = 100
+# Right below one batch; its own page has the others.
+MAX_CHILDREN = 30
+MAX_NAMED = 5
+
+
+class TreeSum(NamedTuple):
+    """The numbers of a batch and all below it; if *is_cut*, of its first MAX_SUMMED batches."""
+
+    id: int
+    batches: int
+    open: int
+    broken: int
+    jobs: int
+    successful: int
+    failed: int
+    cancelled: int
+    is_cut: bool
+
+    @property
+    def ended(self) -> int:
+        """How many jobs have finished."""
+        return self.successful + self.failed + self.cancelled
+
+
+class TreeRow(NamedTuple):
+    """A batch *depth* levels below the one at the top, and how many jobs it has itself."""
+
+    depth: int
+    id: int
+    parent_id: int | None
+    jobs: int
+    successful: int
+    failed: int
+    cancelled: int
+    waits_for: list[int]
+
+
+def summarise_trees(cursor: Cursor, ids: Iterable[int]) -> dict[int, TreeSum]:
+    """Return the numbers of batches with all below them, by id; without those that are gone."""
+    params = {"ids": array_text(sorted(ids)), "max_batches": MAX_SUMMED}
+    return {row[0]: TreeSum._make(row) for row in fetch(cursor, "summarise_trees", params)}
+
+
+def list_tree(cursor: Cursor, batch_id: int, *, behind: int = 0) -> list[TreeRow]:
+    """Return a batch and what is below it, level by level; one child more than MAX_CHILDREN."""
+    params = {
+        "batch_id": batch_id,
+        "behind": behind,
+        "max_children": MAX_CHILDREN + 1,
+        "max_batches": MAX_SHOWN + 1,
+        "max_named": MAX_NAMED,
+    }
+    return [TreeRow._make(row) for row in fetch(cursor, "list_tree", params)]

@@ -1,0 +1,1 @@
+"""When a schedule is due: cron expressions, intervals, time zones. Pure, without a database."""

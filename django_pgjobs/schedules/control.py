@@ -1,0 +1,258 @@
+"""What people do about schedules: see what is next, run one now, pause it, skip, backfill.
+
+Each function is one transaction on Django's connection, or part of the caller's. `LookupError` if
+there is no schedule of that name; `ValueError` if what is asked for makes no sense for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, NamedTuple
+
+from django.db import connections, transaction
+from django.db.models.functions import Now
+
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.schedules import check_arguments
+from django_pgjobs.exceptions import UnknownTask
+from django_pgjobs.models.schedules import Occurrence, Schedule
+from django_pgjobs.queries import schedules as queries
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.schedules import OccurrenceRow
+from django_pgjobs.recurring.planning import Planned, occurrences, occurrences_until
+from django_pgjobs.schedules.firing import Blocked, enqueue_occurrence, note
+from django_pgjobs.schedules.plans import TICK, rule_of
+from django_pgjobs.status import OccurrenceOutcome
+
+# Of one backfill, and of one of its transactions.
+MAX_BACKFILL = 1_000
+PAGE = 100
+# How far ahead a list of the next occurrences looks for some that nobody has skipped.
+MAX_PREVIEW = 1_000
+
+Arguments = tuple[list[Any], dict[str, Any]]
+
+
+@dataclass
+class Chosen:
+    """A schedule as a person wants it this once: at once, whatever its earlier jobs do."""
+
+    name: str
+    args: Any
+    kwargs: Any
+    max_runs: int | None
+    missed: str
+    grace: float
+    overlap: str
+    jitter: float = 0.0
+
+
+class Backfilled(NamedTuple):
+    """How many occurrences were enqueued, had a row already, and could not be enqueued."""
+
+    enqueued: int
+    known: int
+    failed: int
+
+
+def pause_schedule(name: str, *, by: str = "", reason: str = "") -> bool:
+    """Enqueue nothing of the schedule until `resume_schedule`; return False if it was so before.
+
+    What would have been due meanwhile is not made up for.
+    """
+    changed = _rows(name).filter(paused_at=None)
+    return _has_changed(name, changed.update(paused_at=Now(), paused_by=by, pause_reason=reason))
+
+
+def resume_schedule(name: str) -> bool:
+    """End the pause, and plan from now on; return False if there was none."""
+    changed = _rows(name).exclude(paused_at=None)
+    return _has_changed(name, changed.update(paused_at=None, paused_by="", pause_reason=""))
+
+
+def upcoming(schedule: Schedule, count: int, *, after: datetime | None = None) -> list[Planned]:
+    """Return the next occurrences after an instant, by default those to come.
+
+    Without what somebody skipped; with no more than `max_runs` allows. Pauses do not count. Raise
+    ValueError if the rule of the row makes no sense.
+    """
+    rule = rule_of(schedule)
+    if schedule.max_runs is not None:
+        count = min(count, max(0, schedule.max_runs - schedule.runs))
+    begin = after or _now()
+    planned = list(islice(occurrences(rule, begin), min(MAX_PREVIEW, count + PAGE)))
+    known = _known(schedule.name, planned)
+    return [each for each in planned if each.at not in known][:count]
+
+
+def skip_next(name: str, *, by: str = "") -> datetime:
+    """Let the next occurrence have no job; return its instant.
+
+    Raise ValueError if none is to come.
+    """
+    with transaction.atomic(using=job_database()):
+        schedule = _locked(name)
+        planned = upcoming(schedule, 1)
+        if not planned:
+            raise ValueError(f"schedule {name} has no occurrence to come.")
+        [(instant, _)] = planned
+        _entries().create(
+            schedule=name,
+            scheduled_for=instant,
+            outcome=OccurrenceOutcome.SKIPPED,
+            note=_by("skipped", by),
+        )
+    return instant
+
+
+def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> int:
+    """Enqueue a job of the schedule at once, as an occurrence of this instant; return its id.
+
+    With other *arguments*, a list and a dict, this once. Paused or not, and whatever its earlier
+    jobs do; it does not count as one of `max_runs`. Raise ValueError if it cannot be enqueued.
+    """
+    with transaction.atomic(using=job_database()):
+        schedule = _locked(name)
+        said = _by("run", by)
+        if arguments is not None:
+            _check(schedule, arguments)
+            schedule.args, schedule.kwargs = arguments
+            said += ", with other arguments"
+        [row] = _enqueue(schedule, [_now()], said)
+        if row.job_id is None:
+            raise ValueError(f"schedule {name} cannot be run: {row.note}")
+    return row.job_id
+
+
+def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Backfilled:
+    """Enqueue the occurrences from *begin* to *end*, both included, that have no row yet.
+
+    In pages of 100, each a transaction. Raise ValueError for an *end* in the future, and for more
+    than 1,000 occurrences.
+    """
+    found = Backfilled(0, 0, 0)
+    for page in _pages(occurrences_to_backfill(name, begin, end)):
+        with transaction.atomic(using=job_database()):
+            rows = _enqueue(_locked(name), page, _by("backfilled", by))
+        enqueued = sum(row.job_id is not None for row in rows)
+        found = Backfilled(
+            found.enqueued + enqueued,
+            found.known + len(page) - len(rows),
+            found.failed + len(rows) - enqueued,
+        )
+    return found
+
+
+def occurrences_to_backfill(name: str, begin: datetime, end: datetime) -> list[datetime]:
+    """Return the occurrences of a range, whether they have a row or not; raise as `backfill`."""
+    if begin > end:
+        raise ValueError(f"expected the begin before the end, got {begin} and {end}.")
+    if end > _now():
+        raise ValueError(f"expected an end that is past, got {end}: later ones come by themselves.")
+    schedule = get_schedule(name)
+    planned = occurrences_until(rule_of(schedule), begin - TICK, end)
+    instants = [each.at for each in islice(planned, MAX_BACKFILL + 1)]
+    if len(instants) > MAX_BACKFILL:
+        raise ValueError(
+            f"expected at most {MAX_BACKFILL} occurrences, got more from {begin} to {end}. "
+            "Choose a narrower range."
+        )
+    return instants
+
+
+def get_schedule(name: str) -> Schedule:
+    """Return the row of a schedule; raise LookupError if there is none."""
+    schedule: Schedule | None = _rows(name).first()
+    if schedule is None:
+        raise LookupError(
+            f"there is no schedule {name}. manage.py jobs schedules list shows all; those of the "
+            "code are written when a worker starts."
+        )
+    return schedule
+
+
+def _enqueue(schedule: Schedule, instants: list[datetime], said: str) -> list[OccurrenceRow]:
+    """Enqueue a job for each instant that has no row yet, and return what became of those."""
+    task = _task_of(schedule)
+    chosen = Chosen(
+        name=schedule.name,
+        args=schedule.args,
+        kwargs=schedule.kwargs,
+        max_runs=schedule.max_runs,
+        missed=schedule.missed,
+        grace=schedule.grace,
+        overlap="queue" if schedule.overlap == "queue" else "allow",
+    )
+    planned = [OccurrenceRow(schedule.name, at, OccurrenceOutcome.ENQUEUED) for at in instants]
+    with connections[job_database()].cursor() as cursor:
+        since = _now()
+        entered = queries.enter_occurrences(cursor, planned)
+        new = [row for row in planned if (row.schedule, row.scheduled_for) in entered]
+        try:
+            done = [enqueue_occurrence(chosen, task, row.scheduled_for, []) for row in new]
+        except Blocked as error:
+            raise ValueError(f"schedule {schedule.name} cannot be run now: {error}") from error
+        told = [row if row.note else row._replace(note=said) for row in done]
+        return note(cursor, told, since=since)
+
+
+def _check(schedule: Schedule, arguments: Arguments) -> None:
+    """Raise ValueError unless a job of the schedule's task could have these arguments."""
+    try:
+        check_arguments(_task_of(schedule), *arguments)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _task_of(schedule: Schedule) -> AnyTask:
+    try:
+        return find_task(schedule.task_path)
+    except UnknownTask as error:
+        raise ValueError(str(error)) from None
+
+
+def _pages(instants: list[datetime]) -> Iterator[list[datetime]]:
+    for first in range(0, len(instants), PAGE):
+        yield instants[first : first + PAGE]
+
+
+def _known(name: str, planned: list[Planned]) -> set[datetime]:
+    if not planned:
+        return set()
+    rows = _entries().filter(
+        schedule=name, scheduled_for__gte=planned[0].at, scheduled_for__lte=planned[-1].at
+    )
+    return {at.astimezone(UTC) for at in rows.values_list("scheduled_for", flat=True)}
+
+
+def _now() -> datetime:
+    """Return the time of the server."""
+    with connections[job_database()].cursor() as cursor:
+        return queries.get_now(cursor)
+
+
+def _rows(name: str) -> Any:
+    return Schedule._default_manager.using(job_database()).filter(name=name)
+
+
+def _entries() -> Any:
+    return Occurrence._default_manager.using(job_database())
+
+
+def _locked(name: str) -> Schedule:
+    found = _rows(name).select_for_update().first()
+    return found or get_schedule(name)
+
+
+def _has_changed(name: str, count: int) -> bool:
+    if not count:
+        get_schedule(name)
+    return bool(count)
+
+
+def _by(done: str, by: str) -> str:
+    return f"{done} by {by}" if by else f"{done} by hand"

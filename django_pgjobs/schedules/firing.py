@@ -1,0 +1,350 @@
+"""One turn: the schedules that are due become jobs, each occurrence once.
+
+All of a turn is one transaction on Django's connection. The rows of the schedules are locked first,
+then the keys of their occurrences are entered, then jobs are inserted; a worker that dies leaves
+nothing of it. An occurrence that is there already, because somebody skipped or backfilled it, gets
+no job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from django.db import Error as DatabaseError
+from django.db import connections, transaction
+
+from django_pgjobs.compat import AnyTask
+from django_pgjobs.control.lifecycle import cancel
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.exceptions import DuplicateJob, UnknownTask
+from django_pgjobs.queries import schedules as queries
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.locks import limit_waits
+from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow, Written
+from django_pgjobs.schedules.plans import Plan, delay_of, plan, policies_of
+from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.values.payload import decode_value, scrub
+
+# Of one transaction.
+MAX_SCHEDULES = 100
+# How long a statement of a turn may run, and wait for a lock: an enqueue may meet the unique key of
+# a transaction that is open, and others of the turn would wait with it.
+STATEMENT_SECONDS, LOCK_SECONDS = 5.0, 0.5
+MAX_NOTE = 1_000
+OVERTAKEN = "A newer one was due as well, which would have cancelled it."
+
+
+class Blocked(Exception):
+    """The server gives or takes nothing of schedule *name* now; None: of one among several.
+
+    Nothing of the turn has happened; it is to be made without that one, or with one alone.
+    """
+
+    def __init__(self, name: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+@dataclass
+class Turn:
+    """What one turn did."""
+
+    # How many schedules it had; and those among them whose task is not declared here.
+    taken: int = 0
+    unknown: dict[str, str] = field(default_factory=dict)
+    # In how many seconds the next schedule is due, None if there is none.
+    wait: float | None = None
+    # What was written of occurrences, and of schedules that are broken.
+    occurrences: list[OccurrenceRow] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    is_full: bool = False
+    # Called now and then in a turn that may take long.
+    on_move: Callable[[], object] = lambda: None
+
+    def note_wait(self, seconds: float | None) -> None:
+        """Note that a schedule is due in so many seconds."""
+        if seconds is not None:
+            self.wait = seconds if self.wait is None else min(self.wait, seconds)
+
+
+@dataclass
+class _Case:
+    """A schedule of the turn, and what becomes of it."""
+
+    row: ScheduleRow
+    task: AnyTask
+    plan: Plan
+    error: str = ""
+    last_at: datetime | None = None
+    last_job_id: int | None = None
+    runs: int = 0
+
+    def written(self) -> Written:
+        row = self.row
+        # Without a new job what was said of the last one stays.
+        error = self.plan.error or self.error or ("" if self.last_at else row.error)
+        return Written(
+            row.name,
+            self.plan.next_at,
+            self.last_at or row.last_at,
+            self.last_job_id or row.last_job_id,
+            row.runs + self.runs,
+            error,
+        )
+
+
+def fire_due(
+    *,
+    late: float = 0.0,
+    excluded: Collection[str] = (),
+    max_schedules: int = MAX_SCHEDULES,
+    now: datetime | None = None,
+    on_move: Callable[[], object] = lambda: None,
+) -> Turn:
+    """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
+
+    As if it were *now*; None is the server's time, which counts outside of tests. In a transaction
+    of its own; *on_move* is called now and then. Raise Blocked, or what the database raises; then
+    nothing has happened.
+    """
+    turn = Turn(on_move=on_move)
+    database = job_database()
+    rows: list[ScheduleRow] = []
+    try:
+        with transaction.atomic(using=database), connections[database].cursor() as cursor:
+            limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
+            # Before they are taken: what becomes due between the two is taken at once.
+            turn.wait = queries.get_schedule_wait(cursor, late=late, excluded=excluded, now=now)
+            rows = queries.take_due_schedules(
+                cursor, late=late, excluded=excluded, max_schedules=max_schedules, now=now
+            )
+            turn.taken, turn.is_full = len(rows), len(rows) >= max_schedules
+            _fire(cursor, rows, turn)
+    except DatabaseError as error:
+        # Not what an enqueue raises, which `enqueue_occurrence` catches.
+        if not rows:
+            raise
+        name = rows[0].name if len(rows) == 1 else None
+        _raise_unless_refused(name, error)
+        raise Blocked(name, str(error).strip()) from error
+    return turn
+
+
+def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
+    """Do what the plans of these schedules say, and write when they are due next."""
+    cases = {case.row.name: case for case in _cases(rows, turn)}
+    if not cases:
+        return
+    _enqueue(cursor, cases, turn)
+    queries.write_schedules(cursor, [case.written() for case in cases.values()])
+    for name, case in cases.items():
+        if case.plan.next_at is not None:
+            turn.note_wait((case.plan.next_at - case.row.now).total_seconds())
+        if error := case.plan.error or case.error:
+            turn.errors[name] = error
+
+
+def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
+    for row in rows:
+        try:
+            task = find_task(row.task_path)
+        except UnknownTask as error:
+            # Another worker may have it.
+            turn.unknown[row.name] = str(error)
+        else:
+            yield _Case(row, task, plan(row, task))
+
+
+def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
+    """Enter the occurrences of the turn, and enqueue a job for each that is new."""
+    planned = [
+        OccurrenceRow(name, instant, OccurrenceOutcome.ENQUEUED)
+        for name, case in cases.items()
+        for instant in case.plan.due
+    ]
+    left_out = [case.plan.left_out for case in cases.values() if case.plan.left_out]
+    if not planned and not left_out:
+        return
+    entered = queries.enter_occurrences(cursor, [*planned, *left_out])
+    new = [row for row in planned if (row.schedule, row.scheduled_for) in entered]
+    turn.occurrences += [row for row in left_out if (row.schedule, row.scheduled_for) in entered]
+    unfinished = _unfinished(cursor, [cases[row.schedule] for row in new])
+    newest = {row.schedule: row for row in new}
+    together = _enqueue_together(new, cases)
+    done = []
+    for row in new:
+        turn.on_move()
+        case = cases[row.schedule]
+        if row in together:
+            done.append(row._replace(job_id=together[row]))
+            continue
+        if case.row.overlap == "cancel" and row is not newest[row.schedule]:
+            done.append(row._replace(outcome=OccurrenceOutcome.SKIPPED, note=OVERTAKEN))
+            continue
+        known = unfinished.setdefault(row.schedule, [])
+        done.append(enqueue_occurrence(case.row, case.task, row.scheduled_for, known))
+    since = next(iter(cases.values())).row.read_at
+    done = note(cursor, done, since=since)
+    turn.occurrences += done
+    for row in done:
+        _count(cases[row.schedule], row)
+
+
+def _enqueue_together(
+    rows: Sequence[OccurrenceRow], cases: Mapping[str, _Case]
+) -> dict[OccurrenceRow, int]:
+    """Enqueue many jobs of a task in one statement; return the ids of those enqueued.
+
+    Where that raises, or a policy asks for more, there is none: one by one shows whose fault it is.
+    """
+    groups: dict[str, list[tuple[OccurrenceRow, Any]]] = {}
+    for row in rows:
+        of = cases[row.schedule].row
+        if of.overlap == "allow" and not of.jitter and (item := _item_of(of)) is not None:
+            groups.setdefault(of.task_path, []).append((row, item))
+    ids: dict[OccurrenceRow, int] = {}
+    for group in groups.values():
+        task = cases[group[0][0].schedule].task
+        backend: Any = task.get_backend()
+        if len(group) < 2 or not hasattr(backend, "enqueue_many"):
+            continue
+        names = {row.schedule for row, _ in group}
+        try:
+            with transaction.atomic(using=job_database()):
+                found = backend.enqueue_many(task, [item for _, item in group])
+        except DatabaseError as error:
+            _raise_unless_refused(names.pop() if len(names) == 1 else None, error)
+        except Exception:  # noqa: S112 - it is raised again by the one whose fault it is
+            continue
+        else:
+            ids.update((row, int(job_id)) for (row, _), job_id in zip(group, found, strict=True))
+    return ids
+
+
+def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:
+    """Return the arguments as `enqueue_many` takes them, None if it does not."""
+    try:
+        args, kwargs = arguments_of(row)
+    except (TypeError, ValueError):
+        return None
+    return None if args and kwargs else kwargs or tuple(args)
+
+
+def arguments_of(row: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a row; raise TypeError or ValueError if they are none."""
+    args, kwargs = (
+        decode_value(value) if isinstance(value, str) else value for value in (row.args, row.kwargs)
+    )
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise TypeError(f"expected a list and a dict as arguments, got {args!r} and {kwargs!r}.")
+    return args, kwargs
+
+
+def _count(case: _Case, row: OccurrenceRow) -> None:
+    """Note in the schedule what became of its occurrence."""
+    if row.outcome == OccurrenceOutcome.FAILED:
+        case.error = f"{row.scheduled_for.isoformat(' ', 'seconds')}: {row.note}"
+    if row.job_id is not None:
+        case.error = ""
+        case.last_at, case.last_job_id = row.scheduled_for, row.job_id
+        case.runs += 1
+
+
+def note(cursor: Cursor, done: Sequence[OccurrenceRow], *, since: datetime) -> list[OccurrenceRow]:
+    """Write what became of occurrences that were entered, and their schedule into their jobs.
+
+    A job that was there before the turn began, *since* then, because of its unique key, is not the
+    schedule's own.
+    """
+    first: dict[int, OccurrenceRow] = {}
+    for row in done:
+        if row.job_id is not None:
+            first.setdefault(row.job_id, row)
+    marked: set[int] = set()
+    if first:
+        marked = queries.mark_scheduled_jobs(cursor, list(first.values()), since=since)
+    told = []
+    for row in done:
+        if row.job_id is not None and not (row.job_id in marked and first[row.job_id] is row):
+            joined = "A job with its unique key was there."
+            row = row._replace(outcome=OccurrenceOutcome.JOINED, note=joined)
+        told.append(row)
+    if told:
+        queries.note_occurrences(cursor, told)
+    return told
+
+
+def _unfinished(cursor: Cursor, cases: Sequence[_Case]) -> dict[str, list[int]]:
+    """Return the unfinished jobs of the schedules whose policy asks for them."""
+    names = sorted({case.row.name for case in cases if case.row.overlap in ("skip", "cancel")})
+    found: dict[str, list[int]] = {name: [] for name in names}
+    for name, job_id in queries.list_unfinished(cursor, names) if names else []:
+        found[name].append(job_id)
+    return found
+
+
+def enqueue_occurrence(
+    row: Any, task: AnyTask, instant: datetime, unfinished: list[int]
+) -> OccurrenceRow:
+    """Enqueue the job of an occurrence, and say what became of it; *unfinished* is brought up.
+
+    In the caller's transaction. Raise Blocked, or a psycopg error after which nothing goes on.
+    """
+    entered = OccurrenceRow(row.name, instant, OccurrenceOutcome.ENQUEUED)
+    if row.overlap == "skip" and unfinished:
+        return entered._replace(
+            outcome=OccurrenceOutcome.SKIPPED, note=f"Job {unfinished[0]} has not finished."
+        )
+    try:
+        with transaction.atomic(using=job_database()):
+            if row.overlap == "cancel":
+                for job_id in unfinished:
+                    cancel(job_id)
+            job_id = _insert(row, task, instant)
+    except DuplicateJob as error:
+        return entered._replace(outcome=OccurrenceOutcome.SKIPPED, note=scrub(str(error), MAX_NOTE))
+    except DatabaseError as error:
+        _raise_unless_refused(row.name, error)
+        return _failed(entered, error)
+    except Exception as error:  # keys and receivers are the project's code
+        return _failed(entered, error)
+    unfinished[:] = [job_id] if row.overlap == "cancel" else [*unfinished, job_id]
+    return entered._replace(job_id=job_id)
+
+
+def _failed(entered: OccurrenceRow, error: Exception) -> OccurrenceRow:
+    text = scrub(f"{type(error).__name__}: {error}", MAX_NOTE)
+    return entered._replace(outcome=OccurrenceOutcome.FAILED, note=text)
+
+
+def _raise_unless_refused(name: str | None, error: DatabaseError) -> None:
+    """Raise what is not about this one job: a lost connection, a crossing, somebody's lock."""
+    cause = error.__cause__
+    if not isinstance(cause, psycopg.Error):
+        return
+    trouble = trouble_of(cause)
+    if trouble in (Trouble.LOCKED, Trouble.CROSSED):
+        raise Blocked(name, str(cause).strip()) from error
+    if trouble is Trouble.LOST:
+        raise error
+
+
+def _insert(row: Any, task: AnyTask, instant: datetime) -> int:
+    policies = policies_of(row, task)
+    options: dict[str, Any] = {}
+    if policies.jitter:
+        options["run_after"] = instant + delay_of(row.name, instant, policies.jitter)
+    if policies.overlap == "queue":
+        name = row.name.replace("{", "{{").replace("}", "}}")
+        options["concurrency_key"] = f"schedule:{name}"
+        options["concurrency_limit"] = 1
+    chosen = task.using(**options) if options else task
+    args, kwargs = arguments_of(row)
+    return int(chosen.enqueue(*args, **kwargs).id)

@@ -1,0 +1,208 @@
+"""What is to be done about a schedule that is due: pure, from its row and the server's time.
+
+An occurrence is on time up to ON_TIME after its instant, and all that are on time are enqueued.
+Older ones are missed, and the row's policy says which of them are made up for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from django_pgjobs.declaring.schedules import find_problems
+from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
+from django_pgjobs.recurring.planning import (
+    latest_occurrence,
+    next_occurrence,
+    occurrences,
+    occurrences_until,
+)
+from django_pgjobs.recurring.rule import Rule
+from django_pgjobs.status import OccurrenceOutcome
+
+ON_TIME = timedelta(minutes=1)
+# Of one schedule in one turn.
+MAX_DUE = 100
+TICK = timedelta(microseconds=1)
+# A length of time that the column may hold and Python cannot.
+MAX_SECONDS = timedelta(days=366 * 1000).total_seconds()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a row: occurrences to enqueue, one line on those that are left out.
+
+    *next_at* None: never again, or the row is broken; then *error* says why.
+    """
+
+    due: tuple[datetime, ...] = ()
+    left_out: OccurrenceRow | None = None
+    next_at: datetime | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies of a row, in Python's types."""
+
+    name: str
+    task: Any
+    max_runs: int | None
+    jitter: timedelta
+    missed: str
+    grace: timedelta
+    overlap: str
+
+
+def rule_of(row: Any) -> Rule:
+    """Return the rule of a row, or of a model with its columns; raise ValueError for none."""
+    return _rule(
+        row.cron,
+        row.every,
+        row.timezone,
+        row.skipped_time,
+        row.repeated_time,
+        row.starts_at,
+        row.ends_at,
+        tuple(row.except_dates),
+    )
+
+
+# Checking a rule takes longer than planning by it.
+@lru_cache(maxsize=4096)
+def _rule(
+    cron: str | None,
+    every: float | None,
+    timezone: str,
+    skipped_time: str | None,
+    repeated_time: str | None,
+    starts: datetime | None,
+    ends: datetime | None,
+    except_dates: tuple[str, ...],
+) -> Rule:
+    try:
+        return Rule(
+            cron=cron,
+            every=None if every is None else _length(every),
+            timezone=timezone,
+            skipped_time=skipped_time,
+            repeated_time=repeated_time,
+            starts=starts,
+            ends=ends,
+            except_dates=tuple(map(date.fromisoformat, except_dates)),
+        )
+    except (OverflowError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def policies_of(row: Any, task: Any) -> Policies:
+    """Return the policies of a row; raise ValueError if they are none."""
+    policies = Policies(
+        name=row.name,
+        task=task,
+        max_runs=row.max_runs,
+        jitter=_length(row.jitter),
+        missed=row.missed,
+        grace=_length(row.grace),
+        overlap=row.overlap,
+    )
+    for problem in find_problems(policies):
+        raise ValueError(problem)
+    return policies
+
+
+def _length(seconds: float) -> timedelta:
+    if not math.isfinite(seconds):
+        raise ValueError(f"expected a finite number of seconds, got {seconds}.")
+    return timedelta(seconds=max(-MAX_SECONDS, min(seconds, MAX_SECONDS)))
+
+
+def plan(row: ScheduleRow, task: Any) -> Plan:
+    """Say what is to be done about a schedule that is due or to be planned."""
+    try:
+        rule, policies = rule_of(row), policies_of(row, task)
+    except ValueError as error:
+        return Plan(error=f"It is not planned: {error}")
+    if row.next_at is None:
+        found = Plan(next_at=_next(rule, row.now))
+    else:
+        found = _due(row, row.next_at.astimezone(UTC), rule, policies)
+    if policies.max_runs is None:
+        return found
+    left = max(0, policies.max_runs - row.runs)
+    if left <= len(found.due):
+        return replace(found, due=found.due[:left], next_at=None)
+    return found
+
+
+def _due(row: ScheduleRow, first: datetime, rule: Rule, policies: Policies) -> Plan:
+    """Divide what is due by now, from *first* on, into what is enqueued and what is left out."""
+    now = row.now.astimezone(UTC)
+    on_time_from = now - ON_TIME
+    made_up: list[datetime] = []
+    begin = max(first, on_time_from)
+    if first < on_time_from:
+        made_up = _made_up(rule, policies, first, now)
+    on_time, following = _on_time(rule, begin, now)
+    if policies.missed == "latest" and on_time:
+        made_up = []
+    due = [*made_up, *on_time][:MAX_DUE]
+    next_at = following
+    if len(made_up) + len(on_time) >= MAX_DUE:
+        next_at = _next(rule, due[-1])
+    left_out = None
+    if first < on_time_from and first not in due:
+        end = due[0] if due else begin
+        left_out = OccurrenceRow(
+            row.name,
+            first,
+            OccurrenceOutcome.MISSED,
+            f"No worker was there; nor until {end.isoformat(' ', 'seconds')}.",
+        )
+    return Plan(tuple(due), left_out, next_at)
+
+
+def _made_up(rule: Rule, policies: Policies, first: datetime, now: datetime) -> list[datetime]:
+    """Return the missed occurrences that are enqueued all the same."""
+    end = now - ON_TIME - TICK
+    begin = max(first, now - min(policies.grace, now - first))
+    if policies.missed == "skip" or begin > end:
+        return []
+    if policies.missed == "all":
+        return _instants(rule, begin, end, MAX_DUE)
+    latest = latest_occurrence(rule, begin - TICK, end)
+    return [] if latest is None else [latest.at]
+
+
+def _on_time(rule: Rule, begin: datetime, now: datetime) -> tuple[list[datetime], datetime | None]:
+    """Return up to MAX_DUE occurrences from *begin* to *now*, and the one after *now*.
+
+    One walk finds both, because each is a search. What comes after more than MAX_DUE is not told.
+    """
+    found: list[datetime] = []
+    for each in islice(occurrences(rule, begin - TICK), MAX_DUE):
+        if each.at > now:
+            return found, each.at
+        found.append(each.at)
+    return found, None
+
+
+def _instants(rule: Rule, begin: datetime, end: datetime, count: int) -> list[datetime]:
+    """Return the occurrences from *begin* to *end*, both included."""
+    return [each.at for each in islice(occurrences_until(rule, begin - TICK, end), count)]
+
+
+def _next(rule: Rule, after: datetime) -> datetime | None:
+    found = next_occurrence(rule, after)
+    return None if found is None else found.at
+
+
+def delay_of(name: str, instant: datetime, jitter: timedelta) -> timedelta:
+    """Return how much later a job starts: the same for everybody who calculates it."""
+    digest = hashlib.blake2b(f"{name}\n{instant.timestamp()}".encode(), digest_size=8).digest()
+    return jitter * (int.from_bytes(digest) / 2**64)

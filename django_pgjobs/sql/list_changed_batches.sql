@@ -1,0 +1,62 @@
+-- List batches of which something is noted and not counted yet: a page, in order of id. Broken ones
+-- are not listed: they are counted by the sweep.
+-- Parameters: behind bigint (where the page before ended, 0 at first); max_batches integer
+-- Returns: batch_id
+-- Locks: none
+-- Index: pgjobs_batch_change_batch, pgjobs_batch_page_kept, pgjobs_batch_pkey
+WITH RECURSIVE changed AS (
+    (
+        SELECT change.batch_id
+        FROM pgjobs_batch_change AS change
+        WHERE change.batch_id > %(behind)s::bigint
+        ORDER BY change.batch_id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.batch_id
+    FROM changed
+    CROSS JOIN LATERAL (
+        SELECT change.batch_id
+        FROM pgjobs_batch_change AS change
+        WHERE change.batch_id > changed.batch_id
+        ORDER BY change.batch_id
+        LIMIT 1
+    ) AS following
+),
+paged AS (
+    (
+        SELECT page.batch_id
+        FROM pgjobs_batch_page AS page
+        WHERE page.batch_id > %(behind)s::bigint
+        ORDER BY page.batch_id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.batch_id
+    FROM paged
+    CROSS JOIN LATERAL (
+        SELECT page.batch_id
+        FROM pgjobs_batch_page AS page
+        WHERE page.batch_id > paged.batch_id
+        ORDER BY page.batch_id
+        LIMIT 1
+    ) AS following
+)
+SELECT listed.batch_id
+FROM (
+    (
+        SELECT changed.batch_id
+        FROM changed
+        WHERE {changed.is_countable}
+        LIMIT %(max_batches)s::integer
+    )
+    UNION
+    (
+        SELECT paged.batch_id
+        FROM paged
+        WHERE {paged.is_countable} AND {paged.goes_on}
+        LIMIT %(max_batches)s::integer
+    )
+) AS listed
+ORDER BY listed.batch_id
+LIMIT %(max_batches)s::integer

@@ -1,0 +1,50 @@
+-- List jobs of a tree that did not succeed: a page, in order of batch and id.
+-- Parameters: batch_id bigint (at the top); statuses text[]; of_wholes boolean (only
+--     the jobs of gather and then whose predecessors are complete; else all others);
+--     despite_failures boolean (of those; else only where none of these has failed); behind_batch, behind_id bigint (the
+--     batch and job where the page before ended, 0 and 0 at first); max_jobs integer
+-- Returns: batch_id, id
+-- Locks: none
+-- Index: pgjobs_batch_pkey, pgjobs_batch_parent, pgjobs_job_finished_batch
+WITH RECURSIVE tree AS (
+    SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
+    FROM pgjobs_batch AS batch
+    WHERE batch.id = %(batch_id)s::bigint
+    UNION ALL
+    SELECT child.id, child.follows, child.open_predecessors, child.failed_predecessors
+    FROM tree
+    CROSS JOIN LATERAL (
+        SELECT batch.id, batch.follows, batch.open_predecessors, batch.failed_predecessors
+        FROM pgjobs_batch AS batch
+        WHERE batch.parent_id = tree.id
+        OFFSET 0
+    ) AS child
+)
+SELECT tree.id AS batch_id, job.id
+FROM tree
+CROSS JOIN pg_catalog.unnest(%(statuses)s::text[]) AS wanted (status)
+CROSS JOIN LATERAL (
+    SELECT old.id
+    FROM pgjobs_job_finished AS old
+    WHERE
+        old.batch_id = tree.id AND old.status = wanted.status
+        AND %(of_wholes)s::boolean = (
+            COALESCE(old.source_id, -1) = 0
+            AND COALESCE(tree.follows, '') IN ('gather', 'completion')
+        )
+        AND old.id > CASE
+            WHEN tree.id = %(behind_batch)s::bigint THEN %(behind_id)s::bigint
+            ELSE '-9223372036854775808'
+        END
+    ORDER BY old.batch_id, old.status, old.id
+    LIMIT %(max_jobs)s::integer
+) AS job
+WHERE
+    tree.id >= %(behind_batch)s::bigint
+    AND (
+        NOT %(of_wholes)s::boolean
+        OR tree.open_predecessors <= 0
+        AND (tree.failed_predecessors <= 0 OR %(despite_failures)s::boolean)
+    )
+ORDER BY tree.id, job.id
+LIMIT %(max_jobs)s::integer

@@ -1,0 +1,18 @@
+-- Delete what became of occurrences longer ago than *retention*.
+-- Parameters: retention double precision (seconds); max_occurrences integer
+-- Returns: nothing
+-- Locks: the deleted rows, SKIP LOCKED
+-- Index: pgjobs_occurrence_created
+DELETE FROM pgjobs_occurrence AS occurrence
+WHERE occurrence.id = ANY (
+    ARRAY(
+        SELECT old.id
+        FROM pgjobs_occurrence AS old
+        WHERE
+            old.created_at
+            < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
+        ORDER BY old.created_at
+        LIMIT %(max_occurrences)s::integer
+        FOR UPDATE SKIP LOCKED
+    )
+)

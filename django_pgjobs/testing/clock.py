@@ -1,0 +1,152 @@
+"""A clock that a test moves: schedules and retries come when it says so, and nobody waits.
+
+    from django_pgjobs.testing import simulated_time
+
+    def test_the_report_is_sent_each_night():
+        with simulated_time(datetime(2026, 3, 28, 12, tzinfo=BERLIN)) as clock:
+            clock.advance(timedelta(days=2))
+        assert len(mail.outbox) == 2
+
+The server keeps its time, and so does Python. What waits is moved instead: when an hour passes,
+each waiting job has waited an hour longer. Schedules are planned as if it were the clock's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from django.db import connections
+from django.db.models import DateTimeField, F, Value
+from django.db.models.functions import Cast
+from django.utils.asyncio import async_unsafe
+
+from django_pgjobs.control.rate_limits import on_django_connection
+from django_pgjobs.declaring.job_result import running_jobs_here
+from django_pgjobs.models import Job, Schedule
+from django_pgjobs.queries import schedules as queries
+from django_pgjobs.queries import simulating
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.locks import unlimited_waits
+from django_pgjobs.schedules.firing import Turn, fire_due
+from django_pgjobs.schedules.syncing import sync_schedules
+from django_pgjobs.status import JobStatus
+from django_pgjobs.testing.running import discover_or_raise, run_due
+
+# That a job whose time has come is due for certain.
+TICK = timedelta(milliseconds=1)
+# The times of a job that waits.
+MOVED = ("enqueued_at", "run_after", "due_at", "ready_at", "expires_at")
+
+
+class Clock:
+    """The time of a test: `now`, and what moves it."""
+
+    def __init__(self, now: datetime, excluded: Collection[str], limit: int) -> None:
+        self.now = now
+        self._excluded = set(excluded)
+        self._limit = limit
+
+    def advance(self, span: timedelta) -> int:
+        """Let time pass, and run what becomes due, in its order; return the number of attempts.
+
+        What waits for nothing runs first. Raise ValueError for a negative span, RuntimeError
+        above the limit of attempts.
+        """
+        return self.advance_to(self.now + span)
+
+    @async_unsafe("Clock.advance() cannot be called in an async test. Use sync_to_async().")
+    def advance_to(self, until: datetime) -> int:
+        """Do as `advance`, up to an instant."""
+        if until < self.now:
+            raise ValueError(f"expected a time from {self.now} on, got {until}: no way back.")
+        ran = 0
+        with connections[job_database()].cursor() as cursor, _here():
+            ran += self._work(cursor, self._limit)
+            while (wait := self._wait(cursor)) is not None and self.now + wait <= until:
+                self._pass(cursor, wait)
+                ran += self._work(cursor, self._limit - ran)
+            self._pass(cursor, until - self.now)
+        return ran
+
+    def _wait(self, cursor: Cursor) -> timedelta | None:
+        """Return how long nothing will happen, None if nothing is to come."""
+        known = [
+            queries.get_schedule_wait(cursor, late=0.0, excluded=self._excluded, now=self.now),
+            simulating.get_due_wait(cursor),
+        ]
+        waits = [max(0.0, seconds) for seconds in known if seconds is not None]
+        return timedelta(seconds=min(waits)) if waits else None
+
+    def _pass(self, cursor: Cursor, span: timedelta) -> None:
+        passed = span + TICK
+        waiting = Job.objects.filter(status=JobStatus.READY)
+        waiting.update(**{name: F(name) - passed for name in MOVED})
+        simulating.pass_time(cursor, passed.total_seconds())
+        self.now += span
+
+    def _work(self, cursor: Cursor, limit: int) -> int:
+        """Enqueue what is due by the clock, and run what may run."""
+        while self._fire(cursor).is_full:
+            pass
+        return run_due(limit)
+
+    def _fire(self, cursor: Cursor) -> Turn:
+        # The transaction of a TestCase is not to keep the timeouts of a turn.
+        with unlimited_waits(cursor):
+            turn = fire_due(excluded=self._excluded, now=self.now)
+        # Another project's, or another release's.
+        self._excluded |= set(turn.unknown)
+        ids = [row.job_id for row in turn.occurrences if row.job_id is not None]
+        # A start that is asked for is in the clock's time until here.
+        ahead = self.now - queries.get_now(cursor)
+        moved = F("run_after") - ahead
+        Job.objects.filter(pk__in=ids, run_after__isnull=False).update(
+            run_after=moved, due_at=moved
+        )
+        return turn
+
+
+@contextmanager
+def simulated_time(
+    begin: datetime | None = None,
+    *,
+    schedules: Collection[str] | None = None,
+    limit: int = 1_000,
+) -> Iterator[Clock]:
+    """Give a clock that shows *begin* (aware; the server's time), for code that enqueues jobs.
+
+    The schedules of the code are written into the table, as a worker does when it starts, and
+    planned from then on; with *schedules* only those of these names. Nothing runs but in
+    `Clock.advance`: more than *limit* attempts in one of these raise RuntimeError.
+
+    `current_job().scheduled_for` is of the clock's time; Python's clock and the server's are as
+    ever. Inside a transaction, such as that of a TestCase, everything happens in it.
+
+    Raise ValueError for a *begin* without a time zone, ImportError if a tasks.py cannot be
+    imported.
+    """
+    if begin is not None and begin.tzinfo is None:
+        raise ValueError(f"simulated_time() expected a begin with a time zone, got {begin!r}.")
+    discover_or_raise()
+    sync_schedules()
+    anew = Cast(Value("-infinity"), DateTimeField())
+    rows = Schedule.objects.all()
+    rows.update(next_at=anew)
+    known = rows.values_list("name", flat=True)
+    excluded = [] if schedules is None else [name for name in known if name not in schedules]
+    with connections[job_database()].cursor() as cursor:
+        now = begin or queries.get_now(cursor)
+        clock = Clock(now.astimezone(UTC), excluded, limit)
+        # Only planned: nothing is due yet.
+        while clock._fire(cursor).is_full:
+            pass
+    yield clock
+
+
+@contextmanager
+def _here() -> Iterator[None]:
+    with on_django_connection(waits=False), running_jobs_here():
+        yield

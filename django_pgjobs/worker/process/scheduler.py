@@ -1,0 +1,195 @@
+"""The scheduler: enqueues what is due, at the right time and not in every worker.
+
+Nobody is elected. An *active* scheduler wakes when the next schedule is due. One that *follows*
+looks a little later and takes only what is late, so it finds something only if nobody is active;
+then it becomes active itself. An active one that wakes in vain, because another one was there
+before, follows from then on. That they never enqueue an occurrence twice does not depend on it.
+
+It works on Django's connection of its thread, because an enqueue is the project's code as well;
+without anything due for a while it has none.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from django.db import Error as DatabaseError
+from django.db import connections
+
+from django_pgjobs.queries import schedules as queries
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.schedules.firing import MAX_SCHEDULES, Blocked, Turn, fire_due
+from django_pgjobs.schedules.syncing import Synced, sync_schedules
+from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.state import WorkerState
+
+logger = get_logger(__name__)
+
+# A follower takes what is late for so long, and looks so long after it was due, or longer.
+LATE_SECONDS = 1.0
+FOLLOW_SECONDS = (2.0, 3.0)
+# The longest pause of one that is active, and of a follower: rows may be written by SQL.
+ACTIVE_PAUSE, FOLLOW_PAUSE = 5.0, 30.0
+# The shortest, so that one whose work is never done does not do it without a break.
+SHORTEST_PAUSE = 0.01
+# How long a schedule is left to others whose task is not declared here, ...
+UNKNOWN_SECONDS = 10.0
+# ... and one that the server refuses, or whose enqueue would wait for a lock; doubled each time.
+FIRST_BLOCKED, LAST_BLOCKED = 1.0, 60.0
+FIRST_RETRY, LAST_RETRY = 1.0, 30.0
+# Without anything due for longer there is no connection.
+IDLE_SECONDS = 10.0
+ORPHAN_SECONDS = 60.0
+
+
+class Scheduler(Role):
+    """Enqueues the occurrences of schedules that are due."""
+
+    name = "scheduler"
+
+    def __init__(self, state: WorkerState, *, on_crash: Callable[[str], None]) -> None:
+        super().__init__(on_crash)
+        self._state = state
+        self._is_active = False
+        self._is_synced = False
+        self._retry = FIRST_RETRY
+        # Schedules that are left alone, and until when.
+        self._excluded: dict[str, float] = {}
+        # For how long they were last blocked, and of how many schedules a turn is.
+        self._blocked: dict[str, float] = {}
+        self._size = MAX_SCHEDULES
+        # Was something to be due when it wakes?
+        self._expects_some = False
+        self._told: set[tuple[str, str]] = set()
+        self._orphans_at = time.monotonic() + ORPHAN_SECONDS
+        self._orphans: set[str] = set()
+
+    def run(self) -> None:
+        try:
+            while not self.stop_requested:
+                pause = self._take_turn()
+                if pause > IDLE_SECONDS:
+                    self._close()
+                # Nothing wakes it but the end.
+                if not self.stop_requested:
+                    self.wait(pause)
+        finally:
+            self._close()
+
+    def fire_all(self) -> None:
+        """Enqueue all that is due, once: for a process that drains and will not stay."""
+        self._is_active = True
+        while self._take_turn() <= SHORTEST_PAUSE and not self.stop_requested:
+            pass
+        self._close()
+
+    def _take_turn(self) -> float:
+        """Enqueue what is due; return the seconds until the next turn."""
+        try:
+            self._sync()
+            pause = self._fire()
+            self._retire()
+        except Blocked as error:
+            self._note_blocked(error)
+            return SHORTEST_PAUSE
+        except DatabaseError as error:
+            logger.warning("schedules are not looked at: %s", str(error).strip())
+            self._close()
+            self._retry = min(LAST_RETRY, 2 * self._retry)
+            return self._retry
+        self._retry = FIRST_RETRY
+        return pause
+
+    def _note_blocked(self, error: Blocked) -> None:
+        """Leave a schedule alone for a while, or find it by taking one at a time."""
+        self._expects_some = False
+        if error.name is None:
+            self._size = 1
+            return
+        pause = min(LAST_BLOCKED, 2 * self._blocked.get(error.name, FIRST_BLOCKED / 2))
+        self._blocked[error.name] = pause
+        self._excluded[error.name] = time.monotonic() + pause
+        logger.warning("schedule=%s is put off for %g s: %s", error.name, pause, error)
+
+    def _sync(self) -> None:
+        if not self._is_synced:
+            log_sync(sync_schedules())
+            self._is_synced = True
+
+    def _fire(self) -> float:
+        now = time.monotonic()
+        self._excluded = {name: until for name, until in self._excluded.items() if until > now}
+        late = 0.0 if self._is_active else LATE_SECONDS
+        turn = fire_due(
+            late=late,
+            excluded=self._excluded,
+            max_schedules=self._size,
+            on_move=self.note_move,
+        )
+        self._size = min(MAX_SCHEDULES, 10 * self._size)
+        for name in turn.unknown:
+            self._excluded[name] = now + UNKNOWN_SECONDS
+        for row in turn.occurrences:
+            self._blocked.pop(row.schedule, None)
+        self._log(turn)
+        has_some = turn.taken > len(turn.unknown)
+        self._is_active = has_some or (self._is_active and not self._expects_some)
+        if turn.is_full or turn.unknown:
+            # Perhaps there is nothing more, which is nobody's doing.
+            self._expects_some = False
+            return SHORTEST_PAUSE
+        return self._pause(turn.wait)
+
+    def _pause(self, wait: float | None) -> float:
+        """Return how long to wait, and note whether something is due then."""
+        longest = ACTIVE_PAUSE if self._is_active else FOLLOW_PAUSE
+        if wait is not None and not self._is_active:
+            wait = max(0.0, wait) + random.uniform(*FOLLOW_SECONDS)
+        self._expects_some = wait is not None and wait <= longest
+        # A millisecond more, because a wait may end a little early.
+        return longest if wait is None else max(SHORTEST_PAUSE, min(wait + 0.001, longest))
+
+    def _retire(self) -> None:
+        """Retire schedules that no worker has declared for two looks; by one that is active."""
+        now = time.monotonic()
+        if not self._is_active or now < self._orphans_at:
+            return
+        self._orphans_at = now + ORPHAN_SECONDS
+        with connections[job_database()].cursor() as cursor:
+            orphans = set(queries.list_orphans(cursor))
+            for name in queries.retire_schedules(cursor, sorted(orphans & self._orphans)):
+                logger.warning("schedule=%s is retired: no worker declares it any more", name)
+        self._orphans = orphans
+
+    def _log(self, turn: Turn) -> None:
+        for row in turn.occurrences:
+            if row.outcome == OccurrenceOutcome.ENQUEUED:
+                level, said = "info", "enqueued"
+            else:
+                level, said = "warning", str(row.outcome)
+            getattr(logger, level)(
+                "schedule=%s %s for=%s job=%s %s",
+                row.schedule,
+                said,
+                row.scheduled_for.isoformat(),
+                row.job_id or "-",
+                row.note,
+            )
+        for name, error in {**turn.unknown, **turn.errors}.items():
+            if (name, error) not in self._told and len(self._told) < 1_000:
+                self._told.add((name, error))
+                logger.error("schedule=%s %s", name, error)
+
+    def _close(self) -> None:
+        connections.close_all()
+
+
+def log_sync(synced: Synced) -> None:
+    """Say what of the table has changed because of the code."""
+    for said, names in zip(("new", "changed", "back"), synced, strict=True):
+        for name in names:
+            logger.info("schedule=%s is %s", name, said)

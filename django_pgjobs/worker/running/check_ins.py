@@ -1,0 +1,92 @@
+"""Sentry's crons: each occurrence of a schedule checks in when its job has ended.
+
+The monitor of a schedule is made by its first check-in, from the row. Sentry tells who listens
+when one stays out or says that it failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from typing import Any
+
+from django.db import connections
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.queries import schedules
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+# What Sentry takes as the name of a monitor.
+MAX_SLUG = 50
+NOT_IN_SLUG = re.compile(r"[^a-z0-9_-]+")
+# The finest that Sentry watches, and how much later than that is late: a queue may be long.
+FINEST_SECONDS = 60
+MARGIN_MINUTES = 5
+# So that every attempt of an occurrence has the same id.
+NAMESPACE = uuid.UUID("5a3e1e0c-6a2f-4a53-9a0a-3f3a8b1d0c52")
+
+
+def wants_check_in(attempt: Attempt, outcome: Outcome) -> bool:
+    """Has a job of a schedule ended for good, and do the settings say that Sentry is to know?"""
+    is_scheduled = attempt.scheduled is not None and outcome.status is not None
+    return is_scheduled and get_conf().SENTRY_CHECK_INS
+
+
+def send_check_in(attempt: Attempt, outcome: Outcome) -> None:
+    """Tell Sentry how the occurrence of a job ended; what raises is logged."""
+    try:
+        _send(attempt, outcome)
+    except Exception:
+        logger.of(attempt).exception("Sentry was not told how it ended")
+
+
+def _send(attempt: Attempt, outcome: Outcome) -> None:
+    name, instant = json.loads(attempt.scheduled or "")
+    with connections[job_database()].cursor() as cursor:
+        config = monitor_of(schedules.get_when(cursor, name))
+    if config is None:
+        return
+    # A project that has none of it does not turn this on.
+    from sentry_sdk.crons import capture_checkin
+
+    capture_checkin(
+        monitor_slug=slug_of(name),
+        check_in_id=uuid.uuid5(NAMESPACE, f"{name}\n{instant}").hex,
+        status="ok" if outcome.kind is Kind.DONE else "error",
+        duration=outcome.duration,
+        monitor_config=config,
+    )
+
+
+def monitor_of(when: schedules.When | None) -> dict[str, Any] | None:
+    """Return what Sentry is to expect, None if it cannot: below a minute, or the row is gone."""
+    if when is None:
+        return None
+    if when.cron is not None:
+        is_finer = len(when.cron.split()) > 5
+        schedule: dict[str, Any] = {"type": "crontab", "value": when.cron}
+        return None if is_finer else _config(schedule) | {"timezone": when.timezone}
+    if not when.every or when.every % FINEST_SECONDS:
+        return None
+    minutes = int(when.every / FINEST_SECONDS)
+    return _config({"type": "interval", "value": minutes, "unit": "minute"})
+
+
+def _config(schedule: dict[str, Any]) -> dict[str, Any]:
+    return {"schedule": schedule, "checkin_margin": MARGIN_MINUTES}
+
+
+def slug_of(name: str) -> str:
+    """Return the name of a schedule as Sentry takes it; one that is cut says of which it is."""
+    slug = NOT_IN_SLUG.sub("-", name.lower()).strip("-")
+    if slug and len(slug) <= MAX_SLUG:
+        return slug
+    digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return f"{slug[: MAX_SLUG - len(digest) - 1]}-{digest}".strip("-")

@@ -1,0 +1,58 @@
+"""The results of whole batches, for the job that gets them as arguments.
+
+Its row refers to the batches, so nothing is copied when they are complete, however many results
+there are; they are read where the job runs, and again if it is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.db import connections
+
+from django_pgjobs.exceptions import PayloadError
+from django_pgjobs.queries import batches
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.payload import decode_value
+
+PAGE = 1_000
+# What one job is given at most, as JSON: so much and more a worker is not to hold at once.
+MAX_BYTES = 64 * 1024 * 1024
+
+
+def gather_results(batch_ids: Iterable[int]) -> list[list[Any]]:
+    """Return the results of each batch in the order of its jobs.
+
+    Raise PayloadError if they are too many for one job, or cannot be decoded.
+    """
+    size = 0
+    gathered = []
+    for batch_id in batch_ids:
+        results = []
+        for text in _texts(batch_id):
+            size += len(text) + 1
+            if size > MAX_BYTES:
+                raise PayloadError(
+                    f"the results of batch {batch_id} take more than {MAX_BYTES} bytes as JSON, "
+                    "too much for one job. Give it what follows with then(), and read results page "
+                    "by page there."
+                )
+            try:
+                results.append(decode_value(text))
+            except ValueError as error:
+                raise PayloadError(f"a result of batch {batch_id}: {error}") from error
+        gathered.append(results)
+    return gathered
+
+
+def _texts(batch_id: int) -> Iterator[str]:
+    behind = 0
+    while True:
+        with connections[job_database()].cursor() as cursor:
+            page = batches.page_of_results(cursor, batch_id, behind=behind, max_results=PAGE)
+        for _, text in page:
+            yield "null" if text is None else text
+        if len(page) < PAGE:
+            return
+        behind = page[-1][0]

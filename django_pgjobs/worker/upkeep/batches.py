@@ -1,0 +1,59 @@
+"""The look for batches of which something is noted that nobody has counted.
+
+The pump counts what it finishes. What is left is what it could not lock, what others have noted who
+count nothing (a cancel, a rescue, plain SQL), and what a worker left behind that was killed. This
+finds it: once a second as long as there is some or jobs are running, else with the look for jobs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+
+from django_pgjobs.queries import batches
+from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.turn import Rows, Turn
+from django_pgjobs.worker.upkeep.duty import Duty
+from django_pgjobs.worker.upkeep.look import Look
+
+BUSY_SECONDS = 1.0
+
+
+class Batches(Duty):
+    """Lists batches that are to be counted, a page at a time, for the pump."""
+
+    def __init__(self, state: WorkerState, pump: Pump, look: Look) -> None:
+        self._state = state
+        self._pump = pump
+        self._look = look
+        self._looked_at = -math.inf
+        # Behind which batch the next page begins, and whether the last one was empty.
+        self._behind = 0
+        self._is_empty = True
+
+    def note_news(self) -> None:
+        """Look at once: something was noted and could not be counted."""
+        self._looked_at = -math.inf
+
+    def begin_anew(self) -> None:
+        self._looked_at = -math.inf
+
+    def due_at(self, now: float) -> float:
+        due = self._looked_at + min(BUSY_SECONDS, self._state.options.poll_interval)
+        is_busy = bool(self._state.held) or not self._is_empty or self._looked_at == -math.inf
+        return due if is_busy else max(due, self._look.due_at(now))
+
+    def plan(self, turn: Turn) -> None:
+        turn.add(partial(batches.send_changed, behind=self._behind), self._note)
+
+    def _note(self, rows: Rows) -> None:
+        ids = [batch_id for (batch_id,) in rows]
+        is_full = len(ids) == batches.PAGE
+        # The next page at once; behind the last one the first again.
+        self._looked_at = -math.inf if is_full else time.monotonic()
+        self._is_empty = not ids and not self._behind
+        self._behind = ids[-1] if is_full else 0
+        if ids:
+            self._pump.settle(ids)

@@ -1,0 +1,97 @@
+"""A batch as it is known here: its id, who asks, and as long as nothing of it can have run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+from django.apps import apps
+
+from django_pgjobs.exceptions import UnknownBatch
+from django_pgjobs.queries.batches import Asking
+from django_pgjobs.queries.database import job_database
+
+
+@dataclass
+class Block:
+    """The block of `workflow()`, or what is before the first job of a part.
+
+    Shared by all batches that are opened in it: what follows these sees all of their results. In a
+    *replay* the workflow is there already: nothing is added, and what is opened is what was.
+    """
+
+    is_open: bool = True
+    ends_with_add: bool = False
+    is_replay: bool = False
+    # Nobody else knows of what is opened in it: it is not committed.
+    is_private: bool = False
+    # An attempt before has opened the part: what it has opened below that is not opened again.
+    is_known: bool = False
+    # What was opened again, and how often: batches below one that follow the same.
+    replayed: Counter[object] = field(default_factory=Counter)
+
+
+class AnyBatch(Protocol):
+    """What of the model `Batch` is asked for here."""
+
+    pk: Any
+    asking: Asking | None
+    block: Block | None
+
+    def refresh_from_db(self, using: str | None = None) -> None:
+        """Read the row again."""
+
+
+B = TypeVar("B", bound=AnyBatch)
+# What a failed job cancels.
+Policy = Literal["continue", "cancel branch", "cancel workflow"]
+
+
+def batch_model() -> Any:
+    """Return the model `Batch`, which is not loaded before it is asked for."""
+    return apps.get_app_config("pgjobs").get_model("Batch")
+
+
+def rows() -> Any:
+    """Return the batches as the database of the jobs has them, and no replica that lags behind."""
+    return batch_model().objects.using(job_database())
+
+
+def unknown(batch_id: object) -> UnknownBatch:
+    """Return what is raised of a batch that is not there."""
+    return UnknownBatch(f"batch {batch_id} does not exist.")
+
+
+def row_of(batch: AnyBatch) -> Any:
+    """Return the batch as it is now; raise UnknownBatch if it is gone."""
+    found = rows().filter(pk=batch.pk).first()
+    if found is None:
+        raise unknown(batch.pk)
+    return found
+
+
+def is_of_caller(connection: Any) -> bool:
+    """Is a transaction of the caller's open, other than that of a TestCase?
+
+    What is counted in it has locks until it commits, for which others might wait crosswise.
+    """
+    blocks = connection.atomic_blocks
+    return connection.in_atomic_block and not any(
+        getattr(block, "_from_testcase", False) for block in blocks
+    )
+
+
+def is_replay(batch: AnyBatch) -> bool:
+    """Is *batch* one that was there before the block that opens it?"""
+    return batch.block is not None and batch.block.is_replay
+
+
+def is_known(batch: AnyBatch) -> bool:
+    """May what is opened below *batch*, and called at its end, be there already?"""
+    return batch.block is not None and batch.block.is_known
+
+
+def is_in_block(batch: AnyBatch) -> bool:
+    """Are all results of *batch* yet to come?"""
+    return batch.block is not None and batch.block.is_open

@@ -1,0 +1,95 @@
+"""What follows batches: jobs made of their results, or of their end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Generic, Literal
+
+from django_pgjobs.declaring.calls import Call
+from django_pgjobs.status import Follows
+from django_pgjobs.workflows.adding import columns_of_batch, open_below
+from django_pgjobs.workflows.blocks import B, Policy, is_in_block
+from django_pgjobs.workflows.steps import make_step, name_of, refuse_keys_of_arguments
+
+AfterFailureOfStep = Literal["cancel", "run"]
+
+
+def runs(after_failure: str) -> bool:
+    """Is a step to run though something before it has failed?"""
+    if after_failure not in ("cancel", "run"):
+        raise ValueError(f"expected after_failure to be 'cancel' or 'run', got {after_failure!r}.")
+    return after_failure == "run"
+
+
+def open_follower(
+    owner: B,
+    waits_for: Sequence[B],
+    follows: Follows,
+    call: Call,
+    *,
+    skips_none: bool = False,
+    runs_after_failure: bool = False,
+    on_failed_job: str | None = None,
+) -> B:
+    """Open a batch below *owner* whose jobs are made of what the batches *waits_for* come to.
+
+    Raise RuntimeError if some of their results may be there already and would be missed,
+    BatchSealed if one of them is sealed, and ValueError if one neither belongs to the owner's flow
+    nor is right below the owner.
+    """
+    if not isinstance(skips_none, bool):
+        raise TypeError(f"expected skip_none to be True or False, got {skips_none!r}.")
+    streams = follows in (Follows.EACH, Follows.EACH_ITEM)
+    if streams and not all(is_in_block(batch) for batch in waits_for):
+        raise RuntimeError(
+            "expected each() and each_item() in the block that opens the batch, before its jobs "
+            "can run: later they would miss results."
+        )
+    leading = {Follows.COMPLETION: 0, Follows.GATHER: len(waits_for)}.get(follows, 1)
+    row = columns_of_batch(name=name_of(call), metadata=None, on_failed_job=on_failed_job)
+    row["follows"] = follows.value
+    row["step"] = json.dumps(make_step(call, leading=leading))
+    if follows is Follows.GATHER:
+        refuse_keys_of_arguments(call.task, leading)
+    row["skips_none"], row["runs_after_failure"] = skips_none, runs_after_failure
+    made, _ = open_below(owner, row, waits_for=[batch.pk for batch in waits_for])
+    made.block = owner.block
+    return made
+
+
+class Join(Generic[B]):
+    """Several batches that something follows together."""
+
+    def __init__(self, owner: B, batches: Sequence[B]) -> None:
+        if not batches:
+            raise ValueError("join() expected at least one batch, got none.")
+        if len({batch.pk for batch in batches}) < len(batches):
+            raise ValueError("join() expected each batch once, got one of them twice.")
+        self._owner = owner
+        self._batches = batches
+
+    def each(
+        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
+    ) -> B:
+        """See `Batch.each`: for each result of all of them."""
+        return self._followed(Follows.EACH, call, skips_none=skip_none, on_failed_job=on_failed_job)
+
+    def each_item(
+        self, call: Call, *, skip_none: bool = False, on_failed_job: Policy | None = None
+    ) -> B:
+        """See `Batch.each_item`: for the results of all of them."""
+        return self._followed(
+            Follows.EACH_ITEM, call, skips_none=skip_none, on_failed_job=on_failed_job
+        )
+
+    def gather(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> B:
+        """See `Batch.gather`: a list for each of them, in the order given."""
+        return self._followed(Follows.GATHER, call, runs_after_failure=runs(after_failure))
+
+    def then(self, call: Call, *, after_failure: AfterFailureOfStep = "cancel") -> B:
+        """See `Batch.then`: when all of them are complete."""
+        return self._followed(Follows.COMPLETION, call, runs_after_failure=runs(after_failure))
+
+    def _followed(self, follows: Follows, call: Call, **options: Any) -> B:
+        return open_follower(self._owner, self._batches, follows, call, **options)

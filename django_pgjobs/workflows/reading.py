@@ -1,0 +1,124 @@
+"""What a batch comes to: its numbers, its results, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from django_pgjobs.declaring.job_result import FIRST_GAP, LONGEST_GAP
+from django_pgjobs.exceptions import JobError, seconds_or_none
+from django_pgjobs.queries import batches
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.payload import decode_value
+from django_pgjobs.workflows.blocks import AnyBatch, B, is_of_caller, row_of, rows, unknown
+
+PAGE = 1_000
+
+
+class Counts(NamedTuple):
+    """How many jobs there are, and how many of them have ended in each way."""
+
+    jobs: int
+    successful: int
+    failed: int
+    cancelled: int
+
+    @property
+    def unfinished(self) -> int:
+        """How many wait or run."""
+        return self.jobs - self.successful - self.failed - self.cancelled
+
+
+def counts(batch: AnyBatch, *, of_tree: bool) -> Counts:
+    """Return the numbers of a batch, or of all below it, in one look."""
+    with connections[job_database()].cursor() as cursor:
+        found = batches.count_jobs(cursor, batch.pk, of_tree=of_tree)
+    if found is None:
+        raise unknown(batch.pk)
+    return Counts(*found)
+
+
+def results(batch: AnyBatch) -> Iterator[Any]:
+    """Yield the results of what nothing follows below a batch, in order."""
+    with connections[job_database()].cursor() as cursor:
+        final = batches.list_final(cursor, batch.pk)
+    if not final:
+        raise unknown(batch.pk)
+    for batch_id in final:
+        behind = 0
+        while True:
+            with connections[job_database()].cursor() as cursor:
+                page = batches.page_of_results(cursor, batch_id, behind=behind, max_results=PAGE)
+            for _, text in page:
+                yield None if text is None else decode_value(text)
+            if len(page) < PAGE:
+                break
+            behind = page[-1][0]
+
+
+def wait(batch: B, timeout: float | timedelta | None) -> B:
+    """Wait until a tree is complete; see `Batch.wait`."""
+    _refuse_own(batch)
+    gaps = _gaps(batch, timeout)
+    while not _look(batch):
+        time.sleep(next(gaps))
+    return batch
+
+
+async def async_wait(batch: B, timeout: float | timedelta | None) -> B:
+    """Do as `wait`, in async code."""
+    _refuse_own(batch)
+    gaps = _gaps(batch, timeout)
+    look = sync_to_async(_look, thread_sensitive=True)
+    while not await look(batch):
+        await asyncio.sleep(next(gaps))
+    return batch
+
+
+def _refuse_own(batch: AnyBatch) -> None:
+    if batch.asking is not None:
+        raise RuntimeError(
+            f"job {batch.asking.job_id} waits for batch {batch.pk}, which waits for that job."
+        )
+
+
+def _gaps(batch: AnyBatch, timeout: float | timedelta | None) -> Iterator[float]:
+    """Yield the seconds until each look; raise TimeoutError when the time is over."""
+    seconds, began, gap = seconds_or_none(timeout, name="timeout"), time.monotonic(), FIRST_GAP
+    while True:
+        left = math.inf if seconds is None else began + seconds - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"batch {batch.pk} is not complete after {seconds:g} s.")
+        yield min(gap, left)
+        gap = min(2 * gap, LONGEST_GAP)
+
+
+def _look(batch: AnyBatch) -> bool:
+    """Return whether a tree is complete, and read its row again then."""
+    connection = connections[job_database()]
+    if is_of_caller(connection):
+        raise RuntimeError(
+            f"expected no open transaction while waiting for batch {batch.pk}, got one. "
+            "Workers do not see what is added in it before it commits. Wait after the "
+            "atomic() block."
+        )
+    found = row_of(batch)
+    if found.tree_completed_at is not None:
+        batch.refresh_from_db(using=job_database())
+        return True
+    broken = rows().filter(root_id=found.root_id).exclude(broken="").first()
+    if broken is not None and batch.pk in (broken.pk, found.root_id):
+        raise JobError(f"batch {broken.pk} cannot be counted: {broken.broken}")
+    if connection.in_atomic_block:
+        raise RuntimeError(
+            f"batch {batch.pk} is not complete, and no worker sees the transaction of a "
+            "TestCase. Call run_jobs() of django_pgjobs.testing (in async code arun_jobs()) before."
+        )
+    return False

@@ -1,0 +1,1 @@
+"""Paying people: a cheque for each, while the pay of others is still calculated."""

@@ -1,0 +1,98 @@
+"""Running a schedule by hand: with other arguments, and what is in the way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from django_pgjobs.declaring.redaction import redact
+from django_pgjobs.models import Job, Occurrence, Schedule
+from django_pgjobs.schedules import control
+from django_pgjobs.schedules.firing import Blocked
+from tests.admin.test_schedules import PAGE, REMIND, do, read
+from tests.schedules.support import make_schedule
+
+pytestmark = pytest.mark.django_db
+
+RUN = "admin:pgjobs_schedule_run"
+
+
+def run_with(client: Client, **values: str) -> str:
+    """Send the form of other arguments, and return what the page says then."""
+    response = client.post(reverse(RUN), {"name": "each hour", **values}, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_other_arguments_are_for_one_run(admin_client: Client) -> None:
+    make_schedule(task_path=REMIND, args=["week"], kwargs={"password": "s3cret"})
+    text = read(admin_client, RUN, name="each hour")
+    assert "s3cret" not in text and "What is masked stays" in text
+    kwargs = json.dumps(redact({"password": "s3cret"}))
+    run_with(admin_client, args='["month"]', kwargs=kwargs)
+    job = Job.objects.get(schedule="each hour")
+    assert (job.args, job.kwargs) == (["month"], {"password": "s3cret"})
+    assert Occurrence.objects.get().note == "run by admin, with other arguments"
+    assert LogEntry.objects.get().change_message == "run schedule"
+    assert Schedule.objects.get().args == ["week"]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ("{}", "{}", "Expected a JSON list"),
+        ("[]", "[]", "Expected a JSON object"),
+        ("[]", "{}", "kind"),
+        ('["a", "b", "c"]', "{}", "arguments"),
+        ("[", "{}", "Expected a JSON list"),
+    ],
+)
+def test_arguments_that_do_not_fit_enqueue_nothing(
+    admin_client: Client, args: str, kwargs: str, said: str
+) -> None:
+    make_schedule(task_path=REMIND, args=["week"])
+    text = run_with(admin_client, args=args, kwargs=kwargs)
+    assert "errorlist" in text and said in text
+    assert not Job.objects.exists()
+
+
+def test_other_arguments_are_for_those_who_may_enqueue(client: Client) -> None:
+    make_schedule()
+    user = User.objects.create_user("anna", is_staff=True)
+    names = ["view_job", "control_schedule"]
+    user.user_permissions.set(Permission.objects.filter(codename__in=names))
+    client.force_login(user)
+    assert "with other arguments" not in read(client, PAGE, name="each hour")
+    for send in (client.get, client.post):
+        assert send(reverse(RUN), {"name": "each hour"}).status_code == 403
+    assert not Job.objects.exists()
+
+
+def test_what_the_server_does_not_give_now_is_said(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise Blocked("each hour", "canceling statement due to lock timeout")
+
+    make_schedule()
+    monkeypatch.setattr(control, "enqueue_occurrence", refuse)
+    assert "cannot be run now: canceling statement" in do(admin_client, "run")
+    assert not Occurrence.objects.exists()
+
+
+def test_a_job_and_its_schedule_lead_to_each_other(admin_client: Client) -> None:
+    make_schedule(task_path=REMIND, args=["week"])
+    do(admin_client, "run")
+    job = Job.objects.get()
+    page = admin_client.get(reverse("admin:pgjobs_job_change", args=[job.pk])).content.decode()
+    assert f'<a href="{reverse(PAGE)}?name=each+hour">each hour</a>' in page
+    text = read(admin_client, PAGE, name="each hour")
+    jobs = f"{reverse('admin:pgjobs_job_changelist')}?q=schedule%3A%22each+hour%22"
+    assert f'<a href="{jobs}">Jobs</a>' in text
+    assert f"/job/{job.pk}/change/" in admin_client.get(jobs).content.decode()

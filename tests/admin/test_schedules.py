@@ -1,0 +1,385 @@
+"""The pages of schedules: what they show, what is done there, and who may."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from django_pgjobs import schedule
+from django_pgjobs.models import Job, Occurrence, Schedule
+from django_pgjobs.schedules.firing import fire_due
+from django_pgjobs.schedules.syncing import sync_schedules
+from tests.factories import make_job
+from tests.schedules import tasks
+from tests.schedules.support import NOTE_TIME, declaring_anew, let_be_due, make_schedule, outcomes
+from tests.test_admin import HOSTILE
+
+pytestmark = pytest.mark.django_db
+
+LIST = "admin:pgjobs_schedule_changelist"
+PAGE = "admin:pgjobs_schedule_page"
+BACKFILL = "admin:pgjobs_schedule_backfill"
+REMIND = tasks.remind.module_path
+
+
+def read(client: Client, name: str = LIST, /, **query: str) -> str:
+    """Return the text of a page that has to be there."""
+    response = client.get(reverse(name), query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def do(client: Client, verb: str, name: str = "each hour", **values: str) -> str:
+    """Send a button of a schedule, and return what its page says then."""
+    values |= {"do": verb, "name": name}
+    response = client.post(reverse("admin:pgjobs_schedule_do"), values, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def form_of(**values: Any) -> dict[str, Any]:
+    """Return what the form of a schedule sends."""
+    given = {
+        "name": "mine",
+        "task_path": REMIND,
+        "args": '["x"]',
+        "kwargs": "{}",
+        "cron": "0 3 * * *",
+        "timezone": "Europe/Berlin",
+        "jitter": "0",
+        "missed": "latest",
+        "grace": "86400",
+        "overlap": "allow",
+    }
+    return given | values
+
+
+def add(client: Client, **values: Any) -> Any:
+    """Send the form that adds one."""
+    return client.post(reverse("admin:pgjobs_schedule_add"), form_of(**values))
+
+
+def change(client: Client, name: str, **values: Any) -> Any:
+    """Send the form that changes one."""
+    return client.post(reverse("admin:pgjobs_schedule_change", args=[name]), form_of(**values))
+
+
+def declare() -> Schedule:
+    """Return the row of a schedule of the code."""
+    with declaring_anew():
+        schedule(tasks.note_time, name="of code", cron="0 3 * * *", timezone="UTC", args=["x"])
+        sync_schedules()
+    return Schedule.objects.get(name="of code")
+
+
+# Looking
+
+
+def test_the_list_says_what_is_next_and_how_it_went(admin_client: Client) -> None:
+    row = make_schedule(cron="0 3 * * *", timezone="Europe/Berlin")
+    for hours, outcome, status in (
+        (3, "enqueued", "successful"),
+        (2, "enqueued", "failed"),
+        (1, "missed", None),
+    ):
+        job_id = make_job(status=status, finished_at=timezone.now()) if status else None
+        Occurrence.objects.create(
+            schedule=row.name,
+            scheduled_for=timezone.now() - timedelta(hours=hours),
+            outcome=outcome,
+            job_id=job_id,
+        )
+    Schedule.objects.update(last_at=timezone.now() - timedelta(hours=2))
+    text = read(admin_client)
+    assert "Every day at 03:00" in text or "At 03:00" in text
+    assert "Europe/Berlin" in text and "1 missed" in text
+    for said in ("Successful: 1", "Failed: 1", "Missed: 1"):
+        assert said in text
+    assert '<span class="pgjobs-status pgjobs-failed"' in text
+
+
+@pytest.mark.parametrize(
+    ("columns", "word"),
+    [
+        ({}, "Active"),
+        ({"paused_at": timezone.now()}, "Paused"),
+        ({"retired_at": timezone.now()}, "Retired"),
+        ({"next_at": None}, "Ended"),
+        ({"next_at": None, "error": "It is not planned: x"}, "Broken"),
+        ({"error": "no key today"}, "Failing"),
+        ({"next_at": timezone.now() - timedelta(hours=1)}, "Late"),
+    ],
+)
+def test_the_state_is_a_word(admin_client: Client, columns: dict[str, Any], word: str) -> None:
+    make_schedule()
+    Schedule.objects.update(**columns)
+    for text in (read(admin_client), read(admin_client, PAGE, name="each hour")):
+        assert f"</span> {word}</span>" in text
+
+
+def test_the_page_of_one_marks_what_the_clock_does(admin_client: Client) -> None:
+    starts = datetime(2027, 3, 27, 12, tzinfo=UTC)
+    make_schedule(cron="30 2 * * *", timezone="Europe/Berlin", starts_at=starts)
+    text = read(admin_client, PAGE, name="each hour")
+    assert "2027-03-28 03:00:00 CEST (Europe/Berlin)" in text
+    assert "the clock is put forward over its time" in text
+
+
+def test_arguments_are_masked(admin_client: Client) -> None:
+    make_schedule(task_path=REMIND, kwargs={"kind": "x", "password": "geheim"})
+    form = admin_client.get(reverse("admin:pgjobs_schedule_change", args=["each hour"]))
+    for text in (read(admin_client, PAGE, name="each hour"), form.content.decode()):
+        assert "geheim" not in text and "password" in text
+
+
+def test_a_broken_row_is_shown_beside_others(admin_client: Client) -> None:
+    make_schedule()
+    Schedule.objects.create(name=HOSTILE, task_path=HOSTILE, cron=HOSTILE, timezone="No/Where")
+    fire_due()
+    for text in (read(admin_client), read(admin_client, PAGE, name=HOSTILE)):
+        assert HOSTILE not in text
+    assert "each hour" in read(admin_client)
+
+
+def test_a_hundred_schedules_fill_a_page(admin_client: Client) -> None:
+    Schedule.objects.bulk_create(
+        Schedule(name=f"s{number:03}", task_path=NOTE_TIME, every=3600.0) for number in range(102)
+    )
+    with CaptureQueriesContext(connection) as queries:
+        text = read(admin_client)
+    assert len(queries) <= 14
+    assert "s099" in text and "s100" not in text and "?after=s099" in text
+    assert "s100" in read(admin_client, after="s099")
+
+
+def test_a_schedule_that_is_not_there_leads_to_the_list(admin_client: Client) -> None:
+    for address in (reverse(PAGE), reverse(BACKFILL)):
+        response = admin_client.get(address, {"name": "nothing\0"})
+        assert (response.status_code, response["Location"]) == (302, reverse(LIST))
+
+
+# What people do
+
+
+def test_run_now_enqueues_a_job(admin_client: Client) -> None:
+    make_schedule()
+    text = do(admin_client, "run")
+    job = Job.objects.get(schedule="each hour")
+    assert f"Enqueued as job {job.pk}." in text
+    assert Occurrence.objects.get().note == "run by admin"
+    assert LogEntry.objects.get().change_message == "run schedule"
+
+
+def test_what_cannot_be_run_says_why(admin_client: Client) -> None:
+    make_schedule(task_path="nothing.like.it")
+    assert "No task nothing.like.it" in do(admin_client, "run")
+    assert not LogEntry.objects.exists()
+
+
+def test_skipping_the_next_one(admin_client: Client) -> None:
+    row = make_schedule()
+    assert "Skipped: " in do(admin_client, "skip")
+    occurrence = Occurrence.objects.get()
+    assert (occurrence.outcome, occurrence.scheduled_for) == ("skipped", row.next_at)
+
+
+def test_pausing_and_resuming(admin_client: Client) -> None:
+    make_schedule()
+    assert "sale &lt;b&gt;" in do(admin_client, "pause", reason="sale <b>")
+    row = Schedule.objects.get()
+    assert (row.paused_by, row.pause_reason) == ("admin", "sale <b>")
+    assert "It was paused before" in do(admin_client, "pause")
+    assert "Resumed: each hour" in do(admin_client, "resume")
+    assert Schedule.objects.get().paused_at is None
+
+
+def test_a_backfill_is_shown_before_it_is_done(admin_client: Client) -> None:
+    make_schedule()
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    begin, end = (timezone.localtime(hour - timedelta(hours=hours)) for hours in (3, 0))
+    asked = {"begin": f"{begin:%Y-%m-%dT%H:%M}", "end": f"{end:%Y-%m-%dT%H:%M}"}
+    asked["name"] = "each hour"
+    text = read(admin_client, BACKFILL, **asked)
+    assert "4 occurrences" in text and not Job.objects.exists()
+    response = admin_client.post(reverse(BACKFILL), asked, follow=True)
+    assert "Enqueued: 4, known before: 0, failed: 0." in response.content.decode()
+    assert outcomes() == ["enqueued"] * 4
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "said"),
+    [
+        ("2026-01-02T00:00", "2026-01-01T00:00", "expected the begin before the end"),
+        ("2026-01-02T00:00", "9000-01-01T00:00", "expected an end that is past"),
+        ("2000-01-02T00:00", "2020-01-01T00:00", "expected at most 1000 occurrences"),
+        ("yesterday", "2020-01-01T00:00", "errorlist"),
+    ],
+)
+def test_a_backfill_that_cannot_be(admin_client: Client, begin: str, end: str, said: str) -> None:
+    make_schedule()
+    asked = {"name": "each hour", "begin": begin, "end": end}
+    assert said in read(admin_client, BACKFILL, **asked)
+    assert said in admin_client.post(reverse(BACKFILL), asked).content.decode()
+    assert not Job.objects.exists()
+
+
+# The form
+
+
+def test_a_person_makes_a_schedule(admin_client: Client) -> None:
+    response = add(admin_client, except_dates="2026-12-24, 2026-12-25")
+    assert response["Location"] == f"{reverse(PAGE)}?name=mine"
+    fire_due()
+    row = Schedule.objects.get()
+    assert (row.args, row.declared, row.error) == (["x"], None, "")
+    assert row.except_dates == ["2026-12-24", "2026-12-25"]
+    assert row.next_at is not None and row.next_at > timezone.now()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"task_path": NOTE_TIME}, "schedulable=True"),
+        ({"task_path": "nothing.like.it"}, "no task nothing.like.it"),
+        ({"args": "[]"}, "missing"),
+        ({"args": "{}"}, "Expected a JSON list"),
+        ({"kwargs": '{"colour": 1}'}, "colour"),
+        ({"cron": "0 3 * *"}, "wrong number of fields"),
+        ({"cron": "0 0 31 2 *"}, "cron"),
+        ({"cron": ""}, "either cron or every"),
+        ({"every": "5"}, "either cron or every"),
+        ({"cron": "", "every": "0.5"}, "expected every"),
+        ({"timezone": "Europe/Berln"}, "Europe/Berln"),
+        ({"except_dates": "Christmas"}, "Christmas"),
+        ({"max_runs": "0"}, "max_runs"),
+        ({"jitter": "-1"}, "jitter"),
+        ({"jitter": "1e400"}, "errorlist"),
+        ({"overlap": "wait"}, "errorlist"),
+    ],
+)
+def test_what_the_form_refuses(admin_client: Client, values: dict[str, str], said: str) -> None:
+    response = add(admin_client, **values)
+    assert response.status_code == 200
+    text = response.content.decode()
+    assert "errorlist" in text and said in text
+    assert not Schedule.objects.exists()
+
+
+def test_a_name_is_taken_once(admin_client: Client) -> None:
+    add(admin_client)
+    assert "already exists" in add(admin_client, cron="0 5 * * *").content.decode()
+    assert Schedule.objects.get().cron == "0 3 * * *"
+
+
+def test_a_masked_argument_stays(admin_client: Client) -> None:
+    add(admin_client, args="[]", kwargs='{"kind": "x", "password": "geheim"}')
+    address = reverse("admin:pgjobs_schedule_change", args=["mine"])
+    shown = admin_client.get(address).context["adminform"].form.initial["kwargs"]
+    change(admin_client, "mine", args="[]", kwargs=shown.replace("x", "y"))
+    assert Schedule.objects.get().kwargs == {"kind": "y", "password": "geheim"}
+
+
+def test_a_change_writes_nothing_that_a_scheduler_writes(admin_client: Client) -> None:
+    """The form may be old: what ran meanwhile is not undone."""
+    row = make_schedule(task_path=REMIND, args=["x"])
+    let_be_due(row)
+    fire_due()
+    before = Schedule.objects.get()
+    values = {"cron": "", "every": "3600", "timezone": "UTC", "jitter": "5"}
+    assert change(admin_client, "each hour", **values).status_code == 302
+    after = Schedule.objects.get()
+    assert (after.jitter, after.runs) == (5.0, 1)
+    assert (after.next_at, after.last_job_id) == (before.next_at, before.last_job_id)
+
+
+def test_what_is_changed_on_a_schedule_of_the_code_is_kept_and_marked(admin_client: Client) -> None:
+    declare()
+    response = change(admin_client, "of code", cron="0 5 * * *", timezone="UTC", args='["hacked"]')
+    assert response.status_code == 302
+    row = Schedule.objects.get()
+    assert (row.cron, row.args, row.changed_fields) == ("0 5 * * *", ["x"], ["cron"])
+    declare()
+    assert Schedule.objects.get().cron == "0 5 * * *"
+    assert "Changed here:" in read(admin_client, PAGE, name="of code")
+    assert "as the code says again" in do(admin_client, "follow", "of code")
+    row = Schedule.objects.get()
+    assert (row.cron, row.changed_fields) == ("0 3 * * *", [])
+    assert "is not declared by code" in do(admin_client, "follow", make_schedule().name)
+
+
+def test_the_form_of_a_task_that_is_not_here_changes_the_time(admin_client: Client) -> None:
+    declare()
+    Schedule.objects.update(task_path="nothing.like.it")
+    assert change(admin_client, "of code", cron="0 5 * * *", timezone="UTC").status_code == 302
+    assert Schedule.objects.get().cron == "0 5 * * *"
+
+
+def test_what_the_code_declares_is_deleted_when_it_is_retired(admin_client: Client) -> None:
+    declare()
+    address = reverse("admin:pgjobs_schedule_delete", args=["of code"])
+    assert admin_client.post(address, {"post": "yes"}).status_code == 403
+    Schedule.objects.update(retired_at=timezone.now())
+    assert admin_client.post(address, {"post": "yes"}).status_code == 302
+    assert not Schedule.objects.exists()
+
+
+# Who
+
+
+def test_who_may_look_only_has_no_buttons(client: Client) -> None:
+    make_schedule()
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
+    client.force_login(user)
+    for text in (read(client), read(client, PAGE, name="each hour")):
+        assert 'name="do"' not in text
+    for verb in ("run", "skip", "pause", "resume", "follow"):
+        values = {"do": verb, "name": "each hour"}
+        assert client.post(reverse("admin:pgjobs_schedule_do"), values).status_code == 403
+    assert client.get(reverse(BACKFILL), {"name": "each hour"}).status_code == 403
+    assert add(client).status_code == 403
+    assert change(client, "each hour").status_code == 403
+    assert not Job.objects.exists() and not Occurrence.objects.exists()
+
+
+def test_who_may_control_schedules_needs_no_more(client: Client) -> None:
+    make_schedule()
+    user = User.objects.create_user("operator", is_staff=True)
+    codenames = ["view_job", "control_schedule"]
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client.force_login(user)
+    assert "Enqueued as job" in do(client, "run")
+    assert add(client).status_code == 302
+
+
+def test_doing_takes_a_post(admin_client: Client) -> None:
+    make_schedule()
+    assert admin_client.get(reverse("admin:pgjobs_schedule_do"), {"do": "run"}).status_code == 405
+
+
+def test_pages_load_nothing_of_the_project(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise AssertionError("a page looked for tasks")
+
+    monkeypatch.setattr("django_pgjobs.admin.schedules.forms.discover_tasks_once", refuse)
+    monkeypatch.setattr("django_pgjobs.admin.schedules.forms.find_task", refuse)
+    monkeypatch.setattr("django_pgjobs.admin.schedules.page.discover_tasks_once", refuse)
+    make_schedule()
+    read(admin_client)
+    read(admin_client, PAGE, name="each hour")
+    read(admin_client, BACKFILL, name="each hour")
+    for name, args in (("add", []), ("change", ["each hour"])):
+        assert (
+            admin_client.get(reverse(f"admin:pgjobs_schedule_{name}", args=args)).status_code == 200
+        )

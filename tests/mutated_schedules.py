@@ -1,0 +1,60 @@
+"""What `tests.mutations` takes out of schedules."""
+
+from __future__ import annotations
+
+FIRING = ("tests/schedules/test_firing.py",)
+RACES = ("tests/races/test_schedules.py",)
+CLOCKS = ("tests/recurring/test_planning.py",)
+
+# Name, file, what is replaced and by what, tests.
+SCHEDULES = (
+    (
+        "occurrence that has its row already",
+        "django_pgjobs/schedules/firing.py",
+        "new = [row for row in planned if (row.schedule, row.scheduled_for) in entered]",
+        "new = planned",
+        FIRING,
+    ),
+    (
+        "lock of a due schedule",
+        "django_pgjobs/sql/take_due_schedules.sql",
+        "FOR UPDATE SKIP LOCKED",
+        "",
+        RACES,
+    ),
+    (
+        "plan from the occurrence that was planned",
+        "django_pgjobs/schedules/plans.py",
+        "begin = max(first, on_time_from)",
+        "begin = now",
+        FIRING,
+    ),
+    (
+        "schedule that the server refuses",
+        "django_pgjobs/worker/process/scheduler.py",
+        "            self._size = 1\n",
+        "            pass\n",
+        RACES,
+    ),
+    (
+        "gap whose end is due anyway",
+        "django_pgjobs/recurring/planning.py",
+        "matching < resumed and cron.next_reading(resumed) != resumed",
+        "matching < resumed",
+        CLOCKS,
+    ),
+    (
+        "schedule of a job that is requeued",
+        "django_pgjobs/sql/requeue_jobs.sql",
+        "source_id, schedule, scheduled_for, %(note)s::text",
+        "source_id, NULL::text, NULL::timestamptz, %(note)s::text",
+        ("tests/test_unique_life.py",),
+    ),
+    (
+        "jobs of this turn, by the server's clock",
+        "django_pgjobs/schedules/firing.py",
+        "since = next(iter(cases.values())).row.read_at",
+        "since = next(iter(cases.values())).row.now",
+        ("tests/test_simulated_time.py",),
+    ),
+)

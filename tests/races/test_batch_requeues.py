@@ -1,0 +1,108 @@
+"""Who requeues a job of a batch at the same time as others count, finish or requeue."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from django.db import connection, transaction
+
+from django_pgjobs import requeue, workflow
+from django_pgjobs.models import Batch, Job
+from django_pgjobs.queries import batches
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.testing import run_jobs
+from tests import tasks
+from tests.races.support import open_transaction
+from tests.races.test_batches import InThread, OpenOwn, is_complete, run, turn
+from tests.worker.support import claim
+from tests.worker.test_batches import open_batch, settle
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
+
+
+def test_a_requeue_beside_the_end_of_its_batch(own: OwnConnection) -> None:
+    """W10: it is noted, whoever counts first."""
+    flow = open_batch()
+    flow.on_complete(tasks.add.s(1))
+    first, second = run(flow), run(flow)
+    flow.seal()
+    turn(own, first)
+    with transaction.atomic():
+        assert requeue(first.id)
+        turn(own, second)
+        assert is_complete(flow) is False or flow.jobs == 2
+    settle(own, flow.pk)
+    assert not is_complete(flow)
+    assert (flow.jobs, flow.successful) == (2, 1)
+
+
+def run_again(batch: Batch, own: OwnConnection, other: OwnConnection, worker: int) -> None:
+    """Requeue the job of a batch and finish it while somebody holds the batch; then count both."""
+    with open_transaction(own) as end:
+        settle(own, batch.pk)
+        assert requeue(Job.objects.get(batch_id=batch.pk))
+        turn(other, *claim(other, worker))
+        end("COMMIT")
+    settle(other, batch.pk)
+    run_jobs()
+
+
+def completions() -> list[tuple[int, int, int]]:
+    """Return how often each batch was complete, and how many parts and children it waits for."""
+    found = Batch.objects.order_by("pk")
+    return list(found.values_list("completions", "open_parts", "open_children"))
+
+
+def test_a_requeue_that_is_counted_with_the_end_of_its_job(
+    own: OwnConnection, open_own: OpenOwn, worker: int
+) -> None:
+    """W10: those that own and follow its batch are complete once more."""
+    with workflow("race") as flow:
+        part = flow.batch("part")
+        inner = part.batch("inner")
+        inner.add(tasks.add.s(1, 1))
+        inner.seal()
+        part.seal()
+        flow.then(tasks.echo.s("then"))
+        flow.on_complete(tasks.echo.s())
+    run_jobs()
+    run_again(inner, own, open_own(), worker)
+    assert completions() == [(2, 0, 0)] * 4
+    said = Job.objects.filter(task_path=tasks.echo.module_path).order_by("pk")
+    # What follows it is run again, and is the same job.
+    assert [job.args for job in said] == [["then"], [flow.pk], [flow.pk]]
+
+
+def test_a_requeue_of_what_follows_is_counted_with_the_end_of_its_job(
+    own: OwnConnection, open_own: OpenOwn, worker: int
+) -> None:
+    """W10: the tree is complete once more; what its owner waits for was so all the time."""
+    with workflow("race") as flow:
+        flow.add(tasks.add.s(1, 1))
+        each = flow.each(tasks.add.s(1))
+        flow.then(tasks.echo.s("then"))
+        flow.on_complete(tasks.echo.s())
+    run_jobs()
+    run_again(each, own, open_own(), worker)
+    assert completions() == [(2, 0, 0), (2, 0, 0), (1, 0, 0)]
+    said = Job.objects.filter(task_path=tasks.echo.module_path).order_by("pk")
+    assert [job.args for job in said] == [["then"], [flow.pk], [flow.pk]]
+
+
+def test_two_retries_at_the_same_time(in_thread: InThread) -> None:
+    """Each job is requeued by one of them."""
+    flow = open_batch(20)
+    flow.cancel()
+    barrier = threading.Barrier(2)
+
+    def retry() -> int:
+        barrier.wait(10)
+        return Batch.objects.get(pk=flow.pk).retry(cancelled=True)
+
+    threads = [in_thread(retry), in_thread(retry)]
+    assert sum(thread.result() for thread in threads) == 20
+    with connection.cursor() as cursor:
+        batches.settle(cursor, [flow.pk])
+    assert not is_complete(flow)
+    assert (flow.jobs, flow.cancelled) == (20, 0)

@@ -1,0 +1,112 @@
+"""Who looks after schedules, and how often: fifty schedulers in simulated time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from django_pgjobs.schedules.firing import Turn
+from django_pgjobs.schedules.syncing import Synced
+from django_pgjobs.worker.process import scheduler as scheduler_module
+from django_pgjobs.worker.process.scheduler import FOLLOW_SECONDS, LATE_SECONDS, Scheduler
+from django_pgjobs.worker.state import WorkerState
+from tests.worker.support import make_options
+
+COUNT = 50
+
+
+class World:
+    """A schedule that is due every second, and schedulers that sleep as long as they say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, count: int = COUNT) -> None:
+        self.now, self.next_at = 0.0, 1.0
+        self.turns: Counter[int] = Counter()
+        # How late each occurrence was, and who had it.
+        self.lateness: list[float] = []
+        self.owners: list[int] = []
+        self.taking = 0
+        # Does each turn take as many as it may?
+        self.has_many = False
+        monkeypatch.setattr(scheduler_module, "fire_due", self.fire)
+        monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], []))
+        monkeypatch.setattr(Scheduler, "_retire", lambda scheduler: None)
+        self.schedulers = {
+            number: Scheduler(WorkerState(make_options(), f"test:{number}"), on_crash=print)
+            for number in range(count)
+        }
+        self.alarms = [(number / count, number) for number in self.schedulers]
+        heapq.heapify(self.alarms)
+
+    def fire(self, *, late: float, excluded: Collection[str], **options: Any) -> Turn:
+        """Be the table: one schedule, due every second."""
+        turn = Turn()
+        while self.next_at <= self.now - late:
+            turn.taken = 1
+            turn.is_full = self.has_many
+            self.lateness.append(self.now - self.next_at)
+            self.owners.append(self.taking)
+            self.next_at += 1.0
+        turn.wait = self.next_at - self.now
+        return turn
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self.alarms[0][0] <= end:
+            self.now, number = heapq.heappop(self.alarms)
+            if number not in self.schedulers:
+                continue
+            self.taking = number
+            self.turns[number] += 1
+            pause = self.schedulers[number]._take_turn()
+            heapq.heappush(self.alarms, (self.now + pause, number))
+        self.now = end
+
+
+def test_one_of_fifty_does_the_work_and_is_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.run(10)
+    settled = len(world.lateness)
+    world.turns.clear()
+    world.run(300)
+    assert len(set(world.owners[settled:])) == 1
+    assert max(world.lateness[settled:]) < 0.1
+    active = world.owners[-1]
+    assert world.turns[active] <= 2 * 300 + 10
+    # The others look now and then, and not at every occurrence.
+    others = [world.turns[number] for number in world.schedulers if number != active]
+    assert max(others) <= 300 / FOLLOW_SECONDS[0] + 10
+
+
+def test_full_turns_are_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.has_many = True
+    world.run(60)
+    assert max(world.lateness[10:]) < 0.1
+    assert len(set(world.owners[10:])) == 1
+
+
+def test_after_its_death_another_one_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in (2, COUNT):
+        world = World(monkeypatch, count=count)
+        world.run(30)
+        del world.schedulers[world.owners[-1]]
+        before = len(world.lateness)
+        world.run(30)
+        assert max(world.lateness[before:]) < LATE_SECONDS + FOLLOW_SECONDS[1] + 1.1
+        assert max(world.lateness[-10:]) < 0.1
+        assert len(set(world.owners[-10:])) == 1
+
+
+def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    for scheduler in world.schedulers.values():
+        scheduler._is_active = True
+    world.run(60)
+    active = [each for each in world.schedulers.values() if each._is_active]
+    assert len(active) == 1
+    assert max(world.lateness) < 4

@@ -1,0 +1,110 @@
+"""The scheduler in a whole worker: what is due runs, and who looks after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from django_pgjobs import schedule
+from django_pgjobs.models import Job, Occurrence, Schedule, Worker
+from tests.factories import make_worker
+from tests.helpers import wait_until
+from tests.models import Effect
+from tests.schedules import tasks
+from tests.schedules.support import NOTE_TIME, declaring_anew
+from tests.worker.support import ThreadedWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def only_these() -> Iterator[None]:
+    with declaring_anew():
+        yield
+
+
+@pytest.fixture
+def worker() -> Iterator[ThreadedWorker]:
+    """A worker that takes part in schedules; the test starts it."""
+    made = ThreadedWorker(schedules=True)
+    yield made
+    if made.is_running:
+        made.close()
+
+
+def test_a_schedule_of_the_code_runs(worker: ThreadedWorker) -> None:
+    schedule(tasks.note_time, every=timedelta(seconds=1), args=["x"])
+    worker.start()
+    wait_until(lambda: Effect.objects.count() >= 2)
+    worker.close()
+    times = [job.scheduled_for for job in Job.objects.filter(schedule=NOTE_TIME).order_by("id")]
+    assert times[1] - times[0] == timedelta(seconds=1)
+    assert Worker.objects.get().schedule_names == [NOTE_TIME]
+    assert Occurrence.objects.filter(outcome="enqueued").count() == len(times)
+
+
+def test_a_worker_without_schedules_writes_and_enqueues_nothing() -> None:
+    schedule(tasks.note_time, every=timedelta(seconds=1))
+    worker = ThreadedWorker()
+    worker.start()
+    tasks.note_time.enqueue()
+    wait_until(lambda: Effect.objects.exists())
+    worker.close()
+    assert not Schedule.objects.exists()
+
+
+def test_another_one_takes_over(worker: ThreadedWorker) -> None:
+    schedule(tasks.note_time, every=timedelta(seconds=1))
+    other = ThreadedWorker(schedules=True, name="test:2")
+    worker.start()
+    other.start()
+    wait_until(lambda: Effect.objects.exists())
+    worker.close()
+    count = Job.objects.count()
+    wait_until(lambda: Job.objects.count() > count)
+    other.close()
+
+
+def test_what_nobody_declares_any_more_is_retired(worker: ThreadedWorker) -> None:
+    schedule(tasks.note_time, every=timedelta(seconds=1))
+    for name in ("old", "elsewhere"):
+        Schedule.objects.create(
+            name=name, task_path=NOTE_TIME, cron="@yearly", declared={"cron": "@yearly"}
+        )
+    Schedule.objects.create(name="of a person", task_path=NOTE_TIME, cron="@yearly")
+    make_worker("test:elsewhere", schedule_names=["elsewhere"])
+    worker.runner.scheduler._orphans_at = 0.0
+    worker.start()
+    wait_until(lambda: worker.runner.scheduler._orphans == {"old"})
+    # It is looked at once a minute; here at once.
+    worker.runner.scheduler._orphans_at = 0.0
+    wait_until(lambda: Schedule.objects.filter(retired_at__isnull=False).exists())
+    assert [row.name for row in Schedule.objects.exclude(retired_at=None)] == ["old"]
+
+
+def test_a_task_that_is_not_here_is_left_to_others(worker: ThreadedWorker) -> None:
+    Schedule.objects.create(name="gone", task_path="tests.schedules.tasks.gone", every=1.0)
+    schedule(tasks.note_time, every=timedelta(seconds=1))
+    worker.start()
+    wait_until(lambda: Effect.objects.count() >= 2)
+    gone = Schedule.objects.get(name="gone")
+    assert gone.error == ""
+    assert not Job.objects.exclude(schedule=NOTE_TIME).exists()
+
+
+def test_it_goes_on_after_the_connection_was_lost(worker: ThreadedWorker) -> None:
+    schedule(tasks.note_time, every=timedelta(seconds=1))
+    worker.start()
+    wait_until(lambda: Effect.objects.exists())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
+            " current_database() AND pid <> pg_backend_pid()"
+            " AND query LIKE '%pgjobs_schedule%'"
+        )
+    now = timezone.now()
+    wait_until(lambda: Job.objects.filter(enqueued_at__gt=now).exists())

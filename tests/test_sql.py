@@ -76,10 +76,34 @@ SELECT 'host:' || number, 'host', number, '0', now() + interval '1 minute',
        number <= 20
 FROM generate_series(1, %(workers)s) AS number
 """
+# Ten to a tree, each behind the one before it.
+BATCH_ROWS = """
+WITH batch AS (
+    INSERT INTO pgjobs_batch (id, root_id, parent_id, flow_id)
+    SELECT number, number - number %% 10, CASE WHEN number %% 10 > 0 THEN number - number %% 10 END,
+           number
+    FROM generate_series(10, 20009) AS number
+    RETURNING id, root_id
+),
+change AS (
+    INSERT INTO pgjobs_batch_change (batch_id, jobs) SELECT batch.id, 1 FROM batch
+)
+INSERT INTO pgjobs_batch_edge (batch_id, waits_for)
+SELECT batch.id, batch.id - 1 FROM batch WHERE batch.id > batch.root_id + 1
+"""
 DEPENDENCY_ROWS = """
 INSERT INTO pgjobs_dependency (predecessor_id, job_id, after_failure)
 SELECT number, number + %(finished)s, 'cancel' FROM generate_series(1, 10000) AS number
 """
+STATEMENTS = (LIVE_ROWS, FINISHED_ROWS, WORKER_ROWS, BATCH_ROWS, DEPENDENCY_ROWS)
+ANALYSED = (
+    "pgjobs_job",
+    "pgjobs_worker",
+    "pgjobs_dependency",
+    "pgjobs_batch",
+    "pgjobs_batch_change",
+    "pgjobs_batch_edge",
+)
 
 
 def body(path: Path) -> str:
@@ -206,9 +230,9 @@ def full_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[psy
     with django_db_blocker.unblock():
         with helpers.connect(autocommit=False) as client:
             sizes = {"live": LIVE_JOBS, "finished": FINISHED_JOBS, "workers": WORKERS}
-            for statement in (LIVE_ROWS, FINISHED_ROWS, WORKER_ROWS, DEPENDENCY_ROWS):
+            for statement in STATEMENTS:
                 client.execute(statement, sizes)
-            client.execute("ANALYZE pgjobs_job, pgjobs_worker, pgjobs_dependency")
+            client.execute(f"ANALYZE {', '.join(ANALYSED)}")
             for name, value in SERVER_SETTINGS.items():
                 if name not in ("default_transaction_isolation", "search_path"):
                     # Older servers do not know all of them.

@@ -76,12 +76,12 @@ SELECT 'host:' || number, 'host', number, '0', now() + interval '1 minute',
        number <= 20
 FROM generate_series(1, %(workers)s) AS number
 """
-# Ten to a tree, each behind the one before it.
+# Ten to a tree, each behind the one before it; a hundredth of the trees is open.
 BATCH_ROWS = """
 WITH batch AS (
-    INSERT INTO pgjobs_batch (id, root_id, parent_id, flow_id)
+    INSERT INTO pgjobs_batch (id, root_id, parent_id, flow_id, tree_completed_at)
     SELECT number, number - number %% 10, CASE WHEN number %% 10 > 0 THEN number - number %% 10 END,
-           number
+           number, CASE WHEN number %% 1000 >= 10 THEN now() - number * interval '1 minute' END
     FROM generate_series(10, 20009) AS number
     RETURNING id, root_id
 ),

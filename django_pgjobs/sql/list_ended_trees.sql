@@ -29,8 +29,9 @@ CROSS JOIN LATERAL (
             OR root.told_at
             <= statement_timestamp() - make_interval(secs => %(notice)s::double precision)
         )
-        AND root.id > %(behind)s::bigint
     OFFSET 0
 ) AS ended
+-- Not a condition of the roots: their primary key would be read from there on.
+WHERE ended.id > %(behind)s::bigint
 ORDER BY ended.id
 LIMIT %(max_trees)s::integer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models.enums import TextChoices
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 class JobStatus(TextChoices):
@@ -83,7 +84,7 @@ class BatchState(TextChoices):
     SUCCESSFUL = "successful", _("Successful")
     CANCELLING = "cancelling", _("Being cancelled")
     WAITING = "waiting", _("Waiting")
-    OPEN = "open", _("Open")
+    OPEN = "open", pgettext_lazy("state of a batch", "Open")
     RUNNING = "running", _("Running")
 
 

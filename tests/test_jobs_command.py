@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from django_pgjobs import pause, workflow
 from django_pgjobs.models import Batch, Pause
+from django_pgjobs.values.words import CONTROL
 from tests import tasks
 from tests.factories import get_job, make_job, make_jobs, make_running_job, make_worker
 from tests.helpers import connect
@@ -264,3 +265,29 @@ def test_the_state_of_a_workflow_is_a_word(run: Any) -> None:
     assert states == {"a": "open", "b": "broken", "c": "cancelled"}
     Batch.objects.filter(pk=first.pk).update(cancel_requested_at=Now())
     assert " cancelling " in run("workflows")
+
+
+def test_what_rows_say_steers_no_terminal(run: Any) -> None:
+    hostile = "a\x1b[31m\u202eb\x9b"
+    with workflow(hostile) as flow:
+        pass
+    make_job("tests.tasks.add", queue_name=hostile)
+    for words in (["workflows"], ["workflows", flow.pk], ["list"]):
+        printed = run(*words)
+        assert "a\\x1b[31m\\x202eb\\x9b" in printed
+        assert printed.translate(CONTROL) == printed.replace("\n", "\\x0a")
+        as_json = run(*words, "--json")
+        assert as_json.translate(CONTROL) == as_json.replace("\n", "\\x0a")
+        assert repr(hostile)[1:-1] in repr(json.loads(as_json))
+
+
+def test_a_long_list_of_workflows_takes_as_many_statements_as_a_short_one(
+    run: Any, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(20):
+        with workflow(f"w{number}") as flow:
+            flow.batch("part").batch("of it")
+    with django_assert_max_num_queries(6):
+        assert len(run("workflows").splitlines()) == 21
+    with django_assert_max_num_queries(8):
+        run("workflows", flow.pk)

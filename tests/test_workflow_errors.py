@@ -56,6 +56,8 @@ def test_of_a_batch_that_is_gone_all_say_the_same(ask: Callable[[Any], object]) 
             TypeError,
             r"such as add\.s\(\.\.\.\), got the task add",
         ),
+        (lambda flow: flow.counts(tree="x"), TypeError, "tree to be True or False, got 'x'"),
+        (lambda flow: flow.retry(cancelled=1), TypeError, "cancelled to be True or False, got 1"),
         (lambda flow: flow.add([tasks.add.s(1)]), TypeError, r"got \[add\.s\(\.\.\.\)\]"),
         (lambda flow: flow.add_many(tasks.add.s(), []), TypeError, "expected a task, got add.s"),
         (lambda flow: flow.add_many([(1, 2)], tasks.add), TypeError, "expected a task, got"),

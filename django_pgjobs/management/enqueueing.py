@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -12,6 +11,7 @@ from django_pgjobs.compat import InvalidTask
 from django_pgjobs.declaring.registry import discover_tasks, find_task
 from django_pgjobs.exceptions import JobError, UnknownTask
 from django_pgjobs.management.arguments import span
+from django_pgjobs.management.printing import Write
 
 DESCRIPTION = """
 Enqueues one job and exits; a worker runs it. So a project that keeps cron elsewhere writes into its
@@ -35,7 +35,7 @@ def add_enqueue(actions: Any) -> None:
     parser.add_argument("--in", type=span, dest="delay", metavar="10m", help="Not before: s m h d.")
 
 
-def enqueue(write: Callable[[str], object], **flags: Any) -> None:
+def enqueue(write: Write, **flags: Any) -> None:
     """Enqueue the job; raise CommandError if there is no such task, ValueError for bad values."""
     broken = discover_tasks()
     try:

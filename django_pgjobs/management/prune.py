@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
 from django.core.management.base import CommandError
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.management.printing import Write
 from django_pgjobs.queries.batch_care import count_due_trees
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
@@ -48,7 +48,7 @@ examples:
 
 
 def prune(
-    write: Callable[[str], object],
+    write: Write,
     *,
     retention: timedelta | None,
     failed_retention: timedelta | None,
@@ -76,7 +76,7 @@ def prune(
 
 
 def _count(
-    write: Callable[[str], object],
+    write: Write,
     connection: OwnConnection,
     retentions: dict[JobStatus, float | None],
 ) -> None:
@@ -98,7 +98,7 @@ def _known(count: int) -> str:
 
 
 def _delete(
-    write: Callable[[str], object],
+    write: Write,
     connection: OwnConnection,
     retentions: dict[JobStatus, float | None],
 ) -> None:

@@ -9,6 +9,7 @@ from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import transaction
 
+from django_pgjobs.management.printing import Write
 from django_pgjobs.models import Schedule
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.importing import (
@@ -26,7 +27,7 @@ SOURCES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
-def import_schedules(write: Callable[[str], object], flags: dict[str, Any]) -> None:
+def import_schedules(write: Write, flags: dict[str, Any]) -> None:
     """Make rows of theirs, or say what would be made; raise CommandError if some cannot be."""
     app, model, columns_of = SOURCES[flags["source"]]
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,14 +12,13 @@ from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.management.arguments import instant, whole_number
 from django_pgjobs.management.enqueueing import read_arguments
+from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
 from django_pgjobs.models import Schedule
 from django_pgjobs.recurring.planning import Planned
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.words import MARKS, state_of, when_of
-
-Write = Callable[[str], object]
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
 
@@ -97,10 +94,9 @@ def handle(write: Write, *, verb: str, **flags: Any) -> None:
 def _list(write: Write, flags: dict[str, Any]) -> None:
     rows = list(Schedule._default_manager.order_by("name"))
     if flags["json"]:
-        write(json.dumps([_as_json(row) for row in rows], indent=2, ensure_ascii=False))
+        write(json_text([_as_json(row) for row in rows]))
         return
-    for line in in_columns([HEADS, *map(_cells, rows)]):
-        write(line)
+    write_table(write, HEADS, map(_cells, rows))
     for row in rows:
         if row.error:
             write(f"{row.name}: {row.error}")
@@ -205,13 +201,3 @@ def _short(value: datetime | None) -> str:
     if value.year in (1, 9999):
         return "soon"
     return timezone.localtime(value).isoformat(" ", "seconds")
-
-
-def in_columns(lines: Sequence[Iterable[str]]) -> list[str]:
-    """Return lines of cells, padded to columns."""
-    rows = [tuple(line) for line in lines]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

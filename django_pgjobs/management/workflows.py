@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections
 
-from django_pgjobs.management.tables import write_table
+from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.workflow_pages import MAX_SUMMED, TreeRow, list_tree, summarise_trees
 
 COUNTS = ("jobs", "successful", "failed", "cancelled")
 LISTED = ("id", "name", "state", *COUNTS, "created_at")
 OF_TREE = ("id", "batch", "state", *COUNTS)
-
-Write = Callable[[str], object]
 
 
 def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) -> None:
@@ -24,51 +23,63 @@ def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) 
     roots = with_states(all_workflows()).order_by("-id")
     if only_open:
         roots = roots.filter(tree_completed_at=None)
+    found = list(roots.defer("step", "callbacks", "metadata")[:limit])
+    with connections[job_database()].cursor() as cursor:
+        sums = summarise_trees(cursor, [root.pk for root in found])
+    shown = [root for root in found if root.pk in sums]  # not deleted meanwhile
     rows = [
-        dict(
-            zip(
-                LISTED,
-                (root.pk, root.name, root.state, *root.counts(tree=True), root.created_at),
-                strict=True,
-            )
-        )
-        for root in roots[:limit]
+        (root.pk, root.name, root.state, *_counts(sums[root.pk]), root.created_at) for root in shown
     ]
     if as_json:
-        write(_json(rows))
-    else:
-        write_table(write, LISTED, [list(row.values()) for row in rows])
+        write(json_text([dict(zip(LISTED, row, strict=True)) for row in rows]))
+        return
+    write_table(write, LISTED, rows)
+    for root in shown:
+        if sums[root.pk].is_cut:
+            write(f"{root.pk}: more than {MAX_SUMMED} batches; the numbers are those of the first.")
 
 
 def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
-    """Write a batch and all below it, and what it waits for; raise LookupError if it is gone."""
-    top = with_states(Batch.objects.filter(pk=batch_id)).first()
-    if top is None:
+    """Write a batch and what is below it, and what it waits for; raise LookupError if it is gone.
+
+    At most MAX_SUMMED batches, owners right before what is below them.
+    """
+    top = Batch.objects.filter(pk=batch_id).first()
+    with connections[job_database()].cursor() as cursor:
+        tree = list_tree(cursor, batch_id, max_children=MAX_SUMMED, max_batches=MAX_SUMMED)
+    if top is None or not tree:
         raise LookupError(f"there is no batch {batch_id}.")
-    rows = list(_tree(top))
+    is_cut = len(tree) > MAX_SUMMED
+    rows = list(_lines(tree[:MAX_SUMMED]))
     reasons = top.explain().reasons
     if as_json:
-        tree = [dict(zip(OF_TREE, row[1:], strict=True)) | {"depth": row[0]} for row in rows]
+        batches = [dict(zip(OF_TREE, row[1:], strict=True)) | {"depth": row[0]} for row in rows]
         reasons_told = [{"code": each.code, "text": each.text} for each in reasons]
-        write(_json({"batches": tree, "reasons": reasons_told}))
+        write(json_text({"batches": batches, "is_cut": is_cut, "reasons": reasons_told}))
         return
     write_table(write, OF_TREE, [(i, "  " * depth + name, *rest) for depth, i, name, *rest in rows])
+    if is_cut:
+        write(f"There are more than {MAX_SUMMED} batches; the others are not shown.")
     for reason in reasons:
         write(f"{reason.text} [{reason.code}]")
 
 
-def _tree(top: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield depth, id, name, state and counts of a batch and all below it, owners first."""
-    found = with_states(Batch.objects.filter(root_id=top.root_id)).order_by("id")
-    below: dict[int | None, list[Any]] = {}
-    for batch in found:
-        below.setdefault(batch.parent_id, []).append(batch)
-    waiting = [(0, top)]
+def _lines(tree: list[TreeRow]) -> Iterator[tuple[Any, ...]]:
+    """Yield depth, id, name, state and counts of batches, owners right before what is below."""
+    batches = with_states(Batch.objects.defer("step", "callbacks", "metadata"))
+    found = batches.in_bulk([row.id for row in tree])
+    below: dict[int | None, list[TreeRow]] = {}
+    for row in tree[1:]:
+        below.setdefault(row.parent_id, []).append(row)
+    waiting = tree[:1]
     while waiting:
-        depth, batch = waiting.pop()
-        yield depth, batch.pk, str(batch).rpartition(" #")[0], batch.state, *batch.counts()
-        waiting += [(depth + 1, child) for child in reversed(below.get(batch.pk, []))]
+        row = waiting.pop()
+        if row.id in found:  # not deleted meanwhile
+            batch = found[row.id]
+            name = str(batch).rpartition(" #")[0]
+            yield row.depth, row.id, name, batch.state, *_counts(row)
+            waiting += reversed(below.get(row.id, []))
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
+def _counts(row: Any) -> Iterable[int]:
+    return (getattr(row, name) for name in COUNTS)

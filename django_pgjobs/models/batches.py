@@ -24,6 +24,7 @@ from django_pgjobs.models.fields import InstantField, PlainJSONField
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import Follows, OnFailedJob
+from django_pgjobs.values.given import flag
 from django_pgjobs.workflows import adding, deleting, explaining, following, reading, retrying
 from django_pgjobs.workflows.blocks import Block, Policy
 from django_pgjobs.workflows.explaining import BatchExplanation
@@ -324,7 +325,7 @@ class Batch(AsyncBatch, models.Model):
 
     def counts(self, *, tree: bool = False) -> Counts:
         """Return the numbers of jobs as they are now, with *tree* of all batches below as well."""
-        return reading.counts(self, of_tree=tree)
+        return reading.counts(self, of_tree=flag(tree, name="tree"))
 
     def results(self) -> Iterator[Any]:
         """Yield the results of the successful jobs of all batches below that nothing follows.
@@ -354,7 +355,7 @@ class Batch(AsyncBatch, models.Model):
         cancelled are requeued as well. If some are requeued, a cancel of the tree is taken back:
         jobs of it that still wait run, too.
         """
-        count = retrying.retry(self, cancelled=cancelled)
+        count = retrying.retry(self, cancelled=flag(cancelled, name="cancelled"))
         self.refresh_from_db(using=job_database())
         return count
 

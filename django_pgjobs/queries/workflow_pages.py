@@ -54,13 +54,20 @@ def summarise_trees(cursor: Cursor, ids: Iterable[int]) -> dict[int, TreeSum]:
     return {row[0]: TreeSum._make(row) for row in fetch(cursor, "summarise_trees", params)}
 
 
-def list_tree(cursor: Cursor, batch_id: int, *, behind: int = 0) -> list[TreeRow]:
-    """Return a batch and what is below it, level by level; one child more than MAX_CHILDREN."""
+def list_tree(
+    cursor: Cursor,
+    batch_id: int,
+    *,
+    behind: int = 0,
+    max_children: int = MAX_CHILDREN,
+    max_batches: int = MAX_SHOWN,
+) -> list[TreeRow]:
+    """Return a batch and what is below it, level by level; of both limits one more than that."""
     params = {
         "batch_id": batch_id,
         "behind": behind,
-        "max_children": MAX_CHILDREN + 1,
-        "max_batches": MAX_SHOWN + 1,
+        "max_children": max_children + 1,
+        "max_batches": max_batches + 1,
         "max_named": MAX_NAMED,
     }
     return [TreeRow._make(row) for row in fetch(cursor, "list_tree", params)]

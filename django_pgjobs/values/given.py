@@ -1,4 +1,4 @@
-"""Instants and lengths of time as callers give them."""
+"""Instants, lengths of time and flags as callers give them."""
 
 from __future__ import annotations
 
@@ -37,3 +37,10 @@ def instant_or_delay(
         first, last = BOUNDS_OF_TIMES
         raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
     return in_utc(instant), None
+
+
+def flag(value: bool, *, name: str) -> bool:
+    """Return *value*, the argument *name*; raise TypeError if it is neither True nor False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"expected {name} to be True or False, got {value!r}.")
+    return value

@@ -1,6 +1,22 @@
-"""Numbers of things in a sentence of the log or of an error, which is English."""
+"""Words in a sentence of the log, of an error or of a command: numbers of things, and values.
+
+The sentences are English.
+"""
 
 from __future__ import annotations
+
+# What of a value would begin a line of its own, steer a terminal, or turn the order of a line.
+CONTROL = {
+    code: f"\\x{code:02x}"
+    for code in (
+        *range(32),
+        *range(127, 160),
+        *range(0x2028, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+}
+# For texts of more lines, such as tracebacks.
+IN_LINES = {code: text for code, text in CONTROL.items() if code != ord("\n")}
 
 
 def counted(number: int, noun: str) -> str:

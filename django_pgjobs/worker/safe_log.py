@@ -19,10 +19,8 @@ from collections.abc import MutableMapping
 from typing import Any, Protocol
 
 from django_pgjobs.exceptions import JobInterrupt
+from django_pgjobs.values.words import CONTROL
 from django_pgjobs.worker.stillness import WAITS
-
-# What of a value would begin a line of its own, or steer a terminal.
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 
 # When the threads that log at the moment began to, by their idents.
 _under_way: dict[int, float] = {}

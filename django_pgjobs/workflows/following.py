@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal
 
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.status import Follows
+from django_pgjobs.values.given import flag
 from django_pgjobs.workflows.adding import columns_of_batch, open_below
 from django_pgjobs.workflows.blocks import B, Policy, is_in_block
 from django_pgjobs.workflows.steps import make_step, name_of, refuse_keys_of_arguments
@@ -38,8 +39,7 @@ def open_follower(
     BatchSealed if one of them is sealed, and ValueError if one neither belongs to the owner's flow
     nor is right below the owner.
     """
-    if not isinstance(skips_none, bool):
-        raise TypeError(f"expected skip_none to be True or False, got {skips_none!r}.")
+    flag(skips_none, name="skip_none")
     streams = follows in (Follows.EACH, Follows.EACH_ITEM)
     if streams and not all(is_in_block(batch) for batch in waits_for):
         raise RuntimeError(

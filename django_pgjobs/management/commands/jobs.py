@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -11,7 +10,6 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.core.serializers.json import DjangoJSONEncoder
 
 from django_pgjobs.control import lifecycle, pauses
 from django_pgjobs.control.explain import explain
@@ -20,11 +18,11 @@ from django_pgjobs.exceptions import JobError
 from django_pgjobs.management import enqueueing, prune, schedules, workflows
 from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
-from django_pgjobs.management.tables import write_table
+from django_pgjobs.management.printing import json_text, write_table
 from django_pgjobs.models import Job
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
-from django_pgjobs.values.words import counted
+from django_pgjobs.values.words import IN_LINES, counted
 
 EXIT_USAGE = 2
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
@@ -201,8 +199,8 @@ class Command(BaseCommand):
             "resume": self._resume,
             "prune": self._prune,
             "grants": self._grants,
-            "schedules": partial(schedules.handle, self.stdout.write),
-            "enqueue": partial(enqueueing.enqueue, self.stdout.write),
+            "schedules": partial(schedules.handle, self._write),
+            "enqueue": partial(enqueueing.enqueue, self._write),
         }
         try:
             actions[action](**flags)
@@ -210,6 +208,10 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=EXIT_USAGE) from error
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
+
+    def _write(self, text: str) -> None:
+        """Print lines, whatever a row says."""
+        self.stdout.write(text.translate(IN_LINES))
 
     # Looking
 
@@ -219,20 +221,20 @@ class Command(BaseCommand):
         except LookupError as error:
             raise CommandError(str(error)) from error
         if flags["json"]:
-            self.stdout.write(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+            self._write(json_text(asdict(found)))
             return
         label = str(JobStatus(found.status).label)
         if found.status == JobStatus.READY:
             label = "ready to run" if found.is_ready_to_run else "waiting"
-        self.stdout.write(f"job {found.job_id}: {label.lower()}")
+        self._write(f"job {found.job_id}: {label.lower()}")
         for reason in found.reasons:
-            self.stdout.write(f"  {reason.text} [{reason.code}]")
+            self._write(f"  {reason.text} [{reason.code}]")
 
     def _show(self, **flags: Any) -> None:
         row = Job.objects.filter(pk=flags["id"]).values(*SHOWN).first()
         if row is None:
             raise CommandError(f"there is no job {flags['id']}.")
-        self._write_json(row)
+        self._write(json_text(row))
 
     def _list(self, **flags: Any) -> None:
         jobs = Job.objects.order_by("-id")
@@ -242,27 +244,23 @@ class Command(BaseCommand):
                 jobs = jobs.filter(**{column: flags[flag]})
         rows = list(jobs.values(*LISTED)[: flags["limit"]])
         if flags["json"]:
-            self._write_json(rows)
+            self._write(json_text(rows))
             return
-        write_table(self.stdout.write, LISTED, [[row[name] for name in LISTED] for row in rows])
+        write_table(self._write, LISTED, [[row[name] for name in LISTED] for row in rows])
 
     def _workflows(self, **flags: Any) -> None:
         if flags["id"] is None:
             workflows.list_workflows(
-                self.stdout.write,
+                self._write,
                 only_open=flags["open"],
                 limit=flags["limit"],
                 as_json=flags["json"],
             )
             return
         try:
-            workflows.show_tree(self.stdout.write, flags["id"], as_json=flags["json"])
+            workflows.show_tree(self._write, flags["id"], as_json=flags["json"])
         except LookupError as error:
             raise CommandError(str(error)) from error
-
-    def _write_json(self, value: Any) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
-        self.stdout.write(text)
 
     # Changing
 
@@ -284,7 +282,7 @@ class Command(BaseCommand):
             except JobError as error:
                 said = str(error)
             failed += said != done
-            self.stdout.write(f"job {each}: {said}")
+            self._write(f"job {each}: {said}")
         if failed:
             verb = "was" if failed == 1 else "were"
             raise CommandError(f"{failed} of {counted(len(ids), 'job')} {verb} not {done}.")
@@ -295,7 +293,7 @@ class Command(BaseCommand):
         changed = pauses.pause(
             **target, reason=flags["reason"], by=flags["by"], until=flags["until"]
         )
-        self.stdout.write(f"{_name_of(target)}: {'paused' if changed else 'was paused like this'}")
+        self._write(f"{_name_of(target)}: {'paused' if changed else 'was paused like this'}")
 
     def _warn_of_unknown_task(self, path: str | None) -> None:
         if path is None:
@@ -309,11 +307,11 @@ class Command(BaseCommand):
     def _resume(self, **flags: Any) -> None:
         target = _target_of(flags)
         changed = pauses.resume(**target)
-        self.stdout.write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
+        self._write(f"{_name_of(target)}: {'resumed' if changed else 'was not paused'}")
 
     def _prune(self, **flags: Any) -> None:
         names = ("retention", "failed_retention", "dry_run")
-        prune.prune(self.stdout.write, **{name: flags[name] for name in names})
+        prune.prune(self._write, **{name: flags[name] for name in names})
 
     # Rights
 
@@ -325,7 +323,7 @@ class Command(BaseCommand):
         if not wanted:
             raise ValueError("grants expected --worker ROLE, --web ROLE or both.")
         try:
-            self.stdout.write("\n".join(make_grants(wanted)))
+            self._write("\n".join(make_grants(wanted)))
         except LookupError as error:
             raise CommandError(str(error)) from error
 

@@ -17,9 +17,10 @@ from django_pgjobs.queries.expiry import EXPIRED, Expired
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.values.words import CONTROL, IN_LINES
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome, traceback_of
-from django_pgjobs.worker.safe_log import CONTROL, get_logger
+from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger("django_pgjobs.worker")
 
@@ -33,8 +34,6 @@ LEVELS = {
     Kind.LEFT: logging.WARNING,
 }
 
-# The lines of a traceback end, and nothing else of it steers a terminal.
-IN_TRACEBACK = {code: text for code, text in CONTROL.items() if code != ord("\n")}
 # One constant text for each kind of line: trackers of errors group by it, where there is no
 # exception.
 TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue", *Kind)}
@@ -166,7 +165,7 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Return the traceback indented, so that no line of it looks like an event."""
-        text = super().formatException(ei).translate(IN_TRACEBACK)
+        text = super().formatException(ei).translate(IN_LINES)
         return textwrap.indent(text, "    ")
 
 

@@ -1,16 +1,30 @@
-"""Tables of text, as commands print them."""
+"""What commands print: tables of text for people, JSON for programs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
+from django_pgjobs.values.words import IN_LINES
 
-def write_table(
-    write: Callable[[str], object], names: Sequence[str], rows: Iterable[Sequence[object]]
-) -> None:
+Write = Callable[[str], object]
+
+# The same characters in the way of JSON, which escapes only those below 32 by itself.
+_IN_JSON = {code: f"\\u{code:04x}" for code in IN_LINES if code >= 32}
+
+
+def json_text(value: Any) -> str:
+    """Return *value* as indented JSON, and nothing in it that steers a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
+    return text.translate(_IN_JSON)
+
+
+def write_table(write: Write, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a line of names and one per row, in columns."""
     cells = [list(names), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]

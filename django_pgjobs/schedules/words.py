@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.models.schedules import Schedule
-from django_pgjobs.values.moments import duration_in_words
+from django_pgjobs.values.moments import exact_duration
 
 # An active schedule whose next run is longer ago than this is late: nobody took it.
 LATE_AFTER = timedelta(minutes=2)
@@ -48,4 +48,4 @@ def when_of(row: Schedule) -> str:
     """Return the rule in a few words."""
     if row.cron is not None:
         return f"{row.cron} {row.timezone}"
-    return f"every {duration_in_words(row.every)}" if row.every else "?"
+    return f"every {exact_duration(row.every)}" if row.every else "?"

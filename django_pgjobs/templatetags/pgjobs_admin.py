@@ -16,13 +16,13 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from django_pgjobs.drawing import capped, moment, state_badge, status_badge
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import duration, exact_duration
 
 register = template.Library()
 
 register.simple_tag(status_badge)
 register.simple_tag(state_badge)
-for drawn in (capped, duration, moment):
+for drawn in (capped, duration, exact_duration, moment):
     register.filter(drawn)
 
 

@@ -36,6 +36,15 @@ def duration_in_words(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def exact_duration(seconds: float) -> str:
+    """Return all of a length of time that somebody gave: 10 s, 1 d 2 h, 1 min 0.5 s."""
+    whole, parts = seconds, []
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        number, whole = divmod(whole, size)
+        parts += [f"{number:.0f} {unit}"] if number else []
+    return " ".join([*parts, f"{whole:g} s"] if whole or not parts else parts)
+
+
 def duration(seconds: float | None) -> str:
     """Return a length of time in at most two units, for a page: 42 ms, 3.8 s, 4 min 10 s, 2 d 3 h.
 

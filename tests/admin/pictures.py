@@ -26,6 +26,8 @@ PICTURES = {
     "copy": "copy",
     "workflows": "workflows",
     "workflow": "workflow",
+    "schedules": "schedules",
+    "schedule": "schedule",
     "failures": "failures",
     "queues": "queues",
     "queue": "queue, paused",

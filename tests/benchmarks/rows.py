@@ -216,12 +216,31 @@ ROWS: tuple[Row, ...] = (
                 Figure("plain", "without a batch, same run", "jobs/s"),
                 Figure("tree", "a tree", "jobs/s"),
                 Figure("batch", "one batch", "jobs/s"),
+                Figure(
+                    "batch_locks", "active sessions that wait for a lock, one batch", "x", False
+                ),
+                Figure("tree_locks", "the same, a tree", "x", False, target=Target(0.05)),
+                Figure("plain_locks", "the same, without a batch", "x", False),
             ),
             functools.partial(trees.measure_tree_drain, processes=processes),
             only=("ours",),
             method=f"--jobs jobs of each kind, {processes} warm worker processes",
         )
         for processes in (1, 4)
+    ),
+    Row(
+        "held_batch",
+        (
+            Figure(
+                "ratio", "rate under a held snapshot, last / first quarter", "x", True, Target(0.8)
+            ),
+            Figure("first", "the first --jobs jobs of a batch", "jobs/s"),
+            Figure("last", "the last of four times as many", "jobs/s"),
+        ),
+        trees.measure_held_batch,
+        only=("ours",),
+        method="1 process drains one batch of four times --jobs jobs while a REPEATABLE READ "
+        "transaction is open in the same database",
     ),
     Row(
         "batches",

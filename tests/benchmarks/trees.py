@@ -3,35 +3,101 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 
-from tests.benchmarks.measures import Measured, drain, per_second
+from tests.benchmarks.measures import Measured, cut_note, drain, loaded_queue, per_second
 from tests.benchmarks.processes import run_json
 from tests.benchmarks.system import PEERS, System
 
 LEVELS = 3
 SETTLEMENTS = 15
 MILLION = 1_000_000
+PARTS = 4
+SAMPLE_GAP = 0.02
+ACTIVE = """
+SELECT count(*), count(*) FILTER (WHERE wait_event_type = 'Lock')
+FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND state = 'active'
+    AND pid <> pg_backend_pid()
+"""
 CLIENT_SECONDS = 600.0
+
+
+class LockSampler:
+    """Looks every 20 ms which active sessions wait for a lock, as long as its block lasts."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._active = 0
+        self._waiting = 0
+
+    @property
+    def share(self) -> float:
+        """Return which part of the active sessions waited."""
+        return self._waiting / max(self._active, 1)
+
+    def __enter__(self) -> LockSampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._system.bench.server.connect(self._system.database) as connection:
+            while not self._ended.wait(SAMPLE_GAP):
+                [(active, waiting)] = connection.execute(ACTIVE).fetchall()
+                self._active += active
+                self._waiting += waiting
 
 
 def measure_tree_drain(system: System, processes: int) -> Measured:
     """Drain plain jobs, those of one batch, and a tree: each level is made of results above."""
     count = system.bench.jobs // LEVELS * LEVELS
     rates: dict[str, float] = {}
+    locks: dict[str, float] = {}
     cut = False
     for key, task in (("plain", "step"), ("batch", "batch"), ("tree", "tree")):
         system.reset()
-        with system.workers(processes, task="step") as group:
+        with system.workers(processes, task="step") as group, LockSampler(system) as sampler:
             rates[key], progress = drain(system, group, task, count, system.bench.limit)
+        locks[f"{key}_locks"] = sampler.share
         cut = cut or not progress.complete
-    return Measured(
-        {"ratio": rates["tree"] / rates["plain"], "one": rates["batch"] / rates["plain"], **rates},
-        cut=cut,
-    )
+    ratios = {"ratio": rates["tree"] / rates["plain"], "one": rates["batch"] / rates["plain"]}
+    return Measured(ratios | rates | locks, cut=cut)
+
+
+def measure_held_batch(system: System) -> Measured:
+    """Drain one batch while another session's snapshot keeps every version of its row."""
+    part = system.bench.jobs
+    limit = system.bench.limit * 2
+    system.reset()
+    with (
+        system.workers(task="step") as group,
+        system.bench.server.connect(system.database) as holder,
+    ):
+        holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        holder.execute("SELECT count(*) FROM pg_class")
+        with loaded_queue(system, group, "batch", PARTS * part) as (before, go):
+            moments = [go()]
+            for number in range(1, PARTS + 1):
+                left = max(limit - (time.time() - moments[0]), 1.0)
+                progress = system.wait_until_done(group, before + number * part, left)
+                moments.append(progress.at)
+                if not progress.complete:
+                    done = progress.done - before
+                    return Measured({}, cut_note(system, done, PARTS * part), cut=True)
+        holder.execute("ROLLBACK")
+    rates = [per_second(system, part, end - begin) for begin, end in pairwise(moments)]
+    return Measured({"ratio": rates[-1] / rates[0], "first": rates[0], "last": rates[-1]})
 
 
 def measure_batches(system: System) -> Measured:

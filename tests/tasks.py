@@ -202,3 +202,26 @@ def open_two_parts() -> None:
 def keyed(number: int) -> int:
     """Return the number."""
     return number
+
+
+# What `seen` was called with, in order.
+SEEN: list[Any] = []
+
+
+@task
+def seen(*args: Any) -> list[Any]:
+    """Remember the call, and return its arguments."""
+    SEEN.append(args)
+    return list(args)
+
+
+@task(max_attempts=1)
+def plan_and_fail_once() -> None:
+    """Open a part, add to it, and fail; the next time add one more, and seal it."""
+    part = current_batch().batch("items")
+    part.add(add.s(1, 1), dedupe_key="{a}", on_conflict="return")
+    SEEN.append("planned")
+    if len(SEEN) == 1:
+        raise Mishap("the first time")
+    part.add(add.s(2, 2))
+    part.seal()

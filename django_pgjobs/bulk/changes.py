@@ -129,12 +129,12 @@ def _do_page(change: BulkChange, database: str) -> Page:
     user = find_user(change)
     action = ACTIONS.get(change.verb)
     root_id = workflow_to_delete(change.verb, Selection.from_json(change.selection))
-    problem = _refusal(user, action) or (trees.refusal(root_id) if root_id else "")
+    problem = _refusal(user, action) or (trees.begin_deletion(root_id) if root_id else "")
+    if not problem and change.position is None and "uncancel" in change.options:
+        # Not at every page: somebody may cancel it in between.
+        problem = trees.uncancel(change.options["uncancel"])
     if problem or action is None:
         return _stop(change, problem, database)
-    if change.position is None and "uncancel" in change.options:
-        # Not at every page: somebody may cancel it in between.
-        trees.uncancel(change.options["uncancel"])
     ids, position = _walk(change, user).page(change.position)
     effect = _apply(change, action, user, ids, database) if ids else Effect()
     if effect is None:

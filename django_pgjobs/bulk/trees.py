@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Batch
-from django_pgjobs.queries import batch_care, batches
+from django_pgjobs.queries import batch_care, batch_retries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.workflow_pages import summarise_trees
 
@@ -31,18 +31,27 @@ def is_small_tree(selection: Selection, max_jobs: int) -> bool:
     return found is not None and not found.is_cut and found.jobs <= max_jobs
 
 
-def refusal(root_id: int) -> str:
-    """Return why a workflow must not be deleted, "" if it may: an open one needs its jobs."""
-    root = Batch.objects.using(job_database()).filter(pk=root_id).first()
-    if root is None or (root.parent_id is None and root.tree_completed_at is not None):
+def begin_deletion(root_id: int) -> str:
+    """Let none of the jobs of a workflow be requeued any more; return why not, "" if it is so.
+
+    An open workflow needs its jobs.
+    """
+    with connections[job_database()].cursor() as cursor:
+        if batch_care.begin_deletion(cursor, [root_id]):
+            return ""
+    if not Batch.objects.using(job_database()).filter(pk=root_id).exists():
         return ""
     return _("Stopped: the workflow is not complete. Cancel it first, and wait.")
 
 
-def uncancel(batch_id: int) -> None:
-    """Let a tree begin jobs again, in the open transaction."""
+def uncancel(batch_id: int) -> str:
+    """Let a tree begin jobs again, in the open transaction; return why that cannot be, or ""."""
     with connections[job_database()].cursor() as cursor:
-        batches.uncancel_batches(cursor, batch_id)
+        owner_id = batch_retries.find_cancelled_owner(cursor, batch_id)
+        if owner_id is None:
+            batch_retries.uncancel_batches(cursor, batch_id)
+            return ""
+    return _("Stopped: batch %d above it is cancelled. Retry that one.") % owner_id
 
 
 def delete_batches(root_id: int) -> None:

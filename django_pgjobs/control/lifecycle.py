@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from django_pgjobs.exceptions import DuplicateJob, JobError
-from django_pgjobs.queries import batches, jobs, notifications
+from django_pgjobs.queries import batch_retries, batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, UNFINISHED, JobStatus
@@ -96,7 +96,11 @@ def _requeue(
 ) -> dict[int, str]:
     """Return id -> queue if the job has new attempts now."""
     requeued: dict[int, str] = {}
-    for row in jobs.requeue_jobs(cursor, [job_id], run_after=run_after, delay=delay):
+    rows = jobs.requeue_jobs(cursor, [job_id], run_after=run_after, delay=delay)
+    root_id = None if rows else batch_retries.find_deleting_root(cursor, job_id)
+    if root_id is not None:
+        raise JobError(f"job {job_id} is not requeued: its workflow {root_id} is being deleted.")
+    for row in rows:
         if row.twin_id is not None:
             raise DuplicateJob(
                 f"job {job_id} cannot be requeued: job {row.twin_id} holds its unique key. Wait "

@@ -184,6 +184,10 @@ class Batch(AsyncBatch, models.Model):
         editable=False,
         help_text=_("When it was told that the jobs of the tree are to be deleted."),
     )
+    deleting_at = InstantField(
+        _("deleting since"), null=True, editable=False, help_text=_("Nothing of it runs again.")
+    )
+    runs_again = models.BooleanField(_("runs again"), default=False, editable=False)
     broken = models.TextField(
         _("broken"),
         default="",
@@ -208,6 +212,7 @@ class Batch(AsyncBatch, models.Model):
     # Of this object, and not of the row: a running job of the batch that adds to it; and the block
     # in which nothing of it has run.
     asking: Asking | None = None
+    opener: Asking | None = None
     block: Block | None = None
 
     def __str__(self) -> str:

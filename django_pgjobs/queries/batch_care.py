@@ -53,8 +53,20 @@ def note_told(cursor: Cursor, roots: Sequence[int]) -> None:
     execute(cursor, "note_told", {"roots": array_text(roots)})
 
 
+def begin_deletion(cursor: Cursor, roots: Sequence[int]) -> list[int]:
+    """Note that complete trees are being deleted; return those that are, by this or before.
+
+    None of their jobs is requeued from then on. One that is open, or that somebody is about to
+    retry, is left.
+    """
+    params = {"roots": array_text(roots)}
+    execute(cursor, "mark_deleting", params)
+    # A retry that has committed meanwhile is seen by a younger statement.
+    return [root_id for (root_id,) in fetch(cursor, "list_deleting", params)]
+
+
 def delete_tree_jobs(cursor: Cursor, roots: Sequence[int], *, max_jobs: int) -> list[str]:
-    """Delete a page of the jobs of trees that are complete; return their statuses."""
+    """Delete a page of the jobs of trees that are being deleted; return their statuses."""
     params = {"roots": array_text(roots), "max_jobs": max_jobs}
     return [status for (status,) in fetch(cursor, "delete_tree_jobs", params)]
 

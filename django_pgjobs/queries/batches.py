@@ -32,8 +32,6 @@ MAX_LEVELS = 1_000
 PAGE = 100
 # How often a workflow is looked for that cannot be seen.
 TRIES = 20
-# Before all jobs of a tree, by batch and id.
-BEGIN = (0, 0)
 
 
 class Asking(NamedTuple):
@@ -243,12 +241,6 @@ def cancel_batch(cursor: Cursor, batch_id: int) -> bool | None:
     return rows[0][1] if rows else None
 
 
-def uncancel_batches(cursor: Cursor, batch_id: int) -> list[int]:
-    """Let a tree begin jobs again; return the batches that were cancelled, to be settled."""
-    rows = fetch(cursor, "uncancel_batches", {"batch_id": batch_id})
-    return [uncancelled for (uncancelled,) in rows]
-
-
 def add_callbacks(cursor: Cursor, batch_id: int, callbacks: str) -> bool:
     """Add to what is enqueued when the tree is complete; return False if it is by now.
 
@@ -288,33 +280,6 @@ def list_final(cursor: Cursor, batch_id: int) -> list[int]:
     """Return the ids of the batches below *batch_id*, itself included, that nothing follows."""
     rows = fetch(cursor, "list_final_batches", {"batch_id": batch_id})
     return [final_id for (final_id,) in rows]
-
-
-def list_unsuccessful(
-    cursor: Cursor,
-    batch_id: int,
-    statuses: list[str],
-    *,
-    of_wholes: bool,
-    despite_failures: bool = False,
-    behind: tuple[int, int] = BEGIN,
-    max_jobs: int,
-) -> list[tuple[int, int]]:
-    """Return batch and id of jobs below *batch_id* that ended with *statuses*, behind one.
-
-    *of_wholes*: the jobs of `gather` and `then` whose predecessors are complete, *despite failures*
-    of these or without; else all others.
-    """
-    params = {
-        "batch_id": batch_id,
-        "statuses": statuses,
-        "of_wholes": of_wholes,
-        "despite_failures": despite_failures,
-        "behind_batch": behind[0],
-        "behind_id": behind[1],
-        "max_jobs": max_jobs,
-    }
-    return fetch(cursor, "list_unsuccessful", params)
 
 
 # Counting

@@ -59,15 +59,18 @@ def list_tree(
     batch_id: int,
     *,
     behind: int = 0,
-    max_children: int = MAX_CHILDREN,
-    max_batches: int = MAX_SHOWN,
+    max_children: int | None = None,
+    max_batches: int | None = None,
 ) -> list[TreeRow]:
-    """Return a batch and what is below it, level by level; of both limits one more than that."""
+    """Return a batch and what is below it, level by level: one more than each limit.
+
+    By default MAX_CHILDREN right below each, and MAX_SHOWN in all.
+    """
     params = {
         "batch_id": batch_id,
         "behind": behind,
-        "max_children": max_children + 1,
-        "max_batches": max_batches + 1,
+        "max_children": (max_children or MAX_CHILDREN) + 1,
+        "max_batches": (max_batches or MAX_SHOWN) + 1,
         "max_named": MAX_NAMED,
     }
     return [TreeRow._make(row) for row in fetch(cursor, "list_tree", params)]

@@ -1,21 +1,18 @@
--- Delete a page of the jobs of trees that are complete, and of which nothing is noted: a job may have
--- been requeued. One that did not succeed stays as long as
--- somebody waits who is still to learn that, as in prune_jobs.
--- Parameters: roots bigint[]; max_jobs integer
+-- Delete a page of the jobs of trees that are marked for that. One that did not succeed stays as long
+-- as somebody waits who is still to learn that, as in prune_jobs.
+-- Parameters: roots bigint[] (of list_deleting); max_jobs integer
 -- Returns: status of each job that was deleted
 -- Locks: the deleted rows, SKIP LOCKED
 -- Index: pgjobs_batch_pkey, pgjobs_batch_root, pgjobs_job_finished_batch,
 --     pgjobs_dependency_predecessor_id_job_id_key, pgjobs_job_live_pkey
-WITH {root.noted},
-tree AS MATERIALIZED (
+WITH tree AS MATERIALIZED (
     SELECT batch.id
     FROM pgjobs_batch AS root
     CROSS JOIN LATERAL (
         SELECT below.id FROM pgjobs_batch AS below WHERE below.root_id = root.id OFFSET 0
     ) AS batch
     WHERE
-        root.id = ANY (%(roots)s::bigint[]) AND root.tree_completed_at IS NOT NULL
-        AND root.id NOT IN (SELECT noted.root_id FROM noted)
+        root.id = ANY (%(roots)s::bigint[]) AND root.deleting_at IS NOT NULL
 )
 DELETE FROM pgjobs_job_finished AS job
 WHERE

@@ -1,7 +1,8 @@
 -- Open a batch below another one: a part that its owner is to be complete with, or one that
 -- follows others: of the same flow, or right below the same owner. Nothing is opened if the owner
 -- takes nothing any more, or one of the others is elsewhere or is sealed.
--- Parameters: parent_id bigint; job_id, claim bigint (of a running job of the owner, or NULL);
+-- Parameters: parent_id bigint; job_id, claim bigint (of a running job of the
+--     owner, or that has opened it, or NULL);
 --     follows text or NULL; waits_for bigint[] (each once); name text; metadata, step text (JSON;
 --     the latter NULL for a part); runs_after_failure, skips_none boolean; on_failed_job text
 --     (NULL: as the owner)
@@ -54,7 +55,10 @@ opened AS (
         %(runs_after_failure)s::boolean, %(skips_none)s::boolean,
         COALESCE(%(on_failed_job)s::text, owner.on_failed_job),
         %(name)s::text,
-        CASE WHEN %(follows)s::text IS NULL THEN (SELECT %(job_id)s::bigint FROM asking) END,
+        CASE
+            WHEN %(follows)s::text IS NULL
+                THEN (SELECT asking.id FROM asking WHERE asking.batch_id = owner.id)
+        END,
         %(step)s::json, %(metadata)s::json
     FROM owner
     CROSS JOIN nextval('pgjobs_batch_id_seq') AS fresh (id)

@@ -2,15 +2,31 @@
 --
 -- A job moves as an INSERT and a DELETE, because an UPDATE has no ON CONFLICT: one whose unique
 -- key a live job has by now stays where it is. If that twin was not committed when the
--- statement began, it is not seen, and twin_id is NULL: ask again.
+-- statement began, it is not seen, and twin_id is NULL: ask again. A job of a tree that is being
+-- deleted is as good as gone.
 -- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
 --     NULL; both NULL: at once; spread double precision (seconds): each job gets a random part of
 --     it on top of *delay*; note text
 -- Returns: id, queue_name, NULL, batch_id; or id, NULL, twin_id, NULL of one that stays
--- Locks: the rows, in order of id, SKIP LOCKED; waits for transactions that just inserted a
---     job with the same unique key
--- Index: pgjobs_job_finished_pkey, pgjobs_job_unique
-WITH taken AS MATERIALIZED (
+-- Locks: the roots of their trees FOR KEY SHARE: waits for who seals or deletes one; then the rows,
+--     in order of id, SKIP LOCKED; waits for transactions that just inserted a job with the same
+--     unique key
+-- Index: pgjobs_job_finished_pkey, pgjobs_job_unique, pgjobs_batch_pkey
+WITH held AS MATERIALIZED (
+    SELECT root.id
+    FROM pgjobs_batch AS root
+    WHERE
+        root.id IN (
+            SELECT batch.root_id
+            FROM pgjobs_job_finished AS job
+            JOIN pgjobs_batch AS batch ON batch.id = job.batch_id
+            WHERE job.id = ANY (%(ids)s::bigint[])
+        )
+        AND root.deleting_at IS NULL
+    ORDER BY root.id
+    FOR KEY SHARE
+),
+taken AS MATERIALIZED (
     SELECT
         job.id, job.claim, job.enqueued_at, job.timeout, job.max_attempts, job.priority,
         job.queue_name, job.task_path, job.backend, job.args, job.kwargs, job.correlation_id,
@@ -29,6 +45,11 @@ WITH taken AS MATERIALIZED (
     WHERE
         job.id = ANY (%(ids)s::bigint[])
         AND job.status IN ('successful', 'failed', 'cancelled')
+        AND NOT EXISTS (
+            SELECT
+            FROM pgjobs_batch AS batch
+            WHERE batch.id = job.batch_id AND batch.root_id NOT IN (SELECT held.id FROM held)
+        )
     ORDER BY job.id
     FOR UPDATE SKIP LOCKED
 ),

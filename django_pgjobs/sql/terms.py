@@ -196,19 +196,19 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
-    # Of a batch: jobs and batches may be added to it, because it is not sealed, or a job of it that
-    # still runs asks.
+    # Of a batch: it is not sealed, or a running job of it asks, or the one that has opened it.
     "takes_jobs": (
-        "{it}.completed_at IS NULL AND {it}.cancel_requested_at IS NULL AND ("
+        "{it}.cancel_requested_at IS NULL AND ("
+        "{it}.completed_at IS NULL AND ("
         "{it}.sealed_at IS NULL AND NOT EXISTS ("
         "SELECT FROM pgjobs_batch_change AS change"
         " WHERE change.batch_id = {it}.id AND (change.seals OR change.cancels))"
         " OR EXISTS (SELECT FROM asking WHERE asking.batch_id = {it}.id))"
+        " OR EXISTS (SELECT FROM asking WHERE asking.id = {it}.opener_id))"
     ),
-    # Of a parameter *job_id*, with *claim*: SELECT the job that asks to add to its batch. Until the
-    # caller commits it is not finished.
+    # Of a parameter *job_id*, with *claim*: SELECT the job, unfinished until the caller commits.
     "asking": (
-        "SELECT running.batch_id"
+        "SELECT running.id, running.batch_id"
         " FROM pgjobs_job_live AS running"
         " WHERE running.id = %({it})s::bigint AND {running.runs}"
         " AND running.claim = %(claim)s::bigint"

@@ -17,7 +17,7 @@ from django_pgjobs.enqueueing import dependencies, inserting
 from django_pgjobs.enqueueing.columns import Item, make_line, split_item
 from django_pgjobs.exceptions import BatchSealed, JobError
 from django_pgjobs.queries import batches, notifications
-from django_pgjobs.queries.batches import NOBODY, BatchColumns
+from django_pgjobs.queries.batches import BatchColumns
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import OnFailedJob
 from django_pgjobs.values.payload import encode_value, is_storable
@@ -25,6 +25,7 @@ from django_pgjobs.workflows.blocks import (
     AnyBatch,
     B,
     Block,
+    asking_of,
     is_in_block,
     is_known,
     is_of_caller,
@@ -118,6 +119,7 @@ def open_part(
     check_name(name)
     row = columns_of_batch(name=name, metadata=metadata, on_failed_job=on_failed_job)
     part, is_new = open_below(batch, row)
+    part.opener = batch.asking
     if is_replay(batch) or (is_new and is_in_block(batch)):
         part.block = batch.block
     else:
@@ -188,7 +190,7 @@ def open_below(batch: B, row: BatchColumns, *, waits_for: Sequence[int] = ()) ->
             )
     with connections[job_database()].cursor() as cursor:
         opened = batches.open_batch(
-            cursor, batch.pk, row, waits_for=waits_for, asking=batch.asking or NOBODY
+            cursor, batch.pk, row, waits_for=waits_for, asking=asking_of(batch)
         )
     if opened is None:
         _refuse_to_follow(batch, waits_for)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from django.apps import apps
 
 from django_pgjobs.exceptions import UnknownBatch
-from django_pgjobs.queries.batches import Asking
+from django_pgjobs.queries.batches import NOBODY, Asking
 from django_pgjobs.queries.database import job_database
 
 
@@ -37,6 +37,7 @@ class AnyBatch(Protocol):
 
     pk: Any
     asking: Asking | None
+    opener: Asking | None
     block: Block | None
 
     def refresh_from_db(self, using: str | None = None) -> None:
@@ -85,6 +86,11 @@ def is_of_caller(connection: Any) -> bool:
 def is_replay(batch: AnyBatch) -> bool:
     """Is *batch* one that was there before the block that opens it?"""
     return batch.block is not None and batch.block.is_replay
+
+
+def asking_of(batch: AnyBatch) -> Asking:
+    """Return the running job that adds to *batch*: one of it, or the one that has opened it."""
+    return batch.asking or batch.opener or NOBODY
 
 
 def is_known(batch: AnyBatch) -> bool:

@@ -41,6 +41,8 @@ def _delete_page(root_id: int) -> tuple[str, int] | None:
     """Delete some jobs, or some batches if there are no jobs; return what, None if nothing."""
     database = job_database()
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        if not batch_care.begin_deletion(cursor, [root_id]):
+            return None
         if jobs := batch_care.delete_tree_jobs(cursor, [root_id], max_jobs=PAGE):
             return "pgjobs.Job", len(jobs)
         if gone := batch_care.delete_batches(cursor, [root_id], max_batches=PAGE):

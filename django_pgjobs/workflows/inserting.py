@@ -16,11 +16,11 @@ from django_pgjobs.enqueueing import dependencies, merging
 from django_pgjobs.enqueueing.columns import all_start_columns, job_columns
 from django_pgjobs.exceptions import BatchSealed, DuplicateJob, JobError
 from django_pgjobs.queries import batches
-from django_pgjobs.queries.batches import NOBODY, Given
+from django_pgjobs.queries.batches import Given
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Line
 from django_pgjobs.signals import has_receivers
-from django_pgjobs.workflows.blocks import AnyBatch, row_of
+from django_pgjobs.workflows.blocks import AnyBatch, asking_of, row_of
 
 Pair = tuple[Any, Mapping[str, Any]]
 OnConflict = Literal["raise", "return"]
@@ -98,7 +98,7 @@ def refuse(batch: AnyBatch, what: str) -> NoReturn:
 def hold(batch: AnyBatch) -> None:
     """Keep the batch from being sealed until the transaction ends; raise as `refuse` does."""
     with connections[job_database()].cursor() as cursor:
-        if not batches.hold_batch(cursor, batch.pk, asking=batch.asking or NOBODY):
+        if not batches.hold_batch(cursor, batch.pk, asking=asking_of(batch)):
             refuse(batch, "jobs")
 
 
@@ -111,7 +111,7 @@ def note_added(batch: AnyBatch, jobs: int) -> None:
 def _insert_all(batch: AnyBatch, task: AnyTask, lines: Sequence[Line]) -> list[int]:
     row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
     with connections[job_database()].cursor() as cursor:
-        ids = batches.add_jobs(cursor, batch.pk, row, start, lines, asking=batch.asking or NOBODY)
+        ids = batches.add_jobs(cursor, batch.pk, row, start, lines, asking=asking_of(batch))
     if lines and not ids:
         refuse(batch, "jobs")
     return ids
@@ -167,7 +167,7 @@ def _find_or_add(
     for _ in range(batches.TRIES):
         with connections[job_database()].cursor() as cursor:
             given = batches.add_jobs_once(
-                cursor, batch.pk, row, start, lines, keys, asking=batch.asking or NOBODY
+                cursor, batch.pk, row, start, lines, keys, asking=asking_of(batch)
             )
         # What was new at the first look stays so.
         found = {each.dedupe_key: each for each in given} | found

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from django.db import connections, transaction
 
-from django_pgjobs.queries import batches, jobs, notifications
+from django_pgjobs.exceptions import JobError
+from django_pgjobs.queries import batch_retries, batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
-from django_pgjobs.workflows.blocks import AnyBatch, is_of_caller, row_of, unknown
+from django_pgjobs.workflows.blocks import AnyBatch, is_of_caller, row_of, rows, unknown
 
 PAGE = 1_000
 
@@ -20,14 +21,17 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
 
     Those that somebody else has locked are left out.
     """
-    row_of(batch)
+    root = rows().filter(pk=row_of(batch).root_id).first()
+    if root is not None and root.deleting_at is not None:
+        raise JobError(f"workflow {root.pk} is being deleted: nothing of it runs again.")
     statuses = [JobStatus.FAILED.value, *([JobStatus.CANCELLED.value] if cancelled else [])]
     database = job_database()
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        refuse_below_cancelled(cursor, batch.pk)
         count, touched = _requeue(cursor, batch.pk, statuses, of_wholes=False)
         is_open = cancelled or count > 0
         if is_open:
-            touched |= set(batches.uncancel_batches(cursor, batch.pk))
+            touched |= set(batch_retries.uncancel_batches(cursor, batch.pk))
         # Counted when the jobs are requeued: before that nothing of them is unfinished.
         batches.open_again(cursor, touched)
         # What is open again lets the jobs that follow it run again; the others are left.
@@ -35,9 +39,19 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
             cursor, batch.pk, statuses, of_wholes=True, despite_failures=count == 0
         )
         if wholes and not is_open:
-            touched |= set(batches.uncancel_batches(cursor, batch.pk))
+            touched |= set(batch_retries.uncancel_batches(cursor, batch.pk))
         batches.open_again(cursor, touched)
     return count + wholes
+
+
+def refuse_below_cancelled(cursor: Cursor, batch_id: int) -> None:
+    """Raise JobError if a batch above is cancelled: its cancel would end what runs again."""
+    owner_id = batch_retries.find_cancelled_owner(cursor, batch_id)
+    if owner_id is not None:
+        raise JobError(
+            f"batch {batch_id} cannot be run again: batch {owner_id} above it is cancelled. "
+            "Retry that one, with cancelled=True."
+        )
 
 
 def _requeue(
@@ -50,9 +64,9 @@ def _requeue(
 ) -> tuple[int, set[int]]:
     """Requeue jobs page by page; return how many, and their batches."""
     count, touched, queues = 0, set[int](), set[str]()
-    behind = batches.BEGIN
+    behind = batch_retries.BEGIN
     while True:
-        page = batches.list_unsuccessful(
+        page = batch_retries.list_unsuccessful(
             cursor,
             batch_id,
             list(statuses),

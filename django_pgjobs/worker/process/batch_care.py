@@ -91,7 +91,9 @@ class BatchCare:
     def _delete(self, roots: list[int]) -> None:
         """Delete jobs until there are none, then batches, from those below to the roots."""
         gone = 0
-        while not self._is_stopped():
+        with self._connection.cursor() as cursor:
+            roots = batch_care.begin_deletion(cursor, roots)
+        while roots and not self._is_stopped():
             with self._connection.cursor() as cursor:
                 jobs = batch_care.delete_tree_jobs(cursor, roots, max_jobs=JOB_PAGE)
             self._deleted.update(jobs)

@@ -101,7 +101,8 @@ BEGIN
             bool_or(gone.seals) AS seals, bool_or(gone.cancels) AS cancels,
             bool_or(gone.reopens OR gone.parts > 0) AS reopens,
             bool_or(gone.children > 0) AS grows, bool_or(gone.failed > 0) AS fails,
-            bool_or(gone.predecessors <> 0) AS is_moved
+            bool_or(gone.predecessors <> 0) AS is_moved,
+            bool_or(gone.successful + gone.failed + gone.cancelled > 0) AS finishes
         FROM gone
         GROUP BY gone.batch_id
     ),
@@ -119,7 +120,10 @@ BEGIN
             failed_predecessors = batch.failed_predecessors + tally.failed_predecessors,
             cancel_requested_at = CASE
                 WHEN batch.cancel_requested_at IS NOT NULL THEN batch.cancel_requested_at
-                WHEN tally.cancels THEN clock_timestamp()
+                -- Else it is too late: the tree was complete before.
+                WHEN tally.cancels
+                    AND (batch.tree_completed_at IS NULL OR tally.reopens OR tally.grows)
+                    THEN clock_timestamp()
             END,
             sealed_at = CASE
                 -- One of those that it follows is open again.
@@ -136,13 +140,23 @@ BEGIN
             -- Whatever they come to together: what was opened again may be complete by now.
             tally.reopens OR (tally.is_moved AND batch.follows IS NOT NULL) AS reopens,
             tally.grows,
-            (tally.is_moved OR (tally.reopens AND batch.jobs = 0))
+            (
+                tally.is_moved
+                OR (batch.runs_again AND tally.finishes)
+                OR (tally.reopens AND batch.jobs = 0 AND NOT EXISTS (
+                    -- What it follows is still to learn that it is open again.
+                    SELECT
+                    FROM home.pgjobs_batch_edge AS edge
+                    JOIN home.pgjobs_batch_change AS noted ON noted.batch_id = edge.waits_for
+                    WHERE edge.batch_id = batch.id AND noted.reopens
+                ))
+            )
             AND batch.open_predecessors <= 0
             AND batch.follows IN ('gather', 'completion')
             AND (batch.runs_after_failure OR batch.failed_predecessors <= 0)
             AND batch.cancel_requested_at IS NULL AS begins,
             -- A part may have been opened while the cancel was on its way to those there were.
-            tally.cancels OR (tally.grows AND batch.cancel_requested_at IS NOT NULL) AS stops,
+            (tally.cancels OR tally.grows) AND batch.cancel_requested_at IS NOT NULL AS stops,
             -- By what has failed now: what failed before may be about to be requeued.
             tally.fails AND batch.failed > 0 AND batch.on_failed_job <> 'continue'
             AND batch.cancel_requested_at IS NULL AS fails,

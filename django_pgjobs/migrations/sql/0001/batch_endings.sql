@@ -122,6 +122,16 @@ BEGIN
             batch.id = ANY (locked) AND batch.completed_at IS NULL
             AND batch.sealed_at IS NOT NULL AND batch.open_parts <= 0
             AND batch.jobs <= batch.successful + batch.failed + batch.cancelled
+            -- It is to hear of what it follows.
+            AND NOT EXISTS (
+                SELECT
+                FROM home.pgjobs_batch_change AS change
+                WHERE change.batch_id = batch.id AND change.predecessors <> 0
+            )
+            -- What a cancel has kept from being made is still to be made.
+            AND (batch.cancel_requested_at IS NOT NULL OR NOT EXISTS (
+                SELECT FROM home.pgjobs_batch_page AS page WHERE page.batch_id = batch.id
+            ))
         RETURNING batch.id
     )
     SELECT COALESCE(array_agg(done.id), '{}') INTO completed FROM done;

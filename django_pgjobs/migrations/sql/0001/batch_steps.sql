@@ -46,20 +46,16 @@ BEGIN
 END
 $body$;
 
--- Let the job of each of the batches run whose predecessors are all complete: it reads their results
--- itself. One that has run before is run again, and its result replaced. Return the queues.
-CREATE FUNCTION home.pgjobs_begin_batches_v1(begun bigint[])
-RETURNS SETOF text
+-- Run the finished jobs of all results of batches again: each result is replaced. Return their batches,
+-- and the queues. Those that somebody else has locked are left.
+CREATE FUNCTION home.pgjobs_run_again_v1(former bigint[], OUT again bigint[], OUT queues text[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $body$
-DECLARE
-    again bigint[];
-    queues text[];
 BEGIN
-    WITH former AS MATERIALIZED (
+    WITH taken AS MATERIALIZED (
         SELECT job.id, job.status, job.batch_id
         FROM home.pgjobs_job_finished AS job
-        WHERE job.batch_id = ANY (begun) AND job.source_id = 0
+        WHERE job.batch_id = ANY (former) AND job.source_id = 0
         ORDER BY job.id
         FOR UPDATE SKIP LOCKED
     ),
@@ -83,9 +79,9 @@ BEGIN
             expires_at = NULL,
             ready_at = statement_timestamp(),
             note = 'run again: what it follows is complete again'
-        FROM former
-        WHERE job.id = former.id AND job.status = former.status
-        RETURNING former.batch_id, former.status, job.queue_name
+        FROM taken
+        WHERE job.id = taken.id AND job.status = taken.status
+        RETURNING taken.batch_id, taken.status, job.queue_name
     ),
     taken_back AS (
         UPDATE home.pgjobs_batch AS batch
@@ -102,40 +98,128 @@ BEGIN
             FROM moved
             GROUP BY moved.batch_id
         ) AS tally
-        WHERE batch.id = tally.batch_id AND batch.id = ANY (begun)
+        WHERE batch.id = tally.batch_id AND batch.id = ANY (former)
     )
-    SELECT COALESCE(array_agg(moved.batch_id), '{}'), array_agg(DISTINCT moved.queue_name)
+    SELECT
+        COALESCE(array_agg(moved.batch_id), '{}'),
+        COALESCE(array_agg(DISTINCT moved.queue_name), '{}')
     INTO again, queues
     FROM moved;
-    RETURN QUERY SELECT unnest(queues);
-    begun := ARRAY(SELECT one FROM unnest(begun) AS one WHERE one <> ALL (again));
-    RETURN QUERY
-    SELECT started
+END
+$body$;
+
+-- Of batches whose job of all results has been made before, and was not run again: lock those that wait
+-- to run, until this commits, so that they read what is new (*waiting*). Return also those of which
+-- one is about to run or runs (*running*), and those of which one has finished and is locked
+-- (*postponed*).
+CREATE FUNCTION home.pgjobs_find_former_v1(
+    former bigint[], OUT waiting bigint[], OUT running bigint[], OUT postponed bigint[]
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+BEGIN
+    BEGIN
+        waiting := ARRAY(
+            SELECT job.batch_id
+            FROM home.pgjobs_job_live AS job
+            WHERE job.batch_id = ANY (former) AND job.source_id = 0 AND job.status = 'ready'
+            FOR UPDATE SKIP LOCKED
+        );
+    EXCEPTION WHEN serialization_failure THEN
+        -- One was moved to the other partition while we wanted its lock.
+        waiting := '{}';
+    END;
+    -- In one look: a job that finishes meanwhile is in one of the partitions.
+    SELECT
+        COALESCE(array_agg(found.batch_id) FILTER (WHERE found.is_live), '{}'),
+        COALESCE(array_agg(found.batch_id) FILTER (WHERE NOT found.is_live), '{}')
+    INTO running, postponed
     FROM (
-        SELECT
-            array_agg(batch.step ORDER BY batch.id) AS steps,
-            array_agg(
-                CASE
-                    WHEN batch.follows = 'gather' THEN json_build_object(
-                        'results_of', ARRAY(
-                            SELECT edge.waits_for
-                            FROM home.pgjobs_batch_edge AS edge
-                            WHERE edge.batch_id = batch.id
-                            ORDER BY edge.place, edge.waits_for
-                        ),
-                        'more', batch.step -> 'args'
-                    )
-                    ELSE batch.step -> 'args'
-                END
-                ORDER BY batch.id
-            ) AS args,
-            array_agg(batch.id ORDER BY batch.id) AS ids
+        SELECT job.batch_id, TRUE AS is_live
+        FROM home.pgjobs_job_live AS job
+        WHERE job.status = 'running' AND job.batch_id = ANY (former) AND job.source_id = 0
+        UNION ALL
+        SELECT job.batch_id, TRUE
+        FROM home.pgjobs_job_live AS job
+        WHERE job.status = 'ready' AND job.batch_id = ANY (former) AND job.source_id = 0
+        UNION ALL
+        SELECT job.batch_id, FALSE
+        FROM home.pgjobs_job_finished AS job
+        WHERE job.batch_id = ANY (former) AND job.source_id = 0
+    ) AS found
+    WHERE found.batch_id <> ALL (waiting);
+END
+$body$;
+
+-- Let the job of each of the batches run whose predecessors are all complete: it reads their results
+-- itself. One that has run before is run again, one that waits is left to run, and one that runs is
+-- run again when it has finished. Return the queues, and those of the batches that are to be looked
+-- at again, which is noted: somebody has locked their job.
+CREATE FUNCTION home.pgjobs_begin_batches_v1(
+    begun bigint[], OUT queues text[], OUT postponed bigint[]
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+DECLARE
+    former bigint[] := ARRAY(
+        SELECT batch.id
         FROM home.pgjobs_batch AS batch
-        WHERE batch.id = ANY (begun)
-    ) AS beginning
-    CROSS JOIN LATERAL home.pgjobs_start_v1(
-        beginning.steps, beginning.args, beginning.ids, NULL::bigint[]
-    ) AS started;
+        WHERE batch.id = ANY (begun) AND batch.jobs > 0
+    );
+    again bigint[];
+    found record;
+BEGIN
+    queues := '{}';
+    postponed := '{}';
+    IF cardinality(former) > 0 THEN
+        SELECT run.again, run.queues INTO again, queues
+        FROM home.pgjobs_run_again_v1(former) AS run;
+        SELECT * INTO found FROM home.pgjobs_find_former_v1(
+            ARRAY(SELECT one FROM unnest(former) AS one WHERE one <> ALL (again))
+        );
+        postponed := found.postponed;
+        UPDATE home.pgjobs_batch AS batch
+        SET runs_again = batch.id = ANY (found.running)
+        WHERE batch.id = ANY (former) AND batch.runs_again <> (batch.id = ANY (found.running));
+        -- They have nothing to do but to be looked at once more.
+        INSERT INTO home.pgjobs_batch_change (batch_id, predecessors)
+        SELECT one, step
+        FROM unnest(postponed) AS one
+        CROSS JOIN (VALUES (1), (-1)) AS both_ways (step);
+        begun := ARRAY(
+            SELECT one
+            FROM unnest(begun) AS one
+            WHERE one <> ALL (again || found.waiting || found.running || found.postponed)
+        );
+    END IF;
+    queues := queues || ARRAY(
+        SELECT started
+        FROM (
+            SELECT
+                array_agg(batch.step ORDER BY batch.id) AS steps,
+                array_agg(
+                    CASE
+                        WHEN batch.follows = 'gather' THEN json_build_object(
+                            'results_of', ARRAY(
+                                SELECT edge.waits_for
+                                FROM home.pgjobs_batch_edge AS edge
+                                WHERE edge.batch_id = batch.id
+                                ORDER BY edge.place, edge.waits_for
+                            ),
+                            'more', batch.step -> 'args'
+                        )
+                        ELSE batch.step -> 'args'
+                    END
+                    ORDER BY batch.id
+                ) AS args,
+                array_agg(batch.id ORDER BY batch.id) AS ids
+            FROM home.pgjobs_batch AS batch
+            WHERE batch.id = ANY (begun)
+        ) AS beginning
+        CROSS JOIN LATERAL home.pgjobs_start_v1(
+            beginning.steps, beginning.args, beginning.ids, NULL::bigint[]
+        ) AS started
+    );
     UPDATE home.pgjobs_batch AS batch
     SET jobs = batch.jobs + 1
     WHERE batch.id = ANY (begun);

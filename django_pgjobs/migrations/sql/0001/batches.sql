@@ -59,6 +59,10 @@ CREATE TABLE pgjobs_batch (
     metadata            pgjobs_payload NOT NULL DEFAULT '{}',
     -- When it was told that the jobs of the tree are to be deleted.
     told_at             pgjobs_time,
+    -- Since when they are being deleted: none of them runs again.
+    deleting_at         pgjobs_time,
+    -- Its job of all results ran when these changed: it runs again when it has finished.
+    runs_again          boolean      NOT NULL DEFAULT FALSE,
     -- Why settling it raised, since when it is left alone.
     broken              text         NOT NULL DEFAULT '',
     CHECK ((follows IS NULL) = (step IS NULL)),

@@ -36,6 +36,7 @@ DECLARE
     queues text[] := '{}';
     taken record;
     folded record;
+    begun record;
     page record;
     cancel record;
     trees record;
@@ -58,7 +59,9 @@ BEGIN
         seen := seen || taken.locked;
         missed := missed || taken.missed;
         IF cardinality(folded.begun) > 0 THEN
-            queues := queues || ARRAY(SELECT home.pgjobs_begin_batches_v1(folded.begun));
+            SELECT * INTO begun FROM home.pgjobs_begin_batches_v1(folded.begun);
+            queues := queues || begun.queues;
+            missed := missed || begun.postponed;
         END IF;
         IF taken.may_have_pages THEN
             SELECT * INTO page FROM home.pgjobs_expand_page_v1(taken.locked, most_elements);

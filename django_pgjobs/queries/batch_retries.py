@@ -1,0 +1,61 @@
+"""Statements about trees that are run again: what of them, and whether they may be."""
+
+from __future__ import annotations
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+
+# Before all jobs of a tree, by batch and id.
+BEGIN = (0, 0)
+
+
+def find_deleting_root(cursor: Cursor, job_id: int) -> int | None:
+    """Return the workflow of a finished job if it is being deleted, else None."""
+    rows = fetch(cursor, "find_deleting_root", {"job_id": job_id})
+    return rows[0][0] if rows else None
+
+
+def find_cancelled_owner(cursor: Cursor, batch_id: int) -> int | None:
+    """Return the highest batch above this one that is cancelled, None if none is."""
+    rows = fetch(cursor, "find_cancelled_owner", {"batch_id": batch_id})
+    return rows[0][0] if rows else None
+
+
+def uncancel_batches(cursor: Cursor, batch_id: int) -> list[int]:
+    """Let a tree begin jobs again; return the batches that are to be settled for that.
+
+    Where something is cancelled all batches stay locked until the transaction ends: a cancel that
+    is only noted is not to be counted beside this.
+    """
+    [(has_cancels,)] = fetch(cursor, "has_cancels", {"batch_id": batch_id})
+    if not has_cancels:
+        return []
+    fetch(cursor, "lock_tree", {"batch_id": batch_id})
+    rows = fetch(cursor, "uncancel_batches", {"batch_id": batch_id})
+    return [uncancelled for (uncancelled,) in rows]
+
+
+def list_unsuccessful(
+    cursor: Cursor,
+    batch_id: int,
+    statuses: list[str],
+    *,
+    of_wholes: bool,
+    despite_failures: bool = False,
+    behind: tuple[int, int] = BEGIN,
+    max_jobs: int,
+) -> list[tuple[int, int]]:
+    """Return batch and id of jobs below *batch_id* that ended with *statuses*, behind one.
+
+    *of_wholes*: the jobs of `gather` and `then` whose predecessors are complete, *despite failures*
+    of these or without; else all others.
+    """
+    params = {
+        "batch_id": batch_id,
+        "statuses": statuses,
+        "of_wholes": of_wholes,
+        "despite_failures": despite_failures,
+        "behind_batch": behind[0],
+        "behind_id": behind[1],
+        "max_jobs": max_jobs,
+    }
+    return fetch(cursor, "list_unsuccessful", params)

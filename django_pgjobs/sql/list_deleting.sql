@@ -1,0 +1,19 @@
+-- Of trees that were to be deleted, leave those again of which a job was requeued before it was noted.
+-- Parameters: roots bigint[] (of mark_deleting, in the same transaction)
+-- Returns: id of each that is being deleted
+-- Locks: the roots that are left
+-- Index: pgjobs_batch_pkey
+WITH {root.noted},
+spared AS (
+    UPDATE pgjobs_batch AS root
+    SET deleting_at = NULL
+    WHERE
+        root.id = ANY (%(roots)s::bigint[]) AND root.deleting_at IS NOT NULL
+        AND root.id IN (SELECT noted.root_id FROM noted)
+    RETURNING root.id
+)
+SELECT root.id
+FROM pgjobs_batch AS root
+WHERE
+    root.id = ANY (%(roots)s::bigint[]) AND root.deleting_at IS NOT NULL
+    AND root.id NOT IN (SELECT spared.id FROM spared)

@@ -1,0 +1,17 @@
+-- Note that the jobs of complete trees are being deleted: none of them is requeued any more.
+-- Parameters: roots bigint[]
+-- Returns: nothing
+-- Locks: the roots FOR UPDATE, SKIP LOCKED: one that somebody retries is left
+-- Index: pgjobs_batch_pkey
+UPDATE pgjobs_batch AS root
+SET deleting_at = statement_timestamp()
+WHERE
+    root.id = ANY (ARRAY(
+        SELECT taken.id
+        FROM pgjobs_batch AS taken
+        WHERE
+            taken.id = ANY (%(roots)s::bigint[]) AND taken.parent_id IS NULL
+            AND taken.tree_completed_at IS NOT NULL AND taken.deleting_at IS NULL
+        ORDER BY taken.id
+        FOR UPDATE SKIP LOCKED
+    ))

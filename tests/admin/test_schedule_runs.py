@@ -15,7 +15,7 @@ from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.firing import Blocked
-from tests.admin.test_schedules import PAGE, REMIND, do, read
+from tests.admin.schedule_support import PAGE, REMIND, do, read
 from tests.schedules.support import make_schedule
 
 pytestmark = pytest.mark.django_db

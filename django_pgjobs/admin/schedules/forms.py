@@ -10,6 +10,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.text import capfirst
+from django.utils.timezone import get_default_timezone_name
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -18,14 +19,20 @@ from django_pgjobs.admin.queues.forms import LineField
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
-from django_pgjobs.declaring.schedules import MAX_NAME_BYTES, MISSED, OVERLAPS, check_arguments
+from django_pgjobs.declaring.schedules import (
+    MAX_NAME_BYTES,
+    MISSED,
+    OVERLAPS,
+    check_arguments,
+    declared_schedules,
+)
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Schedule
 from django_pgjobs.recurring.cron import MAX_LENGTH
 from django_pgjobs.recurring.rule import REPEATED_TIMES, SKIPPED_TIMES
 from django_pgjobs.schedules.plans import policies_of, rule_of
 from django_pgjobs.schedules.words import POLICIES
-from django_pgjobs.values.payload import decode_value
+from django_pgjobs.values.payload import decode_value, is_storable
 
 MAX_PATH_BYTES = 512
 # The columns that a schedule of the code has from there, ...
@@ -74,10 +81,13 @@ def _kwargs_field(**options: Any) -> forms.CharField:
 
 def shown_arguments(row: Schedule) -> dict[str, str]:
     """Return the arguments of a row as a form shows them: masked."""
-    return {
-        name: json.dumps(redact(getattr(row, name)), ensure_ascii=False)
-        for name in ("args", "kwargs")
-    }
+    return {name: _json_of(redact(getattr(row, name))) for name in ("args", "kwargs")}
+
+
+def _json_of(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    # Half a character, which a row may hold and no page.
+    return text if is_storable(text) else json.dumps(value)
 
 
 def read_args(text: str, stored: Any) -> list[Any]:
@@ -112,7 +122,11 @@ def _read(text: str, kind: type, stored: Any, expected: str) -> Any:
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A schedule that a person makes, or what a person changes on one."""
+    """A schedule that a person makes, or what a person changes on one.
+
+    A form that changes one carries what it showed at first, and only what is other than that
+    counts: it may be older than the last deploy.
+    """
 
     name = LineField(label=_label("name"), max_bytes=MAX_NAME_BYTES, strip=True)
     task_path = LineField(
@@ -131,7 +145,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         empty_value=None,
         help_text=gettext_lazy("Five fields, or six with the seconds first. Or else:"),
     )
-    timezone = LineField(label=_label("timezone"), max_bytes=MAX_NAME_BYTES, strip=True)
+    timezone = LineField(
+        label=_label("timezone"),
+        max_bytes=MAX_NAME_BYTES,
+        strip=True,
+        initial=get_default_timezone_name,
+    )
     skipped_time = _choice("skipped_time", SKIPPED_TIMES, is_needed=False)
     repeated_time = _choice("repeated_time", REPEATED_TIMES, is_needed=False)
     except_dates = forms.CharField(
@@ -149,9 +168,16 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not self.instance._state.adding:
-            self.initial.update(shown_arguments(self.instance))
-            self.initial["except_dates"] = " ".join(self.instance.except_dates)
+        if self.instance._state.adding:
+            return
+        if self.instance.declared is not None:
+            # Fields of a class stay, whatever the admin leaves out.
+            for name in OF_CODE:
+                self.fields.pop(name, None)
+        for field in self.fields.values():
+            field.show_hidden_initial = True
+        self.initial.update(shown_arguments(self.instance))
+        self.initial["except_dates"] = " ".join(map(str, self.instance.except_dates))
 
     def clean_args(self) -> list[Any]:
         """Read a list, in which masks stand for what is stored."""
@@ -171,10 +197,15 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if self.errors:
             return data
         row = copy(self.instance)
+        if not row._state.adding:
+            as_before = data.keys() - set(self.changed_data)
+            data |= {name: getattr(row, name) for name in as_before}
         for name, value in data.items():
             setattr(row, name, value)
         try:
             task = self._find(row)
+            if row._state.adding and row.name in declared_schedules():
+                self.add_error("name", _("The code declares a schedule of this name."))
             rule_of(row)
             policies_of(row, task)
             if row.declared is None and task is not None:

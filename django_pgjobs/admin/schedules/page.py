@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db import transaction
+from django.contrib.admin.utils import unquote
+from django.db import DataError, ProgrammingError, transaction
 from django.forms import Media
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
@@ -78,6 +79,24 @@ class ScheduleAdmin(KeyIsKept):
         behind = columns.index("except_dates") + 1
         return ["name", *columns[:behind], "preview", *columns[behind:]]
 
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Who may only look gets the page: Django draws read-only fields from the row, unmasked."""
+        if request.method != "POST" and not self.has_change_permission(request):
+            require(request, Verb.VIEW)
+            return HttpResponseRedirect(schedule_address(self, unquote(object_id)))
+        return super().change_view(request, object_id, *args, **kwargs)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the row; one that is to be changed waits for those who change it now."""
+        found = super().get_object(request, object_id, from_field)
+        if found is None or request.method != "POST" or not self.has_change_permission(request):
+            return found
+        return self.get_queryset(request).select_for_update().filter(pk=found.pk).first()
+
     @admin.display(description=gettext_lazy("Next occurrences"))
     def preview(self, row: Schedule) -> str:
         """When it is due, and with a script when it would be."""
@@ -91,8 +110,9 @@ class ScheduleAdmin(KeyIsKept):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write what the form has, and nothing that a scheduler may have written since."""
         if change:
-            obj.changed_fields = changed_columns(obj)
-            obj.save(update_fields=[*(set(COLUMNS) & form.cleaned_data.keys()), "changed_fields"])
+            changed = set(COLUMNS) & set(form.changed_data)
+            obj.changed_fields = _changed_fields(obj, changed)
+            obj.save(update_fields=[*changed, "changed_fields"])
         else:
             obj.save(force_insert=True)
 
@@ -126,7 +146,8 @@ class ScheduleAdmin(KeyIsKept):
         try:
             with transaction.atomic(using=job_database()):
                 said, is_done = ACTS[verb](name, request.user.get_username(), reason)
-        except (LookupError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, DataError, ProgrammingError) as error:
+            # The last two: what a row says the code declares does not fit its columns.
             said, is_done = str(error), False
         if is_done:
             site = self.admin_site
@@ -228,6 +249,14 @@ class ScheduleAdmin(KeyIsKept):
     def _missing(self, request: HttpRequest) -> HttpResponse:
         say(request, _("There is no such schedule."), is_good=False)
         return back(request, self.url("pgjobs_schedule_changelist"))
+
+
+def _changed_fields(row: Schedule, changed: set[str]) -> list[str]:
+    """Return the columns that are other than in the code, if the row tells what that says."""
+    try:
+        return changed_columns(row)
+    except (AttributeError, TypeError, ValueError):
+        return sorted({*row.changed_fields, *changed})
 
 
 def find_schedule(name: str) -> Schedule | None:

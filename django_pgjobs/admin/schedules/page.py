@@ -39,13 +39,15 @@ from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Schedule
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.schedules import control
+from django_pgjobs.schedules import control, skipping
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.syncing import changed_columns, follow_code
 from django_pgjobs.values.payload import is_storable
 
 # Of a backfill that is shown before it is done.
 SHOWN_PREVIEW = 50
+# Of what is not skipped any more.
+SHOWN_UNSKIPPED = 5
 
 
 class ScheduleAdmin(KeyIsKept):
@@ -134,7 +136,7 @@ class ScheduleAdmin(KeyIsKept):
 
     @page
     def do_view(self, request: HttpRequest) -> HttpResponse:
-        """Run, skip, pause or resume the schedule that a form names."""
+        """Run, skip, pause, resume or the like the schedule that a form names."""
         refused = refuse_unless_posted(request, Verb.CONTROL_SCHEDULES)
         if refused:
             return refused
@@ -276,9 +278,18 @@ def _run(
 
 
 def _skip(name: str, by: str, reason: str) -> tuple[str, bool]:
-    skipped = control.skip_next(name, by=by)
+    skipped = skipping.skip_next(name, by=by)
     rule = rule_of(control.get_schedule(name))
     return _("Skipped: %(time)s.") % {"time": in_zone(rule, skipped)}, True
+
+
+def _unskip(name: str, by: str, reason: str) -> tuple[str, bool]:
+    taken_back = skipping.unskip(name)
+    rule = rule_of(control.get_schedule(name))
+    if not taken_back:
+        return _("Nothing to come was skipped: %(name)s.") % {"name": name}, False
+    times = ", ".join(in_zone(rule, each) for each in taken_back[:SHOWN_UNSKIPPED])
+    return _("Not skipped any more: %(time)s.") % {"time": times}, True
 
 
 def _pause(name: str, by: str, reason: str) -> tuple[str, bool]:
@@ -303,6 +314,7 @@ def _follow(name: str, by: str, reason: str) -> tuple[str, bool]:
 ACTS: dict[str, Callable[[str, str, str], tuple[str, bool]]] = {
     "run": _run,
     "skip": _skip,
+    "unskip": _unskip,
     "pause": _pause,
     "resume": _resume,
     "follow": _follow,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.schedule_mistakes import find_name_problems
 from django_pgjobs.declaring.schedules import check_arguments
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models.schedules import Schedule
@@ -60,6 +61,8 @@ def _imported(
             continue
         try:
             row = Schedule(name=name, **columns_of(theirs))
+            for problem in find_name_problems(name):
+                raise ValueError(problem)
             task = find_task(row.task_path)
             rule_of(row)
             policies_of(row, task)

@@ -43,11 +43,19 @@ def test_a_person_makes_a_schedule(admin_client: Client) -> None:
         ({"cron": "0 0 31 2 *"}, "cron"),
         ({"cron": ""}, "either cron or every"),
         ({"every": "5"}, "either cron or every"),
-        ({"cron": "", "every": "0.5"}, "expected every"),
+        ({"cron": "", "every": "0.5"}, "greater than or equal to 1"),
+        ({"cron": "", "every": "1e9"}, "less than or equal to 316224000"),
+        ({"cron": "TZ=UTC 0 3 * * *"}, "timezone="),
+        ({"cron": "@reboot"}, "workers come and go"),
+        ({"jitter": "86401"}, "less than or equal to 86400"),
+        ({"grace": "-1"}, "greater than or equal to 0"),
+        ({"ends_at_0": "2020-01-01", "ends_at_1": "00:00"}, "That is past"),
+        ({"name": "a\x1b[31m"}, "without control"),
+        ({"name": "a\u202ez"}, "without control"),
         ({"timezone": "Europe/Berln"}, "Europe/Berln"),
         ({"except_dates": "Christmas"}, "Christmas"),
         ({"max_runs": "0"}, "max_runs"),
-        ({"jitter": "-1"}, "jitter"),
+        ({"jitter": "-1"}, "greater than or equal to 0"),
         ({"jitter": "1e400"}, "errorlist"),
         ({"overlap": "wait"}, "errorlist"),
     ],
@@ -56,7 +64,7 @@ def test_what_the_form_refuses(admin_client: Client, values: dict[str, str], sai
     response = add(admin_client, **values)
     assert response.status_code == 200
     text = response.content.decode()
-    assert "errorlist" in text and said in text
+    assert "errorlist" in text and said in text and "timedelta" not in text
     assert not Schedule.objects.exists()
 
 

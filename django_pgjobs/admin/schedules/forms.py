@@ -9,6 +9,8 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.timezone import get_default_timezone_name
 from django.utils.translation import gettext as _
@@ -19,8 +21,9 @@ from django_pgjobs.admin.queues.forms import LineField
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
+from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
 from django_pgjobs.declaring.schedules import (
-    MAX_NAME_BYTES,
+    LONGEST_JITTER,
     MISSED,
     OVERLAPS,
     check_arguments,
@@ -29,7 +32,12 @@ from django_pgjobs.declaring.schedules import (
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Schedule
 from django_pgjobs.recurring.cron import MAX_LENGTH
-from django_pgjobs.recurring.rule import REPEATED_TIMES, SKIPPED_TIMES
+from django_pgjobs.recurring.rule import (
+    LONGEST_EVERY,
+    REPEATED_TIMES,
+    SHORTEST_EVERY,
+    SKIPPED_TIMES,
+)
 from django_pgjobs.schedules.plans import policies_of, rule_of
 from django_pgjobs.schedules.words import POLICIES
 from django_pgjobs.values.payload import decode_value, is_storable
@@ -43,6 +51,12 @@ COLUMNS = (
     *("cron", "every", "timezone", "skipped_time", "repeated_time", "starts_at", "ends_at"),
     *("except_dates", "max_runs", "missed", "grace", "overlap", "jitter"),
 )
+# What a person types as seconds: the least and the most.
+SECONDS: dict[str, tuple[float, float | None]] = {
+    "every": (SHORTEST_EVERY.total_seconds(), LONGEST_EVERY.total_seconds()),
+    "jitter": (0, LONGEST_JITTER.total_seconds()),
+    "grace": (0, None),
+}
 JSON_WIDGET = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "dir": "ltr"})
 
 
@@ -168,6 +182,11 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, (least, most) in SECONDS.items():
+            field = self.fields[name]
+            field.validators.append(MinValueValidator(least))
+            if most is not None:
+                field.validators.append(MaxValueValidator(most))
         if self.instance._state.adding:
             return
         if self.instance.declared is not None:
@@ -204,8 +223,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             setattr(row, name, value)
         try:
             task = self._find(row)
-            if row._state.adding and row.name in declared_schedules():
-                self.add_error("name", _("The code declares a schedule of this name."))
+            self._check_new(row)
             rule_of(row)
             policies_of(row, task)
             if row.declared is None and task is not None:
@@ -213,6 +231,17 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         except (TypeError, ValueError) as error:
             self.add_error(_field_of(str(error), data), str(error))
         return data
+
+    def _check_new(self, row: Schedule) -> None:
+        """Refuse what could be stored and is meant otherwise."""
+        is_new = row._state.adding
+        changed = {name: getattr(row, name) for name in ("name", "cron")}
+        for problem in find_mistakes(changed if is_new else {"cron": row.cron}):
+            raise ValueError(problem)
+        if is_new and row.name in declared_schedules():
+            self.add_error("name", _("The code declares a schedule of this name."))
+        if "ends_at" in self.changed_data and row.ends_at and row.ends_at <= timezone.now():
+            self.add_error("ends_at", _("That is past: it would never be due."))
 
     def _find(self, row: Schedule) -> AnyTask | None:
         """Return the task; None if it is not here and need not be. Raise ValueError."""

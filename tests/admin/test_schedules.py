@@ -164,6 +164,9 @@ def test_a_backfill_is_shown_before_it_is_done(admin_client: Client) -> None:
         ("2026-01-02T00:00", "9000-01-01T00:00", "expected an end that is past"),
         ("2000-01-02T00:00", "2020-01-01T00:00", "expected at most 1000 occurrences"),
         ("yesterday", "2020-01-01T00:00", "errorlist"),
+        ("0001-01-01T00:00", "0001-01-02T00:00", "errorlist"),
+        ("1969-12-31T23:59", "2020-01-01T00:00", "errorlist"),
+        ("2020-01-01T00:00", "9999-12-31T23:59", "errorlist"),
     ],
 )
 def test_a_backfill_that_cannot_be(admin_client: Client, begin: str, end: str, said: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import copy
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django import forms
@@ -292,6 +292,8 @@ class BackfillForm(forms.Form):
 
     begin = forms.DateTimeField(
         label=gettext_lazy("From"),
+        # No schedule is due before; and there is no instant before the year 1.
+        validators=[MinValueValidator(datetime(1970, 1, 1, tzinfo=UTC))],
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
     )
     end = forms.DateTimeField(

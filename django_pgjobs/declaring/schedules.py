@@ -16,7 +16,13 @@ from django.utils.timezone import get_default_timezone_name
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import get_conf
-from django_pgjobs.declaring.registry import find_in_module, is_task
+from django_pgjobs.declaring.registry import (
+    find_in_module,
+    find_task,
+    is_discovered,
+    is_task,
+    list_task_paths,
+)
 from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.recurring.rule import Rule
@@ -221,6 +227,13 @@ def check_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any
     # What a restart would take for a change.
     if [json.loads(text) for text in texts] != [list(args), dict(kwargs)]:
         raise ValueError("expected arguments that JSON gives back as they are: lists, no tuples.")
+
+
+def schedulable_paths() -> list[str]:
+    """Return the paths of the tasks that people may schedule, if they are loaded; loads nothing."""
+    if not is_discovered():
+        return []
+    return [path for path in list_task_paths() if getattr(find_task(path), "schedulable", False)]
 
 
 def find_problems(schedule: Any) -> Iterator[str]:

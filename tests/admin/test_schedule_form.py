@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgjobs import schedule
+from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Schedule
 from django_pgjobs.schedules.firing import fire_due
 from tests.admin.schedule_support import PAGE, REMIND, add, change, declare, do, drawn, read, send
@@ -142,6 +143,18 @@ def test_an_old_form_does_not_undo_a_deploy(admin_client: Client) -> None:
     assert (row.cron, row.grace, row.changed_fields) == ("0 5 * * *", 7200.0, ["grace"])
 
 
+def test_who_sends_a_form_without_what_it_showed_changes_the_row_as_it_is(
+    admin_client: Client,
+) -> None:
+    make_schedule(task_path=REMIND, args=["x"], cron="0 3 * * *")
+    drawn_before = drawn(admin_client, "each hour")
+    form = {key: text for key, text in drawn_before.items() if not key.startswith("initial-")}
+    response = send(admin_client, "each hour", form, cron="", every="60")
+    assert response.status_code == 302
+    row = Schedule.objects.get()
+    assert (row.cron, row.every, row.args) == (None, 60.0, ["x"])
+
+
 def test_two_people_who_change_different_things_both_do(admin_client: Client) -> None:
     make_schedule(task_path=REMIND, args=["x"])
     form = drawn(admin_client, "each hour")
@@ -168,6 +181,17 @@ def test_the_code_s_name_is_taken_before_a_worker_wrote_it(admin_client: Client)
         response = add(admin_client, name="of code")
     assert "The code declares a schedule of this name" in response.content.decode()
     assert not Schedule.objects.exists()
+
+
+def test_a_new_one_is_offered_the_tasks_that_are_loaded(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    discover_tasks_once()
+    text = read(admin_client, "admin:pgjobs_schedule_add")
+    assert f'<option value="{REMIND}">' in text and NOTE_TIME not in text
+    assert 'list="task_path-offered"' in text and '<datalist id="task_path-offered">' in text
+    monkeypatch.setattr("django_pgjobs.declaring.schedules.is_discovered", lambda: False)
+    assert '<option value="tests' not in read(admin_client, "admin:pgjobs_schedule_add")
 
 
 def test_a_new_schedule_goes_by_the_project_s_clock(admin_client: Client, settings: Any) -> None:

@@ -11,6 +11,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.timezone import get_default_timezone_name
 from django.utils.translation import gettext as _
@@ -28,6 +30,7 @@ from django_pgjobs.declaring.schedules import (
     OVERLAPS,
     check_arguments,
     declared_schedules,
+    schedulable_paths,
 )
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Schedule
@@ -135,6 +138,17 @@ def _read(text: str, kind: type, stored: Any, expected: str) -> Any:
         raise ValidationError(str(error)) from None
 
 
+class TaskPathInput(forms.TextInput):
+    """A line that offers the tasks which people may schedule, of those that are loaded."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        offered = f"{name}-offered"
+        line = super().render(name, value, {**(attrs or {}), "list": offered}, renderer)
+        paths = [(path,) for path in schedulable_paths()]
+        options = format_html_join("", '<option value="{}"></option>', paths)
+        return format_html('{}<datalist id="{}">{}</datalist>', line, offered, options)
+
+
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     """A schedule that a person makes, or what a person changes on one.
 
@@ -188,13 +202,16 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             if most is not None:
                 field.validators.append(MaxValueValidator(most))
         if self.instance._state.adding:
+            self.fields["task_path"].widget = TaskPathInput(attrs={"class": "vTextField"})
             return
         if self.instance.declared is not None:
             # Fields of a class stay, whatever the admin leaves out.
             for name in OF_CODE:
                 self.fields.pop(name, None)
+        # Who sends it without drawing it first means the row as it is now.
+        is_drawn = not self.is_bound or self.add_initial_prefix("timezone") in self.data
         for field in self.fields.values():
-            field.show_hidden_initial = True
+            field.show_hidden_initial = is_drawn
         self.initial.update(shown_arguments(self.instance))
         self.initial["except_dates"] = " ".join(map(str, self.instance.except_dates))
 

@@ -28,9 +28,10 @@ def read(client: Client, name: str = LIST, /, **query: str) -> str:
 
 
 def do(client: Client, verb: str, name: str = "each hour", **values: str) -> str:
-    """Send a button of a schedule, and return what its page says then."""
-    values |= {"do": verb, "name": name}
-    response = client.post(reverse("admin:pgjobs_schedule_do"), values, follow=True)
+    """Send a button of the page of a schedule, and return what that says then."""
+    address = reverse("admin:pgjobs_schedule_do")
+    form = fields_of(read(client, PAGE, name=name), action=address)
+    response = client.post(address, form | values | {"do": verb}, follow=True)
     assert response.status_code == 200
     return response.content.decode()
 
@@ -40,7 +41,7 @@ def drawn(client: Client, name: str | None = None) -> dict[str, str]:
     verb, key = ("add", []) if name is None else ("change", [name])
     response = client.get(reverse(f"admin:pgjobs_schedule_{verb}", args=key))
     assert response.status_code == 200
-    return fields_of(response.content.decode(), "schedule_form")
+    return fields_of(response.content.decode(), id="schedule_form")
 
 
 def send(client: Client, row: str | None, form: dict[str, str], **values: str) -> Any:

@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 
 
 class _FormReader(HTMLParser):
-    """Collects the fields of the form of an id, with the values that they have."""
+    """Collects the fields of the form with certain attributes, and the values that they have."""
 
-    def __init__(self, form_id: str) -> None:
+    def __init__(self, wanted: dict[str, str]) -> None:
         super().__init__()
-        self.form_id = form_id
+        self.wanted = wanted
         self.fields: dict[str, str] = {}
         self._is_inside = False
         # The name of the list or text that is open, and what of it was read.
@@ -20,7 +20,7 @@ class _FormReader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self._is_inside = given.get("id") == self.form_id
+            self._is_inside = self.wanted.items() <= given.items()
         if not self._is_inside:
             return
         name = given.get("name", "")
@@ -48,9 +48,9 @@ class _FormReader(HTMLParser):
             self._text = None
 
 
-def fields_of(page: str, form_id: str) -> dict[str, str]:
-    """Return what the form of this id would send."""
-    reader = _FormReader(form_id)
+def fields_of(page: str, **wanted: str) -> dict[str, str]:
+    """Return what the form with these attributes, such as its id, would send."""
+    reader = _FormReader(wanted)
     reader.feed(page)
-    assert reader.fields, f"no form {form_id} on the page"
+    assert reader.fields, f"no form with {wanted} on the page"
     return reader.fields

@@ -19,6 +19,7 @@ from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.firing import Blocked
 from tests.admin.schedule_support import PAGE, REMIND, do, read
+from tests.admin.sending import fields_of
 from tests.schedules.support import make_schedule
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,9 @@ RUN = "admin:pgjobs_schedule_run"
 
 def run_with(client: Client, **values: str) -> str:
     """Send the form of other arguments, and return what the page says then."""
-    response = client.post(reverse(RUN), {"name": "each hour", **values}, follow=True)
+    form = fields_of(read(client, RUN, name="each hour"), action="?")
+    assert values.keys() <= form.keys()
+    response = client.post(reverse(RUN), form | values, follow=True)
     assert response.status_code == 200
     return response.content.decode()
 

@@ -17,6 +17,7 @@ from django.utils import timezone
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules.firing import fire_due
 from tests.admin.schedule_support import BACKFILL, LIST, PAGE, REMIND, add, do, read
+from tests.admin.sending import fields_of
 from tests.factories import make_job
 from tests.schedules.support import NOTE_TIME, make_schedule, outcomes
 from tests.test_admin import HOSTILE
@@ -152,7 +153,8 @@ def test_a_backfill_is_shown_before_it_is_done(admin_client: Client) -> None:
     asked["name"] = "each hour"
     text = read(admin_client, BACKFILL, **asked)
     assert "4 occurrences" in text and not Job.objects.exists()
-    response = admin_client.post(reverse(BACKFILL), asked, follow=True)
+    form = fields_of(text, method="post", action="?")
+    response = admin_client.post(reverse(BACKFILL), form, follow=True)
     assert "Enqueued: 4, known before: 0, failed: 0." in response.content.decode()
     assert outcomes() == ["enqueued"] * 4
 

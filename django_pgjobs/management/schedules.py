@@ -244,7 +244,7 @@ def _why_none(found: object, flags: dict[str, Any]) -> str:
         return f": it ended at {_short(row.ends_at)}"
     if row.starts_at is not None and row.starts_at > flags["end"]:
         return f": it starts at {_short(row.starts_at)}"
-    return ": none in this range is without a row"
+    return ": no occurrence in this range needs a job"
 
 
 def _short(value: datetime | None) -> str:

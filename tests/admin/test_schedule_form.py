@@ -163,6 +163,13 @@ def test_who_sends_a_form_without_what_it_showed_changes_the_row_as_it_is(
     assert (row.cron, row.every, row.args) == (None, 60.0, ["x"])
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_history_answers_a_form_as_it_answers_a_look(admin_client: Client) -> None:
+    make_schedule()
+    address = reverse("admin:pgjobs_schedule_history", args=["each hour"])
+    assert admin_client.post(address).status_code == 200
+
+
 def test_two_people_who_change_different_things_both_do(admin_client: Client) -> None:
     make_schedule(task_path=REMIND, args=["x"])
     form = drawn(admin_client, "each hour")

@@ -206,7 +206,7 @@ def test_a_backfill_of_nothing_says_why(run: Any) -> None:
     for name, begin, end, said in (
         ("over", "2026-03-02", "2026-03-03", "it ended at 2026-03-01"),
         ("later", "2026-02-02", "2026-02-03", "it starts at 2026-03-01"),
-        ("yearly", "2026-02-02", "2026-02-03", "none in this range is without a row"),
+        ("yearly", "2026-02-02", "2026-02-03", "no occurrence in this range needs a job"),
     ):
         words = ["backfill", name, "--from", begin, "--until", end]
         assert said in run(*words, "--dry-run")[-1]

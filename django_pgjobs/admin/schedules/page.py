@@ -95,7 +95,10 @@ class ScheduleAdmin(KeyIsKept):
     ) -> Any:
         """Return the row; one that is to be changed waits for those who change it now."""
         found = super().get_object(request, object_id, from_field)
-        if found is None or request.method != "POST" or not self.has_change_permission(request):
+        is_to_change = request.method == "POST" and self.has_change_permission(request)
+        # The history is read outside of a transaction, whatever the method.
+        is_lockable = transaction.get_connection(job_database()).in_atomic_block
+        if found is None or not is_to_change or not is_lockable:
             return found
         return self.get_queryset(request).select_for_update().filter(pk=found.pk).first()
 

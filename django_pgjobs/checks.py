@@ -235,6 +235,27 @@ def check_vendor(
 
 
 @register()
+def check_sentry(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Warn of check-ins that cannot be sent."""
+    if find_problems(getattr(settings, "PGJOBS", {})) or not get_conf().SENTRY_CHECK_INS:
+        return []
+    try:
+        load_module("sentry_sdk.crons")
+    except IMPORT_ERRORS as error:
+        return [
+            Warning(
+                "PGJOBS['SENTRY_CHECK_INS'] is on, but sentry_sdk.crons cannot be imported: "
+                f"{said_of(error)}. No schedule checks in.",
+                hint="pip install sentry-sdk, or turn it off.",
+                id="pgjobs.W007",
+            )
+        ]
+    return []
+
+
+@register()
 def check_router(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:

@@ -119,7 +119,7 @@ def test_the_code_on_a_page_runs(
 
 # On its page, in Kathmandu: what is due in the first three days of 2027, a Friday.
 TIMES = {
-    "shop.docs_schedules.close_day": ["01 02:30"],
+    "shop.docs_schedules.clean_up": ["01 02:30"],
     "shop.docs_schedules.nightly_report": ["01 03:00", "02 03:00", "03 03:00"],
     "monthly report": ["01 09:00"],
     # It starts with the year in Greenwich, when the day has begun in Kathmandu.

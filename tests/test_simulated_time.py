@@ -142,8 +142,47 @@ def test_too_many_attempts_end_it() -> None:
     with at(limit=10) as clock:
         CLOCKS.append(clock)
         assert clock.advance(5 * MINUTE) == 5
-        with pytest.raises(RuntimeError, match="at most"):
+        with pytest.raises(RuntimeError) as caught:
             clock.advance(HOUR)
+    said = str(caught.value)
+    assert "simulated_time(limit=10)" in said and "schedule 'minutes': 1" in said
+
+
+def test_too_many_retries_end_it_too() -> None:
+    with at(limit=2) as clock:
+        CLOCKS.append(clock)
+        fail_twice.enqueue()
+        with pytest.raises(RuntimeError, match=r"simulated_time\(limit=2\)"):
+            clock.advance(3 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        (["nope"], ValueError, r"got \['nope'\]. There are: minutes."),
+        (["minutes", "nope"], ValueError, r"got \['nope'\]"),
+        ("minutes", TypeError, "to list names, got 'minutes'"),
+        ([tick], TypeError, "to list names"),
+    ],
+)
+def test_schedules_that_are_none_are_refused(given: Any, kind: Any, said: str) -> None:
+    schedule(tick, name="minutes", every=MINUTE)
+    with pytest.raises(kind, match=said), at(schedules=given):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "kind", "said"),
+    [
+        ("advance", 5, TypeError, r"advance\(\) expected a timedelta, got 5"),
+        ("advance_to", "x", TypeError, "a datetime with a time zone, got 'x'"),
+        ("advance_to", HOUR, TypeError, "a datetime with a time zone"),
+        ("advance_to", NOON.replace(tzinfo=None), ValueError, "with a time zone"),
+    ],
+)
+def test_times_that_are_none_are_refused(verb: str, given: Any, kind: Any, said: str) -> None:
+    with at() as clock, pytest.raises(kind, match=said):
+        getattr(clock, verb)(given)
 
 
 def test_rows_of_before_are_planned_anew() -> None:
@@ -197,6 +236,8 @@ def test_time_never_goes_back() -> None:
 
 
 def test_a_begin_without_a_zone_is_refused() -> None:
+    with pytest.raises(TypeError, match="got '2026'"), simulated_time("2026"):  # type: ignore[arg-type]
+        pass
     naive = NOON.replace(tzinfo=None)
     with pytest.raises(ValueError, match="with a time zone"), simulated_time(naive):
         pass

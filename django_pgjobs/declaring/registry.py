@@ -138,6 +138,11 @@ def discover_tasks_once() -> list[BrokenModule]:
     return discover_tasks() if apps.ready else []
 
 
+def is_discovered() -> bool:
+    """Has `discover_tasks_once` loaded the modules of tasks in this process?"""
+    return discover_tasks_once.cache_info().currsize > 0
+
+
 def find_task(path: str) -> AnyTask:
     """Return the task declared as *path*; raise UnknownTask if no loaded module has it."""
     found = _found.get(path)

@@ -16,12 +16,18 @@ from django.utils.timezone import get_default_timezone_name
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import get_conf
-from django_pgjobs.declaring.registry import find_in_module, is_task
+from django_pgjobs.declaring.registry import (
+    find_in_module,
+    find_task,
+    is_discovered,
+    is_task,
+    list_task_paths,
+)
+from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.recurring.rule import Rule
 from django_pgjobs.values.payload import encode_value, is_storable
 
-MAX_NAME_BYTES = 200
 LONGEST_JITTER = timedelta(days=1)
 MISSED = ("latest", "skip", "all")
 OVERLAPS = ("allow", "skip", "queue", "cancel")
@@ -124,7 +130,7 @@ def schedule(task: AnyTask, **options: Unpack[ScheduleOptions]) -> DeclaredSched
 
     Raise InvalidTask if anything of it is wrong, so that the import fails.
     """
-    label = getattr(getattr(task, "func", None), "__qualname__", repr(task))
+    label = getattr(task, "module_path", repr(task))
     try:
         declared = _checked(task, {key: v for key, v in options.items() if v is not None})
     except (TypeError, ValueError) as error:
@@ -167,6 +173,12 @@ def _checked(task: AnyTask, given: dict[str, Any]) -> DeclaredSchedule:
         raise TypeError(f"expected a task, got {task!r}.")
     _check_is_as_declared(task)
     unknown = sorted(given.keys() - ScheduleOptions.__annotations__.keys())
+    of_task = sorted({each.name for each in fields(task)} & set(unknown))
+    if of_task:
+        raise TypeError(
+            f"{of_task[0]} is the task's: jobs of a schedule have the options of their task. "
+            f"Give it to @task, or declare a second task for {', '.join(of_task)}."
+        )
     if unknown:
         known = sorted(ScheduleOptions.__annotations__)
         raise TypeError(f"unknown options {unknown}; expected some of {known}.")
@@ -176,6 +188,8 @@ def _checked(task: AnyTask, given: dict[str, Any]) -> DeclaredSchedule:
         raise TypeError(f"expected args to be a list, got {args!r}.")
     if not isinstance(kwargs, Mapping):
         raise TypeError(f"expected kwargs to be a dict, got {kwargs!r}.")
+    for problem in find_mistakes(given):
+        raise ValueError(problem)
     rule = Rule(**{name: given.pop(name) for name in OF_RULE & given.keys()})
     declared = DeclaredSchedule(
         **{**given, "args": tuple(args), "kwargs": dict(kwargs)}, task=task, rule=rule
@@ -213,6 +227,13 @@ def check_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any
     # What a restart would take for a change.
     if [json.loads(text) for text in texts] != [list(args), dict(kwargs)]:
         raise ValueError("expected arguments that JSON gives back as they are: lists, no tuples.")
+
+
+def schedulable_paths() -> list[str]:
+    """Return the paths of the tasks that people may schedule, if they are loaded; loads nothing."""
+    if not is_discovered():
+        return []
+    return [path for path in list_task_paths() if getattr(find_task(path), "schedulable", False)]
 
 
 def find_problems(schedule: Any) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import NamedTuple
 
 from django.utils import timezone
@@ -16,6 +16,8 @@ from django_pgjobs.values.payload import is_storable
 
 # More digits than any bound has are not read at all.
 DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
+# A date without a time of the day.
+DATE = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}", re.ASCII)
 # Slots of one queue: as many as async jobs may run.
 MAX_SLOTS = 100_000
 MAX_COUNT = 2**31 - 1
@@ -155,6 +157,19 @@ def instant(text: str) -> datetime:
             f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
         )
     return timezone.make_aware(found) if timezone.is_naive(found) else found
+
+
+def end_instant(text: str) -> datetime:
+    """Return an instant; of a date alone its end, in the current time zone, but no later than now.
+
+    A day that is not over yet has no later one that is past.
+    """
+    begin = instant(text)
+    if DATE.fullmatch(text) is None:
+        return begin
+    end = timezone.make_aware(datetime.combine(begin, time.max))
+    now = timezone.now()
+    return min(end, now) if begin <= now else end
 
 
 def count(text: str) -> int:

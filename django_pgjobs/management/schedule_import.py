@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import transaction
+from django.utils import timezone
 
+from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.management.printing import Write
 from django_pgjobs.models import Schedule
 from django_pgjobs.queries.database import job_database
@@ -19,6 +21,7 @@ from django_pgjobs.schedules.importing import (
     import_rows,
 )
 from django_pgjobs.schedules.words import when_of
+from django_pgjobs.values.words import counted
 
 # Where their rows are, and what makes columns of ours of them.
 SOURCES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
@@ -47,11 +50,25 @@ def import_schedules(write: Write, flags: dict[str, Any]) -> None:
 
 def _made(each: Imported, *, is_dry: bool) -> str:
     if each.row is None:
-        return f"not taken: {each.said}"
+        return f"not taken: {each.said}" if each.is_wanted else each.said
+    if each.name in declared_schedules():
+        return "not taken: the code declares a schedule of this name."
     rows = Schedule._default_manager.using(job_database())
     if rows.filter(name=each.name).exists():
         return "left as it is: there is one of this name"
     if not is_dry:
         each.row.save(using=job_database(), force_insert=True)
-    paused = ", paused" if each.row.paused_at else ""
-    return f"{'would be ' if is_dry else ''}made: {when_of(each.row)}{paused}"
+    return f"{'would be ' if is_dry else ''}made: {', '.join(_told(each.row, each.dropped))}"
+
+
+def _told(row: Schedule, dropped: Iterable[str]) -> Iterator[str]:
+    """Yield what a row of ours says, and what theirs says that ours does not."""
+    yield when_of(row)
+    for word, instant in (("starts", row.starts_at), ("ends", row.ends_at)):
+        if instant is not None:
+            yield f"{word} {timezone.localtime(instant).isoformat(' ', 'seconds')}"
+    if row.max_runs is not None:
+        yield counted(row.max_runs, "run")
+    if row.paused_at is not None:
+        yield "paused"
+    yield from (f"without its {each}" for each in dropped)

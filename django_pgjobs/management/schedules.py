@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -10,7 +12,7 @@ from django.utils import timezone
 
 from django_pgjobs.declaring.registry import discover_tasks
 from django_pgjobs.declaring.schedules import declared_schedules
-from django_pgjobs.management.arguments import instant, whole_number
+from django_pgjobs.management.arguments import end_instant, instant, whole_number
 from django_pgjobs.management.enqueueing import read_arguments
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
@@ -18,6 +20,7 @@ from django_pgjobs.models import Schedule
 from django_pgjobs.recurring.planning import Planned
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
+from django_pgjobs.schedules.skipping import next_kept, skip_next, skipped_ahead, unskip
 from django_pgjobs.schedules.words import MARKS, state_of, when_of
 
 HEADS = ("name", "state", "when", "next", "last", "runs")
@@ -32,7 +35,11 @@ def add_schedules(actions: Any) -> None:
     following = verbs.add_parser("next", help="Print when schedules are due next.")
     following.add_argument("name", nargs="?", help="Only this one (default: all).")
     following.add_argument(
-        "--count", type=whole_number, default=5, metavar="N", help="Of each, at most 1000."
+        "--count",
+        type=partial(whole_number, most=control.MAX_PREVIEW),
+        default=5,
+        metavar="N",
+        help=f"Of each, at most {control.MAX_PREVIEW} (default: 5).",
     )
     following.add_argument(
         "--after", type=instant, metavar="TIME", help="After 2026-03-28T00:00 (default: now)."
@@ -47,8 +54,9 @@ def add_schedules(actions: Any) -> None:
     pause = verbs.add_parser("pause", help="Let a schedule enqueue nothing.")
     resume = verbs.add_parser("resume", help="End the pause of a schedule.")
     skip = verbs.add_parser("skip", help="Let the next occurrence have no job.")
+    unskip = verbs.add_parser("unskip", help="Take back what was skipped and is to come.")
     filling = verbs.add_parser("backfill", help="Enqueue past occurrences that have no job.")
-    for each in (run, pause, resume, skip, filling):
+    for each in (run, pause, resume, skip, unskip, filling):
         each.add_argument("name")
     for each in (run, pause, skip, filling):
         each.add_argument("--by", default="", metavar="NAME", help="Who, for others to read.")
@@ -60,12 +68,14 @@ def add_schedules(actions: Any) -> None:
 
 
 def _add_range(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--from", type=instant, required=True, dest="begin", metavar="TIME", help="The first."
-    )
-    parser.add_argument(
-        "--until", type=instant, required=True, dest="end", metavar="TIME", help="The last."
-    )
+    form = "2026-03-28T00:00 in TIME_ZONE, or with Z or +02:00. Included."
+    for flag, name, reads, said in (
+        ("--from", "begin", instant, "The first, such as"),
+        ("--until", "end", end_instant, "The last; of a date alone its end. Such as"),
+    ):
+        parser.add_argument(
+            flag, type=reads, required=True, dest=name, metavar="TIME", help=f"{said} {form}"
+        )
     parser.add_argument("--dry-run", action="store_true", help="Say which, and enqueue nothing.")
 
 
@@ -79,6 +89,7 @@ def handle(write: Write, *, verb: str, **flags: Any) -> None:
         "pause": _pause,
         "resume": _resume,
         "skip": _skip,
+        "unskip": _unskip,
         "backfill": _backfill,
         "import": import_schedules,
     }
@@ -93,42 +104,55 @@ def handle(write: Write, *, verb: str, **flags: Any) -> None:
 
 def _list(write: Write, flags: dict[str, Any]) -> None:
     rows = list(Schedule._default_manager.order_by("name"))
+    skipped = skipped_ahead(row.name for row in rows)
     if flags["json"]:
-        write(json_text([_as_json(row) for row in rows]))
+        write(json_text([_as_json(row, skipped.get(row.name, [])) for row in rows]))
         return
-    write_table(write, HEADS, map(_cells, rows))
+    write_table(write, HEADS, [_cells(row, skipped.get(row.name, [])) for row in rows])
     for row in rows:
         if row.error:
             write(f"{row.name}: {row.error}")
-    missing = sorted(declared_schedules().keys() - {row.name for row in rows})
+        if state_of(row) == "late":
+            write(f"{row.name}: late, no worker took it")
+        if row.name in skipped:
+            write(f"{row.name}: skips {', '.join(map(_short, skipped[row.name]))}")
+    _tell_of_missing(write, {row.name for row in rows})
+
+
+def _tell_of_missing(write: Write, known: Set[str]) -> None:
+    missing = sorted(declared_schedules().keys() - known)
     if missing:
         write(f"not in the table until a worker starts: {', '.join(missing)}")
 
 
-def _cells(row: Schedule) -> tuple[str, ...]:
+def _cells(row: Schedule, skipped: list[datetime]) -> tuple[str, ...]:
     changed = "*" if row.changed_fields else ""
     return (
         row.name,
         state_of(row),
         when_of(row) + changed,
-        _short(None if row.paused_at or row.retired_at else row.next_at),
+        _short(None if row.paused_at or row.retired_at else next_kept(row, skipped)),
         _short(row.last_at),
         str(row.runs),
     )
 
 
-def _as_json(row: Schedule) -> dict[str, Any]:
+def _as_json(row: Schedule, skipped: list[datetime]) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": row.name, "task": row.task_path, "state": state_of(row)}
     for name in ("cron", "every", "timezone", "runs", "last_job_id", "changed_fields", "error"):
         shown[name] = getattr(row, name)
-    for name in ("next_at", "last_at", "paused_at", "retired_at"):
-        value = getattr(row, name)
-        shown[name] = None if value is None else value.isoformat()
+    shown["next_at"] = _iso(next_kept(row, skipped))
+    for name in ("last_at", "paused_at", "retired_at"):
+        shown[name] = _iso(getattr(row, name))
+    shown["skipped"] = [each.isoformat() for each in skipped]
     return shown
 
 
+def _iso(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
 def _next(write: Write, flags: dict[str, Any]) -> None:
-    count = min(flags["count"], control.MAX_PREVIEW)
     if flags["name"] is not None:
         schedules = [control.get_schedule(flags["name"])]
     else:
@@ -136,7 +160,7 @@ def _next(write: Write, flags: dict[str, Any]) -> None:
     for schedule in schedules:
         write(f"{schedule.name}: {when_of(schedule)}, {state_of(schedule)}")
         try:
-            planned = control.upcoming(schedule, count, after=flags["after"])
+            planned = _upcoming(schedule, flags)
         except ValueError as error:
             write(f"  {error}")
             continue
@@ -144,6 +168,14 @@ def _next(write: Write, flags: dict[str, Any]) -> None:
             write(f"  {_in_zone(schedule, each)}")
         if not planned:
             write("  nothing is to come")
+    if flags["name"] is None:
+        _tell_of_missing(write, set(Schedule._default_manager.values_list("name", flat=True)))
+
+
+def _upcoming(schedule: Schedule, flags: dict[str, Any]) -> list[Planned]:
+    if schedule.retired_at is not None:
+        return []
+    return control.upcoming(schedule, flags["count"], after=flags["after"])
 
 
 def _in_zone(schedule: Schedule, planned: Planned) -> str:
@@ -175,23 +207,44 @@ def _resume(write: Write, flags: dict[str, Any]) -> None:
 
 
 def _skip(write: Write, flags: dict[str, Any]) -> None:
-    skipped = control.skip_next(flags["name"], by=flags["by"])
+    skipped = skip_next(flags["name"], by=flags["by"])
     write(f"schedule {flags['name']}: skips {_short(skipped)}")
+
+
+def _unskip(write: Write, flags: dict[str, Any]) -> None:
+    taken_back = unskip(flags["name"])
+    times = ", ".join(map(_short, taken_back))
+    said = f"does not skip {times} any more" if taken_back else "skipped nothing to come"
+    write(f"schedule {flags['name']}: {said}")
 
 
 def _backfill(write: Write, flags: dict[str, Any]) -> None:
     name, begin, end = flags["name"], flags["begin"], flags["end"]
     if flags["dry_run"]:
-        for each in control.occurrences_to_backfill(name, begin, end):
+        instants = control.occurrences_to_backfill(name, begin, end)
+        for each in instants:
             write(_short(each))
+        write(f"schedule {name}: {len(instants)} would be enqueued{_why_none(instants, flags)}")
         return
     found = control.backfill(name, begin, end, by=flags["by"])
     write(
         f"schedule {name}: {found.enqueued} enqueued, {found.known} were known, "
-        f"{found.failed} failed"
+        f"{found.failed} failed{_why_none(any(found), flags)}"
     )
     if found.failed:
         raise CommandError(f"{found.failed} occurrences could not be enqueued.")
+
+
+def _why_none(found: object, flags: dict[str, Any]) -> str:
+    """Return what of a schedule's own bounds lets a range have no occurrence."""
+    row = control.get_schedule(flags["name"])
+    if found:
+        return ""
+    if row.ends_at is not None and row.ends_at <= flags["begin"]:
+        return f": it ended at {_short(row.ends_at)}"
+    if row.starts_at is not None and row.starts_at > flags["end"]:
+        return f": it starts at {_short(row.starts_at)}"
+    return ": no occurrence in this range needs a job"
 
 
 def _short(value: datetime | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from django.utils import timezone
 
 from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.schedule_mistakes import find_name_problems
 from django_pgjobs.declaring.schedules import check_arguments
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models.schedules import Schedule
@@ -22,6 +23,10 @@ from django_pgjobs.schedules.plans import policies_of, rule_of
 
 # A rule that is due once needs some interval; its first occurrence is at its start.
 ONCE = timedelta(days=1).total_seconds()
+# What deletes Celery's own results; its beat adds the row by itself.
+CLEANUP = "celery.backend_cleanup"
+# What rows of theirs say of each job.
+OF_TASK = ("queue", "priority", "expire_seconds", "exchange", "routing_key", "cluster", "hook")
 # Months between the runs of one that goes by months.
 DJANGO_Q_MONTHS = {"M": 1, "BM": 2, "Q": 3, "Y": 12}
 # The day of a month that every month has.
@@ -33,7 +38,11 @@ class Imported(NamedTuple):
 
     name: str
     row: Schedule | None
-    said: str
+    said: str = ""
+    # What theirs says of its jobs, and ours does not: that is the task's.
+    dropped: tuple[str, ...] = ()
+    # False: there is none, and need not be.
+    is_wanted: bool = True
 
 
 def import_rows(rows: Iterable[Any], columns_of: Callable[[Any], dict[str, Any]]) -> list[Imported]:
@@ -46,8 +55,14 @@ def _imported(
 ) -> Iterator[Imported]:
     for theirs in rows:
         name = str(theirs.name or f"{getattr(theirs, 'func', 'schedule')} {theirs.pk}")
+        if getattr(theirs, "task", None) == CLEANUP:
+            said = "not needed here: workers delete old jobs by themselves"
+            yield Imported(name, None, said, is_wanted=False)
+            continue
         try:
             row = Schedule(name=name, **columns_of(theirs))
+            for problem in find_name_problems(name):
+                raise ValueError(problem)
             task = find_task(row.task_path)
             rule_of(row)
             policies_of(row, task)
@@ -55,7 +70,14 @@ def _imported(
         except (OverflowError, TypeError, UnknownTask, ValueError) as error:
             yield Imported(name, None, str(error))
         else:
-            yield Imported(name, row, "")
+            yield Imported(name, row, dropped=_dropped(theirs))
+
+
+def _dropped(theirs: Any) -> tuple[str, ...]:
+    given = {name: getattr(theirs, name, None) for name in OF_TASK}
+    return tuple(
+        f"{name} {value!r}" for name, value in given.items() if value is not None and value != ""
+    )
 
 
 def columns_of_celery_beat(theirs: Any) -> dict[str, Any]:

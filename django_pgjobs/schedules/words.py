@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.models.schedules import Schedule
@@ -40,8 +41,15 @@ def state_of(row: Schedule) -> str:
     if row.paused_at is not None:
         return "paused"
     if row.next_at is not None:
+        if is_planned(row) and row.next_at < timezone.now() - LATE_AFTER:
+            return "late"
         return "active" if not row.error else "failing"
     return "broken" if row.error else "ended"
+
+
+def is_planned(row: Schedule) -> bool:
+    """Has the row a time for its next run? One that a scheduler is to plan has an infinite one."""
+    return row.next_at is not None and row.next_at.year not in (1, 9999)
 
 
 def when_of(row: Schedule) -> str:

@@ -13,6 +13,7 @@ each waiting job has waited an hour longer. Schedules are planned as if it were 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,7 +34,7 @@ from django_pgjobs.queries.locks import unlimited_waits
 from django_pgjobs.schedules.firing import Turn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.status import JobStatus
-from django_pgjobs.testing.running import discover_or_raise, run_due
+from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
 
 # That a job whose time has come is due for certain.
 TICK = timedelta(milliseconds=1)
@@ -48,20 +49,31 @@ class Clock:
         self.now = now
         self._excluded = set(excluded)
         self._limit = limit
+        # How many jobs of each schedule there were.
+        self._fired: Counter[str] = Counter()
 
     def advance(self, span: timedelta) -> int:
         """Let time pass, and run what becomes due, in its order; return the number of attempts.
 
-        What waits for nothing runs first. Raise ValueError for a negative span, RuntimeError
-        above the limit of attempts.
+        What waits for nothing runs first. Raise ValueError for a negative span, TypeError for what
+        is none, RuntimeError above the limit of attempts.
         """
+        if not isinstance(span, timedelta):
+            raise TypeError(f"advance() expected a timedelta, got {span!r}.")
         return self.advance_to(self.now + span)
 
     @async_unsafe("Clock.advance() cannot be called in an async test. Use sync_to_async().")
     def advance_to(self, until: datetime) -> int:
         """Do as `advance`, up to an instant."""
+        _check_instant("advance_to() expected an instant", until)
         if until < self.now:
             raise ValueError(f"expected a time from {self.now} on, got {until}: no way back.")
+        try:
+            return self._advance_to(until)
+        except TooManyAttempts:
+            raise RuntimeError(self._too_many()) from None
+
+    def _advance_to(self, until: datetime) -> int:
         ran = 0
         with connections[job_database()].cursor() as cursor, _here():
             ran += self._work(cursor, self._limit)
@@ -70,6 +82,16 @@ class Clock:
                 ran += self._work(cursor, self._limit - ran)
             self._pass(cursor, until - self.now)
         return ran
+
+    def _too_many(self) -> str:
+        said = f"simulated_time(limit={self._limit}) expected no more attempts in one advance."
+        if not self._fired:
+            return said
+        [(name, count)] = self._fired.most_common(1)
+        return (
+            f"{said} Most jobs are of schedule {name!r}: {count}. Name those that you need with "
+            "schedules=[...], or give a higher limit."
+        )
 
     def _wait(self, cursor: Cursor) -> timedelta | None:
         """Return how long nothing will happen, None if nothing is to come."""
@@ -99,6 +121,7 @@ class Clock:
             turn = fire_due(excluded=self._excluded, now=self.now)
         # Another project's, or another release's.
         self._excluded |= set(turn.unknown)
+        self._fired.update(row.schedule for row in turn.occurrences if row.job_id is not None)
         ids = [row.job_id for row in turn.occurrences if row.job_id is not None]
         # A start that is asked for is in the clock's time until here.
         ahead = self.now - queries.get_now(cursor)
@@ -125,17 +148,19 @@ def simulated_time(
     `current_job().scheduled_for` is of the clock's time; Python's clock and the server's are as
     ever. Inside a transaction, such as that of a TestCase, everything happens in it.
 
-    Raise ValueError for a *begin* without a time zone, ImportError if a tasks.py cannot be
-    imported.
+    Raise ValueError for a *begin* without a time zone and for *schedules* that are not there,
+    TypeError for what are no names, ImportError if a tasks.py cannot be imported.
     """
-    if begin is not None and begin.tzinfo is None:
-        raise ValueError(f"simulated_time() expected a begin with a time zone, got {begin!r}.")
+    if begin is not None:
+        _check_instant("simulated_time() expected a begin", begin)
     discover_or_raise()
     sync_schedules()
     anew = Cast(Value("-infinity"), DateTimeField())
     rows = Schedule.objects.all()
     rows.update(next_at=anew)
-    known = rows.values_list("name", flat=True)
+    known = list(rows.values_list("name", flat=True))
+    if schedules is not None:
+        _check_names(schedules, known)
     excluded = [] if schedules is None else [name for name in known if name not in schedules]
     with connections[job_database()].cursor() as cursor:
         now = begin or queries.get_now(cursor)
@@ -144,6 +169,26 @@ def simulated_time(
         while clock._fire(cursor).is_full:
             pass
     yield clock
+
+
+def _check_instant(expected: str, given: object) -> None:
+    """Raise TypeError or ValueError unless this is an aware datetime."""
+    if not isinstance(given, datetime):
+        raise TypeError(f"{expected}, a datetime with a time zone, got {given!r}.")
+    if given.tzinfo is None:
+        raise ValueError(f"{expected} with a time zone, got {given!r}.")
+
+
+def _check_names(given: Collection[str], known: Collection[str]) -> None:
+    """Raise TypeError or ValueError unless these are names of schedules."""
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"simulated_time() expected schedules to list names, got {given!r}.")
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(
+            f"simulated_time() expected names of schedules, got {unknown}. There are: "
+            f"{', '.join(sorted(known)) or 'none'}."
+        )
 
 
 @contextmanager

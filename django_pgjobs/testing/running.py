@@ -45,6 +45,10 @@ MAX_TRIES = 3
 ONE = Rooms(1, 1)
 
 
+class TooManyAttempts(RuntimeError):
+    """More ran than a test has let."""
+
+
 @async_unsafe("run_jobs() cannot be called in an async test. Write `await arun_jobs()`.")
 def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
     """Run waiting jobs, and those they enqueue, until none is left; return the number of attempts.
@@ -101,7 +105,7 @@ def _run_jobs(limit: int, at_once: bool) -> int:
     ):
         while lanes := _ready_lanes_or_counted(cursor, at_once):
             if ran >= limit:
-                raise RuntimeError(
+                raise TooManyAttempts(
                     f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
                 )
             claims_of_one = (_claim_one(cursor, worker_id, lanes) for _ in range(MAX_TRIES))

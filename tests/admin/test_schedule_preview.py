@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgjobs.models import Schedule
-from tests.admin.test_schedules import declare
+from tests.admin.schedule_support import declare
 from tests.schedules.support import make_schedule
 
 pytestmark = pytest.mark.django_db

@@ -98,6 +98,18 @@ def test_the_smallest_project_runs_a_job(tmp_path: Path, database: dict[str, Any
     assert "successful" in project.manage("jobs", "explain", "1")
 
 
+@pytest.mark.parametrize("action", [("list",), ("schedules", "list"), ("explain", "1")])
+def test_a_project_that_is_not_migrated_is_told(
+    tmp_path: Path, database: dict[str, Any], action: tuple[str, ...]
+) -> None:
+    project = Project(tmp_path)
+    project.add_apps("shop", "django_pgjobs")
+    project.set(DATABASES={"default": database}, TASKS=TASKS)
+    with pytest.raises(AssertionError, match=r"Run manage\.py migrate first") as caught:
+        project.manage("jobs", *action)
+    assert "Traceback" not in str(caught.value)
+
+
 def test_a_project_with_the_admin_shows_its_pages(tmp_path: Path, database: dict[str, Any]) -> None:
     project = Project(tmp_path)
     project.add_apps("shop", "django_pgjobs")

@@ -163,7 +163,8 @@ def test_backfill_enqueues_what_has_no_row(run: Any) -> None:
     fire(row)
     begin, end = instant - 3 * HOUR, timezone.now()
     words = [row.name, "--from", begin.isoformat(), "--until", end.isoformat()]
-    assert len(run("backfill", *words, "--dry-run")) == 4
+    *shown, said = run("backfill", *words, "--dry-run")
+    assert said == f"schedule each hour: {len(shown)} would be enqueued"
     assert len(jobs_of()) == 1
     assert run("backfill", *words) == ["schedule each hour: 3 enqueued, 1 were known, 0 failed"]
     times = sorted(job.scheduled_for for job in jobs_of() if job.scheduled_for)
@@ -185,7 +186,91 @@ def test_backfill_refuses_what_makes_no_sense(run: Any) -> None:
     assert not Job.objects.exists()
 
 
-@pytest.mark.parametrize("verb", ["run", "pause", "resume", "skip", "next"])
+def test_a_date_as_the_end_of_a_range_is_the_whole_day(run: Any, settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Kathmandu"
+    make_schedule(every=6 * 3600.0)
+    words = ["each hour", "--from", "2026-01-02", "--until", "2026-01-03", "--dry-run"]
+    *shown, said = run("backfill", *words)
+    assert said == "schedule each hour: 8 would be enqueued"
+    assert [shown[0][:16], shown[-1][:16]] == ["2026-01-02 05:45", "2026-01-03 23:45"]
+    today = timezone.localdate().isoformat()
+    begin = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    assert run("backfill", "each hour", "--from", begin.isoformat(), "--until", today, "--dry-run")
+
+
+def test_a_backfill_of_nothing_says_why(run: Any) -> None:
+    day = datetime(2026, 3, 1, tzinfo=UTC)
+    make_schedule("over", every=3600.0, ends_at=day)
+    make_schedule("later", every=3600.0, starts_at=day)
+    make_schedule("yearly", cron="0 0 1 1 *")
+    for name, begin, end, said in (
+        ("over", "2026-03-02", "2026-03-03", "it ended at 2026-03-01"),
+        ("later", "2026-02-02", "2026-02-03", "it starts at 2026-03-01"),
+        ("yearly", "2026-02-02", "2026-02-03", "no occurrence in this range needs a job"),
+    ):
+        words = ["backfill", name, "--from", begin, "--until", end]
+        assert said in run(*words, "--dry-run")[-1]
+        assert f"0 enqueued, 0 were known, 0 failed: {said}" in run(*words)[-1]
+
+
+def test_the_list_tells_the_next_run_that_is_not_skipped(run: Any) -> None:
+    row = make_schedule()
+    assert row.next_at is not None
+    run("skip", row.name)
+    local = timezone.localtime(row.next_at + HOUR).isoformat(" ", "seconds")
+    lines = run("list")
+    assert local in next(line for line in lines if line.startswith("each hour  "))
+    skipped = timezone.localtime(row.next_at).isoformat(" ", "seconds")
+    assert f"each hour: skips {skipped}" in lines
+    [found] = json.loads("\n".join(run("list", "--json")))
+    assert found["next_at"] == (row.next_at + HOUR).isoformat()
+    assert found["skipped"] == [row.next_at.isoformat()]
+    assert run("unskip", row.name) == [f"schedule each hour: does not skip {skipped} any more"]
+    assert run("unskip", row.name) == ["schedule each hour: skipped nothing to come"]
+    [found] = json.loads("\n".join(run("list", "--json")))
+    assert (found["next_at"], found["skipped"]) == (row.next_at.isoformat(), [])
+
+
+def test_of_the_last_run_that_is_skipped_nothing_is_next(run: Any) -> None:
+    end = timezone.now() + 2 * HOUR
+    make_schedule(
+        cron="0 * * * *", timezone="UTC", ends_at=end.replace(minute=0, second=0, microsecond=0)
+    )
+    run("skip", "each hour")
+    assert json.loads("\n".join(run("list", "--json")))[0]["next_at"] is None
+
+
+def test_what_no_worker_takes_is_late(run: Any) -> None:
+    row = make_schedule()
+    let_be_due(row, 3 * HOUR)
+    lines = run("list")
+    assert lines[1].split()[2] == "late"
+    assert "each hour: late, no worker took it" in lines
+    assert "late" in run("next")[0]
+
+
+def test_nothing_is_to_come_of_a_retired_one(run: Any) -> None:
+    make_schedule()
+    Schedule.objects.update(retired_at=timezone.now())
+    assert run("next", "each hour")[1:] == ["  nothing is to come"]
+    with pytest.raises(CommandError, match="is retired") as caught:
+        run("skip", "each hour")
+    assert caught.value.returncode == 2
+
+
+def test_next_before_the_first_worker(run: Any) -> None:
+    schedule(tasks.note_time, cron="@daily", name="new")
+    assert run("next") == ["not in the table until a worker starts: new"]
+
+
+def test_a_count_above_the_bound_is_refused(run: Any) -> None:
+    make_schedule()
+    assert len(run("next", "each hour", "--count", "1000")) == 1001
+    with pytest.raises(CommandError, match="from 1 to 1000, got '1001'"):
+        run("next", "each hour", "--count", "1001")
+
+
+@pytest.mark.parametrize("verb", ["run", "pause", "resume", "skip", "unskip", "next"])
 def test_a_schedule_that_is_not_there(run: Any, verb: str) -> None:
     with pytest.raises(CommandError, match="there is no schedule x") as caught:
         run(verb, "x")

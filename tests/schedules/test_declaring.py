@@ -95,12 +95,25 @@ def test_an_option_that_is_no_schedule_is_refused(given: Any) -> None:
         ({"cron": "@daily", "jitter": timedelta(days=2)}, "expected jitter"),
         ({"cron": "@daily", "grace": timedelta(-1)}, "expected grace"),
         ({"cron": "@daily", "until": 5}, "unknown options ['until']"),
+        ({"cron": "@daily", "queue_name": "mail", "until": 5}, "queue_name is the task's"),
+        ({"every": 60}, "a timedelta from 1 s to 10 years, got 60. Write timedelta(seconds=60)."),
+        ({"every": timedelta()}, "a timedelta from 1 s to 10 years, got datetime.timedelta(0)."),
+        (
+            {"cron": "CRON_TZ=Asia/Tokyo 0 3 * * *"},
+            "Write cron='0 3 * * *', timezone='Asia/Tokyo'.",
+        ),
+        ({"cron": "@reboot"}, "workers come and go"),
+        ({"cron": "@daily", "starts": datetime(2026, 1, 1)}, "tzinfo=ZoneInfo("),  # noqa: DTZ001
+        ({"cron": "@daily", "name": " x"}, "without blanks around it, got ' x'"),
+        ({"cron": "@daily", "name": "x\t"}, "without control characters"),
+        ({"cron": "@daily", "name": "a\x1b[31m"}, "without control characters"),
+        ({"cron": "@daily", "name": 5}, "expected name"),
     ],
 )
 def test_a_mistake_fails_the_import(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidTask) as refusal:
         schedule(tasks.note_time, **options)
-    assert "schedule of note_time" in str(refusal.value)
+    assert f"schedule of {NOTE_TIME}: " in str(refusal.value)
     assert said in str(refusal.value)
     assert not declared_schedules()
 

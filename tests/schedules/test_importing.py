@@ -13,6 +13,7 @@ from django.apps import apps
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from django_pgjobs import schedule
 from django_pgjobs.models import Schedule
 from django_pgjobs.schedules.firing import fire_due
 from django_pgjobs.schedules.importing import (
@@ -21,7 +22,7 @@ from django_pgjobs.schedules.importing import (
     import_rows,
 )
 from tests.schedules import tasks
-from tests.schedules.support import NOTE_TIME
+from tests.schedules.support import NOTE_TIME, declaring_anew
 
 pytestmark = pytest.mark.django_db
 
@@ -87,7 +88,7 @@ def test_a_schedule_of_celery_beat(theirs: dict[str, Any], ours: dict[str, Any])
         ({"interval": interval(5, "microseconds")}, "expected every"),
         ({"interval": interval(1, "days"), "args": "[1, 2, 3]"}, "note_time"),
         ({"interval": interval(1, "days"), "args": "{"}, "Expecting"),
-        ({"interval": interval(1, "days"), "task": "celery.backend_cleanup"}, "no task celery"),
+        ({"interval": interval(1, "days"), "task": "celery.else"}, "no task celery"),
         ({"clocked": SimpleNamespace(clocked_time=datetime(2020, 1, 1, tzinfo=UTC))}, "is over"),
     ],
 )
@@ -198,6 +199,47 @@ def test_what_is_taken_is_planned_and_taken_once() -> None:
     assert Schedule.objects.exclude(paused_at=None).get().name == "off"
     assert take().count("left as it is: there is one of this name") == 2
     assert Schedule.objects.count() == 2
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_name_of_the_code_is_not_taken() -> None:
+    """What was imported first would be run instead of what the code says."""
+    out = StringIO()
+    with declaring_anew():
+        schedule(tasks.remind, name="stock", cron="@daily", args=["x"])
+        with pytest.raises(CommandError, match="2 of 3 schedules"):
+            call_command("jobs", "schedules", "import", "celery-beat", stdout=out)
+    assert "stock: not taken: the code declares a schedule of this name." in out.getvalue()
+    assert not Schedule.objects.filter(name="stock").exists()
+
+
+def test_it_tells_what_is_made_and_what_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What Celery adds for itself is no failure."""
+    rows = Theirs(
+        beat(
+            interval=interval(2, "days"),
+            start_time=LATER,
+            expires=LATER + timedelta(days=9),
+            one_off=True,
+            queue="mail",
+            priority=0,
+            expire_seconds=60,
+            routing_key="",
+        ),
+        beat(name="clean", task="celery.backend_cleanup", crontab=crontab("0", "4", "*", "*", "*")),
+    )
+    monkeypatch.setattr(apps, "get_model", lambda *names: rows)
+    call_command("jobs", "schedules", "import", "celery-beat", "--dry-run")
+    assert capsys.readouterr().out.splitlines() == [
+        (
+            "theirs: would be made: every 2 d, starts 2030-05-15 09:15:00+05:45, "
+            "ends 2030-05-24 09:15:00+05:45, 1 run, without its queue 'mail', "
+            "without its priority 0, without its expire_seconds 60"
+        ),
+        "clean: not needed here: workers delete old jobs by themselves",
+    ]
 
 
 def test_their_app_has_to_be_installed() -> None:

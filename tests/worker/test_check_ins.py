@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,9 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from django.core.checks import WARNING
 
+from django_pgjobs.checks import check_sentry
 from django_pgjobs.models import Job, Schedule
 from django_pgjobs.queries.schedules import When
+from django_pgjobs.worker.running import check_ins
 from django_pgjobs.worker.running.check_ins import monitor_of, slug_of
 from tests import tasks
 from tests.helpers import wait_until
@@ -59,7 +63,7 @@ def test_a_success_and_a_failure_check_in(
     assert run_once(worker, bad).status == "failed"
     wait_until(lambda: len(sent) == 2)
     first, second = sent
-    assert (first["monitor_slug"], first["status"]) == ("nightly-report", "ok")
+    assert (first["monitor_slug"], first["status"]) == (slug_of("Nightly report"), "ok")
     assert first["monitor_config"] == {
         "schedule": {"type": "crontab", "value": "0 * * * *"},
         "timezone": "Europe/Berlin",
@@ -90,12 +94,40 @@ def test_sentry_that_raises_stops_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """And so does Sentry that is not installed."""
-    monkeypatch.setitem(sys.modules, "sentry_sdk.crons", None)
+    def refuse(**given: Any) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(sys.modules["sentry_sdk.crons"], "capture_checkin", refuse)
     run_once(worker, make_schedule())
-    wait_until(lambda: "Sentry was not told" in caplog.text)
+    wait_until(lambda: 'Sentry was not told of schedule and time ["each hour"' in caplog.text)
     tasks.add.enqueue(1, 2)
     wait_until(lambda: Job.objects.filter(task_path=tasks.add.module_path).get().status != "ready")
+
+
+def test_sentry_that_is_not_installed_is_told_of_once(
+    worker: ThreadedWorker,
+    sent: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentry_sdk.crons", None)
+    check_ins._tell_that_it_lacks.cache_clear()
+    for name in ("one", "two"):
+        run_once(worker, make_schedule(name))
+    worker.close()
+    assert caplog.text.count("no schedule checks in") == 1
+    assert "Traceback" not in caplog.text
+
+
+def test_a_check_tells_that_sentry_is_not_installed(
+    sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    assert check_sentry() == []
+    monkeypatch.setitem(sys.modules, "sentry_sdk.crons", None)
+    [found] = check_sentry()
+    assert (found.id, found.level) == ("pgjobs.W007", WARNING)
+    settings.PGJOBS = {}
+    assert check_sentry() == []
 
 
 @pytest.mark.parametrize(
@@ -118,9 +150,23 @@ def test_a_monitor_is_as_fine_as_sentry_is(
 
 
 def test_slugs_are_what_sentry_takes() -> None:
-    assert slug_of("Nightly report") == "nightly-report"
-    assert slug_of(NOTE_TIME) == "tests-schedules-tasks-note_time"
+    assert slug_of("nightly-report_2") == "nightly-report_2"
     long, other = slug_of("x" * 60), slug_of("x" * 61)
     assert len(long) == len(other) == 50 and long != other
-    assert slug_of("日報") != slug_of("週報")
-    assert all(slug_of(name) for name in ("日報", "-", "é"))
+    for name in ("日報", "-", "é", "Ünlaut ok/x y", NOTE_TIME, "a-" * 60):
+        assert re.fullmatch("[a-z0-9_][a-z0-9_-]{0,48}[a-z0-9_]", slug_of(name)), slug_of(name)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("日報", "週報"),
+        ("Ünlaut ok/x y", "Ünlaut ok x y"),
+        ("Nightly report", "nightly report"),
+        ("nightly report", "nightly-report"),
+        ("-nightly", "nightly"),
+        ("shop.tasks.sync", "shop-tasks-sync"),
+    ],
+)
+def test_two_schedules_are_two_monitors(one: str, other: str) -> None:
+    assert slug_of(one) != slug_of(other)

@@ -30,7 +30,8 @@ from django_pgjobs.recurring.planning import Planned
 from django_pgjobs.recurring.rule import Rule
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
-from django_pgjobs.schedules.words import LATE_AFTER, MARKS, POLICIES, state_of
+from django_pgjobs.schedules.skipping import next_kept, skipped_ahead
+from django_pgjobs.schedules.words import MARKS, POLICIES, is_planned, state_of
 from django_pgjobs.status import JobStatus, OccurrenceOutcome
 
 # Occurrences to come that the page of a schedule shows.
@@ -69,7 +70,9 @@ class ShownSchedule:
     rule: Rule | None
     next_at: datetime | None
     is_soon: bool
+    # Without what is still to come.
     runs: Sequence[RunRow]
+    last_at: datetime | None
     last_job: RunRow | None
     last_job_url: str
 
@@ -103,11 +106,16 @@ def draw_schedules(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse
     most = schedule_pages.MAX_SCHEDULES
     found = Schedule._default_manager.using(job_database()).order_by("name")
     rows = list(found.filter(name__gt=after)[: most + 1])
+    names = [row.name for row in rows[:most]]
     with connections[job_database()].cursor() as cursor:
-        runs = schedule_pages.list_runs(cursor, [row.name for row in rows[:most]])
+        runs = schedule_pages.list_runs(cursor, names)
+    skipped = skipped_ahead(names)
     context = {
         "title": _("Schedules"),
-        "schedules": [_shown(model_admin, row, runs[row.name]) for row in rows[:most]],
+        "schedules": [
+            _shown(model_admin, row, runs[row.name], skipped.get(row.name, ()))
+            for row in rows[:most]
+        ],
         "after": rows[most - 1].name if len(rows) > most else "",
         "is_first": not after,
         "may_control": may(request.user, Verb.CONTROL_SCHEDULES),
@@ -122,14 +130,16 @@ def draw_schedule(model_admin: PageAdmin, request: HttpRequest, row: Schedule) -
     """Return the page of one schedule: what it is, what is to come and what has been."""
     with connections[job_database()].cursor() as cursor:
         runs = schedule_pages.list_runs(cursor, [row.name])[row.name]
-    shown = _shown(model_admin, row, runs)
+    skipped = skipped_ahead([row.name]).get(row.name, [])
+    shown = _shown(model_admin, row, runs, skipped)
     may_control = may(request.user, Verb.CONTROL_SCHEDULES)
     context = {
         "title": _("Schedule %(name)s") % {"name": row.name},
         "steps": [list_step(model_admin)],
         "schedule": shown,
-        "upcoming": _next_runs(row, shown.rule),
-        "runs": [(run, result_of(run), _job_url(model_admin, run)) for run in runs],
+        "upcoming": _next_runs(row, shown.rule, skipped),
+        "has_skipped": bool(skipped),
+        "runs": [(run, result_of(run), _job_url(model_admin, run)) for run in shown.runs],
         "args": json_html(row.args),
         "kwargs": json_html(row.kwargs),
         "changed": _changed(row),
@@ -217,16 +227,28 @@ def _kind_of(run: RunRow) -> str:
     return run.status if run.status in HEIGHTS else "waiting"
 
 
-def _shown(model_admin: PageAdmin, row: Schedule, runs: Sequence[RunRow]) -> ShownSchedule:
+def _is_skipped_ahead(run: RunRow) -> bool:
+    """Is it still to come, and has a row only because somebody skipped it?"""
+    is_skipped = run.outcome == OccurrenceOutcome.SKIPPED and run.job_id is None
+    return is_skipped and run.scheduled_for > timezone.now()
+
+
+def _last_at(row: Schedule, last_job: RunRow | None) -> datetime | None:
+    """Return when a job was enqueued last, by itself or by hand."""
+    by_hand = None if last_job is None else last_job.scheduled_for
+    return max(filter(None, (row.last_at, by_hand)), default=None)
+
+
+def _shown(
+    model_admin: PageAdmin, row: Schedule, runs: Sequence[RunRow], skipped: Sequence[datetime]
+) -> ShownSchedule:
     try:
         rule = rule_of(row)
     except ValueError:
         rule = None
     state = state_of(row)
-    is_planned = row.next_at is not None and row.next_at.year not in (1, 9999)
-    next_at = row.next_at if is_planned and state in ("active", "failing") else None
-    if next_at is not None and next_at < timezone.now() - LATE_AFTER:
-        state = "late"
+    runs = [run for run in runs if not _is_skipped_ahead(run)]
+    is_to_run = state in ("active", "failing", "late")
     icon, word, style = STATES[state]
     last_job = next((run for run in runs if run.job_id is not None), None)
     return ShownSchedule(
@@ -239,9 +261,10 @@ def _shown(model_admin: PageAdmin, row: Schedule, runs: Sequence[RunRow]) -> Sho
             word,
         ),
         rule=rule,
-        next_at=next_at,
-        is_soon=state in ("active", "failing") and not is_planned,
+        next_at=next_kept(row, skipped) if is_to_run and is_planned(row) else None,
+        is_soon=is_to_run and not is_planned(row),
         runs=runs,
+        last_at=_last_at(row, last_job),
         last_job=last_job,
         last_job_url=_job_url(model_admin, last_job) if last_job is not None else "",
     )
@@ -252,10 +275,13 @@ def _job_url(model_admin: PageAdmin, run: RunRow) -> str:
     return model_admin.url("pgjobs_job_change", run.job_id) if run.status is not None else ""
 
 
-def _next_runs(row: Schedule, rule: Rule | None) -> list[NextRun]:
-    if rule is None:
+def _next_runs(row: Schedule, rule: Rule | None, skipped: Iterable[datetime]) -> Sequence[NextRun]:
+    """Return what is to come, with what somebody skipped of it."""
+    if rule is None or row.retired_at is not None:
         return []
-    return [next_run(rule, each) for each in control.upcoming(row, SHOWN_NEXT)]
+    kept = [next_run(rule, each) for each in control.upcoming(row, SHOWN_NEXT)]
+    left_out = [NextRun(each, in_zone(rule, each), _("skipped")) for each in skipped]
+    return sorted(kept + left_out)[:SHOWN_NEXT]
 
 
 def next_run(rule: Rule, planned: Planned) -> NextRun:

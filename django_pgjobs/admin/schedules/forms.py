@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from copy import copy
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
+from django.utils.timezone import get_default_timezone_name
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -18,14 +23,27 @@ from django_pgjobs.admin.queues.forms import LineField
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
-from django_pgjobs.declaring.schedules import MAX_NAME_BYTES, MISSED, OVERLAPS, check_arguments
+from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
+from django_pgjobs.declaring.schedules import (
+    LONGEST_JITTER,
+    MISSED,
+    OVERLAPS,
+    check_arguments,
+    declared_schedules,
+    schedulable_paths,
+)
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Schedule
 from django_pgjobs.recurring.cron import MAX_LENGTH
-from django_pgjobs.recurring.rule import REPEATED_TIMES, SKIPPED_TIMES
+from django_pgjobs.recurring.rule import (
+    LONGEST_EVERY,
+    REPEATED_TIMES,
+    SHORTEST_EVERY,
+    SKIPPED_TIMES,
+)
 from django_pgjobs.schedules.plans import policies_of, rule_of
 from django_pgjobs.schedules.words import POLICIES
-from django_pgjobs.values.payload import decode_value
+from django_pgjobs.values.payload import decode_value, is_storable
 
 MAX_PATH_BYTES = 512
 # The columns that a schedule of the code has from there, ...
@@ -36,6 +54,12 @@ COLUMNS = (
     *("cron", "every", "timezone", "skipped_time", "repeated_time", "starts_at", "ends_at"),
     *("except_dates", "max_runs", "missed", "grace", "overlap", "jitter"),
 )
+# What a person types as seconds: the least and the most.
+SECONDS: dict[str, tuple[float, float | None]] = {
+    "every": (SHORTEST_EVERY.total_seconds(), LONGEST_EVERY.total_seconds()),
+    "jitter": (0, LONGEST_JITTER.total_seconds()),
+    "grace": (0, None),
+}
 JSON_WIDGET = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "dir": "ltr"})
 
 
@@ -74,10 +98,13 @@ def _kwargs_field(**options: Any) -> forms.CharField:
 
 def shown_arguments(row: Schedule) -> dict[str, str]:
     """Return the arguments of a row as a form shows them: masked."""
-    return {
-        name: json.dumps(redact(getattr(row, name)), ensure_ascii=False)
-        for name in ("args", "kwargs")
-    }
+    return {name: _json_of(redact(getattr(row, name))) for name in ("args", "kwargs")}
+
+
+def _json_of(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    # Half a character, which a row may hold and no page.
+    return text if is_storable(text) else json.dumps(value)
 
 
 def read_args(text: str, stored: Any) -> list[Any]:
@@ -111,8 +138,23 @@ def _read(text: str, kind: type, stored: Any, expected: str) -> Any:
         raise ValidationError(str(error)) from None
 
 
+class TaskPathInput(forms.TextInput):
+    """A line that offers the tasks which people may schedule, of those that are loaded."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        offered = f"{name}-offered"
+        line = super().render(name, value, {**(attrs or {}), "list": offered}, renderer)
+        paths = [(path,) for path in schedulable_paths()]
+        options = format_html_join("", '<option value="{}"></option>', paths)
+        return format_html('{}<datalist id="{}">{}</datalist>', line, offered, options)
+
+
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A schedule that a person makes, or what a person changes on one."""
+    """A schedule that a person makes, or what a person changes on one.
+
+    A form that changes one carries what it showed at first, and only what is other than that
+    counts: it may be older than the last deploy.
+    """
 
     name = LineField(label=_label("name"), max_bytes=MAX_NAME_BYTES, strip=True)
     task_path = LineField(
@@ -131,7 +173,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         empty_value=None,
         help_text=gettext_lazy("Five fields, or six with the seconds first. Or else:"),
     )
-    timezone = LineField(label=_label("timezone"), max_bytes=MAX_NAME_BYTES, strip=True)
+    timezone = LineField(
+        label=_label("timezone"),
+        max_bytes=MAX_NAME_BYTES,
+        strip=True,
+        initial=get_default_timezone_name,
+    )
     skipped_time = _choice("skipped_time", SKIPPED_TIMES, is_needed=False)
     repeated_time = _choice("repeated_time", REPEATED_TIMES, is_needed=False)
     except_dates = forms.CharField(
@@ -149,9 +196,24 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not self.instance._state.adding:
-            self.initial.update(shown_arguments(self.instance))
-            self.initial["except_dates"] = " ".join(self.instance.except_dates)
+        for name, (least, most) in SECONDS.items():
+            field = self.fields[name]
+            field.validators.append(MinValueValidator(least))
+            if most is not None:
+                field.validators.append(MaxValueValidator(most))
+        if self.instance._state.adding:
+            self.fields["task_path"].widget = TaskPathInput(attrs={"class": "vTextField"})
+            return
+        if self.instance.declared is not None:
+            # Fields of a class stay, whatever the admin leaves out.
+            for name in OF_CODE:
+                self.fields.pop(name, None)
+        # Who sends it without drawing it first means the row as it is now.
+        is_drawn = not self.is_bound or self.add_initial_prefix("timezone") in self.data
+        for field in self.fields.values():
+            field.show_hidden_initial = is_drawn
+        self.initial.update(shown_arguments(self.instance))
+        self.initial["except_dates"] = " ".join(map(str, self.instance.except_dates))
 
     def clean_args(self) -> list[Any]:
         """Read a list, in which masks stand for what is stored."""
@@ -171,10 +233,14 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if self.errors:
             return data
         row = copy(self.instance)
+        if not row._state.adding:
+            as_before = data.keys() - set(self.changed_data)
+            data |= {name: getattr(row, name) for name in as_before}
         for name, value in data.items():
             setattr(row, name, value)
         try:
             task = self._find(row)
+            self._check_new(row)
             rule_of(row)
             policies_of(row, task)
             if row.declared is None and task is not None:
@@ -182,6 +248,17 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         except (TypeError, ValueError) as error:
             self.add_error(_field_of(str(error), data), str(error))
         return data
+
+    def _check_new(self, row: Schedule) -> None:
+        """Refuse what could be stored and is meant otherwise."""
+        is_new = row._state.adding
+        changed = {name: getattr(row, name) for name in ("name", "cron")}
+        for problem in find_mistakes(changed if is_new else {"cron": row.cron}):
+            raise ValueError(problem)
+        if is_new and row.name in declared_schedules():
+            self.add_error("name", _("The code declares a schedule of this name."))
+        if "ends_at" in self.changed_data and row.ends_at and row.ends_at <= timezone.now():
+            self.add_error("ends_at", _("That is past: it would never be due."))
 
     def _find(self, row: Schedule) -> AnyTask | None:
         """Return the task; None if it is not here and need not be. Raise ValueError."""
@@ -232,6 +309,8 @@ class BackfillForm(forms.Form):
 
     begin = forms.DateTimeField(
         label=gettext_lazy("From"),
+        # No schedule is due before; and there is no instant before the year 1.
+        validators=[MinValueValidator(datetime(1970, 1, 1, tzinfo=UTC))],
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
     )
     end = forms.DateTimeField(

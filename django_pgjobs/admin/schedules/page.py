@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db import transaction
+from django.contrib.admin.utils import unquote
+from django.db import DataError, ProgrammingError, transaction
 from django.forms import Media
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
@@ -38,13 +39,15 @@ from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Schedule
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.schedules import control
+from django_pgjobs.schedules import control, skipping
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.syncing import changed_columns, follow_code
 from django_pgjobs.values.payload import is_storable
 
 # Of a backfill that is shown before it is done.
 SHOWN_PREVIEW = 50
+# Of what is not skipped any more.
+SHOWN_UNSKIPPED = 5
 
 
 class ScheduleAdmin(KeyIsKept):
@@ -78,6 +81,27 @@ class ScheduleAdmin(KeyIsKept):
         behind = columns.index("except_dates") + 1
         return ["name", *columns[:behind], "preview", *columns[behind:]]
 
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Who may only look gets the page: Django draws read-only fields from the row, unmasked."""
+        if request.method != "POST" and not self.has_change_permission(request):
+            require(request, Verb.VIEW)
+            return HttpResponseRedirect(schedule_address(self, unquote(object_id)))
+        return super().change_view(request, object_id, *args, **kwargs)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Return the row; one that is to be changed waits for those who change it now."""
+        found = super().get_object(request, object_id, from_field)
+        is_to_change = request.method == "POST" and self.has_change_permission(request)
+        # The history is read outside of a transaction, whatever the method.
+        is_lockable = transaction.get_connection(job_database()).in_atomic_block
+        if found is None or not is_to_change or not is_lockable:
+            return found
+        return self.get_queryset(request).select_for_update().filter(pk=found.pk).first()
+
     @admin.display(description=gettext_lazy("Next occurrences"))
     def preview(self, row: Schedule) -> str:
         """When it is due, and with a script when it would be."""
@@ -91,8 +115,9 @@ class ScheduleAdmin(KeyIsKept):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write what the form has, and nothing that a scheduler may have written since."""
         if change:
-            obj.changed_fields = changed_columns(obj)
-            obj.save(update_fields=[*(set(COLUMNS) & form.cleaned_data.keys()), "changed_fields"])
+            changed = set(COLUMNS) & set(form.changed_data)
+            obj.changed_fields = _changed_fields(obj, changed)
+            obj.save(update_fields=[*changed, "changed_fields"])
         else:
             obj.save(force_insert=True)
 
@@ -114,7 +139,7 @@ class ScheduleAdmin(KeyIsKept):
 
     @page
     def do_view(self, request: HttpRequest) -> HttpResponse:
-        """Run, skip, pause or resume the schedule that a form names."""
+        """Run, skip, pause, resume or the like the schedule that a form names."""
         refused = refuse_unless_posted(request, Verb.CONTROL_SCHEDULES)
         if refused:
             return refused
@@ -126,7 +151,8 @@ class ScheduleAdmin(KeyIsKept):
         try:
             with transaction.atomic(using=job_database()):
                 said, is_done = ACTS[verb](name, request.user.get_username(), reason)
-        except (LookupError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, DataError, ProgrammingError) as error:
+            # The last two: what a row says the code declares does not fit its columns.
             said, is_done = str(error), False
         if is_done:
             site = self.admin_site
@@ -230,6 +256,14 @@ class ScheduleAdmin(KeyIsKept):
         return back(request, self.url("pgjobs_schedule_changelist"))
 
 
+def _changed_fields(row: Schedule, changed: set[str]) -> list[str]:
+    """Return the columns that are other than in the code, if the row tells what that says."""
+    try:
+        return changed_columns(row)
+    except (AttributeError, TypeError, ValueError):
+        return sorted({*row.changed_fields, *changed})
+
+
 def find_schedule(name: str) -> Schedule | None:
     """Return the row of a schedule, None if there is none."""
     if not is_storable(name):
@@ -247,9 +281,18 @@ def _run(
 
 
 def _skip(name: str, by: str, reason: str) -> tuple[str, bool]:
-    skipped = control.skip_next(name, by=by)
+    skipped = skipping.skip_next(name, by=by)
     rule = rule_of(control.get_schedule(name))
     return _("Skipped: %(time)s.") % {"time": in_zone(rule, skipped)}, True
+
+
+def _unskip(name: str, by: str, reason: str) -> tuple[str, bool]:
+    taken_back = skipping.unskip(name)
+    rule = rule_of(control.get_schedule(name))
+    if not taken_back:
+        return _("Nothing to come was skipped: %(name)s.") % {"name": name}, False
+    times = ", ".join(in_zone(rule, each) for each in taken_back[:SHOWN_UNSKIPPED])
+    return _("Not skipped any more: %(time)s.") % {"time": times}, True
 
 
 def _pause(name: str, by: str, reason: str) -> tuple[str, bool]:
@@ -274,6 +317,7 @@ def _follow(name: str, by: str, reason: str) -> tuple[str, bool]:
 ACTS: dict[str, Callable[[str, str, str], tuple[str, bool]]] = {
     "run": _run,
     "skip": _skip,
+    "unskip": _unskip,
     "pause": _pause,
     "resume": _resume,
     "follow": _follow,

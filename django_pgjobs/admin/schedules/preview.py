@@ -29,12 +29,15 @@ class RuleForm(forms.Form):
 
     cron = forms.CharField(required=False, empty_value=None)
     every = forms.FloatField(required=False)
-    timezone = forms.CharField(required=False, empty_value="UTC")
+    timezone = forms.CharField(required=False)
     skipped_time = forms.CharField(required=False, empty_value=None)
     repeated_time = forms.CharField(required=False, empty_value=None)
     starts_at = forms.SplitDateTimeField(required=False)
     ends_at = forms.SplitDateTimeField(required=False)
     except_dates = forms.CharField(required=False)
+
+    def clean_timezone(self) -> str:
+        return self.cleaned_data["timezone"] or timezone.get_default_timezone_name()
 
     def clean_except_dates(self) -> list[str]:
         return read_dates(self.cleaned_data["except_dates"])

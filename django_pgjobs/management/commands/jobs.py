@@ -10,6 +10,8 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import ProgrammingError
+from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
 from django_pgjobs.control import lifecycle, pauses
 from django_pgjobs.control.explain import explain
@@ -19,7 +21,9 @@ from django_pgjobs.management import enqueueing, prune, schedules, workflows
 from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text, write_table
+from django_pgjobs.management.starting import look_at_server
 from django_pgjobs.models import Job
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.words import IN_LINES, counted
@@ -47,7 +51,7 @@ examples:
 Each action has a --help of its own.
 
 Exit status: 0 done (pause and resume also if it was so before), 1 some job does not exist or
-was not changed, 2 wrong use.
+was not changed, 2 wrong use, 3 the database is not migrated.
 """
 
 
@@ -208,6 +212,9 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=EXIT_USAGE) from error
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
+        except ProgrammingError as error:
+            _refuse_if_not_migrated(error)
+            raise
 
     def _write(self, text: str) -> None:
         """Print lines, whatever a row says."""
@@ -326,6 +333,16 @@ class Command(BaseCommand):
             self._write("\n".join(make_grants(wanted)))
         except LookupError as error:
             raise CommandError(str(error)) from error
+
+
+def _refuse_if_not_migrated(error: ProgrammingError) -> None:
+    """Raise CommandError if a table or column is missing, as `runjobs` does."""
+    if not isinstance(error.__cause__, (UndefinedTable, UndefinedColumn, UndefinedFunction)):
+        return
+    try:
+        look_at_server(job_database())
+    except CommandError as missing:
+        raise missing from error
 
 
 def _target_of(flags: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import uuid
+from functools import cache
 from typing import Any
 
 from django.db import connections
@@ -23,6 +24,10 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
+LACKING = (
+    "PGJOBS['SENTRY_CHECK_INS'] is on, but sentry_sdk.crons cannot be imported: no schedule checks "
+    "in. pip install sentry-sdk, or turn it off."
+)
 # What Sentry takes as the name of a monitor.
 MAX_SLUG = 50
 NOT_IN_SLUG = re.compile(r"[^a-z0-9_-]+")
@@ -43,8 +48,18 @@ def send_check_in(attempt: Attempt, outcome: Outcome) -> None:
     """Tell Sentry how the occurrence of a job ended; what raises is logged."""
     try:
         _send(attempt, outcome)
+    except ImportError:
+        _tell_that_it_lacks()
     except Exception:
-        logger.of(attempt).exception("Sentry was not told how it ended")
+        logger.of(attempt).exception(
+            "Sentry was not told of schedule and time %s", attempt.scheduled
+        )
+
+
+@cache
+def _tell_that_it_lacks() -> None:
+    """Say in the log that no check-in is sent, once in the life of the process."""
+    logger.error(LACKING)
 
 
 def _send(attempt: Attempt, outcome: Outcome) -> None:
@@ -53,7 +68,7 @@ def _send(attempt: Attempt, outcome: Outcome) -> None:
         config = monitor_of(schedules.get_when(cursor, name))
     if config is None:
         return
-    # A project that has none of it does not turn this on.
+    # A check says it to a project that turns this on without the package.
     from sentry_sdk.crons import capture_checkin
 
     capture_checkin(
@@ -84,9 +99,12 @@ def _config(schedule: dict[str, Any]) -> dict[str, Any]:
 
 
 def slug_of(name: str) -> str:
-    """Return the name of a schedule as Sentry takes it; one that is cut says of which it is."""
+    """Return the name of a schedule as Sentry takes it.
+
+    One that had to be changed says of which it is, as two may become the same.
+    """
     slug = NOT_IN_SLUG.sub("-", name.lower()).strip("-")
-    if slug and len(slug) <= MAX_SLUG:
+    if slug == name and len(slug) <= MAX_SLUG:
         return slug
     digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
-    return f"{slug[: MAX_SLUG - len(digest) - 1]}-{digest}".strip("-")
+    return f"{slug[: MAX_SLUG - len(digest) - 1].strip('-')}-{digest}".strip("-")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 from django.db import Error as DatabaseError
@@ -19,7 +19,7 @@ from django.db import connections, transaction
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.control.lifecycle import cancel
-from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
 from django_pgjobs.exceptions import DuplicateJob, UnknownTask
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
@@ -55,11 +55,16 @@ class Blocked(Exception):
 class Turn:
     """What one turn did."""
 
-    # How many schedules it had; and those among them whose task is not declared here.
+    # How many schedules it had; and those among them that only others can plan, because the task
+    # or something else is not here.
     taken: int = 0
     unknown: dict[str, str] = field(default_factory=dict)
     # In how many seconds the next schedule is due, None if there is none.
     wait: float | None = None
+    # Is one due that it did not get, because somebody has locked it?
+    is_passed_over: bool = False
+    # The server's time, None before anything was read.
+    read_at: datetime | None = None
     # What was written of occurrences, and of schedules that are broken.
     occurrences: list[OccurrenceRow] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
@@ -86,17 +91,25 @@ class _Case:
     last_job_id: int | None = None
     runs: int = 0
 
+    @property
+    def next_at(self) -> datetime | None:
+        """When it is due next; it ends when it has had its runs."""
+        row = self.row
+        has_ended = row.max_runs is not None and row.runs + self.runs >= row.max_runs
+        return None if has_ended else self.plan.next_at
+
     def written(self) -> Written:
         row = self.row
         # Without a new job what was said of the last one stays.
         error = self.plan.error or self.error or ("" if self.last_at else row.error)
         return Written(
             row.name,
-            self.plan.next_at,
+            self.next_at,
+            (row.next_at or row.plan_from or row.now) if self.plan.error else None,
             self.last_at or row.last_at,
             self.last_job_id or row.last_job_id,
             row.runs + self.runs,
-            error,
+            scrub(error, MAX_NOTE),
         )
 
 
@@ -104,37 +117,48 @@ def fire_due(
     *,
     late: float = 0.0,
     excluded: Collection[str] = (),
+    tasks: Sequence[str] | None = None,
     max_schedules: int = MAX_SCHEDULES,
     now: datetime | None = None,
     on_move: Callable[[], object] = lambda: None,
 ) -> Turn:
     """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
 
-    As if it were *now*; None is the server's time, which counts outside of tests. In a transaction
-    of its own; *on_move* is called now and then. Raise Blocked, or what the database raises; then
-    nothing has happened.
+    Only schedules of *tasks*; None: of all, then `Turn.unknown` says which are not here. As if it
+    were *now*; None is the server's time, which counts outside of tests. In a transaction of its
+    own; *on_move* is called now and then. Raise Blocked, or what the database raises; then nothing
+    has happened.
     """
     turn = Turn(on_move=on_move)
     database = job_database()
     rows: list[ScheduleRow] = []
+    chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
         with transaction.atomic(using=database), connections[database].cursor() as cursor:
             limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
-            # Before they are taken: what becomes due between the two is taken at once.
-            turn.wait = queries.get_schedule_wait(cursor, late=late, excluded=excluded, now=now)
             rows = queries.take_due_schedules(
-                cursor, late=late, excluded=excluded, max_schedules=max_schedules, now=now
+                cursor, excluded=excluded, max_schedules=max_schedules, **chosen
             )
             turn.taken, turn.is_full = len(rows), len(rows) >= max_schedules
+            others = [*excluded, *(row.name for row in rows)]
+            ahead = queries.look_ahead(cursor, excluded=others, **chosen)
+            turn.wait, turn.is_passed_over, turn.read_at = ahead
             _fire(cursor, rows, turn)
-    except DatabaseError as error:
+    except Blocked:
+        raise
+    except IMPORT_ERRORS as error:
         # Not what an enqueue raises, which `enqueue_occurrence` catches.
         if not rows:
             raise
-        name = rows[0].name if len(rows) == 1 else None
-        _raise_unless_refused(name, error)
-        raise Blocked(name, str(error).strip()) from error
+        _raise_blocked(rows, error)
     return turn
+
+
+def _raise_blocked(rows: Sequence[ScheduleRow], error: BaseException) -> NoReturn:
+    name = rows[0].name if len(rows) == 1 else None
+    if isinstance(error, DatabaseError):
+        _raise_unless_refused(name, error)
+    raise Blocked(name, f"{type(error).__name__}: {error}".strip()) from error
 
 
 def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
@@ -145,8 +169,8 @@ def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
     _enqueue(cursor, cases, turn)
     queries.write_schedules(cursor, [case.written() for case in cases.values()])
     for name, case in cases.items():
-        if case.plan.next_at is not None:
-            turn.note_wait((case.plan.next_at - case.row.now).total_seconds())
+        if case.next_at is not None:
+            turn.note_wait((case.next_at - case.row.now).total_seconds())
         if error := case.plan.error or case.error:
             turn.errors[name] = error
 
@@ -158,8 +182,12 @@ def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
         except UnknownTask as error:
             # Another worker may have it.
             turn.unknown[row.name] = str(error)
+            continue
+        found = plan(row, task)
+        if found.lacks:
+            turn.unknown[row.name] = found.lacks
         else:
-            yield _Case(row, task, plan(row, task))
+            yield _Case(row, task, found)
 
 
 def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
@@ -221,7 +249,7 @@ def _enqueue_together(
                 found = backend.enqueue_many(task, [item for _, item in group])
         except DatabaseError as error:
             _raise_unless_refused(names.pop() if len(names) == 1 else None, error)
-        except Exception:  # noqa: S112 - it is raised again by the one whose fault it is
+        except IMPORT_ERRORS:  # it is raised again by the one whose fault it is
             continue
         else:
             ids.update((row, int(job_id)) for (row, _), job_id in zip(group, found, strict=True))
@@ -232,7 +260,7 @@ def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:
     """Return the arguments as `enqueue_many` takes them, None if it does not."""
     try:
         args, kwargs = arguments_of(row)
-    except (TypeError, ValueError):
+    except Exception:  # it is raised again by the one whose fault it is
         return None
     return None if args and kwargs else kwargs or tuple(args)
 
@@ -313,13 +341,13 @@ def enqueue_occurrence(
     except DatabaseError as error:
         _raise_unless_refused(row.name, error)
         return _failed(entered, error)
-    except Exception as error:  # keys and receivers are the project's code
+    except IMPORT_ERRORS as error:  # keys and receivers are the project's code
         return _failed(entered, error)
     unfinished[:] = [job_id] if row.overlap == "cancel" else [*unfinished, job_id]
     return entered._replace(job_id=job_id)
 
 
-def _failed(entered: OccurrenceRow, error: Exception) -> OccurrenceRow:
+def _failed(entered: OccurrenceRow, error: BaseException) -> OccurrenceRow:
     text = scrub(f"{type(error).__name__}: {error}", MAX_NOTE)
     return entered._replace(outcome=OccurrenceOutcome.FAILED, note=text)
 

@@ -14,8 +14,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from django_pgjobs.declaring.schedules import find_problems
+from django_pgjobs.declaring.schedules import find_problems, find_task_problems
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
+from django_pgjobs.recurring.cron import Lacking
 from django_pgjobs.recurring.planning import (
     latest_occurrence,
     next_occurrence,
@@ -37,13 +38,15 @@ MAX_SECONDS = timedelta(days=366 * 1000).total_seconds()
 class Plan:
     """What becomes of a row: occurrences to enqueue, one line on those that are left out.
 
-    *next_at* None: never again, or the row is broken; then *error* says why.
+    *next_at* None: never again, or the row is broken; then *error* says why. Or this process
+    *lacks* something that another one may have.
     """
 
     due: tuple[datetime, ...] = ()
     left_out: OccurrenceRow | None = None
     next_at: datetime | None = None
     error: str = ""
+    lacks: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,21 @@ class Policies:
 
 def rule_of(row: Any) -> Rule:
     """Return the rule of a row, or of a model with its columns; raise ValueError for none."""
-    return _rule(
-        row.cron,
-        row.every,
-        row.timezone,
-        row.skipped_time,
-        row.repeated_time,
-        row.starts_at,
-        row.ends_at,
-        tuple(row.except_dates),
-    )
+    if not all(isinstance(day, str) for day in row.except_dates):
+        raise ValueError(f"expected except_dates to list dates, got {str(row.except_dates)[:200]}.")
+    try:
+        return _rule(
+            row.cron,
+            row.every,
+            row.timezone,
+            row.skipped_time,
+            row.repeated_time,
+            row.starts_at,
+            row.ends_at,
+            tuple(row.except_dates),
+        )
+    except (OverflowError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 # Checking a rule takes longer than planning by it.
@@ -85,23 +93,23 @@ def _rule(
     ends: datetime | None,
     except_dates: tuple[str, ...],
 ) -> Rule:
-    try:
-        return Rule(
-            cron=cron,
-            every=None if every is None else _length(every),
-            timezone=timezone,
-            skipped_time=skipped_time,
-            repeated_time=repeated_time,
-            starts=starts,
-            ends=ends,
-            except_dates=tuple(map(date.fromisoformat, except_dates)),
-        )
-    except (OverflowError, TypeError) as error:
-        raise ValueError(str(error)) from None
+    return Rule(
+        cron=cron,
+        every=None if every is None else _length(every),
+        timezone=timezone,
+        skipped_time=skipped_time,
+        repeated_time=repeated_time,
+        starts=starts,
+        ends=ends,
+        except_dates=tuple(map(date.fromisoformat, except_dates)),
+    )
 
 
 def policies_of(row: Any, task: Any) -> Policies:
-    """Return the policies of a row; raise ValueError if they are none."""
+    """Return the policies of a row; raise ValueError if they are none.
+
+    Lacking where only the task as it is declared here cannot have them.
+    """
     policies = Policies(
         name=row.name,
         task=task,
@@ -111,8 +119,9 @@ def policies_of(row: Any, task: Any) -> Policies:
         grace=_length(row.grace),
         overlap=row.overlap,
     )
+    of_task = next(find_task_problems(policies), None)
     for problem in find_problems(policies):
-        raise ValueError(problem)
+        raise (Lacking if problem == of_task else ValueError)(problem)
     return policies
 
 
@@ -125,18 +134,32 @@ def _length(seconds: float) -> timedelta:
 def plan(row: ScheduleRow, task: Any) -> Plan:
     """Say what is to be done about a schedule that is due or to be planned."""
     try:
-        rule, policies = rule_of(row), policies_of(row, task)
-    except ValueError as error:
-        return Plan(error=f"It is not planned: {error}")
-    if row.next_at is None:
-        found = Plan(next_at=_next(rule, row.now))
+        return _planned(row, rule_of(row), policies_of(row, task))
+    except Lacking as error:
+        return Plan(lacks=str(error))
+    except Exception as error:  # whatever is in a row, it is an error of this row
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        return Plan(error=f"It is not planned: {said}")
+
+
+def _planned(row: ScheduleRow, rule: Rule, policies: Policies) -> Plan:
+    now = row.now.astimezone(UTC)
+    left = None if policies.max_runs is None else policies.max_runs - row.runs
+    if left is not None and left <= 0:
+        return Plan()
+    if row.next_at is not None:
+        first: datetime | None = row.next_at.astimezone(UTC)
+    elif row.plan_from is not None and row.plan_from < now:
+        first = _next(rule, row.plan_from.astimezone(UTC) - TICK)
     else:
-        found = _due(row, row.next_at.astimezone(UTC), rule, policies)
-    if policies.max_runs is None:
-        return found
-    left = max(0, policies.max_runs - row.runs)
-    if left <= len(found.due):
-        return replace(found, due=found.due[:left], next_at=None)
+        first = _next(rule, now)
+    if first is None or first > now:
+        return Plan(next_at=first)
+    found = _due(row, first, rule, policies)
+    # Of those that an overlap cancels only the newest has a job.
+    if left is not None and left < len(found.due) and policies.overlap != "cancel":
+        # Not all of these need become jobs: whether it ends is seen after them.
+        return replace(found, due=found.due[:left], next_at=found.due[left])
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from django_pgjobs.schedules.checking import Checked
 from django_pgjobs.schedules.firing import Turn
 from django_pgjobs.schedules.syncing import Synced
 from django_pgjobs.worker.process import scheduler as scheduler_module
@@ -32,8 +33,10 @@ class World:
         # Does each turn take as many as it may?
         self.has_many = False
         monkeypatch.setattr(scheduler_module, "fire_due", self.fire)
-        monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], []))
+        monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], [], [], []))
         monkeypatch.setattr(Scheduler, "_retire", lambda scheduler: None)
+        monkeypatch.setattr(scheduler_module, "check_planned", lambda *given: Checked([], None))
+        monkeypatch.setattr(Scheduler, "_retry_broken", lambda scheduler: None)
         self.schedulers = {
             number: Scheduler(WorkerState(make_options(), f"test:{number}"), on_crash=print)
             for number in range(count)

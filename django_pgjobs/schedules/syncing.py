@@ -50,24 +50,27 @@ class Synced(NamedTuple):
 
 
 def sync_schedules() -> Synced:
-    """Write what this process declares into the table; in transactions of its own."""
+    """Write what this process declares into the table; in a transaction of its own."""
     declared = {name: each.columns() for name, each in declared_schedules().items()}
     synced = Synced([], [], [], [], [])
     if not declared:
         return synced
     database = job_database()
-    known = {row.name: row for row in _rows(database, declared)}
-    missing = [name for name in declared if name not in known]
-    if missing:
-        _insert(database, {name: declared[name] for name in missing}, synced)
-    stale = [row.name for row in known.values() if _is_stale(row, declared[row.name])]
-    if stale:
-        with transaction.atomic(using=database):
-            rows = _rows(database, stale).order_by("name")
-            for row in rows.select_for_update(skip_locked=True):
-                _sync(row, declared[row.name], synced)
-                stale.remove(row.name)
-        synced.locked.extend(stale)
+    # The transaction of a TestCase is not to keep the timeouts.
+    is_own = not connections[database].in_atomic_block
+    with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        if is_own:
+            limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
+        known = {row.name: row for row in _rows(database, declared)}
+        missing = {name: columns for name, columns in declared.items() if name not in known}
+        if missing:
+            _insert(database, missing, synced)
+        stale = {row.name for row in known.values() if _is_stale(row, declared[row.name])}
+        rows = _rows(database, stale).order_by("name")
+        for row in rows.select_for_update(skip_locked=True) if stale else []:
+            _sync(row, declared[row.name], synced)
+            stale.discard(row.name)
+        synced.locked.extend(sorted(stale))
     return synced
 
 
@@ -96,12 +99,8 @@ def _insert(database: str, missing: Mapping[str, Mapping[str, Any]], synced: Syn
         Schedule(name=name, declared=columns, **_values(columns))
         for name, columns in missing.items()
     ]
-    # The transaction of a TestCase is not to keep the timeouts.
-    is_own = not connections[database].in_atomic_block
     try:
-        with transaction.atomic(using=database), connections[database].cursor() as cursor:
-            if is_own:
-                limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
+        with transaction.atomic(using=database):
             Schedule._default_manager.using(database).bulk_create(new, ignore_conflicts=True)
     except DatabaseError as error:
         cause = error.__cause__
@@ -113,12 +112,14 @@ def _insert(database: str, missing: Mapping[str, Mapping[str, Any]], synced: Syn
 
 
 def _is_stale(row: Schedule, columns: Mapping[str, Any]) -> bool:
-    return row.declared != columns or row.retired_at is not None
+    is_other = row.declared != columns or row.retired_at is not None
+    return is_other or any(getattr(row, name) != columns[name] for name in OF_CODE)
 
 
 def _sync(row: Schedule, columns: Mapping[str, Any], synced: Synced) -> None:
     """Bring one row up to date, if it is not."""
-    values: dict[str, Any] = {}
+    # As it is now: another worker may have written it since.
+    values = {name: columns[name] for name in OF_CODE if getattr(row, name) != columns[name]}
     if row.declared != columns:
         # What a person has chosen stays: in a row of their own all that is other than the code
         # says, in one of the code what is other than it said.
@@ -127,8 +128,9 @@ def _sync(row: Schedule, columns: Mapping[str, Any], synced: Synced) -> None:
         kept -= set(OF_CODE)
         if is_theirs and set(OF_CODE).intersection(_differing(row, columns)):
             synced.adopted.append(Adopted(row.name, row.task_path, columns["task_path"]))
-        values = {name: value for name, value in _values(columns).items() if name not in kept}
+        values |= {name: value for name, value in _values(columns).items() if name not in kept}
         values |= {"declared": columns, "changed_fields": sorted(kept)}
+    if values:
         synced.changed.append(row.name)
     if row.retired_at is not None:
         values["retired_at"] = None

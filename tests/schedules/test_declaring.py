@@ -248,3 +248,14 @@ def test_a_row_that_says_odd_things_of_the_code_follows_it(declared: Any) -> Non
     Schedule.objects.update(declared=declared)
     assert sync_schedules().changed == ["x"]
     assert not any(sync_schedules())
+
+
+@pytest.mark.django_db
+def test_task_and_arguments_are_those_of_the_code_though_it_has_not_changed() -> None:
+    schedule(tasks.note_time, cron="0 3 * * *", name="x", args=["ours"])
+    sync_schedules()
+    Schedule.objects.update(task_path=tasks.remind.module_path, args=["theirs"], cron="0 4 * * *")
+    assert sync_schedules().changed == ["x"]
+    row = Schedule.objects.get()
+    assert (row.task_path, row.args, row.cron) == (NOTE_TIME, ["ours"], "0 4 * * *")
+    assert not any(sync_schedules())

@@ -167,6 +167,8 @@ class Scheduler(Role):
         if now < self._broken_at or (self._broken_at and not self._is_active):
             return
         self._broken_at = now + BROKEN_SECONDS
+        # Perhaps a task was made without a new module.
+        self._module_count = 0
         with connections[job_database()].cursor() as cursor:
             queries.retry_broken(cursor, self._find_tasks())
 

@@ -8,6 +8,7 @@ no job.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -70,6 +71,8 @@ class Turn:
     errors: dict[str, str] = field(default_factory=dict)
 
     is_full: bool = False
+    # What was on time then is so still.
+    since: datetime | None = None
     # Called now and then in a turn that may take long.
     on_move: Callable[[], object] = lambda: None
 
@@ -120,16 +123,17 @@ def fire_due(
     tasks: Sequence[str] | None = None,
     max_schedules: int = MAX_SCHEDULES,
     now: datetime | None = None,
+    since: datetime | None = None,
     on_move: Callable[[], object] = lambda: None,
 ) -> Turn:
     """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
 
     Only schedules of *tasks*; None: of all, then `Turn.unknown` says which are not here. As if it
-    were *now*; None is the server's time, which counts outside of tests. In a transaction of its
-    own; *on_move* is called now and then. Raise Blocked, or what the database raises; then nothing
-    has happened.
+    were *now*; None is the server's time, which counts outside of tests. *since* is when the first
+    of several full turns was, of which this is one. In a transaction of its own; *on_move* is
+    called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
-    turn = Turn(on_move=on_move)
+    turn = Turn(since=since, on_move=on_move)
     database = job_database()
     rows: list[ScheduleRow] = []
     chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
@@ -183,7 +187,7 @@ def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
             # Another worker may have it.
             turn.unknown[row.name] = str(error)
             continue
-        found = plan(row, task)
+        found = plan(row, task, since=turn.since)
         if found.lacks:
             turn.unknown[row.name] = found.lacks
         else:
@@ -205,7 +209,7 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
     turn.occurrences += [row for row in left_out if (row.schedule, row.scheduled_for) in entered]
     unfinished = _unfinished(cursor, [cases[row.schedule] for row in new])
     newest = {row.schedule: row for row in new}
-    together = _enqueue_together(new, cases)
+    together = _enqueue_together(_plain(new, cases, unfinished), cases)
     done = []
     for row in new:
         turn.on_move()
@@ -225,17 +229,30 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
         _count(cases[row.schedule], row)
 
 
+def _plain(
+    new: Sequence[OccurrenceRow],
+    cases: Mapping[str, _Case],
+    unfinished: Mapping[str, Sequence[int]],
+) -> list[OccurrenceRow]:
+    """Return the occurrences that nothing overlaps, or that may overlap."""
+    counts = Counter(row.schedule for row in new)
+    alone = {name for name, count in counts.items() if count == 1 and unfinished.get(name) == []}
+    return [
+        row for row in new if row.schedule in alone or cases[row.schedule].row.overlap == "allow"
+    ]
+
+
 def _enqueue_together(
     rows: Sequence[OccurrenceRow], cases: Mapping[str, _Case]
 ) -> dict[OccurrenceRow, int]:
     """Enqueue many jobs of a task in one statement; return the ids of those enqueued.
 
-    Where that raises, or a policy asks for more, there is none: one by one shows whose fault it is.
+    Where that raises, or jitter asks for more, there is none: one by one shows whose fault it is.
     """
     groups: dict[str, list[tuple[OccurrenceRow, Any]]] = {}
     for row in rows:
         of = cases[row.schedule].row
-        if of.overlap == "allow" and not of.jitter and (item := _item_of(of)) is not None:
+        if not of.jitter and (item := _item_of(of)) is not None:
             groups.setdefault(of.task_path, []).append((row, item))
     ids: dict[OccurrenceRow, int] = {}
     for group in groups.values():

@@ -27,6 +27,8 @@ from django_pgjobs.recurring.rule import Rule
 from django_pgjobs.status import OccurrenceOutcome
 
 ON_TIME = timedelta(minutes=1)
+# For how long what is on time may wait for its turn, where many are due at once.
+MAX_BEHIND = timedelta(minutes=10)
 # Of one schedule in one turn.
 MAX_DUE = 100
 TICK = timedelta(microseconds=1)
@@ -131,10 +133,18 @@ def _length(seconds: float) -> timedelta:
     return timedelta(seconds=max(-MAX_SECONDS, min(seconds, MAX_SECONDS)))
 
 
-def plan(row: ScheduleRow, task: Any) -> Plan:
-    """Say what is to be done about a schedule that is due or to be planned."""
+def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> Plan:
+    """Say what is to be done about a schedule that is due or to be planned.
+
+    What was on time at *since* is so still: it had to wait for its turn. Not for longer than
+    MAX_BEHIND, so that those who have too much to do leave something out.
+    """
+    on_time_from = row.now.astimezone(UTC) - ON_TIME
+    if since is not None:
+        waited = min(max(row.now - since, timedelta()), MAX_BEHIND)
+        on_time_from -= waited
     try:
-        return _planned(row, rule_of(row), policies_of(row, task))
+        return _planned(row, rule_of(row), policies_of(row, task), on_time_from)
     except Lacking as error:
         return Plan(lacks=str(error))
     except Exception as error:  # whatever is in a row, it is an error of this row
@@ -142,7 +152,7 @@ def plan(row: ScheduleRow, task: Any) -> Plan:
         return Plan(error=f"It is not planned: {said}")
 
 
-def _planned(row: ScheduleRow, rule: Rule, policies: Policies) -> Plan:
+def _planned(row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: datetime) -> Plan:
     now = row.now.astimezone(UTC)
     left = None if policies.max_runs is None else policies.max_runs - row.runs
     if left is not None and left <= 0:
@@ -155,7 +165,7 @@ def _planned(row: ScheduleRow, rule: Rule, policies: Policies) -> Plan:
         first = _next(rule, now)
     if first is None or first > now:
         return Plan(next_at=first)
-    found = _due(row, first, rule, policies)
+    found = _due(row, first, rule, policies, on_time_from)
     # Of those that an overlap cancels only the newest has a job.
     if left is not None and left < len(found.due) and policies.overlap != "cancel":
         # Not all of these need become jobs: whether it ends is seen after them.
@@ -163,14 +173,15 @@ def _planned(row: ScheduleRow, rule: Rule, policies: Policies) -> Plan:
     return found
 
 
-def _due(row: ScheduleRow, first: datetime, rule: Rule, policies: Policies) -> Plan:
+def _due(
+    row: ScheduleRow, first: datetime, rule: Rule, policies: Policies, on_time_from: datetime
+) -> Plan:
     """Divide what is due by now, from *first* on, into what is enqueued and what is left out."""
     now = row.now.astimezone(UTC)
-    on_time_from = now - ON_TIME
     made_up: list[datetime] = []
     begin = max(first, on_time_from)
     if first < on_time_from:
-        made_up = _made_up(rule, policies, first, now)
+        made_up = _made_up(rule, policies, first, now, on_time_from)
     on_time, following = _on_time(rule, begin, now)
     if policies.missed == "latest" and on_time:
         made_up = []
@@ -190,9 +201,11 @@ def _due(row: ScheduleRow, first: datetime, rule: Rule, policies: Policies) -> P
     return Plan(tuple(due), left_out, next_at)
 
 
-def _made_up(rule: Rule, policies: Policies, first: datetime, now: datetime) -> list[datetime]:
+def _made_up(
+    rule: Rule, policies: Policies, first: datetime, now: datetime, on_time_from: datetime
+) -> list[datetime]:
     """Return the missed occurrences that are enqueued all the same."""
-    end = now - ON_TIME - TICK
+    end = on_time_from - TICK
     begin = max(first, now - min(policies.grace, now - first))
     if policies.missed == "skip" or begin > end:
         return []

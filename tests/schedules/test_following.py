@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -113,3 +114,20 @@ def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None
     active = [each for each in world.schedulers.values() if each._is_active]
     assert len(active) == 1
     assert max(world.lateness) < 4
+
+
+def test_full_turns_say_since_when_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    begin = datetime(2026, 5, 1, tzinfo=UTC)
+    told = []
+
+    def fire(*, since: datetime | None, **options: Any) -> Turn:
+        told.append(since)
+        minutes = timedelta(minutes=len(told))
+        return Turn(is_full=len(told) in (1, 2, 4), read_at=begin + minutes)
+
+    monkeypatch.setattr(scheduler_module, "fire_due", fire)
+    for _ in range(5):
+        scheduler._fire()
+    first, fourth = begin + timedelta(minutes=1), begin + timedelta(minutes=4)
+    assert told == [None, first, first, None, fourth]

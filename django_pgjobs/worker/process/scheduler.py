@@ -83,6 +83,8 @@ class Scheduler(Role):
         # Was something to be due when it wakes?
         self._expects_some = False
         self._passed_over = FIRST_PASSED_OVER
+        # When the first was of the turns that had as many as they may.
+        self._full_since: datetime | None = None
         self._broken_at = 0.0
         # After which schedule it goes on with looking, None: it has looked at all.
         self._check_at = 0.0
@@ -181,6 +183,7 @@ class Scheduler(Role):
             excluded=self._excluded,
             tasks=self._find_tasks(),
             max_schedules=self._size,
+            since=self._full_since,
             on_move=self.note_move,
         )
         self._size = min(MAX_SCHEDULES, 10 * self._size)
@@ -190,6 +193,7 @@ class Scheduler(Role):
             self._blocked.pop(row.schedule, None)
         self._log(turn)
         self._note_clock(turn.read_at)
+        self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
         is_in_vain = self._expects_some and not turn.is_passed_over
         self._is_active = has_some or (self._is_active and not is_in_vain)

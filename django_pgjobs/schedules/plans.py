@@ -144,12 +144,23 @@ def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> Plan:
         waited = min(max(row.now - since, timedelta()), MAX_BEHIND)
         on_time_from -= waited
     try:
-        return _planned(row, rule_of(row), policies_of(row, task), on_time_from)
+        return _planned(row, _known_rule(row), policies_of(row, task), on_time_from)
     except Lacking as error:
         return Plan(lacks=str(error))
     except Exception as error:  # whatever is in a row, it is an error of this row
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         return Plan(error=f"It is not planned: {said}")
+
+
+def _known_rule(row: ScheduleRow) -> Rule:
+    """Return the rule of a row; raise Lacking where another process knew it a moment ago."""
+    try:
+        return rule_of(row)
+    except ValueError as error:
+        # A change of the rule would have it planned anew. If nobody takes it, it is broken.
+        if row.next_at is not None and row.next_at > row.now - ON_TIME:
+            raise Lacking(str(error)) from None
+        raise
 
 
 def _planned(row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: datetime) -> Plan:

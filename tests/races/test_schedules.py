@@ -176,18 +176,19 @@ def test_one_that_is_locked_when_it_is_due_is_looked_at_again_soon() -> None:
 
 
 def test_a_schedule_beside_one_that_is_locked_is_on_time() -> None:
-    locked = make_schedule("locked")
-    make_schedule("soon")
-    let_be_due(locked)
+    make_schedule("next year", cron="@yearly")
+    let_be_due(make_schedule("locked"))
     scheduler = make_active()
     scheduler._passed_over = LAST_PASSED_OVER
     with transaction.atomic():
         Schedule.objects.select_for_update().get(name="locked")
-        soon = timezone.now() + timedelta(seconds=1)
-        with connect() as another:
-            another.execute("UPDATE pgjobs_schedule SET next_at = %s WHERE name = 'soon'", [soon])
-        pause = DjangoThread(scheduler._take_turn).result()
-    assert pause < 1.1
+        turn = DjangoThread(fire_due).result()
+    assert turn.is_passed_over
+    assert turn.wait is not None
+    assert turn.wait > 0
+    assert scheduler._pause(turn) == LAST_PASSED_OVER
+    turn.wait = 0.5
+    assert scheduler._pause(turn) == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_follower_looks_again_after_one_that_is_locked() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from django_pgjobs import task
 from django_pgjobs.models import Occurrence, Schedule
@@ -143,6 +144,23 @@ def test_without_any_time_zones_a_schedule_is_left_to_others(
     Schedule.objects.update(timezone="Mars/Phobos")
     monkeypatch.setattr("zoneinfo.available_timezones", set)
     assert "Mars/Phobos" in fire_due().unknown[row.name]
+
+
+def test_a_rule_that_another_worker_has_planned_is_left_to_it_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its release may know a rule, or its image a time zone, that this one does not."""
+    row = make_schedule()
+
+    def refuse(*_: Any) -> None:
+        raise ValueError("no such zone here")
+
+    monkeypatch.setattr(plans, "_rule", refuse)
+    Schedule.objects.update(next_at=timezone.now() - timedelta(seconds=30))
+    assert fire_due().unknown == {row.name: "no such zone here"}
+    Schedule.objects.update(next_at=timezone.now() - timedelta(seconds=90))
+    fire(row)
+    assert (row.next_at, row.error) == (None, "It is not planned: no such zone here")
 
 
 def test_a_policy_that_the_task_of_this_release_cannot_have_is_left_to_others() -> None:

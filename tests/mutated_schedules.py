@@ -57,4 +57,32 @@ SCHEDULES = (
         "since = next(iter(cases.values())).row.now",
         ("tests/test_simulated_time.py",),
     ),
+    (
+        "schedule that a clock shows again",
+        "django_pgjobs/recurring/planning.py",
+        "if cron.next_reading(shown - SAFE) == reading:",
+        "if True:",
+        ("tests/recurring/test_clocks.py",),
+    ),
+    (
+        "moment from which a changed schedule is planned",
+        "django_pgjobs/migrations/sql/0001/schedules.sql",
+        "    NEW.plan_from = clock_timestamp();",
+        "    NEW.plan_from = NULL;",
+        ("tests/schedules/test_planned_anew.py",),
+    ),
+    (
+        "schedule that was passed over",
+        "django_pgjobs/worker/process/scheduler.py",
+        "is_in_vain = self._expects_some and not turn.is_passed_over",
+        "is_in_vain = self._expects_some",
+        RACES,
+    ),
+    (
+        "schedule of a task that is not here",
+        "django_pgjobs/worker/process/scheduler.py",
+        "            tasks=self._find_tasks(),\n            max",
+        "            max",
+        RACES,
+    ),
 )

@@ -253,6 +253,11 @@ def find_problems(schedule: Any) -> Iterator[str]:
         yield f"expected jitter to be a timedelta up to a day, got {jitter!r}."
     if not isinstance(grace, timedelta) or grace < timedelta():
         yield f"expected grace to be a timedelta of 0 or more, got {grace!r}."
+    yield from find_task_problems(schedule)
+
+
+def find_task_problems(schedule: Any) -> Iterator[str]:
+    """Yield why the task cannot have the policies, as it is declared in this process."""
     if schedule.overlap == "queue" and getattr(schedule.task, "concurrency_key", None) is not None:
         yield (
             'expected another overlap than "queue": the task has a concurrency key, in whose order '

@@ -8,12 +8,16 @@ from typing import NamedTuple, cast
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
+# Of those that are broken, how many are tried again at a time.
+MAX_BROKEN = 100
+
 
 class ScheduleRow(NamedTuple):
     """A row of pgjobs_schedule as it is: nothing of it is known to make sense.
 
     *args* and *kwargs* are JSON; *every*, *jitter* and *grace* seconds. *next_at* None: to be
-    planned. *now* is what counts as that, *read_at* the server's time.
+    planned, by what comes from *plan_from* on, None: from *now* on. *now* is what counts as that,
+    *read_at* the server's time.
     """
 
     name: str
@@ -38,6 +42,7 @@ class ScheduleRow(NamedTuple):
     last_job_id: int | None
     error: str
     next_at: datetime | None
+    plan_from: datetime | None
     now: datetime
     read_at: datetime
 
@@ -53,14 +58,34 @@ class OccurrenceRow(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is written of a schedule after its turn."""
+    """What is written of a schedule after its turn; *plan_from* if it is broken."""
 
     name: str
     next_at: datetime | None
+    plan_from: datetime | None
     last_at: datetime | None
     last_job_id: int | None
     runs: int
     error: str
+
+
+class Ahead(NamedTuple):
+    """In how many seconds a schedule is due, None without any; whether one was passed over.
+
+    That one is due and somebody has locked it. *read_at* is the server's time.
+    """
+
+    wait: float | None
+    is_passed_over: bool
+    read_at: datetime
+
+
+class Earlier(NamedTuple):
+    """A schedule, when it was planned to be due next, and when it is."""
+
+    name: str
+    planned: datetime
+    earlier: datetime
 
 
 class When(NamedTuple):
@@ -76,14 +101,21 @@ def take_due_schedules(
     *,
     late: float,
     excluded: Collection[str],
+    tasks: Sequence[str] | None = None,
     max_schedules: int,
     now: datetime | None = None,
 ) -> list[ScheduleRow]:
-    """Lock and return schedules that are due for *late* seconds, or to be planned.
+    """Lock and return schedules of *tasks* that are due for *late* seconds, or to be planned.
 
-    *now* None is the server's time.
+    *tasks* None: of all; *now* None is the server's time.
     """
-    params = {"late": late, "excluded": list(excluded), "max_schedules": max_schedules, "now": now}
+    params = {
+        "late": late,
+        "excluded": list(excluded),
+        "tasks": None if tasks is None else list(tasks),
+        "max_schedules": max_schedules,
+        "now": now,
+    }
     return [ScheduleRow._make(row) for row in fetch(cursor, "take_due_schedules", params)]
 
 
@@ -91,9 +123,26 @@ def get_schedule_wait(
     cursor: Cursor, *, late: float, excluded: Collection[str], now: datetime | None = None
 ) -> float | None:
     """Return in how many seconds a schedule is due that is not yet *late*, None without any."""
-    params = {"late": late, "excluded": list(excluded), "now": now}
-    [(seconds,)] = fetch(cursor, "get_schedule_wait", params)
-    return None if seconds is None else float(seconds)
+    return look_ahead(cursor, late=late, excluded=excluded, tasks=None, now=now).wait
+
+
+def look_ahead(
+    cursor: Cursor,
+    *,
+    late: float,
+    excluded: Collection[str],
+    tasks: Sequence[str] | None,
+    now: datetime | None = None,
+) -> Ahead:
+    """Return what comes after a turn, whose schedules are among the *excluded*."""
+    params = {
+        "late": late,
+        "excluded": list(excluded),
+        "tasks": None if tasks is None else list(tasks),
+        "now": now,
+    }
+    [row] = fetch(cursor, "get_schedule_wait", params)
+    return Ahead._make(row)
 
 
 def enter_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> set[tuple[str, datetime]]:
@@ -106,6 +155,14 @@ def enter_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> set[tupl
         "notes": [row.note for row in ordered],
     }
     return {(name, instant) for name, instant in fetch(cursor, "enter_occurrences", params)}
+
+
+def reopen_occurrences(
+    cursor: Cursor, schedule: str, instants: Sequence[datetime]
+) -> set[tuple[str, datetime]]:
+    """Let occurrences that were missed or failed be as if just entered; return which."""
+    params = {"schedule": schedule, "instants": list(instants)}
+    return {(name, instant) for name, instant in fetch(cursor, "reopen_occurrences", params)}
 
 
 def note_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
@@ -143,12 +200,37 @@ def write_schedules(cursor: Cursor, rows: Sequence[Written]) -> None:
     params = {
         "names": [row.name for row in rows],
         "next_ats": [row.next_at for row in rows],
+        "plan_froms": [row.plan_from for row in rows],
         "last_ats": [row.last_at for row in rows],
         "last_job_ids": [row.last_job_id for row in rows],
         "runs": [row.runs for row in rows],
         "errors": [row.error for row in rows],
     }
     execute(cursor, "write_schedules", params)
+
+
+def retry_broken(cursor: Cursor, tasks: Sequence[str]) -> list[str]:
+    """Let schedules of *tasks* that are broken be planned anew; return the names of some."""
+    params = {"tasks": list(tasks), "max_schedules": MAX_BROKEN}
+    return [name for (name,) in fetch(cursor, "retry_broken_schedules", params)]
+
+
+def list_planned(
+    cursor: Cursor, tasks: Sequence[str], *, after: str, max_schedules: int
+) -> list[ScheduleRow]:
+    """Return schedules of *tasks* that are not due yet, after a name and in order of names."""
+    params = {"tasks": list(tasks), "after": after, "max_schedules": max_schedules}
+    return [ScheduleRow._make(row) for row in fetch(cursor, "list_planned_schedules", params)]
+
+
+def bring_forward(cursor: Cursor, rows: Sequence[Earlier]) -> list[str]:
+    """Let schedules be due earlier, if they are planned as they were; return their names."""
+    params = {
+        "names": [row.name for row in rows],
+        "planned": [row.planned for row in rows],
+        "earlier": [row.earlier for row in rows],
+    }
+    return [name for (name,) in fetch(cursor, "bring_schedules_forward", params)]
 
 
 def list_orphans(cursor: Cursor) -> list[str]:

@@ -31,6 +31,10 @@ ALIASES = {
 SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a reading of the clock
 
 
+class Lacking(ValueError):
+    """This process lacks what a rule needs; another one may have it."""
+
+
 class Cron:
     """A cron expression that matches something."""
 
@@ -77,7 +81,7 @@ def _checked(expression: str) -> str:
             f'such as "0 3 * * *", got {str(expression)[:80]!r}.'
         )
     if CronSim is None:
-        raise ValueError(
+        raise Lacking(
             "cron expressions need the package cronsim. Install django-pgjobs[cron], or give "
             "every=timedelta(...)."
         )

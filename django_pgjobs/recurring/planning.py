@@ -131,8 +131,11 @@ def _by_cron(rule: Rule, cron: Cron, after: datetime) -> Iterator[tuple[datetime
             return
         if is_change and rule.runs_after_gaps:
             yield from _skipped_at(rule, cron, end, stop)
-        # Nothing matches before that reading, whatever clocks do meanwhile.
-        begin = max(end, reading.replace(tzinfo=UTC) - SAFE)
+        begin = end
+        # Nothing matches between these two, whatever clocks do meanwhile: what has matched a little
+        # before may be shown again.
+        if cron.next_reading(shown - SAFE) == reading:
+            begin = max(end, reading.replace(tzinfo=UTC) - SAFE)
 
 
 def _skipped_at(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 
-from django_pgjobs.recurring.cron import Cron, cron_of
+from django_pgjobs.recurring.cron import Cron, Lacking, cron_of
 
 SHORTEST_EVERY, LONGEST_EVERY = timedelta(seconds=1), timedelta(days=3660)
 MAX_EXCEPT_DATES = 1_000
@@ -134,7 +134,8 @@ def find_zone(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (OSError, TypeError, ValueError, AttributeError, zoneinfo.ZoneInfoNotFoundError):
-        raise ValueError(
+        # Without any zones nobody can tell whether there is this one.
+        raise (ValueError if zoneinfo.available_timezones() else Lacking)(
             f'expected timezone to be a name such as "Europe/Berlin", got {name!r}. '
             "`zoneinfo.available_timezones()` lists them; the package tzdata brings them."
         ) from None

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db import connections, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_pgjobs.compat import AnyTask
@@ -33,6 +34,10 @@ MAX_BACKFILL = 1_000
 PAGE = 100
 # How far ahead a list of the next occurrences looks for some that nobody has skipped.
 MAX_PREVIEW = 1_000
+# What a backfill makes up for, besides what has no row.
+REOPENED = (OccurrenceOutcome.MISSED, OccurrenceOutcome.FAILED)
+# No schedule is due before.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 Arguments = tuple[list[Any], dict[str, Any]]
 
@@ -52,7 +57,7 @@ class Chosen:
 
 
 class Backfilled(NamedTuple):
-    """How many occurrences were enqueued, had a row already, and could not be enqueued."""
+    """How many occurrences were enqueued, were settled already, and could not be enqueued."""
 
     enqueued: int
     known: int
@@ -131,13 +136,13 @@ def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> i
 def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Backfilled:
     """Enqueue the occurrences from *begin* to *end*, both included, that have no row yet.
 
-    In pages of 100, each a transaction. Raise ValueError for an *end* in the future, and for more
-    than 1,000 occurrences.
+    And those that were missed, or whose enqueue failed. In pages of 100, each a transaction. Raise
+    ValueError for an *end* in the future, and for more than 1,000 occurrences.
     """
     found = Backfilled(0, 0, 0)
-    for page in _pages(occurrences_to_backfill(name, begin, end)):
+    for page in _pages(_in_range(name, begin, end)):
         with transaction.atomic(using=job_database()):
-            rows = _enqueue(_locked(name), page, _by("backfilled", by))
+            rows = _enqueue(_locked(name), page, _by("backfilled", by), reopens=True)
         enqueued = sum(row.job_id is not None for row in rows)
         found = Backfilled(
             found.enqueued + enqueued,
@@ -148,12 +153,23 @@ def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Back
 
 
 def occurrences_to_backfill(name: str, begin: datetime, end: datetime) -> list[datetime]:
-    """Return the occurrences of a range, whether they have a row or not; raise as `backfill`."""
+    """Return the occurrences of a range that `backfill` would enqueue; raise as it does."""
+    instants = _in_range(name, begin, end)
+    if not instants:
+        return []
+    settled = _settled(name, instants[0], instants[-1])
+    return [at for at in instants if at not in settled]
+
+
+def _in_range(name: str, begin: datetime, end: datetime) -> list[datetime]:
+    """Return all occurrences of a range, whatever became of them."""
     if begin > end:
         raise ValueError(f"expected the begin before the end, got {begin} and {end}.")
     if end > _now():
         raise ValueError(f"expected an end that is past, got {end}: later ones come by themselves.")
     schedule = get_schedule(name)
+    if begin.astimezone(UTC) < EARLIEST:
+        raise ValueError(f"expected a begin from 1970 on, got {begin}.")
     planned = occurrences_until(rule_of(schedule), begin - TICK, end)
     instants = [each.at for each in islice(planned, MAX_BACKFILL + 1)]
     if len(instants) > MAX_BACKFILL:
@@ -175,8 +191,13 @@ def get_schedule(name: str) -> Schedule:
     return schedule
 
 
-def _enqueue(schedule: Schedule, instants: list[datetime], said: str) -> list[OccurrenceRow]:
-    """Enqueue a job for each instant that has no row yet, and return what became of those."""
+def _enqueue(
+    schedule: Schedule, instants: list[datetime], said: str, *, reopens: bool = False
+) -> list[OccurrenceRow]:
+    """Enqueue a job for each instant that has no row yet, and return what became of those.
+
+    *reopens*: for those that were missed or failed, too.
+    """
     task = _task_of(schedule)
     chosen = Chosen(
         name=schedule.name,
@@ -191,6 +212,8 @@ def _enqueue(schedule: Schedule, instants: list[datetime], said: str) -> list[Oc
     with connections[job_database()].cursor() as cursor:
         since = _now()
         entered = queries.enter_occurrences(cursor, planned)
+        if reopens:
+            entered |= queries.reopen_occurrences(cursor, schedule.name, instants)
         new = [row for row in planned if (row.schedule, row.scheduled_for) in entered]
         try:
             done = [enqueue_occurrence(chosen, task, row.scheduled_for, []) for row in new]
@@ -223,9 +246,20 @@ def _pages(instants: list[datetime]) -> Iterator[list[datetime]]:
 def _known(name: str, planned: list[Planned]) -> set[datetime]:
     if not planned:
         return set()
-    rows = _entries().filter(
-        schedule=name, scheduled_for__gte=planned[0].at, scheduled_for__lte=planned[-1].at
-    )
+    return _instants_of(_entries_in(name, planned[0].at, planned[-1].at))
+
+
+def _settled(name: str, begin: datetime, end: datetime) -> set[datetime]:
+    """Return the instants of a range that no backfill enqueues."""
+    is_open = Q(outcome__in=REOPENED, job_id=None)
+    return _instants_of(_entries_in(name, begin, end).exclude(is_open))
+
+
+def _entries_in(name: str, begin: datetime, end: datetime) -> Any:
+    return _entries().filter(schedule=name, scheduled_for__gte=begin, scheduled_for__lte=end)
+
+
+def _instants_of(rows: Any) -> set[datetime]:
     return {at.astimezone(UTC) for at in rows.values_list("scheduled_for", flat=True)}
 
 

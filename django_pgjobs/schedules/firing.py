@@ -8,10 +8,11 @@ no job.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import psycopg
 from django.db import Error as DatabaseError
@@ -19,7 +20,7 @@ from django.db import connections, transaction
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.control.lifecycle import cancel
-from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
 from django_pgjobs.exceptions import DuplicateJob, UnknownTask
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
@@ -55,16 +56,23 @@ class Blocked(Exception):
 class Turn:
     """What one turn did."""
 
-    # How many schedules it had; and those among them whose task is not declared here.
+    # How many schedules it had; and those among them that only others can plan, because the task
+    # or something else is not here.
     taken: int = 0
     unknown: dict[str, str] = field(default_factory=dict)
     # In how many seconds the next schedule is due, None if there is none.
     wait: float | None = None
+    # Is one due that it did not get, because somebody has locked it?
+    is_passed_over: bool = False
+    # The server's time, None before anything was read.
+    read_at: datetime | None = None
     # What was written of occurrences, and of schedules that are broken.
     occurrences: list[OccurrenceRow] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
 
     is_full: bool = False
+    # What was on time then is so still.
+    since: datetime | None = None
     # Called now and then in a turn that may take long.
     on_move: Callable[[], object] = lambda: None
 
@@ -86,17 +94,25 @@ class _Case:
     last_job_id: int | None = None
     runs: int = 0
 
+    @property
+    def next_at(self) -> datetime | None:
+        """When it is due next; it ends when it has had its runs."""
+        row = self.row
+        has_ended = row.max_runs is not None and row.runs + self.runs >= row.max_runs
+        return None if has_ended else self.plan.next_at
+
     def written(self) -> Written:
         row = self.row
         # Without a new job what was said of the last one stays.
         error = self.plan.error or self.error or ("" if self.last_at else row.error)
         return Written(
             row.name,
-            self.plan.next_at,
+            self.next_at,
+            (row.next_at or row.plan_from or row.now) if self.plan.error else None,
             self.last_at or row.last_at,
             self.last_job_id or row.last_job_id,
             row.runs + self.runs,
-            error,
+            scrub(error, MAX_NOTE),
         )
 
 
@@ -104,37 +120,49 @@ def fire_due(
     *,
     late: float = 0.0,
     excluded: Collection[str] = (),
+    tasks: Sequence[str] | None = None,
     max_schedules: int = MAX_SCHEDULES,
     now: datetime | None = None,
+    since: datetime | None = None,
     on_move: Callable[[], object] = lambda: None,
 ) -> Turn:
     """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
 
-    As if it were *now*; None is the server's time, which counts outside of tests. In a transaction
-    of its own; *on_move* is called now and then. Raise Blocked, or what the database raises; then
-    nothing has happened.
+    Only schedules of *tasks*; None: of all, then `Turn.unknown` says which are not here. As if it
+    were *now*; None is the server's time, which counts outside of tests. *since* is when the first
+    of several full turns was, of which this is one. In a transaction of its own; *on_move* is
+    called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
-    turn = Turn(on_move=on_move)
+    turn = Turn(since=since, on_move=on_move)
     database = job_database()
     rows: list[ScheduleRow] = []
+    chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
         with transaction.atomic(using=database), connections[database].cursor() as cursor:
             limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
-            # Before they are taken: what becomes due between the two is taken at once.
-            turn.wait = queries.get_schedule_wait(cursor, late=late, excluded=excluded, now=now)
             rows = queries.take_due_schedules(
-                cursor, late=late, excluded=excluded, max_schedules=max_schedules, now=now
+                cursor, excluded=excluded, max_schedules=max_schedules, **chosen
             )
             turn.taken, turn.is_full = len(rows), len(rows) >= max_schedules
+            others = [*excluded, *(row.name for row in rows)]
+            ahead = queries.look_ahead(cursor, excluded=others, **chosen)
+            turn.wait, turn.is_passed_over, turn.read_at = ahead
             _fire(cursor, rows, turn)
-    except DatabaseError as error:
+    except Blocked:
+        raise
+    except IMPORT_ERRORS as error:
         # Not what an enqueue raises, which `enqueue_occurrence` catches.
         if not rows:
             raise
-        name = rows[0].name if len(rows) == 1 else None
-        _raise_unless_refused(name, error)
-        raise Blocked(name, str(error).strip()) from error
+        _raise_blocked(rows, error)
     return turn
+
+
+def _raise_blocked(rows: Sequence[ScheduleRow], error: BaseException) -> NoReturn:
+    name = rows[0].name if len(rows) == 1 else None
+    if isinstance(error, DatabaseError):
+        _raise_unless_refused(name, error)
+    raise Blocked(name, f"{type(error).__name__}: {error}".strip()) from error
 
 
 def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
@@ -145,8 +173,8 @@ def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
     _enqueue(cursor, cases, turn)
     queries.write_schedules(cursor, [case.written() for case in cases.values()])
     for name, case in cases.items():
-        if case.plan.next_at is not None:
-            turn.note_wait((case.plan.next_at - case.row.now).total_seconds())
+        if case.next_at is not None:
+            turn.note_wait((case.next_at - case.row.now).total_seconds())
         if error := case.plan.error or case.error:
             turn.errors[name] = error
 
@@ -158,8 +186,12 @@ def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
         except UnknownTask as error:
             # Another worker may have it.
             turn.unknown[row.name] = str(error)
+            continue
+        found = plan(row, task, since=turn.since)
+        if found.lacks:
+            turn.unknown[row.name] = found.lacks
         else:
-            yield _Case(row, task, plan(row, task))
+            yield _Case(row, task, found)
 
 
 def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
@@ -177,7 +209,7 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
     turn.occurrences += [row for row in left_out if (row.schedule, row.scheduled_for) in entered]
     unfinished = _unfinished(cursor, [cases[row.schedule] for row in new])
     newest = {row.schedule: row for row in new}
-    together = _enqueue_together(new, cases)
+    together = _enqueue_together(_plain(new, cases, unfinished), cases)
     done = []
     for row in new:
         turn.on_move()
@@ -197,17 +229,30 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
         _count(cases[row.schedule], row)
 
 
+def _plain(
+    new: Sequence[OccurrenceRow],
+    cases: Mapping[str, _Case],
+    unfinished: Mapping[str, Sequence[int]],
+) -> list[OccurrenceRow]:
+    """Return the occurrences that nothing overlaps, or that may overlap."""
+    counts = Counter(row.schedule for row in new)
+    alone = {name for name, count in counts.items() if count == 1 and unfinished.get(name) == []}
+    return [
+        row for row in new if row.schedule in alone or cases[row.schedule].row.overlap == "allow"
+    ]
+
+
 def _enqueue_together(
     rows: Sequence[OccurrenceRow], cases: Mapping[str, _Case]
 ) -> dict[OccurrenceRow, int]:
     """Enqueue many jobs of a task in one statement; return the ids of those enqueued.
 
-    Where that raises, or a policy asks for more, there is none: one by one shows whose fault it is.
+    Where that raises, or jitter asks for more, there is none: one by one shows whose fault it is.
     """
     groups: dict[str, list[tuple[OccurrenceRow, Any]]] = {}
     for row in rows:
         of = cases[row.schedule].row
-        if of.overlap == "allow" and not of.jitter and (item := _item_of(of)) is not None:
+        if not of.jitter and (item := _item_of(of)) is not None:
             groups.setdefault(of.task_path, []).append((row, item))
     ids: dict[OccurrenceRow, int] = {}
     for group in groups.values():
@@ -221,7 +266,7 @@ def _enqueue_together(
                 found = backend.enqueue_many(task, [item for _, item in group])
         except DatabaseError as error:
             _raise_unless_refused(names.pop() if len(names) == 1 else None, error)
-        except Exception:  # noqa: S112 - it is raised again by the one whose fault it is
+        except IMPORT_ERRORS:  # it is raised again by the one whose fault it is
             continue
         else:
             ids.update((row, int(job_id)) for (row, _), job_id in zip(group, found, strict=True))
@@ -232,7 +277,7 @@ def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:
     """Return the arguments as `enqueue_many` takes them, None if it does not."""
     try:
         args, kwargs = arguments_of(row)
-    except (TypeError, ValueError):
+    except Exception:  # it is raised again by the one whose fault it is
         return None
     return None if args and kwargs else kwargs or tuple(args)
 
@@ -313,13 +358,13 @@ def enqueue_occurrence(
     except DatabaseError as error:
         _raise_unless_refused(row.name, error)
         return _failed(entered, error)
-    except Exception as error:  # keys and receivers are the project's code
+    except IMPORT_ERRORS as error:  # keys and receivers are the project's code
         return _failed(entered, error)
     unfinished[:] = [job_id] if row.overlap == "cancel" else [*unfinished, job_id]
     return entered._replace(job_id=job_id)
 
 
-def _failed(entered: OccurrenceRow, error: Exception) -> OccurrenceRow:
+def _failed(entered: OccurrenceRow, error: BaseException) -> OccurrenceRow:
     text = scrub(f"{type(error).__name__}: {error}", MAX_NOTE)
     return entered._replace(outcome=OccurrenceOutcome.FAILED, note=text)
 

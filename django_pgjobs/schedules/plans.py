@@ -14,8 +14,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from django_pgjobs.declaring.schedules import find_problems
+from django_pgjobs.declaring.schedules import find_problems, find_task_problems
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
+from django_pgjobs.recurring.cron import Lacking
 from django_pgjobs.recurring.planning import (
     latest_occurrence,
     next_occurrence,
@@ -26,6 +27,8 @@ from django_pgjobs.recurring.rule import Rule
 from django_pgjobs.status import OccurrenceOutcome
 
 ON_TIME = timedelta(minutes=1)
+# For how long what is on time may wait for its turn, where many are due at once.
+MAX_BEHIND = timedelta(minutes=10)
 # Of one schedule in one turn.
 MAX_DUE = 100
 TICK = timedelta(microseconds=1)
@@ -37,13 +40,15 @@ MAX_SECONDS = timedelta(days=366 * 1000).total_seconds()
 class Plan:
     """What becomes of a row: occurrences to enqueue, one line on those that are left out.
 
-    *next_at* None: never again, or the row is broken; then *error* says why.
+    *next_at* None: never again, or the row is broken; then *error* says why. Or this process
+    *lacks* something that another one may have.
     """
 
     due: tuple[datetime, ...] = ()
     left_out: OccurrenceRow | None = None
     next_at: datetime | None = None
     error: str = ""
+    lacks: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,21 @@ class Policies:
 
 def rule_of(row: Any) -> Rule:
     """Return the rule of a row, or of a model with its columns; raise ValueError for none."""
-    return _rule(
-        row.cron,
-        row.every,
-        row.timezone,
-        row.skipped_time,
-        row.repeated_time,
-        row.starts_at,
-        row.ends_at,
-        tuple(row.except_dates),
-    )
+    if not all(isinstance(day, str) for day in row.except_dates):
+        raise ValueError(f"expected except_dates to list dates, got {str(row.except_dates)[:200]}.")
+    try:
+        return _rule(
+            row.cron,
+            row.every,
+            row.timezone,
+            row.skipped_time,
+            row.repeated_time,
+            row.starts_at,
+            row.ends_at,
+            tuple(row.except_dates),
+        )
+    except (OverflowError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 # Checking a rule takes longer than planning by it.
@@ -85,23 +95,23 @@ def _rule(
     ends: datetime | None,
     except_dates: tuple[str, ...],
 ) -> Rule:
-    try:
-        return Rule(
-            cron=cron,
-            every=None if every is None else _length(every),
-            timezone=timezone,
-            skipped_time=skipped_time,
-            repeated_time=repeated_time,
-            starts=starts,
-            ends=ends,
-            except_dates=tuple(map(date.fromisoformat, except_dates)),
-        )
-    except (OverflowError, TypeError) as error:
-        raise ValueError(str(error)) from None
+    return Rule(
+        cron=cron,
+        every=None if every is None else _length(every),
+        timezone=timezone,
+        skipped_time=skipped_time,
+        repeated_time=repeated_time,
+        starts=starts,
+        ends=ends,
+        except_dates=tuple(map(date.fromisoformat, except_dates)),
+    )
 
 
 def policies_of(row: Any, task: Any) -> Policies:
-    """Return the policies of a row; raise ValueError if they are none."""
+    """Return the policies of a row; raise ValueError if they are none.
+
+    Lacking where only the task as it is declared here cannot have them.
+    """
     policies = Policies(
         name=row.name,
         task=task,
@@ -111,8 +121,9 @@ def policies_of(row: Any, task: Any) -> Policies:
         grace=_length(row.grace),
         overlap=row.overlap,
     )
+    of_task = next(find_task_problems(policies), None)
     for problem in find_problems(policies):
-        raise ValueError(problem)
+        raise (Lacking if problem == of_task else ValueError)(problem)
     return policies
 
 
@@ -122,32 +133,66 @@ def _length(seconds: float) -> timedelta:
     return timedelta(seconds=max(-MAX_SECONDS, min(seconds, MAX_SECONDS)))
 
 
-def plan(row: ScheduleRow, task: Any) -> Plan:
-    """Say what is to be done about a schedule that is due or to be planned."""
+def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> Plan:
+    """Say what is to be done about a schedule that is due or to be planned.
+
+    What was on time at *since* is so still: it had to wait for its turn. Not for longer than
+    MAX_BEHIND, so that those who have too much to do leave something out.
+    """
+    on_time_from = row.now.astimezone(UTC) - ON_TIME
+    if since is not None:
+        waited = min(max(row.now - since, timedelta()), MAX_BEHIND)
+        on_time_from -= waited
     try:
-        rule, policies = rule_of(row), policies_of(row, task)
+        return _planned(row, _known_rule(row), policies_of(row, task), on_time_from)
+    except Lacking as error:
+        return Plan(lacks=str(error))
+    except Exception as error:  # whatever is in a row, it is an error of this row
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        return Plan(error=f"It is not planned: {said}")
+
+
+def _known_rule(row: ScheduleRow) -> Rule:
+    """Return the rule of a row; raise Lacking where another process knew it a moment ago."""
+    try:
+        return rule_of(row)
     except ValueError as error:
-        return Plan(error=f"It is not planned: {error}")
-    if row.next_at is None:
-        found = Plan(next_at=_next(rule, row.now))
+        # A change of the rule would have it planned anew. If nobody takes it, it is broken.
+        if row.next_at is not None and row.next_at > row.now - ON_TIME:
+            raise Lacking(str(error)) from None
+        raise
+
+
+def _planned(row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: datetime) -> Plan:
+    now = row.now.astimezone(UTC)
+    left = None if policies.max_runs is None else policies.max_runs - row.runs
+    if left is not None and left <= 0:
+        return Plan()
+    if row.next_at is not None:
+        first: datetime | None = row.next_at.astimezone(UTC)
+    elif row.plan_from is not None and row.plan_from < now:
+        first = _next(rule, row.plan_from.astimezone(UTC) - TICK)
     else:
-        found = _due(row, row.next_at.astimezone(UTC), rule, policies)
-    if policies.max_runs is None:
-        return found
-    left = max(0, policies.max_runs - row.runs)
-    if left <= len(found.due):
-        return replace(found, due=found.due[:left], next_at=None)
+        first = _next(rule, now)
+    if first is None or first > now:
+        return Plan(next_at=first)
+    found = _due(row, first, rule, policies, on_time_from)
+    # Of those that an overlap cancels only the newest has a job.
+    if left is not None and left < len(found.due) and policies.overlap != "cancel":
+        # Not all of these need become jobs: whether it ends is seen after them.
+        return replace(found, due=found.due[:left], next_at=found.due[left])
     return found
 
 
-def _due(row: ScheduleRow, first: datetime, rule: Rule, policies: Policies) -> Plan:
+def _due(
+    row: ScheduleRow, first: datetime, rule: Rule, policies: Policies, on_time_from: datetime
+) -> Plan:
     """Divide what is due by now, from *first* on, into what is enqueued and what is left out."""
     now = row.now.astimezone(UTC)
-    on_time_from = now - ON_TIME
     made_up: list[datetime] = []
     begin = max(first, on_time_from)
     if first < on_time_from:
-        made_up = _made_up(rule, policies, first, now)
+        made_up = _made_up(rule, policies, first, now, on_time_from)
     on_time, following = _on_time(rule, begin, now)
     if policies.missed == "latest" and on_time:
         made_up = []
@@ -167,9 +212,11 @@ def _due(row: ScheduleRow, first: datetime, rule: Rule, policies: Policies) -> P
     return Plan(tuple(due), left_out, next_at)
 
 
-def _made_up(rule: Rule, policies: Policies, first: datetime, now: datetime) -> list[datetime]:
+def _made_up(
+    rule: Rule, policies: Policies, first: datetime, now: datetime, on_time_from: datetime
+) -> list[datetime]:
     """Return the missed occurrences that are enqueued all the same."""
-    end = now - ON_TIME - TICK
+    end = on_time_from - TICK
     begin = max(first, now - min(policies.grace, now - first))
     if policies.missed == "skip" or begin > end:
         return []

@@ -1,8 +1,10 @@
 -- Take the schedules that are due, or to be planned, those that are due for longest first.
 -- Parameters: late double precision (only those due for so many seconds); excluded text[] (names
---     to leave alone); max_schedules integer; now timestamptz (NULL: the server's time)
+--     to leave alone); tasks text[] (only schedules of these; NULL: all); max_schedules integer;
+--     now timestamptz (NULL: the server's time)
 -- Returns: the columns of a schedule, arguments as text; when it is due, NULL if it is to be
---     planned; the time that counts as now, and the server's
+--     planned; from when on it is planned then, NULL if from now on, as with a *now*; the time that
+--     counts as now, and the server's
 -- Locks: the schedules, SKIP LOCKED
 -- Index: pgjobs_schedule_next
 SELECT
@@ -12,6 +14,8 @@ SELECT
     schedule.max_runs, schedule.jitter, schedule.missed, schedule.grace, schedule.overlap,
     schedule.runs, schedule.last_at, schedule.last_job_id, schedule.error,
     CASE WHEN isfinite(schedule.next_at) THEN schedule.next_at END,
+    -- A time that only counts as now has nothing to do with when a row was written.
+    CASE WHEN %(now)s::timestamptz IS NULL THEN schedule.plan_from END,
     COALESCE(%(now)s::timestamptz, statement_timestamp()), statement_timestamp()
 FROM pgjobs_schedule AS schedule
 WHERE
@@ -20,6 +24,7 @@ WHERE
         - make_interval(secs => %(late)s::double precision)
     AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
     AND schedule.name <> ALL (%(excluded)s::text[])
+    AND (%(tasks)s::text[] IS NULL OR schedule.task_path = ANY (%(tasks)s::text[]))
 ORDER BY schedule.next_at
 LIMIT %(max_schedules)s::integer
 FOR UPDATE SKIP LOCKED

@@ -10,15 +10,28 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from django_pgjobs import schedule
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules import firing
 from django_pgjobs.schedules.firing import fire_due
-from django_pgjobs.worker.process.scheduler import Scheduler
+from django_pgjobs.schedules.syncing import sync_schedules
+from django_pgjobs.worker.process.scheduler import (
+    FIRST_PASSED_OVER,
+    FOLLOW_SECONDS,
+    LAST_PASSED_OVER,
+    Scheduler,
+)
 from django_pgjobs.worker.state import WorkerState
 from tests.helpers import connect, wait_until
 from tests.races.support import DjangoThread
 from tests.schedules import tasks
-from tests.schedules.support import let_be_due, make_schedule, outcomes
+from tests.schedules.support import (
+    NOTE_TIME,
+    declaring_anew,
+    let_be_due,
+    make_schedule,
+    outcomes,
+)
 from tests.worker.support import make_options
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
@@ -142,3 +155,120 @@ def test_a_unique_key_of_an_open_transaction_holds_up_its_schedule_only() -> Non
     assert (outcomes("waits"), outcomes("second")) == ([], ["enqueued"])
     fire_due()
     assert outcomes("waits") == ["joined"]
+
+
+def test_one_that_is_locked_when_it_is_due_is_looked_at_again_soon() -> None:
+    """And again later; the one that was active follows nobody because of it."""
+    let_be_due(make_schedule("locked"))
+    scheduler = make_active()
+    # It wakes for the one that is locked.
+    scheduler._expects_some = True
+    with transaction.atomic():
+        Schedule.objects.select_for_update().get(name="locked")
+        pauses = DjangoThread(lambda: [scheduler._take_turn() for _ in range(12)]).result()
+        assert scheduler._is_active
+    assert pauses[0] < 0.1
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pytest.approx(LAST_PASSED_OVER, abs=0.1)
+    scheduler._take_turn()
+    assert outcomes("locked") == ["enqueued"]
+    assert scheduler._passed_over == FIRST_PASSED_OVER
+
+
+def test_a_schedule_beside_one_that_is_locked_is_on_time() -> None:
+    make_schedule("next year", cron="@yearly")
+    let_be_due(make_schedule("locked"))
+    scheduler = make_active()
+    scheduler._passed_over = LAST_PASSED_OVER
+    with transaction.atomic():
+        Schedule.objects.select_for_update().get(name="locked")
+        turn = DjangoThread(fire_due).result()
+    assert turn.is_passed_over
+    assert turn.wait is not None
+    assert turn.wait > 0
+    assert scheduler._pause(turn) == LAST_PASSED_OVER
+    turn.wait = 0.5
+    assert scheduler._pause(turn) == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_follower_looks_again_after_one_that_is_locked() -> None:
+    row = make_schedule()
+    let_be_due(row, timedelta(seconds=5))
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    with transaction.atomic():
+        Schedule.objects.select_for_update().get()
+        pause = DjangoThread(scheduler._take_turn).result()
+    assert FOLLOW_SECONDS[0] <= pause <= FOLLOW_SECONDS[1] + 0.1
+    scheduler._take_turn()
+    assert outcomes() == ["enqueued"]
+
+
+def test_rows_of_tasks_that_are_not_here_are_not_even_locked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of them hold up nobody, and another release has its own at once."""
+    row = make_schedule()
+    let_be_due(row)
+    foreign = [
+        Schedule(name=f"foreign {number}", task_path="another.task", every=3600.0)
+        for number in range(firing.MAX_SCHEDULES + 1)
+    ]
+    Schedule.objects.bulk_create(foreign)
+    halfway = Halfway(monkeypatch)
+    scheduler = make_active()
+    ours = DjangoThread(scheduler._take_turn)
+    assert halfway.reached.wait(30)
+    with transaction.atomic():
+        free = Schedule.objects.filter(task_path="another.task")
+        assert len(free.select_for_update(skip_locked=True)) == len(foreign)
+    halfway.may_go_on.set()
+    # What waits for another release is no reason to look again.
+    assert ours.result() > 1.0
+    assert outcomes() == ["enqueued"]
+    assert not scheduler._excluded
+
+
+def test_a_row_of_the_code_that_is_locked_holds_up_no_other() -> None:
+    with declaring_anew():
+        for name in ("locked", "free"):
+            schedule(tasks.note_time, name=name, every=timedelta(seconds=1))
+        sync_schedules()
+        fire_due()
+        Schedule.objects.update(retired_at=timezone.now())
+        scheduler = make_active()
+        with transaction.atomic():
+            Schedule.objects.select_for_update().get(name="locked")
+            synced = DjangoThread(sync_schedules).result()
+            assert (synced.returned, synced.locked) == (["free"], ["locked"])
+            DjangoThread(scheduler._take_turn).result()
+        assert not scheduler._is_synced
+        scheduler._sync_at = 0.0
+        scheduler._take_turn()
+        assert scheduler._is_synced
+    assert not Schedule.objects.exclude(retired_at=None).exists()
+
+
+def test_a_locked_row_that_is_as_the_code_says_is_not_waited_for() -> None:
+    with declaring_anew():
+        schedule(tasks.note_time, name="x", every=timedelta(seconds=1))
+        sync_schedules()
+        with transaction.atomic():
+            Schedule.objects.select_for_update().get()
+            assert not any(DjangoThread(sync_schedules).result())
+
+
+def test_a_row_that_another_one_is_inserting_is_tried_again() -> None:
+    with declaring_anew():
+        schedule(tasks.note_time, name="x", every=timedelta(seconds=1))
+        with transaction.atomic():
+            Schedule.objects.create(name="x", task_path=NOTE_TIME, every=5.0)
+            assert DjangoThread(sync_schedules).result().locked == ["x"]
+        assert sync_schedules().changed == ["x"]
+
+
+def make_active() -> Scheduler:
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    scheduler._is_active = True
+    # It has looked at the others already.
+    scheduler._check_at = float("inf")
+    return scheduler

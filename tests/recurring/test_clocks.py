@@ -92,3 +92,75 @@ def test_it_does_not_matter_from_where_one_counts() -> None:
                 assert planned(rule, at, end) == [later for later in expected if later > at]
                 just_before = at - timedelta(microseconds=1)
                 assert planned(rule, just_before, end)[0] == at
+
+
+# Where clocks do odd things: two hours, half hours, at midnight, a day left out, by the moon, by
+# 45 minutes; changes of the offset for good.
+ODD_CHANGES = [
+    ("Antarctica/Troll", (2026, 3, 29)),
+    ("Antarctica/Troll", (2026, 10, 25)),
+    ("Antarctica/Casey", (2020, 10, 3)),
+    ("Australia/Lord_Howe", (2026, 4, 4)),
+    ("Pacific/Apia", (2011, 12, 30)),
+    ("Pacific/Chatham", (2026, 4, 4)),
+    ("Africa/Casablanca", (2026, 2, 15)),
+    ("Africa/El_Aaiun", (2027, 3, 14)),
+    ("America/St_Johns", (2006, 10, 29)),
+    ("America/Caracas", (2007, 12, 9)),
+    ("America/Havana", (2026, 11, 1)),
+    ("America/Nuuk", (2026, 10, 25)),
+    ("America/Sao_Paulo", (2018, 2, 18)),
+    ("Asia/Beirut", (2026, 3, 29)),
+    ("Asia/Gaza", (2026, 10, 24)),
+    ("Asia/Pyongyang", (2015, 8, 15)),
+    ("Asia/Tehran", (2022, 9, 21)),
+    ("Europe/Berlin", (2026, 10, 25)),
+    ("Europe/Dublin", (2026, 10, 25)),
+]
+FIELDS = (
+    ("*", "0", "30", "*/30", "*/7", "10,50", "0-20", "45"),
+    ("*", "*/2", "0", "1", "2", "3", "23", "0-3", "1,2", "22-23"),
+    ("*", "*", "*", "1", "31", "24-26"),
+    ("*", "*", "2,3,4,10,11"),
+    ("*", "*", "0", "6", "6,0", "1-5"),
+)
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+)
+def test_any_expression_in_odd_zones_is_due_when_the_clock_shows_it(seed: int) -> None:
+    """Also one that is due rarely: what has matched just before a change may be shown again."""
+    rng = random.Random(seed)
+    for zone, day in ODD_CHANGES:
+        begin = datetime(*day, tzinfo=UTC) - timedelta(minutes=rng.randrange(1440))
+        end = begin + timedelta(days=2, minutes=rng.randrange(720))
+        for _ in range(3):
+            text = " ".join(map(rng.choice, FIELDS))
+            after_gaps, twice = rng.random() < 0.5, rng.random() < 0.5
+            try:
+                rule = Rule(
+                    cron=text,
+                    timezone=zone,
+                    skipped_time="after" if after_gaps else "never",
+                    repeated_time="twice" if twice else "once",
+                )
+            except ValueError:  # a day that no month of these has
+                continue
+            expected = list(watch(text, zone, begin, end, after_gaps=after_gaps, twice=twice))
+            assert planned(rule, begin, end) == expected, (rule, begin)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "expected"),
+    [
+        ("Europe/Berlin", "*/30 2 * * SUN", ["00:00", "00:30", "01:00", "01:30"]),
+        ("Antarctica/Troll", "*/30 1 * * SUN", ["23:00", "23:30", "01:00", "01:30"]),
+    ],
+)
+def test_a_repeated_hour_of_a_weekly_schedule_is_due_twice(
+    zone: str, text: str, expected: list[str]
+) -> None:
+    begin = datetime(2026, 10, 25, tzinfo=UTC) - timedelta(hours=4)
+    found = planned(Rule(cron=text, timezone=zone), begin, begin + timedelta(days=1))
+    assert [f"{at:%H:%M}" for at in found] == expected

@@ -16,6 +16,7 @@ from django_pgjobs.models import Schedule
 from django_pgjobs.schedules.firing import fire_due
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.syncing import sync_schedules
+from django_pgjobs.worker.process.scheduler import log_sync
 from tests import tasks as plain_tasks
 from tests.schedules import tasks
 from tests.schedules.support import NOTE_TIME, declaring_anew
@@ -166,7 +167,7 @@ def test_a_worker_writes_rows_and_plans_them() -> None:
     assert row.max_runs == 3
     assert row.declared == declared.columns()
     assert row.next_at is not None
-    assert sync_schedules() == ([], [], [])
+    assert not any(sync_schedules())
 
 
 @pytest.mark.django_db
@@ -175,7 +176,7 @@ def test_a_change_of_the_code_leaves_what_a_person_changed() -> None:
     sync_schedules()
     Schedule.objects.update(cron="0 4 * * *", changed_fields=["cron"])
     fire_due()
-    assert sync_schedules() == ([], [], [])
+    assert not any(sync_schedules())
     with declaring_anew():
         schedule(tasks.note_time, cron="0 5 * * *", timezone="UTC", name="x", overlap="skip")
         assert sync_schedules().changed == ["x"]
@@ -219,3 +220,55 @@ def test_one_that_was_retired_comes_back() -> None:
 def test_a_task_of_django_can_have_a_schedule() -> None:
     declared = schedule(plain_tasks.add, every=timedelta(hours=1), args=[1, 2])
     assert declared.task is plain_tasks.add
+
+
+@pytest.mark.django_db
+def test_a_row_that_a_person_made_has_task_and_arguments_of_the_code(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    theirs = tasks.remind.module_path
+    Schedule.objects.create(name="x", task_path=theirs, args=["week"], cron="0 1 * * *")
+    schedule(tasks.note_time, cron="0 2 * * *", name="x", kwargs={"name": "y"})
+    synced = sync_schedules()
+    row = Schedule.objects.get()
+    assert (row.task_path, row.args, row.kwargs) == (NOTE_TIME, [], {"name": "y"})
+    assert (row.cron, "task_path" in row.changed_fields) == ("0 1 * * *", False)
+    with caplog.at_level("WARNING", logger="django_pgjobs"):
+        log_sync(synced)
+    assert theirs in caplog.text
+    assert NOTE_TIME in caplog.text
+
+
+@pytest.mark.django_db
+def test_what_a_person_changed_by_sql_stays_when_the_code_changes() -> None:
+    schedule(tasks.note_time, cron="0 3 * * *", timezone="UTC", name="x")
+    sync_schedules()
+    Schedule.objects.update(cron="0 4 * * *", args=["x"])
+    with declaring_anew():
+        schedule(tasks.note_time, cron="0 5 * * *", timezone="UTC", name="x", overlap="skip")
+        sync_schedules()
+    row = Schedule.objects.get()
+    assert (row.cron, row.overlap, row.changed_fields) == ("0 4 * * *", "skip", ["cron"])
+    # But for what is of the code alone.
+    assert row.args == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("declared", [[], {"of_a_later_release": 1}, {"starts_at": "someday"}])
+def test_a_row_that_says_odd_things_of_the_code_follows_it(declared: Any) -> None:
+    schedule(tasks.note_time, cron="0 3 * * *", name="x")
+    sync_schedules()
+    Schedule.objects.update(declared=declared)
+    assert sync_schedules().changed == ["x"]
+    assert not any(sync_schedules())
+
+
+@pytest.mark.django_db
+def test_task_and_arguments_are_those_of_the_code_though_it_has_not_changed() -> None:
+    schedule(tasks.note_time, cron="0 3 * * *", name="x", args=["ours"])
+    sync_schedules()
+    Schedule.objects.update(task_path=tasks.remind.module_path, args=["theirs"], cron="0 4 * * *")
+    assert sync_schedules().changed == ["x"]
+    row = Schedule.objects.get()
+    assert (row.task_path, row.args, row.cron) == (NOTE_TIME, ["ours"], "0 4 * * *")
+    assert not any(sync_schedules())

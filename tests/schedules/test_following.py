@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from django_pgjobs.schedules.checking import Checked
 from django_pgjobs.schedules.firing import Turn
 from django_pgjobs.schedules.syncing import Synced
 from django_pgjobs.worker.process import scheduler as scheduler_module
@@ -32,8 +34,10 @@ class World:
         # Does each turn take as many as it may?
         self.has_many = False
         monkeypatch.setattr(scheduler_module, "fire_due", self.fire)
-        monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], []))
+        monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], [], [], []))
         monkeypatch.setattr(Scheduler, "_retire", lambda scheduler: None)
+        monkeypatch.setattr(scheduler_module, "check_planned", lambda *given: Checked([], None))
+        monkeypatch.setattr(Scheduler, "_retry_broken", lambda scheduler: None)
         self.schedulers = {
             number: Scheduler(WorkerState(make_options(), f"test:{number}"), on_crash=print)
             for number in range(count)
@@ -110,3 +114,20 @@ def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None
     active = [each for each in world.schedulers.values() if each._is_active]
     assert len(active) == 1
     assert max(world.lateness) < 4
+
+
+def test_full_turns_say_since_when_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    begin = datetime(2026, 5, 1, tzinfo=UTC)
+    told = []
+
+    def fire(*, since: datetime | None, **options: Any) -> Turn:
+        told.append(since)
+        minutes = timedelta(minutes=len(told))
+        return Turn(is_full=len(told) in (1, 2, 4), read_at=begin + minutes)
+
+    monkeypatch.setattr(scheduler_module, "fire_due", fire)
+    for _ in range(5):
+        scheduler._fire()
+    first, fourth = begin + timedelta(minutes=1), begin + timedelta(minutes=4)
+    assert told == [None, first, first, None, fourth]

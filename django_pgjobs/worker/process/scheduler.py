@@ -12,14 +12,18 @@ without anything due for a while it has none.
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 
 from django.db import Error as DatabaseError
 from django.db import connections
 
+from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.schedules.checking import check_planned
 from django_pgjobs.schedules.firing import MAX_SCHEDULES, Blocked, Turn, fire_due
 from django_pgjobs.schedules.syncing import Synced, sync_schedules
 from django_pgjobs.status import OccurrenceOutcome
@@ -36,14 +40,24 @@ FOLLOW_SECONDS = (2.0, 3.0)
 ACTIVE_PAUSE, FOLLOW_PAUSE = 5.0, 30.0
 # The shortest, so that one whose work is never done does not do it without a break.
 SHORTEST_PAUSE = 0.01
-# How long a schedule is left to others whose task is not declared here, ...
+# How soon an active one looks again after one that is due and that somebody has locked: longer
+# each time.
+FIRST_PASSED_OVER, LAST_PASSED_OVER = 0.01, 2.0
+# How long a schedule is left to others that cannot be planned here, ...
 UNKNOWN_SECONDS = 10.0
 # ... and one that the server refuses, or whose enqueue would wait for a lock; doubled each time.
 FIRST_BLOCKED, LAST_BLOCKED = 1.0, 60.0
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
+# How soon rows of the code that somebody had locked are tried again.
+SYNC_SECONDS = 5.0
 # Without anything due for longer there is no connection.
 IDLE_SECONDS = 10.0
 ORPHAN_SECONDS = 60.0
+# How often an active one tries those again that could not be planned.
+BROKEN_SECONDS = 60.0
+# How often an active one looks whether any are planned too late, and how soon it goes on with that;
+# at once after the server's clock was put back by so much.
+CHECK_SECONDS, CHECK_PAUSE, CLOCK_STEP = 3600.0, 0.05, 5.0
 
 
 class Scheduler(Role):
@@ -56,6 +70,10 @@ class Scheduler(Role):
         self._state = state
         self._is_active = False
         self._is_synced = False
+        self._sync_at = 0.0
+        # The tasks that are here, and of how many modules.
+        self._tasks: list[str] = []
+        self._module_count = 0
         self._retry = FIRST_RETRY
         # Schedules that are left alone, and until when.
         self._excluded: dict[str, float] = {}
@@ -64,6 +82,15 @@ class Scheduler(Role):
         self._size = MAX_SCHEDULES
         # Was something to be due when it wakes?
         self._expects_some = False
+        self._passed_over = FIRST_PASSED_OVER
+        # When the first was of the turns that had as many as they may.
+        self._full_since: datetime | None = None
+        self._broken_at = 0.0
+        # After which schedule it goes on with looking, None: it has looked at all.
+        self._check_at = 0.0
+        self._check_after: str | None = None
+        # How far the server's clock is ahead of that of this process.
+        self._ahead = float("-inf")
         self._told: set[tuple[str, str]] = set()
         self._orphans_at = time.monotonic() + ORPHAN_SECONDS
         self._orphans: set[str] = set()
@@ -91,7 +118,8 @@ class Scheduler(Role):
         """Enqueue what is due; return the seconds until the next turn."""
         try:
             self._sync()
-            pause = self._fire()
+            self._retry_broken()
+            pause = min(self._fire(), self._check_planned())
             self._retire()
         except Blocked as error:
             self._note_blocked(error)
@@ -116,9 +144,35 @@ class Scheduler(Role):
         logger.warning("schedule=%s is put off for %g s: %s", error.name, pause, error)
 
     def _sync(self) -> None:
-        if not self._is_synced:
-            log_sync(sync_schedules())
-            self._is_synced = True
+        now = time.monotonic()
+        if self._is_synced or now < self._sync_at:
+            return
+        synced = sync_schedules()
+        log_sync(synced)
+        self._is_synced = not synced.locked
+        self._sync_at = now + SYNC_SECONDS
+
+    def _find_tasks(self) -> list[str]:
+        """Return the paths of the tasks that are here."""
+        # Looking through all modules takes a while, and tasks come with modules.
+        if len(sys.modules) != self._module_count:
+            self._module_count = len(sys.modules)
+            self._tasks = list_task_paths()
+        return self._tasks
+
+    def _retry_broken(self) -> None:
+        """Let what could not be planned be planned anew: at the start, then by one that is active.
+
+        Another release may have written that, or a process that lacked something.
+        """
+        now = time.monotonic()
+        if now < self._broken_at or (self._broken_at and not self._is_active):
+            return
+        self._broken_at = now + BROKEN_SECONDS
+        # Perhaps a task was made without a new module.
+        self._module_count = 0
+        with connections[job_database()].cursor() as cursor:
+            queries.retry_broken(cursor, self._find_tasks())
 
     def _fire(self) -> float:
         now = time.monotonic()
@@ -127,7 +181,9 @@ class Scheduler(Role):
         turn = fire_due(
             late=late,
             excluded=self._excluded,
+            tasks=self._find_tasks(),
             max_schedules=self._size,
+            since=self._full_since,
             on_move=self.note_move,
         )
         self._size = min(MAX_SCHEDULES, 10 * self._size)
@@ -136,22 +192,61 @@ class Scheduler(Role):
         for row in turn.occurrences:
             self._blocked.pop(row.schedule, None)
         self._log(turn)
+        self._note_clock(turn.read_at)
+        self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
-        self._is_active = has_some or (self._is_active and not self._expects_some)
+        is_in_vain = self._expects_some and not turn.is_passed_over
+        self._is_active = has_some or (self._is_active and not is_in_vain)
         if turn.is_full or turn.unknown:
             # Perhaps there is nothing more, which is nobody's doing.
             self._expects_some = False
             return SHORTEST_PAUSE
-        return self._pause(turn.wait)
+        return self._pause(turn)
 
-    def _pause(self, wait: float | None) -> float:
+    def _pause(self, turn: Turn) -> float:
         """Return how long to wait, and note whether something is due then."""
-        longest = ACTIVE_PAUSE if self._is_active else FOLLOW_PAUSE
+        wait, longest = turn.wait, ACTIVE_PAUSE if self._is_active else FOLLOW_PAUSE
+        if not turn.is_passed_over:
+            self._passed_over = FIRST_PASSED_OVER
+        elif self._is_active:
+            # Another one may be taking it just now, or a person holds it for long.
+            longest = self._passed_over
+            wait = longest if wait is None else wait
+            self._passed_over = min(LAST_PASSED_OVER, 2 * longest)
+        else:
+            wait = 0.0
         if wait is not None and not self._is_active:
             wait = max(0.0, wait) + random.uniform(*FOLLOW_SECONDS)
-        self._expects_some = wait is not None and wait <= longest
+        self._expects_some = turn.is_passed_over or (wait is not None and wait <= longest)
         # A millisecond more, because a wait may end a little early.
         return longest if wait is None else max(SHORTEST_PAUSE, min(wait + 0.001, longest))
+
+    def _check_planned(self) -> float:
+        """Look at some schedules if it is time; return how soon there is more to do."""
+        now = time.monotonic()
+        if self._check_after is None:
+            if not self._is_active or now < self._check_at:
+                return FOLLOW_PAUSE
+            self._check_at = now + CHECK_SECONDS
+            self._check_after = ""
+        moved, self._check_after = check_planned(self._find_tasks(), self._check_after)
+        for name in moved:
+            logger.warning("schedule=%s was planned too late; it is due earlier", name)
+        if self._check_after is None and not moved:
+            return FOLLOW_PAUSE
+        # It wakes before anything need be due.
+        self._expects_some = False
+        return CHECK_PAUSE
+
+    def _note_clock(self, read_at: datetime | None) -> None:
+        """Let all be looked at soon if the server's clock was put back."""
+        if read_at is None:
+            return
+        ahead = read_at.timestamp() - time.monotonic()
+        if ahead < self._ahead - CLOCK_STEP:
+            logger.warning("the server's clock was put back by %.0f s", self._ahead - ahead)
+            self._check_at = 0.0
+        self._ahead = ahead
 
     def _retire(self) -> None:
         """Retire schedules that no worker has declared for two looks; by one that is active."""
@@ -190,6 +285,19 @@ class Scheduler(Role):
 
 def log_sync(synced: Synced) -> None:
     """Say what of the table has changed because of the code."""
-    for said, names in zip(("new", "changed", "back"), synced, strict=True):
+    for said, names in zip(("new", "changed", "back"), synced[:3], strict=True):
         for name in names:
             logger.info("schedule=%s is %s", name, said)
+    for name, theirs, ours in synced.adopted:
+        logger.warning(
+            "schedule=%s was made by a person, of task %s; the code declares it now, of task %s,"
+            " and what the code says of task and arguments holds",
+            name,
+            theirs,
+            ours,
+        )
+    if synced.locked:
+        logger.warning(
+            "schedule=%s is not as the code says yet: somebody has locked it; tried again",
+            ", ".join(synced.locked[:10]),
+        )

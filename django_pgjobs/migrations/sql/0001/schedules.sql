@@ -29,6 +29,9 @@ CREATE TABLE pgjobs_schedule (
     retired_at      timestamptz,
     -- When it is due; -infinity: to be planned; NULL: never again, or the row is broken.
     next_at         timestamptz       DEFAULT '-infinity',
+    -- What comes from then on is planned anew, if next_at says so or it was broken; NULL: from the
+    -- moment when that is done.
+    plan_from       timestamptz       DEFAULT clock_timestamp(),
     last_at         timestamptz,
     last_job_id     bigint,
     runs            integer           NOT NULL DEFAULT 0,
@@ -51,10 +54,18 @@ CREATE TABLE pgjobs_occurrence (
 ) WITH (fillfactor = 90);
 CREATE INDEX pgjobs_occurrence_created ON pgjobs_occurrence (created_at);
 
--- A schedule is planned anew when its rule changes or a pause ends, whoever writes that.
+-- A schedule is planned anew when its rule changes or a pause ends, whoever writes that. From that
+-- moment on, or from what was due before it and is not enqueued yet: nothing is lost between.
 CREATE FUNCTION pgjobs_schedule_plan_v1() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off AS $body$
 BEGIN
+    NEW.plan_from = clock_timestamp();
+    IF TG_OP = 'UPDATE' AND OLD.paused_at IS NULL AND OLD.retired_at IS NULL THEN
+        NEW.plan_from = LEAST(
+            NEW.plan_from,
+            CASE WHEN OLD.next_at = '-infinity' THEN OLD.plan_from ELSE OLD.next_at END
+        );
+    END IF;
     NEW.next_at = '-infinity';
     NEW.error = '';
     RETURN NEW;

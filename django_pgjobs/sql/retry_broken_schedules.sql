@@ -1,0 +1,22 @@
+-- Let schedules that could not be planned be planned anew: what was missing may be there now.
+-- Parameters: tasks text[] (only schedules of these); max_schedules integer
+-- Returns: the names of those, at most so many, whichever
+-- Locks: the schedules, SKIP LOCKED
+-- Index: none; the schedules are read
+UPDATE pgjobs_schedule AS schedule
+SET next_at = '-infinity', error = ''
+WHERE schedule.name = ANY (
+    ARRAY(
+        SELECT broken.name
+        FROM pgjobs_schedule AS broken
+        WHERE
+            broken.next_at IS NULL AND broken.error <> ''
+            AND broken.plan_from IS NOT NULL
+            AND broken.paused_at IS NULL AND broken.retired_at IS NULL
+            AND broken.task_path = ANY (%(tasks)s::text[])
+        ORDER BY random()
+        LIMIT %(max_schedules)s::integer
+        FOR UPDATE SKIP LOCKED
+    )
+)
+RETURNING schedule.name

@@ -44,6 +44,7 @@ ANSWERS: dict[str, Any] = {
     "tables": ["pgjobs_job"],
     "columns": ["id"],
     "excluded": [],
+    "tasks": ["tests.tasks.add"],
     "schedules": ["each hour"],
     "waits_for": [1],
     "statuses": ["failed"],

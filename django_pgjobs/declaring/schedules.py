@@ -29,6 +29,8 @@ from django_pgjobs.recurring.rule import Rule
 from django_pgjobs.values.payload import encode_value, is_storable
 
 LONGEST_JITTER = timedelta(days=1)
+# What the column holds.
+MAX_RUNS = 2**31 - 1
 MISSED = ("latest", "skip", "all")
 OVERLAPS = ("allow", "skip", "queue", "cancel")
 
@@ -246,8 +248,9 @@ def find_problems(schedule: Any) -> Iterator[str]:
         if given not in allowed:
             yield f"expected {option} to be one of {', '.join(allowed)}, got {given!r}."
     count = schedule.max_runs
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-        yield f"expected max_runs to be a whole number above 0, got {count!r}."
+    is_number = isinstance(count, int) and not isinstance(count, bool)
+    if count is not None and not (is_number and 1 <= count <= MAX_RUNS):
+        yield f"expected max_runs to be a whole number from 1 to {MAX_RUNS}, got {count!r}."
     jitter, grace = schedule.jitter, schedule.grace
     if not isinstance(jitter, timedelta) or not timedelta() <= jitter <= LONGEST_JITTER:
         yield f"expected jitter to be a timedelta up to a day, got {jitter!r}."

@@ -79,14 +79,20 @@ def changed_columns(row: Schedule) -> list[str]:
     return sorted(_differing(row, row.declared))
 
 
-def follow_code(row: Schedule) -> None:
-    """Let a schedule be as its code declares it; raise ValueError if none does."""
-    if not isinstance(row.declared, dict):
-        raise ValueError(f"schedule {row.name} is not declared by code.")
-    values = {**_values(row.declared), "changed_fields": []}
-    for name, value in values.items():
-        setattr(row, name, value)
-    row.save(update_fields=list(values))
+def follow_code(name: str) -> None:
+    """Let a schedule be as its code declares it; raise ValueError if none does.
+
+    The row is locked: beside a worker that writes what new code says, the later of both counts.
+    """
+    database = job_database()
+    with transaction.atomic(using=database):
+        row = _rows(database, [name]).select_for_update().first()
+        if row is None or not isinstance(row.declared, dict):
+            raise ValueError(f"schedule {name} is not declared by code.")
+        values = {**_values(row.declared), "changed_fields": []}
+        for column, value in values.items():
+            setattr(row, column, value)
+        row.save(update_fields=list(values))
 
 
 def _rows(database: str, names: Any) -> Any:

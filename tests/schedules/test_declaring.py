@@ -92,6 +92,7 @@ def test_an_option_that_is_no_schedule_is_refused(given: Any) -> None:
         ({"cron": "@daily", "missed": "none"}, "latest, skip, all"),
         ({"cron": "@daily", "overlap": "wait"}, "allow, skip, queue, cancel"),
         ({"cron": "@daily", "max_runs": 0}, "expected max_runs"),
+        ({"cron": "@daily", "max_runs": 3_000_000_000}, "from 1 to 2147483647, got 3000000000"),
         ({"cron": "@daily", "jitter": 5}, "expected jitter"),
         ({"cron": "@daily", "jitter": timedelta(days=2)}, "expected jitter"),
         ({"cron": "@daily", "grace": timedelta(-1)}, "expected grace"),

@@ -86,6 +86,20 @@ def test_what_nobody_declares_any_more_is_retired(worker: ThreadedWorker) -> Non
     assert [row.name for row in Schedule.objects.exclude(retired_at=None)] == ["old"]
 
 
+def test_a_worker_that_only_follows_retires_what_nobody_declares(worker: ThreadedWorker) -> None:
+    """It would enqueue what is due, too."""
+    Schedule.objects.create(
+        name="old", task_path=NOTE_TIME, cron="@yearly", declared={"cron": "@yearly"}
+    )
+    make_worker()
+    scheduler = worker.runner.scheduler
+    for _ in range(2):
+        scheduler._orphans_at = 0.0
+        scheduler._retire()
+    assert not scheduler._is_active
+    assert Schedule.objects.filter(retired_at__isnull=False).exists()
+
+
 def test_a_task_that_is_not_here_is_left_to_others(worker: ThreadedWorker) -> None:
     Schedule.objects.create(name="gone", task_path="tests.schedules.tasks.gone", every=1.0)
     schedule(tasks.note_time, every=timedelta(seconds=1))

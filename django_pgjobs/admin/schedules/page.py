@@ -308,7 +308,7 @@ def _resume(name: str, by: str, reason: str) -> tuple[str, bool]:
 
 
 def _follow(name: str, by: str, reason: str) -> tuple[str, bool]:
-    follow_code(control.get_schedule(name))
+    follow_code(name)
     return _("It is as the code says again: %(name)s.") % {"name": name}, True
 
 

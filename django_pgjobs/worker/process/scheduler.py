@@ -249,9 +249,9 @@ class Scheduler(Role):
         self._ahead = ahead
 
     def _retire(self) -> None:
-        """Retire schedules that no worker has declared for two looks; by one that is active."""
+        """Retire schedules that no worker has declared for two looks."""
         now = time.monotonic()
-        if not self._is_active or now < self._orphans_at:
+        if now < self._orphans_at:
             return
         self._orphans_at = now + ORPHAN_SECONDS
         with connections[job_database()].cursor() as cursor:

@@ -19,11 +19,12 @@ SETTLEMENTS = 15
 MILLION = 1_000_000
 PARTS = 4
 SAMPLE_GAP = 0.02
+# Workers that are parked wait for the watch, by design.
 ACTIVE = """
 SELECT count(*), count(*) FILTER (WHERE wait_event_type = 'Lock')
 FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND state = 'active'
-    AND pid <> pg_backend_pid()
+    AND pid <> pg_backend_pid() AND wait_event IS DISTINCT FROM 'advisory'
 """
 CLIENT_SECONDS = 600.0
 

@@ -50,6 +50,17 @@ def cancel(job: Any) -> bool:
     return before is not None
 
 
+def cancel_all(ids: Collection[int]) -> None:
+    """Cancel jobs as `cancel` does, by one statement but for those that are locked."""
+    with connections[job_database()].cursor() as cursor:
+        before = jobs.cancel_jobs(cursor, list(ids))
+        if JobStatus.RUNNING in before.values():
+            notifications.notify_cancelled(cursor)
+    for job_id in ids:
+        if job_id not in before:
+            cancel(job_id)
+
+
 def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     """Give a finished job new attempts, given the Job, its id or its TaskResult.
 

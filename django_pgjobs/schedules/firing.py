@@ -19,7 +19,7 @@ from django.db import Error as DatabaseError
 from django.db import connections, transaction
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.control.lifecycle import cancel
+from django_pgjobs.control.lifecycle import cancel_all
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
 from django_pgjobs.exceptions import DuplicateJob, UnknownTask
 from django_pgjobs.queries import schedules as queries
@@ -38,6 +38,8 @@ MAX_SCHEDULES = 100
 # a transaction that is open, and others of the turn would wait with it.
 STATEMENT_SECONDS, LOCK_SECONDS = 5.0, 0.5
 MAX_NOTE = 1_000
+# Of the earlier jobs of a schedule, by one occurrence: a turn is to be short.
+MAX_CANCELLED = 1_000
 OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
 
@@ -350,8 +352,7 @@ def enqueue_occurrence(
     try:
         with transaction.atomic(using=job_database()):
             if row.overlap == "cancel":
-                for job_id in unfinished:
-                    cancel(job_id)
+                cancel_all(unfinished[:MAX_CANCELLED])
             job_id = _insert(row, task, instant)
     except DuplicateJob as error:
         return entered._replace(outcome=OccurrenceOutcome.SKIPPED, note=scrub(str(error), MAX_NOTE))

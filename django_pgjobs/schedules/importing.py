@@ -158,7 +158,9 @@ def _django_q_rule(theirs: Any, first: datetime) -> dict[str, Any]:
 def _once(instant: datetime) -> dict[str, Any]:
     if instant <= datetime.now(UTC):
         raise ValueError(f"its one time is over: {instant}.")
-    return {"every": ONCE, "starts_at": instant, "max_runs": 1}
+    # Whatever becomes of it, there is no second one a day later.
+    ends_at = instant + timedelta(seconds=1)
+    return {"every": ONCE, "starts_at": instant, "ends_at": ends_at, "max_runs": 1}
 
 
 def _literal_args(text: str | None) -> list[Any]:

@@ -69,7 +69,7 @@ def interval(every: int, period: str) -> SimpleNamespace:
         ({"interval": interval(1, "hours"), "one_off": True}, {"max_runs": 1}),
         (
             {"clocked": SimpleNamespace(clocked_time=LATER), "one_off": True},
-            {"starts_at": LATER, "max_runs": 1},
+            {"starts_at": LATER, "ends_at": LATER + timedelta(seconds=1), "max_runs": 1},
         ),
     ],
 )

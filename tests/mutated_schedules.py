@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FIRING = ("tests/schedules/test_firing.py",)
 RACES = ("tests/races/test_schedules.py",)
-CLOCKS = ("tests/recurring/test_planning.py",)
+CLOCKS = ("tests/occurrences/test_planning.py",)
 
 # Name, file, what is replaced and by what, tests.
 SCHEDULES = (
@@ -38,7 +38,7 @@ SCHEDULES = (
     ),
     (
         "gap whose end is due anyway",
-        "django_pgjobs/recurring/planning.py",
+        "django_pgjobs/occurrences/planning.py",
         "matching < resumed and cron.next_reading(resumed) != resumed",
         "matching < resumed",
         CLOCKS,
@@ -59,10 +59,10 @@ SCHEDULES = (
     ),
     (
         "schedule that a clock shows again",
-        "django_pgjobs/recurring/planning.py",
+        "django_pgjobs/occurrences/planning.py",
         "if cron.next_reading(shown - SAFE) == reading:",
         "if True:",
-        ("tests/recurring/test_clocks.py",),
+        ("tests/occurrences/test_clocks.py",),
     ),
     (
         "moment from which a changed schedule is planned",

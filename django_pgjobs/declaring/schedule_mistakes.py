@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_pgjobs.recurring.rule import LONGEST_EVERY, SHORTEST_EVERY
+from django_pgjobs.occurrences.rule import LONGEST_EVERY, SHORTEST_EVERY
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.words import CONTROL
 

@@ -25,7 +25,7 @@ from django_pgjobs.declaring.registry import (
 )
 from django_pgjobs.declaring.schedule_mistakes import MAX_NAME_BYTES, find_mistakes
 from django_pgjobs.declaring.signatures import check_signature
-from django_pgjobs.recurring.rule import Rule
+from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.values.payload import encode_value, is_storable
 
 LONGEST_JITTER = timedelta(days=1)

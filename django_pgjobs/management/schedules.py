@@ -17,7 +17,7 @@ from django_pgjobs.management.enqueueing import read_arguments
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.management.schedule_import import SOURCES, import_schedules
 from django_pgjobs.models import Schedule
-from django_pgjobs.recurring.planning import Planned
+from django_pgjobs.occurrences.planning import Planned
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skip_next, skipped_ahead, unskip

@@ -233,9 +233,9 @@ def bring_forward(cursor: Cursor, rows: Sequence[Earlier]) -> list[str]:
     return [name for (name,) in fetch(cursor, "bring_schedules_forward", params)]
 
 
-def list_orphans(cursor: Cursor) -> list[str]:
+def list_undeclared(cursor: Cursor) -> list[str]:
     """Return the names of schedules of code that no live worker declares."""
-    return [name for (name,) in fetch(cursor, "list_orphan_schedules", {})]
+    return [name for (name,) in fetch(cursor, "list_undeclared_schedules", {})]
 
 
 def retire_schedules(cursor: Cursor, names: Collection[str]) -> list[str]:

@@ -21,10 +21,10 @@ from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.schedules import check_arguments
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models.schedules import Occurrence, Schedule
+from django_pgjobs.occurrences.planning import Planned, occurrences, occurrences_until
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.schedules import OccurrenceRow
-from django_pgjobs.recurring.planning import Planned, occurrences, occurrences_until
 from django_pgjobs.schedules.firing import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
 from django_pgjobs.status import OccurrenceOutcome

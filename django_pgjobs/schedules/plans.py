@@ -15,15 +15,15 @@ from itertools import islice
 from typing import Any
 
 from django_pgjobs.declaring.schedules import find_problems, find_task_problems
-from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
-from django_pgjobs.recurring.cron import Lacking
-from django_pgjobs.recurring.planning import (
+from django_pgjobs.occurrences.cron import Lacking
+from django_pgjobs.occurrences.planning import (
     latest_occurrence,
     next_occurrence,
     occurrences,
     occurrences_until,
 )
-from django_pgjobs.recurring.rule import Rule
+from django_pgjobs.occurrences.rule import Rule
+from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow
 from django_pgjobs.status import OccurrenceOutcome
 
 ON_TIME = timedelta(minutes=1)

@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from django_pgjobs.models.schedules import Occurrence, Schedule
+from django_pgjobs.occurrences.planning import occurrences
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.recurring.planning import occurrences
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.status import OccurrenceOutcome

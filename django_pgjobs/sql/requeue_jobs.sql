@@ -16,12 +16,20 @@ WITH held AS MATERIALIZED (
     SELECT root.id
     FROM pgjobs_batch AS root
     WHERE
-        root.id IN (
+        root.id = ANY (ARRAY(
             SELECT batch.root_id
-            FROM pgjobs_job_finished AS job
-            JOIN pgjobs_batch AS batch ON batch.id = job.batch_id
-            WHERE job.id = ANY (%(ids)s::bigint[])
-        )
+            FROM (
+                SELECT job.batch_id
+                FROM pgjobs_job_finished AS job
+                WHERE
+                    job.id = ANY (%(ids)s::bigint[])
+                    AND job.status IN ('successful', 'failed', 'cancelled')
+                OFFSET 0
+            ) AS asked
+            CROSS JOIN LATERAL (
+                SELECT one.root_id FROM pgjobs_batch AS one WHERE one.id = asked.batch_id OFFSET 0
+            ) AS batch
+        ))
         AND root.deleting_at IS NULL
     ORDER BY root.id
     FOR KEY SHARE

@@ -7,12 +7,12 @@ UPDATE pgjobs_schedule AS schedule
 SET retired_at = statement_timestamp()
 WHERE schedule.name = ANY (
     ARRAY(
-        SELECT orphan.name
-        FROM pgjobs_schedule AS orphan
+        SELECT undeclared.name
+        FROM pgjobs_schedule AS undeclared
         WHERE
-            orphan.name = ANY (%(names)s::text[])
-            AND orphan.declared IS NOT NULL AND orphan.retired_at IS NULL
-        ORDER BY orphan.name
+            undeclared.name = ANY (%(names)s::text[])
+            AND undeclared.declared IS NOT NULL AND undeclared.retired_at IS NULL
+        ORDER BY undeclared.name
         FOR UPDATE SKIP LOCKED
     )
 )

@@ -22,8 +22,8 @@ from django.db import connection
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules.control import pause_schedule, resume_schedule
 from django_pgjobs.schedules.firing import fire_due
+from tests.occurrences.clock import watch
 from tests.races.support import DjangoThread
-from tests.recurring.clock import watch
 from tests.schedules.support import NOTE_TIME
 
 pytestmark = [

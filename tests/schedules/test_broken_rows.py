@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from django_pgjobs import task
 from django_pgjobs.models import Occurrence, Schedule
+from django_pgjobs.occurrences import cron
 from django_pgjobs.queries import schedules as queries
-from django_pgjobs.recurring import cron
 from django_pgjobs.schedules import firing, plans
 from django_pgjobs.schedules.control import backfill
 from django_pgjobs.schedules.firing import fire_due

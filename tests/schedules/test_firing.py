@@ -12,7 +12,6 @@ from django.utils import timezone
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules.firing import fire_due
 from django_pgjobs.testing import run_jobs
-from tests.factories import make_jobs
 from tests.models import Effect
 from tests.schedules import tasks
 from tests.schedules.support import (
@@ -189,19 +188,6 @@ def test_an_overlap_cancels_the_older_job() -> None:
     fire(row)
     assert outcomes() == ["enqueued", "enqueued"]
     assert [job.status for job in jobs_of()] == ["cancelled", "ready"]
-
-
-def test_many_older_jobs_are_cancelled_a_page_at_a_time(
-    django_assert_max_num_queries: Any,
-) -> None:
-    row = make_schedule(overlap="cancel")
-    make_jobs(2_500, schedule=row.name)
-    for left in (1_500 + 1, 501 + 1, 1):
-        let_be_due(row)
-        Occurrence.objects.all().delete()
-        with django_assert_max_num_queries(40):
-            fire(row)
-        assert Job.objects.filter(status="ready").count() == left
 
 
 def test_an_overlap_waits_in_the_order_of_a_key() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.models import Occurrence
+from django_pgjobs.models import Job, Occurrence
 from django_pgjobs.schedules import firing
 from django_pgjobs.schedules.firing import fire_due
-from tests.schedules.support import jobs_of, let_be_due, make_schedule, outcomes
+from tests.factories import make_jobs
+from tests.schedules.support import fire, jobs_of, let_be_due, make_schedule, outcomes
 
 pytestmark = pytest.mark.django_db
 
@@ -53,3 +54,16 @@ def test_but_not_for_ever() -> None:
     instant = let_be_due(row)
     fire_due(now=instant + timedelta(minutes=30), since=instant)
     assert outcomes() == ["missed"]
+
+
+def test_many_older_jobs_are_cancelled_a_page_at_a_time(
+    django_assert_max_num_queries: Any,
+) -> None:
+    row = make_schedule(overlap="cancel")
+    make_jobs(2_500, schedule=row.name)
+    for left in (1_500 + 1, 501 + 1, 1):
+        let_be_due(row)
+        Occurrence.objects.all().delete()
+        with django_assert_max_num_queries(40):
+            fire(row)
+        assert Job.objects.filter(status="ready").count() == left

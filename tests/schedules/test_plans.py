@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from django_pgjobs.occurrences.planning import occurrences_until
 from django_pgjobs.queries.schedules import ScheduleRow
-from django_pgjobs.recurring.planning import occurrences_until
 from django_pgjobs.schedules.plans import ON_TIME, TICK, delay_of, plan, rule_of
 from tests.schedules import tasks
 

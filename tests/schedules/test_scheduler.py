@@ -79,11 +79,11 @@ def test_what_nobody_declares_any_more_is_retired(worker: ThreadedWorker) -> Non
         )
     Schedule.objects.create(name="of a person", task_path=NOTE_TIME, cron="@yearly")
     make_worker("test:elsewhere", schedule_names=["elsewhere"])
-    worker.runner.scheduler._orphans_at = 0.0
+    worker.runner.scheduler._undeclared_at = 0.0
     worker.start()
-    wait_until(lambda: worker.runner.scheduler._orphans == {"old"})
+    wait_until(lambda: worker.runner.scheduler._undeclared == {"old"})
     # It is looked at once a minute; here at once.
-    worker.runner.scheduler._orphans_at = 0.0
+    worker.runner.scheduler._undeclared_at = 0.0
     wait_until(lambda: Schedule.objects.filter(retired_at__isnull=False).exists())
     assert [row.name for row in Schedule.objects.exclude(retired_at=None)] == ["old"]
 
@@ -96,7 +96,7 @@ def test_a_worker_that_only_follows_retires_what_nobody_declares() -> None:
     make_worker()
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
     for _ in range(2):
-        scheduler._orphans_at = 0.0
+        scheduler._undeclared_at = 0.0
         scheduler._retire()
     assert not scheduler._is_active
     assert Schedule.objects.filter(retired_at__isnull=False).exists()

@@ -22,12 +22,12 @@ from django_pgjobs.admin.job_page.links import schedule_address, search_address
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.drawing import status_badge
 from django_pgjobs.models import Schedule
+from django_pgjobs.occurrences.planning import Planned
+from django_pgjobs.occurrences.rule import Rule
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import schedule_pages
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.schedule_pages import RunRow
-from django_pgjobs.recurring.planning import Planned
-from django_pgjobs.recurring.rule import Rule
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead

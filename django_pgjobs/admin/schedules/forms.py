@@ -34,8 +34,8 @@ from django_pgjobs.declaring.schedules import (
 )
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.models import Schedule
-from django_pgjobs.recurring.cron import MAX_LENGTH
-from django_pgjobs.recurring.rule import (
+from django_pgjobs.occurrences.cron import MAX_LENGTH
+from django_pgjobs.occurrences.rule import (
     LONGEST_EVERY,
     REPEATED_TIMES,
     SHORTEST_EVERY,

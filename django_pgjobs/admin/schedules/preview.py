@@ -16,8 +16,8 @@ from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.schedules.drawing import next_run
 from django_pgjobs.admin.schedules.forms import read_dates
 from django_pgjobs.models import Schedule
+from django_pgjobs.occurrences.planning import occurrences
 from django_pgjobs.permissions import Verb, require
-from django_pgjobs.recurring.planning import occurrences
 from django_pgjobs.schedules.plans import rule_of
 
 SHOWN = 5

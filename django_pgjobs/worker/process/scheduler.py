@@ -52,7 +52,7 @@ FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 SYNC_SECONDS = 5.0
 # Without anything due for longer there is no connection.
 IDLE_SECONDS = 10.0
-ORPHAN_SECONDS = 60.0
+UNDECLARED_SECONDS = 60.0
 # How often an active one tries those again that could not be planned.
 BROKEN_SECONDS = 60.0
 # How often an active one looks whether any are planned too late, and how soon it goes on with that;
@@ -92,8 +92,8 @@ class Scheduler(Role):
         # How far the server's clock is ahead of that of this process.
         self._ahead = float("-inf")
         self._told: set[tuple[str, str]] = set()
-        self._orphans_at = time.monotonic() + ORPHAN_SECONDS
-        self._orphans: set[str] = set()
+        self._undeclared_at = time.monotonic() + UNDECLARED_SECONDS
+        self._undeclared: set[str] = set()
 
     def run(self) -> None:
         try:
@@ -251,14 +251,14 @@ class Scheduler(Role):
     def _retire(self) -> None:
         """Retire schedules that no worker has declared for two looks."""
         now = time.monotonic()
-        if now < self._orphans_at:
+        if now < self._undeclared_at:
             return
-        self._orphans_at = now + ORPHAN_SECONDS
+        self._undeclared_at = now + UNDECLARED_SECONDS
         with connections[job_database()].cursor() as cursor:
-            orphans = set(queries.list_orphans(cursor))
-            for name in queries.retire_schedules(cursor, sorted(orphans & self._orphans)):
+            undeclared = set(queries.list_undeclared(cursor))
+            for name in queries.retire_schedules(cursor, sorted(undeclared & self._undeclared)):
                 logger.warning("schedule=%s is retired: no worker declares it any more", name)
-        self._orphans = orphans
+        self._undeclared = undeclared
 
     def _log(self, turn: Turn) -> None:
         for row in turn.occurrences:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 
-from django_pgjobs.recurring.cron import Cron, Lacking, cron_of
+from django_pgjobs.occurrences.cron import Cron, Lacking, cron_of
 
 SHORTEST_EVERY, LONGEST_EVERY = timedelta(seconds=1), timedelta(days=3660)
 MAX_EXCEPT_DATES = 1_000

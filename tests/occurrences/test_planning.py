@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.recurring.planning import (
+from django_pgjobs.occurrences.planning import (
     latest_occurrence,
     next_occurrence,
     occurrences,
     occurrences_until,
 )
-from django_pgjobs.recurring.rule import Rule
+from django_pgjobs.occurrences.rule import Rule
 
 
 def instant(text: str) -> datetime:

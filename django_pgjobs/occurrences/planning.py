@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from django_pgjobs.recurring.cron import Cron
-from django_pgjobs.recurring.rule import Rule, find_zone
+from django_pgjobs.occurrences.cron import Cron
+from django_pgjobs.occurrences.rule import Rule, find_zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_pgjobs.recurring.planning import occurrences_until
-from django_pgjobs.recurring.rule import Rule
-from tests.recurring.clock import watch
+from django_pgjobs.occurrences.planning import occurrences_until
+from django_pgjobs.occurrences.rule import Rule
+from tests.occurrences.clock import watch
 
 # Around changes of the clock: a day forward and a day back, in both halves of the Earth; half an
 # hour on Lord Howe; twice a year by the moon in Morocco; a change at midnight; a day left out.

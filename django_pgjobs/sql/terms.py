@@ -196,6 +196,16 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
+    # Of a statement's list of jobs that it has ended, or not: what statistics count.
+    "statistics": """\
+INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)
+    SELECT
+        date_trunc('minute', statement_timestamp(), 'UTC'), {it}.queue_name, {it}.task_path,
+        count(*) FILTER (WHERE {it}.status = 'failed'),
+        count(*) FILTER (WHERE {it}.status = 'cancelled')
+    FROM {it}
+    WHERE {it}.status NOT IN ('ready', 'running')
+    GROUP BY {it}.queue_name, {it}.task_path""",
     # Of a batch: it is not sealed, or a running job of it asks, or the one that has opened it.
     "takes_jobs": (
         "{it}.cancel_requested_at IS NULL AND ("

@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 
+from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
@@ -43,16 +44,18 @@ from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.limits import ProcessLimits
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.recorder import Recorder
 from django_pgjobs.worker.process.registration import registration
 from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.process.signal_pipe import SignalPipe
-from django_pgjobs.worker.process.vitals import Vitals
+from django_pgjobs.worker.process.vitals import Vitals, marks_of
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.calling import failure, settle, timeout_of
 from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
 from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
@@ -90,7 +93,7 @@ class WorkerProcess:
         # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
             role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
-            for role in (*CONNECTED_ROLES, "pruner")
+            for role in (*CONNECTED_ROLES, "pruner", "recorder")
         }
         # So that a renewal that gets no answer can be sent again on a new connection.
         self._connections["lease"] = OwnConnection(
@@ -123,7 +126,8 @@ class WorkerProcess:
         options, state, crash = self._options, self.state, self._crashed
         own = self._connections
         self.announcer = Announcer(crash)
-        self.completer = Completer(state, self.announcer.add)
+        self.tally = Tally()
+        self.completer = Completer(state, self.tally, self.announcer.add)
         self._farewell = Farewell(state, self.completer)
         self.watchdog = Watchdog(
             [*own.values(), rate_limits.get_session().connection],
@@ -166,14 +170,17 @@ class WorkerProcess:
             on_crash=self._crashed,
         )
         self.scheduler = Scheduler(self.state, on_crash=self._crashed)
+        self.recorder = Recorder(
+            self.tally,
+            own["recorder"],
+            retention=get_conf().STATISTICS_RETENTION_SECONDS,
+            is_leader=lambda: self.leases.is_leader,
+            on_crash=self._crashed,
+        )
         self.vitals = Vitals(
-            {
-                "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
-                "the upkeep": lambda: max(self.upkeep.moved_at, own["upkeep"].moved_at),
-                "the lease keeper": lambda: max(self.leases.moved_at, own["lease"].moved_at),
-                "the watchdog": lambda: self.watchdog.moved_at,
-                "the pruner": lambda: max(self.pruner.moved_at, own["pruner"].moved_at),
-                "the scheduler": lambda: self.scheduler.moved_at,
+            marks_of([self.pump, self.upkeep, self.leases, self.watchdog], own)
+            | marks_of([self.pruner, self.scheduler, self.recorder], own)
+            | {
                 "the main thread": lambda: self._pipe.moved_at,
                 "a log handler": oldest_call,
             },
@@ -211,7 +218,7 @@ class WorkerProcess:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
         if self._options.schedules and not self._options.drain:
             roles.append(self.scheduler)
-        return [self.vitals, *roles, self.upkeep]
+        return [self.vitals, *roles, self.recorder, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
         row = registration(self.state, self._host)
@@ -348,9 +355,11 @@ class WorkerProcess:
         self.slots.stop()
         self.async_slots.stop()
         ended = [role.join(LAST_SECONDS) for role in (self.pump, self.announcer, self.scheduler)]
+        self.recorder.stop()
         self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
         self.leases.stop()
-        ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
+        ended += [self.leases.join(LAST_SECONDS), self.recorder.join(LAST_SECONDS)]
+        ended += [self.slots.join(0.5), self.async_slots.join(0.5)]
         if is_broken or self._farewell.loses_jobs:
             # Again, because it may be the role for it that crashed.
             self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)

@@ -21,7 +21,10 @@ INSERT INTO pgjobs_queue_sample (
 SELECT
     counted.queue_name, counted.ready, counted.running, counted.scheduled, counted.retrying,
     counted.held, counted.waiting_since,
-    CASE WHEN counted.is_sum THEN pg_sequence_last_value('pgjobs_job_id_seq'::regclass) END,
+    CASE
+        WHEN counted.is_sum
+            THEN COALESCE(pg_sequence_last_value('pgjobs_job_id_seq'::regclass), 0)
+    END,
     (SELECT total.jobs FROM counted AS total WHERE total.is_sum) > %(max_jobs)s::bigint
 FROM counted
 ORDER BY counted.is_sum DESC, counted.jobs DESC

@@ -106,12 +106,28 @@ def test_what_is_counted_is_written_at_the_end(
 def test_what_cannot_be_written_is_written_later(
     start: Callable[..., Recorder], own: OwnConnection
 ) -> None:
-    refused = mock.Mock(side_effect=psycopg.OperationalError("no"))
+    refused = mock.Mock(side_effect=psycopg.errors.LockNotAvailable("no"))
     with mock.patch.object(statistics, "write_statistics", refused):
         recorder = start()
         wait_until(lambda: refused.called)
     recorder.wake()
     wait_until(lambda: counted(queue_name="mail") == 1)
+
+
+def test_what_may_be_written_is_not_written_again(tally: Tally, own: OwnConnection) -> None:
+    """The connection broke before the answer: rather too few are counted than too many."""
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    broken = mock.Mock(side_effect=psycopg.OperationalError("gone"))
+    with mock.patch.object(statistics, "write_statistics", broken):
+        recorder._take_turn()
+    assert (broken.call_count, tally.is_empty) == (1, True)
+
+
+def test_without_a_server_nothing_is_lost(tally: Tally, own: OwnConnection) -> None:
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    with mock.patch.object(own, "open", side_effect=psycopg.OperationalError("no server")):
+        recorder._take_turn()
+    assert not tally.is_empty
 
 
 def test_an_idle_process_asks_nothing(own: OwnConnection) -> None:

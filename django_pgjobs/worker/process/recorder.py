@@ -30,6 +30,7 @@ SPREAD_SECONDS = 3.0
 # The leader measures after the others have written, and never for more of the time than this.
 MEASURE_SHARE = 0.1
 PRUNE_SECONDS = 3600.0
+CLOCK_SECONDS = 1.0
 
 
 class Recorder(Role):
@@ -95,7 +96,10 @@ class Recorder(Role):
         """Ask for the server's time, by which minutes are told."""
         asked_at = time.monotonic()
         with self._connection.cursor() as cursor:
-            self._tally.set_clock(get_now(cursor).timestamp(), asked_at)
+            server_time = get_now(cursor).timestamp()
+        # A process that stood still meanwhile does not know when the answer was true.
+        if time.monotonic() - asked_at < CLOCK_SECONDS:
+            self._tally.set_clock(server_time, asked_at)
 
     def _write(self, *, is_last: bool = False) -> None:
         self._connection.open()

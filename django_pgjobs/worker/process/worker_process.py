@@ -87,9 +87,8 @@ class WorkerProcess:
         self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
         self._limits = ProcessLimits(options)
-        host = socket.gethostname()
-        self._host = host
-        self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
+        self._host = socket.gethostname()
+        self.state = WorkerState(options, options.name or f"{self._host}:{os.getpid()}")
         # So that a row that somebody has locked does not keep the others for long.
         self._connections = {
             role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)

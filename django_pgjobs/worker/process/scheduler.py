@@ -24,7 +24,8 @@ from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.checking import check_planned
-from django_pgjobs.schedules.firing import MAX_SCHEDULES, Blocked, Turn, fire_due
+from django_pgjobs.schedules.firing import MAX_SCHEDULES, Turn, fire_due
+from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import Synced, sync_schedules
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.worker.role import Role

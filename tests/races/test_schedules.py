@@ -195,6 +195,7 @@ def test_a_follower_looks_again_after_one_that_is_locked() -> None:
     row = make_schedule()
     let_be_due(row, timedelta(seconds=5))
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    scheduler._may_be_alone = False
     with transaction.atomic():
         Schedule.objects.select_for_update().get()
         pause = DjangoThread(scheduler._take_turn).result()

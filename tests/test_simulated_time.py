@@ -267,8 +267,9 @@ def test_timeouts_of_the_session_stay_as_they_are() -> None:
             clock.advance(MINUTE)
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == ("77s",)
-        cursor.execute("SHOW lock_timeout")
-        assert cursor.fetchone() == ("0",)
+        for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+            cursor.execute(f"SHOW {name}")
+            assert cursor.fetchone() == ("0",)
 
 
 class InATestCase(TestCase):

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from django.db import Error as DatabaseError
-from django.db import connections, transaction
+from django.db import transaction
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
@@ -24,7 +24,6 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.locks import limit_waits
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow, Written
 from django_pgjobs.schedules.jobs import (
     MAX_NOTE,
@@ -36,14 +35,12 @@ from django_pgjobs.schedules.jobs import (
     with_job,
 )
 from django_pgjobs.schedules.plans import Plan, plan
+from django_pgjobs.schedules.short import short_transaction
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.values.payload import scrub
 
 # Of one transaction.
 MAX_SCHEDULES = 100
-# How long a statement of a turn may run, and wait for a lock: an enqueue may meet the unique key of
-# a transaction that is open, and others of the turn would wait with it.
-STATEMENT_SECONDS, LOCK_SECONDS = 5.0, 0.5
 OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
 
@@ -129,12 +126,10 @@ def fire_due(
     called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
     turn = Turn(since=since, on_move=on_move)
-    database = job_database()
     rows: list[ScheduleRow] = []
     chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
-        with transaction.atomic(using=database), connections[database].cursor() as cursor:
-            limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
+        with short_transaction() as cursor:
             rows = queries.take_due_schedules(
                 cursor, excluded=excluded, max_schedules=max_schedules, **chosen
             )

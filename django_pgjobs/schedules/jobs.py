@@ -18,7 +18,7 @@ from django_pgjobs.exceptions import DuplicateJob
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.errors import STOOD_STILL, Trouble, trouble_of
 from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules.plans import delay_of, policies_of
 from django_pgjobs.status import OccurrenceOutcome
@@ -81,7 +81,8 @@ def raise_unless_refused(name: str | None, error: DatabaseError) -> None:
     if not isinstance(cause, psycopg.Error):
         return
     trouble = trouble_of(cause)
-    if trouble in (Trouble.LOCKED, Trouble.CROSSED):
+    # One that stood still did so in this job's keys or receivers, or its process was stopped.
+    if trouble in (Trouble.LOCKED, Trouble.CROSSED) or cause.sqlstate == STOOD_STILL:
         raise Blocked(name, str(cause).strip()) from error
     if trouble is Trouble.LOST:
         raise error

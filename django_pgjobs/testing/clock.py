@@ -30,7 +30,6 @@ from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries import simulating
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.locks import unlimited_waits
 from django_pgjobs.schedules.firing import Turn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.status import JobStatus
@@ -116,9 +115,7 @@ class Clock:
         return run_due(limit)
 
     def _fire(self, cursor: Cursor) -> Turn:
-        # The transaction of a TestCase is not to keep the timeouts of a turn.
-        with unlimited_waits(cursor):
-            turn = fire_due(excluded=self._excluded, now=self.now)
+        turn = fire_due(excluded=self._excluded, now=self.now)
         # Another project's, or another release's.
         self._excluded |= set(turn.unknown)
         self._fired.update(row.schedule for row in turn.occurrences if row.job_id is not None)

@@ -30,9 +30,8 @@ def test_a_unique_key_joins_the_job_that_is_there() -> None:
 def test_a_job_that_others_enqueue_during_the_turn_is_not_the_schedules_own(count: int) -> None:
     known = int(tasks.one_at_a_time.enqueue().id)
     Job.objects.update(enqueued_at=timezone.now() + MINUTE)
-    names = [f"s{number}" for number in range(count)]
-    for name in names:
-        let_be_due(make_schedule(name, task_path=ONE))
+    for row in [make_schedule(f"s{number}", task_path=ONE) for number in range(count)]:
+        let_be_due(row)
     fire_due()
     found = Occurrence.objects.values_list("outcome", "job_id")
     assert list(found) == count * [("joined", known)]
@@ -40,8 +39,8 @@ def test_a_job_that_others_enqueue_during_the_turn_is_not_the_schedules_own(coun
 
 
 def test_of_two_that_are_due_together_one_makes_the_job_of_a_unique_key() -> None:
-    for name in ("first", "second"):
-        let_be_due(make_schedule(name, task_path=ONE))
+    for row in [make_schedule(name, task_path=ONE) for name in ("first", "second")]:
+        let_be_due(row)
     fire_due()
     job = Job.objects.get()
     found = Occurrence.objects.values_list("schedule", "job_id").order_by("outcome")

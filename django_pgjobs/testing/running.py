@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -68,9 +68,13 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
         return _run_jobs(limit, at_once)
 
 
-def run_due(limit: int) -> int:
-    """Run what may run now; for who has prepared the thread as `run_jobs` does."""
-    return _run_jobs(limit, at_once=False)
+def run_due(limit: int, *, before_time_counts: Callable[[], object]) -> int:
+    """Run what may run now; for who has prepared the thread as `run_jobs` does.
+
+    *before_time_counts* is called before each look for what is due, and before each outcome is
+    written.
+    """
+    return _run_jobs(limit, at_once=False, before_time_counts=before_time_counts)
 
 
 def discover_or_raise() -> None:
@@ -96,14 +100,20 @@ def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
         yield
 
 
-def _run_jobs(limit: int, at_once: bool) -> int:
+def _run_jobs(
+    limit: int, at_once: bool, before_time_counts: Callable[[], object] = lambda: None
+) -> int:
     ran = 0
     with (
         connections[job_database()].cursor() as cursor,
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):
-        while lanes := _ready_lanes_or_counted(cursor, at_once):
+        while True:
+            before_time_counts()
+            lanes = _ready_lanes_or_counted(cursor, at_once)
+            if not lanes:
+                break
             if ran >= limit:
                 raise TooManyAttempts(
                     f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
@@ -112,7 +122,7 @@ def _run_jobs(limit: int, at_once: bool) -> int:
             rows = next(filter(None, claims_of_one), None)
             if rows is None:
                 break
-            ran += _run(cursor, rows[0])
+            ran += _run(cursor, rows[0], before_time_counts)
     return ran
 
 
@@ -236,13 +246,14 @@ def _settle_batches(cursor: Cursor) -> bool:
     return any(each.goes_on for each in settled) or not missed >= set(changed)
 
 
-def _run(cursor: Cursor, row: ClaimedRow) -> int:
+def _run(cursor: Cursor, row: ClaimedRow, before_time_counts: Callable[[], object]) -> int:
     """Run a claimed job, or give it what its task declares; return the number of attempts."""
     options = _options()
     attempt = make_attempt(row, options)
     with _savepoints():
         outcome = filling_of(attempt) or run_in_thread(attempt, options)
     if not outcome.stored:
+        before_time_counts()
         with transaction.atomic(using=job_database(), savepoint=False):
             for writing in writings([(attempt, outcome)]):
                 writing.send(cursor)

@@ -12,7 +12,6 @@ import errno
 import logging
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
@@ -51,22 +50,6 @@ def note(folder: str, text: str, seconds: float = 0.0) -> None:
     write(folder, text)
     if seconds:
         sleep_for.func(seconds)
-
-
-def stop_once(folder: str) -> str:
-    """Stop the process that enqueues, the first time."""
-    try:
-        (Path(folder) / "stopped").touch(exist_ok=False)
-    except FileExistsError:
-        return "any"
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return "any"
-
-
-@task(concurrency_key=stop_once)
-def note_after_stop(folder: str) -> None:
-    """Write "ran"; the process that enqueues the first one is stopped just then."""
-    write(folder, "ran")
 
 
 @task

@@ -55,13 +55,14 @@ def test_each_second_has_one_job_though_workers_are_killed(start: Start, journal
 def test_a_worker_that_is_stopped_in_its_turn_keeps_no_schedule_from_others(
     start: Start, journal: Journal
 ) -> None:
-    task_path = "tests.process.tasks.note_after_stop"
+    module = "tests.process.stopping"
+    task_path = f"{module}.note_after_stop"
     row = Schedule.objects.create(
         name="x", task_path=task_path, args=[journal.folder], every=1.0, max_runs=1
     )
-    stopped = start()
+    stopped = start(modules=(module,))
     wait_until((Path(journal.folder) / "stopped").exists)
-    other = start()
+    other = start(modules=(module,))
     journal.wait_for("ran")
     other.stop()
     stopped.kill()

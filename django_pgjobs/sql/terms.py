@@ -17,6 +17,8 @@ from django_pgjobs.sql.rate_terms import RATE_TERMS
 TERMS = {
     # Of a job. It may run now; the indexes of ready jobs are partial on just this.
     "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
+    # It may run when its time has come.
+    "is_later": "{it}.status = 'ready' AND {it}.hold IS NULL AND {it}.due_at IS NOT NULL",
     # It may run now, has no keys, and the claim of a worker may take it, beside its *open_lanes*.
     "is_claimable": (
         "{{it}.is_ready} AND {it}.lane IS NULL"
@@ -198,32 +200,40 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
-    # Of a statement's list of live jobs: SELECT how many there are of each queue, and of all.
+    # Of a statement's list of live jobs: how many there are of each queue, and behind that, in a CTE
+    # of the name *size*, also of all together.
     "sizes": """\
-SELECT
-        sized.queue_name,
-        GROUPING(sized.queue_name) = 1 AS is_sum,
+counted AS MATERIALIZED (
+    SELECT
+        {it}.queue_name,
         count(*) AS jobs,
-        count(*) FILTER (WHERE sized.kind = 'ready') AS ready,
-        count(*) FILTER (WHERE sized.kind = 'running') AS running,
-        count(*) FILTER (WHERE sized.kind = 'scheduled') AS scheduled,
-        count(*) FILTER (WHERE sized.kind = 'retrying') AS retrying,
-        count(*) FILTER (WHERE sized.kind = 'held') AS held,
-        min(sized.waiting_since) AS waiting_since
-    FROM (
-        SELECT
-            {it}.queue_name,
-            CASE
-                WHEN {it}.status = 'running' THEN 'running'
-                WHEN {it}.hold IS NOT NULL THEN 'held'
-                WHEN {it}.due_at IS NULL THEN 'ready'
-                WHEN {it}.attempts > 0 THEN 'retrying'
-                ELSE 'scheduled'
-            END AS kind,
-            CASE WHEN {{it}.is_ready} THEN {{it}.waiting_since} END AS waiting_since
-        FROM {it}
-    ) AS sized
-    GROUP BY GROUPING SETS ((sized.queue_name), ())""",
+        count(*) FILTER (WHERE {{it}.is_ready}) AS ready,
+        count(*) FILTER (WHERE {it}.status = 'running') AS running,
+        count(*) FILTER (
+            WHERE {{it}.is_later} AND {it}.attempts <= 0
+        ) AS scheduled,
+        count(*) FILTER (WHERE {{it}.is_later} AND {it}.attempts > 0) AS retrying,
+        count(*) FILTER (WHERE {it}.status <> 'running' AND {it}.hold IS NOT NULL) AS held,
+        min({{it}.waiting_since}) FILTER (WHERE {{it}.is_ready}) AS waiting_since
+    FROM {it}
+    GROUP BY {it}.queue_name
+),
+size AS (
+    SELECT
+        NULL AS queue_name, TRUE AS is_sum, COALESCE(sum(counted.jobs), 0)::bigint AS jobs,
+        COALESCE(sum(counted.ready), 0)::bigint AS ready,
+        COALESCE(sum(counted.running), 0)::bigint AS running,
+        COALESCE(sum(counted.scheduled), 0)::bigint AS scheduled,
+        COALESCE(sum(counted.retrying), 0)::bigint AS retrying,
+        COALESCE(sum(counted.held), 0)::bigint AS held,
+        min(counted.waiting_since) AS waiting_since
+    FROM counted
+    UNION ALL
+    SELECT
+        counted.queue_name, FALSE, counted.jobs, counted.ready, counted.running,
+        counted.scheduled, counted.retrying, counted.held, counted.waiting_since
+    FROM counted
+)""",
     # Of a statement's list of jobs that it has ended, or not: what statistics count.
     "statistics": """\
 INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)

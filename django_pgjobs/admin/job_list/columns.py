@@ -10,7 +10,7 @@ from django.db.models import F, Func, QuerySet, TextField
 from django.urls import reverse
 from django.utils import formats, timezone
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -27,7 +27,7 @@ MAX_TAG = 40
 # The path of an exception's class and its message.
 LAST_ERROR = (
     "left(COALESCE(%(expressions)s -> -1 ->> 'exception_class', ''), 200) || ': '"
-    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 200)"
+    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 500)"
 )
 NO_ERROR = ": "
 
@@ -52,14 +52,17 @@ class JobColumns:
         address = reverse(
             "admin:pgjobs_job_change", args=[job.pk], current_app=self.admin_site.name
         )
+        line = arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)
         return format_html(
-            '<a class="pgjobs-task" href="{}"><bdi>{}</bdi></a> '
-            '<span class="pgjobs-quiet">#{}</span>{}{}{}',
+            '<div class="pgjobs-job-line"><a class="pgjobs-task" href="{}" title="{}"><bdi>{}</bdi>'
+            '</a> <span class="pgjobs-quiet">#{}</span></div>'
+            '<div class="pgjobs-job-more">{}{}{}</div>',
             address,
-            _breakable(job.task_path),
+            job.task_path,
+            job.task_path,
             job.pk,
-            _line("pgjobs-args", arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)),
-            _line("pgjobs-bad", _error_line(job)),
+            _line("pgjobs-bad", _error_line(job), job.pgjobs_error),
+            _line("pgjobs-args", line, line),
             _draw_tags(job.tags),
         )
 
@@ -78,8 +81,9 @@ class JobColumns:
     @admin.display(description=gettext_lazy("Queue"))
     def queue_column(self, job: Job) -> SafeString:
         """The queue, and the priority if it is not the usual one."""
+        name = job.queue_name
         priority = _("priority %d") % job.priority if job.priority else ""
-        return format_html("<bdi>{}</bdi>{}", job.queue_name, _line("pgjobs-quiet", priority))
+        return format_html("{}{}", _line("", name, name), _line("pgjobs-quiet", priority))
 
     @admin.display(description=gettext_lazy("Attempts"))
     def attempts_column(self, job: Job) -> str:
@@ -108,16 +112,12 @@ class JobColumns:
         )
 
 
-def _breakable(path: str) -> SafeString:
-    """Return a dotted path that may go on in the next line after a dot."""
-    return format_html_join(mark_safe(".<wbr>"), "{}", ((part,) for part in path.split(".")))
-
-
-def _line(css_class: str, text: Any) -> SafeString:
-    """Return a line of a cell, nothing without a text."""
+def _line(css_class: str, text: Any, title: str = "") -> SafeString:
+    """Return a line of a cell, nothing without a text; *title* is all of what may be cut off."""
     if not text:
         return SafeString("")
-    return format_html('<div class="{}"><bdi>{}</bdi></div>', css_class, text)
+    whole = format_html(' title="{}"', title) if title else ""
+    return format_html('<div class="{}"{}><bdi>{}</bdi></div>', css_class, whole, text)
 
 
 def _error_line(job: Any) -> str:
@@ -139,7 +139,7 @@ def _draw_tags(tags: Any) -> SafeString:
     names = format_html_join(
         " ", '<span class="pgjobs-tag">{}</span>', ((t,) for t in shown + more)
     )
-    return format_html('<div class="pgjobs-tags">{}</div>', names)
+    return format_html('<div class="pgjobs-tags" title="{}">{}</div>', ", ".join(shown), names)
 
 
 def _took(job: Job) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import F, Func, QuerySet, TextField
 from django.urls import reverse
-from django.utils import formats, timezone
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_list.previews import arguments_line, start_of
-from django_pgjobs.drawing import moment, status_badge
+from django_pgjobs.drawing import moment, status_badge, time_element
 from django_pgjobs.models import Job
 from django_pgjobs.status import FINISHED, JobStatus
 from django_pgjobs.values.moments import duration
@@ -98,18 +98,15 @@ class JobColumns:
         if job.status in FINISHED:
             return format_html("{}{}", moment(job.finished_at), _line("pgjobs-quiet", _took(job)))
         if job.status == JobStatus.RUNNING:
-            text = _("running for %s") % duration(_seconds(job.last_attempted_at, now))
+            begin = job.last_attempted_at
+            text: Any = _("running for %s") % duration(_seconds(begin, now))
+            text = time_element(begin, text) if begin else text
             return format_html("{}{}", text, _line("pgjobs-quiet", _took(job)))
         if job.due_at is not None:
             overdue = _("overdue") if job.due_at <= now else ""
             return format_html("{}{}", moment(job.due_at), _line("pgjobs-quiet", overdue))
         since = job.waiting_since
-        return format_html(
-            '<time datetime="{}" title="{}">{}</time>',
-            since.isoformat(),
-            formats.date_format(timezone.localtime(since), "DATETIME_FORMAT"),
-            _("waiting for %s") % duration(_seconds(since, now)),
-        )
+        return time_element(since, _("waiting for %s") % duration(_seconds(since, now)))
 
 
 def _line(css_class: str, text: Any, title: str = "") -> SafeString:

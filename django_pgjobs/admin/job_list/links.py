@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.job_list.filters import JobFilter
 from django_pgjobs.admin.job_list.paging import Order, Place
+from django_pgjobs.admin.job_list.search import look_elsewhere
 from django_pgjobs.admin.job_list.tabs import Tab, kept_text
 
 # More rows than the last are more than 150 kB.
@@ -34,6 +36,13 @@ class PageSize(NamedTuple):
     is_current: bool
 
 
+class Elsewhere(NamedTuple):
+    """A search for the same words elsewhere, and its address."""
+
+    query: str
+    url: str
+
+
 class ListLinks:
     """Base of the list, for its templates; the list reads what is named here."""
 
@@ -45,6 +54,7 @@ class ListLinks:
     is_filtered: bool
     page_size: int
     params: dict[str, Any]
+    query: str
     filter_specs: list[Any]
     get_query_string: Callable[..., str]
 
@@ -59,6 +69,14 @@ class ListLinks:
         if self.is_filtered:
             return _("No job of this tab matches.")
         return f"{self.tab.empty} {kept_text(self.tab)}"
+
+    @property
+    def elsewhere(self) -> list[Elsewhere]:
+        """Where else the words may be found that no task's path has."""
+        return [
+            Elsewhere(query, self.get_query_string({SEARCH_VAR: query}))
+            for query in look_elsewhere(self.query)
+        ]
 
     @property
     def form_parameters(self) -> list[tuple[str, Any]]:

@@ -40,7 +40,7 @@ NOTES = {
     "unknown task": "unknown_task",
     "worker lost": "rescued",
 }
-# What ends when other jobs of the key or the queue do, or as time passes.
+# What ends as others do, or with time.
 PASSING = {"key_full", "key_order", "queue_full", "rate_limit"}
 # How the note of a job begins that a worker could not change.
 REFUSED = ("passed over: ", "cannot be rescued: ")
@@ -306,10 +306,7 @@ def _cost_in_words(job: Facts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
 
 
 def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Reason]:
-    """Yield *blockers*, the jobs before this one and its workers, what must end first as first.
-
-    Without a worker that claims no other job of its key or queue ends, and no line gets shorter.
-    """
+    """Yield all reasons; what must end first, such as the lack of a worker, as the first."""
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
     yield from (reason for reason in blockers if reason.code not in PASSING)
     if not workers.awake:

@@ -121,4 +121,4 @@ def test_the_list_masks_secrets_and_unpacks_nothing_large(admin_client: Client) 
     text = admin_client.get(reverse("admin:pgjobs_job_changelist")).content.decode()
     assert "s3cret" not in text
     assert f"api_token={MASK}, order=17" in text
-    assert '<div class="pgjobs-args" title="…"><bdi>…</bdi></div>' in text
+    assert '<div class="pgjobs-args"><bdi>…</bdi></div>' in text

@@ -24,6 +24,10 @@ from django_pgjobs.values.moments import duration
 LARGE_FIELDS = ("args", "kwargs", "metadata", "errors", "result", "progress", "worker_ids")
 MAX_TAGS = 5
 MAX_TAG = 40
+# Characters of a path, an error and a queue's name that are never cut off on a wide screen.
+MAX_WHOLE = 40
+MAX_WHOLE_ERROR = 24
+MAX_WHOLE_NAME = 12
 # The path of an exception's class and its message.
 LAST_ERROR = (
     "left(COALESCE(%(expressions)s -> -1 ->> 'exception_class', ''), 200) || ': '"
@@ -54,15 +58,15 @@ class JobColumns:
         )
         line = arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)
         return format_html(
-            '<div class="pgjobs-job-line"><a class="pgjobs-task" href="{}" title="{}"><bdi>{}</bdi>'
-            '</a> <span class="pgjobs-quiet">#{}</span></div>'
-            '<div class="pgjobs-job-more">{}{}{}</div>',
+            '<a class="pgjobs-task" href="{}"{}><bdi>{}</bdi>'
+            '</a> <span class="pgjobs-quiet">#{}</span>'
+            '<div class="pgjobs-two">{}{}{}</div>',
             address,
-            job.task_path,
+            _title(job.task_path, MAX_WHOLE),
             job.task_path,
             job.pk,
             _line("pgjobs-bad", _error_line(job), job.pgjobs_error),
-            _line("pgjobs-args", line, line),
+            _line("pgjobs-args", line),
             _draw_tags(job.tags),
         )
 
@@ -83,7 +87,9 @@ class JobColumns:
         """The queue, and the priority if it is not the usual one."""
         name = job.queue_name
         priority = _("priority %d") % job.priority if job.priority else ""
-        return format_html("{}{}", _line("", name, name), _line("pgjobs-quiet", priority))
+        return format_html(
+            "<bdi{}>{}</bdi>{}", _title(name, MAX_WHOLE_NAME), name, _line("pgjobs-quiet", priority)
+        )
 
     @admin.display(description=gettext_lazy("Attempts"))
     def attempts_column(self, job: Job) -> str:
@@ -113,8 +119,13 @@ def _line(css_class: str, text: Any, title: str = "") -> SafeString:
     """Return a line of a cell, nothing without a text; *title* is all of what may be cut off."""
     if not text:
         return SafeString("")
-    whole = format_html(' title="{}"', title) if title else ""
+    whole = _title(title, MAX_WHOLE_ERROR)
     return format_html('<div class="{}"{}><bdi>{}</bdi></div>', css_class, whole, text)
+
+
+def _title(text: str, most: int) -> SafeString:
+    """Return the attribute that shows all of a text which may be cut off, being longer."""
+    return format_html(' title="{}"', text) if len(text) > most else SafeString("")
 
 
 def _error_line(job: Any) -> str:
@@ -136,7 +147,8 @@ def _draw_tags(tags: Any) -> SafeString:
     names = format_html_join(
         " ", '<span class="pgjobs-tag">{}</span>', ((t,) for t in shown + more)
     )
-    return format_html('<div class="pgjobs-tags" title="{}">{}</div>', ", ".join(shown), names)
+    title = _title(", ".join(shown), MAX_WHOLE_NAME)
+    return format_html('<div class="pgjobs-tags"{}>{}</div>', title, names)
 
 
 def _took(job: Job) -> str:

@@ -27,7 +27,10 @@ class RunningJob(Protocol):
     waited: float
     correlation_id: str
     deadline: float | None
+    started_at: float
     progress: str
+    progressed_at: float
+    longest_pause: float
     cancelling: bool
     losing: bool
     scheduled: str | None
@@ -124,7 +127,16 @@ class CurrentJob:
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report progress; stored about once a second, outside the task's transaction."""
         report = {"done": done, "total": total, "message": scrub(str(message), 500)}
-        self._running.progress = json.dumps(report, allow_nan=False)
+        text = json.dumps(report, allow_nan=False)
+        running = self._running
+        # Who says the same again stands still.
+        if text == running.progress:
+            return
+        now = time.monotonic()
+        pause = now - (running.progressed_at or running.started_at)
+        running.longest_pause = max(running.longest_pause, round(pause, 3))
+        running.progressed_at = now
+        running.progress = text
 
 
 _current: ContextVar[CurrentJob | None] = ContextVar("django_pgjobs_current_job", default=None)

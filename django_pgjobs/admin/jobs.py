@@ -12,6 +12,7 @@ from django_pgjobs.admin.job_list.page import JobList
 from django_pgjobs.admin.job_page.views import JobViews
 from django_pgjobs.admin.overview.failures import draw_failures
 from django_pgjobs.admin.overview.page import draw_overview
+from django_pgjobs.admin.overview.stuck import draw_stuck
 from django_pgjobs.admin.pages import draw_closed, page
 from django_pgjobs.admin.system.page import draw_system
 
@@ -26,6 +27,7 @@ class JobAdmin(JobList, JobViews):
         return [
             path("overview/", wrap(self.overview_view), name="pgjobs_job_overview"),
             path("failures/", wrap(self.failures_view), name="pgjobs_job_failures"),
+            path("stuck/", wrap(self.stuck_view), name="pgjobs_job_stuck"),
             path("system/", wrap(self.system_view), name="pgjobs_job_system"),
             *bulk_urls(self),
             *super().get_urls(),
@@ -39,6 +41,11 @@ class JobAdmin(JobList, JobViews):
     def failures_view(self, request: HttpRequest) -> HttpResponse:
         """Failed jobs by what went wrong."""
         return draw_failures(self, request)
+
+    @page
+    def stuck_view(self, request: HttpRequest) -> HttpResponse:
+        """Running jobs that look stuck."""
+        return draw_closed(self, request) or draw_stuck(self, request)
 
     @page
     def system_view(self, request: HttpRequest) -> HttpResponse:

@@ -18,6 +18,7 @@ from django_pgjobs.choosing import obstacles_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.control.pause_words import pause_in_words
+from django_pgjobs.control.stuck import find_stuck
 from django_pgjobs.declaring.lacking import lacks_something
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.exceptions import UnknownTask
@@ -62,7 +63,7 @@ def explain(job: Any) -> Explanation:
         if facts.status in FINISHED:
             return Explanation(job_id, facts.status, False, (_finished(facts),))
         if facts.status == JobStatus.RUNNING:
-            return Explanation(job_id, facts.status, False, tuple(_running(facts)))
+            return Explanation(job_id, facts.status, False, tuple(_running(cursor, facts)))
         blockers = list(_blockers(cursor, facts))
         reasons = (*_in_order(cursor, facts, blockers), *_expires(facts))
         return Explanation(job_id, facts.status, not blockers, reasons)
@@ -89,7 +90,7 @@ def _attempt(number: int, most: int | None) -> str:
     return text % {"attempt": number, "most": most}
 
 
-def _running(job: Facts) -> Iterator[Reason]:
+def _running(cursor: Cursor, job: Facts) -> Iterator[Reason]:
     values = {
         "worker": job.worker_name or "?",
         "moment": moment_in_words(job.last_attempted_at, job.now),
@@ -119,6 +120,8 @@ def _running(job: Facts) -> Iterator[Reason]:
             )
             % values,
         )
+        for stuck in find_stuck(cursor, ids=[job.id]):
+            yield from (Reason(code, text) for code, text in stuck.reasons())
     if job.cancel_requested_at is not None:
         values["moment"] = moment_in_words(job.cancel_requested_at, job.now)
         yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)

@@ -147,12 +147,13 @@ def send_note(cursor: Cursor, job_id: int, note: str) -> None:
     execute(cursor, "note_job", {"id": job_id, "note": note})
 
 
-def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, str]]) -> None:
-    """Send (id, claim, JSON text) of what running attempts report."""
+def send_progress(cursor: Cursor, reports: Sequence[tuple[int, int, float, str]]) -> None:
+    """Send (id, claim, longest pause in seconds, JSON text) of what running attempts report."""
     params = {
-        "ids": [job_id for job_id, _, _ in reports],
-        "claims": [claim for _, claim, _ in reports],
-        "progress": "\n".join(text for _, _, text in reports),
+        "ids": [job_id for job_id, _, _, _ in reports],
+        "claims": [claim for _, claim, _, _ in reports],
+        "pauses": [pause for _, _, pause, _ in reports],
+        "progress": "\n".join(text for _, _, _, text in reports),
     }
     execute(cursor, "write_progress", params)
 

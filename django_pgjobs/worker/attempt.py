@@ -69,10 +69,12 @@ class Attempt:
         "id",
         "interrupted_by",
         "is_async",
+        "longest_pause",
         "losing",
         "max_attempts",
         "process",
         "progress",
+        "progressed_at",
         "queue_name",
         "reported",
         "row",
@@ -108,6 +110,8 @@ class Attempt:
         self.deadline: float | None = None
         # What the task last said of its progress, and what of that was written.
         self.progress = self.reported = ""
+        # When that changed, on the clock of time.monotonic(); seconds between two changes at most.
+        self.progressed_at = self.longest_pause = 0.0
         # What the job gets that its task declares, instead of a run: nothing else may be written.
         self.control: Control | None = None
         self.cancelling = False

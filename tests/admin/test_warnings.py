@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,38 +10,20 @@ from django.core.checks import Error
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.admin.overview import page, warnings
-from django_pgjobs.admin.overview.chart import RANGES
-from django_pgjobs.admin.overview.page import describe, read_numbers
-from django_pgjobs.models import Pause, RateLimit
+from django_pgjobs.admin.overview.warnings import HARM, Situation, list_warnings
+from django_pgjobs.models import Pause, RateLimit, Statistic
 from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
+from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
+__all__ = ["no_dead_rows"]
+
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not count what other tests left dead in the tables."""
-
-    def without_dead_rows(cursor: Any, **bounds: Any) -> Installation:
-        return get_installation(cursor, **bounds)._replace(dead_rows=0)
-
-    monkeypatch.setattr(page, "get_installation", without_dead_rows)
-
-
-def ago(seconds: float) -> sql.Composable:
-    """Return SQL of an instant in the past."""
-    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
-
-
-def texts() -> list[str]:
-    """Return the warnings of the page."""
-    found = describe(read_numbers(RANGES["1h"]), RANGES["1h"])
-    return [notice.text for notice in found["warnings"]]
 
 
 def facts(**changes: Any) -> Installation:
@@ -161,9 +144,9 @@ def test_a_transaction_that_keeps_dead_rows(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_many_dead_rows() -> None:
-    assert warnings.list_warnings(facts(live_rows=10, dead_rows=49_999), []) == []
-    assert warnings.list_warnings(facts(live_rows=90_000, dead_rows=80_000), []) == []
-    [notice] = warnings.list_warnings(facts(live_rows=10, dead_rows=80_000), [])
+    assert list_warnings(Situation(facts(live_rows=10, dead_rows=49_999))) == []
+    assert list_warnings(Situation(facts(live_rows=90_000, dead_rows=80_000))) == []
+    [notice] = list_warnings(Situation(facts(live_rows=10, dead_rows=80_000)))
     assert notice.text.startswith("The table of live jobs holds 80000 dead rows and 10 live ones")
 
 
@@ -177,13 +160,29 @@ def test_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch, settings: Any)
     assert texts() == []
 
 
-def test_a_warning_links_to_the_page_that_helps(admin_client: Client) -> None:
+def test_a_warning_leads_to_the_jobs_that_it_counts(admin_client: Client) -> None:
     make_worker(queues=["mail"])
-    make_jobs(57, queue_name="reports")
+    ids = make_jobs(43, queue_name="reports & more")
+    make_job(queue_name="mail")
+    make_job(queue_name="reports & more", hold="dependencies", waits_for=1)
+    [notice] = notices()
+    assert linked_ids(admin_client, notice) == set(ids)
     text = admin_client.get(reverse("admin:app_list", args=["pgjobs"])).content.decode()
-    assert "57 jobs wait in queue reports and no live worker listens to it." in text
-    notices = text.partition('class="pgjobs-notices"')[2].partition("</ul>")[0]
-    assert f'href="{reverse("admin:pgjobs_worker_changelist")}"' in notices
+    assert "43 jobs wait in queue reports &amp; more and no live worker listens to it." in text
+    shown = text.partition('class="pgjobs-notices"')[2].partition("</ul>")[0]
+    assert f"{reverse('admin:pgjobs_job_changelist')}?tab=ready&amp;queue=reports" in shown
+
+
+def test_the_worst_comes_first() -> None:
+    make_worker(version="0.2", queues=["mail"])
+    make_worker("b:1", version="0.3", queues=["mail"])
+    Pause.objects.create(kind="queue", name="mail")
+    make_job(queue_name="mail")
+    make_job(queue_name="other")
+    make_worker("c:1", lost=True, ended_at=ago(60))
+    kinds = [notice.kind for notice in notices()]
+    assert kinds == ["unserved", "lost_workers", "paused", "versions"]
+    assert kinds == sorted(kinds, key=HARM.index)
 
 
 def test_a_rate_limit_without_its_row_is_warned_about_while_jobs_wait_for_it() -> None:
@@ -225,3 +224,29 @@ def test_a_burst_below_what_a_job_takes_is_warned_about() -> None:
         "Jobs wait for the rate limit of shopify:17 and take 6 tokens at once, but shopify has a "
         "burst of 5: they cannot start. Raise it."
     )
+
+
+def test_jobs_that_look_stuck(admin_client: Client) -> None:
+    """S2.32: the warning, and the page with just these jobs."""
+    worker = make_worker(slots=5)
+    Statistic.objects.create(
+        begins_at=timezone.now() - timedelta(hours=1),
+        queue_name="default",
+        task_path="tests.tasks.add",
+        runs=[0] * 10 + [50],
+    )
+    make_running_job(worker, last_attempted_at=ago(50))
+    assert texts() == []
+    ids = [make_running_job(worker, last_attempted_at=ago(500 + each)).id for each in range(2)]
+    [notice] = notices()
+    assert notice.text.startswith("2 jobs look stuck: they run far longer")
+    text = admin_client.get(reverse(f"admin:{notice.page}")).content.decode()
+    assert "2 running jobs look stuck." in text
+    for job_id in ids:
+        assert f'href="{reverse("admin:pgjobs_job_change", args=[job_id])}"' in text
+    assert text.count("data-pgjobs-row=") == 2
+
+
+def test_the_page_of_stuck_jobs_without_any(admin_client: Client) -> None:
+    text = admin_client.get(reverse("admin:pgjobs_job_stuck")).content.decode()
+    assert "No running job looks stuck." in text

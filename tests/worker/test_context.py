@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
 
 from django_pgjobs import cancel, current_job
+from django_pgjobs.context import CurrentJob
 from tests import tasks
 from tests.factories import get_job
 from tests.helpers import wait_until
 from tests.worker import tasks as worker_tasks
-from tests.worker.support import Bench, Gate, ThreadedWorker
+from tests.worker.support import Bench, Gate, ThreadedWorker, make_attempt_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,8 +65,32 @@ def test_progress_is_stored_while_the_job_runs(start_thread: Start, gate: Gate) 
     start_thread()
     job = worker_tasks.report_progress.enqueue()
     wait_until(lambda: get_job(job.id).progress is not None)
-    assert get_job(job.id).progress == {"done": 2, "total": 10, "message": "two\u2400"}
+    stored = get_job(job.id).progress
+    changed_at, pause = stored.pop("changed_at"), stored.pop("longest_pause")
+    assert stored == {"done": 2, "total": 10, "message": "two\u2400"}
     assert get_job(job.id).status == "running"
+    # Seconds, on the clock of the server.
+    assert datetime.fromisoformat(changed_at).utcoffset() == timedelta(0)
+    assert 0 <= pause < 60
+
+
+def test_the_same_report_again_is_no_change() -> None:
+    """S2.32: who says the same again and again stands still."""
+    running = make_attempt_of(1)
+    job = CurrentJob(running)
+    running.started_at = time.monotonic() - 9
+    job.progress(1, 10)
+    first = running.progress
+    running.progressed_at -= 5
+    job.progress(1, 10)
+    assert running.progress is first
+    assert running.longest_pause == pytest.approx(9, abs=1)
+    job.progress(2, 10)
+    assert running.progress is not first
+    assert running.longest_pause == pytest.approx(9, abs=1)
+    running.progressed_at -= 70
+    job.progress(3, 10)
+    assert running.longest_pause == pytest.approx(70, abs=1)
 
 
 def test_progress_of_a_lost_attempt_changes_nothing(start_thread: Start, gate: Gate) -> None:

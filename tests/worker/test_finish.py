@@ -41,7 +41,7 @@ def give_back(job: SimpleNamespace, **changes: Any) -> Callable[[Any], None]:
 
 
 def progress(job: SimpleNamespace, text: str = '{"done": 1}') -> Callable[[Any], None]:
-    return partial(_send, jobs.send_progress, (job.id, job.claim, text))
+    return partial(_send, jobs.send_progress, (job.id, job.claim, 2.5, text))
 
 
 def _send(function: Callable[[Any, Any], None], item: Any, cursor: Any) -> None:
@@ -228,7 +228,13 @@ def test_errors_are_capped_and_the_first_one_stays(own: OwnConnection, make_writ
 def test_progress_is_stored_while_the_job_runs_and_survives_its_end(own: OwnConnection) -> None:
     job = make_running_job()
     write(own, progress(job, '{"done": 3, "total": 10}'))
-    assert get_job(job.id).progress == {"done": 3, "total": 10}
+    stored = get_job(job.id).progress
+    assert stored == {
+        "done": 3,
+        "total": 10,
+        "longest_pause": 2.5,
+        "changed_at": stored["changed_at"],
+    }
     assert get_job(job.id).status == "running"
     write(own, success(job))
-    assert get_job(job.id).progress == {"done": 3, "total": 10}
+    assert get_job(job.id).progress == stored

@@ -17,9 +17,12 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.overview.chart import RANGES, Range, build_chart
 from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import is_refresh, kept, unchanged
+from django_pgjobs.admin.overview.rules import waiting_of
+from django_pgjobs.admin.overview.situation import Seen, read_signs
 from django_pgjobs.admin.overview.warnings import (
     OLD_TRANSACTION_SECONDS,
     UNSEALED_SECONDS,
+    Situation,
     heartbeat_state,
     is_served,
     list_warnings,
@@ -72,6 +75,7 @@ class Numbers(NamedTuple):
     facts: Installation
     missing_rates: list[MissingRate]
     troubled: list[Troubled]
+    seen: Seen
 
 
 class QueueLine(NamedTuple):
@@ -114,13 +118,21 @@ def overview(request: HttpRequest) -> dict[str, Any]:
         numbers = kept(f"overview:{chosen.key}", lambda: read_numbers(chosen))
     except TooSlow:
         return context | {"state": "too_slow", "ranges": RANGES.values(), "chosen": chosen}
+    described = describe(numbers, chosen)
     return context | {
         "ranges": RANGES.values(),
         "chosen": chosen,
         "may_pause": may(request.user, Verb.CONTROL_QUEUES),
-        "fingerprint": fingerprint(numbers),
-        **describe(numbers, chosen),
+        "fingerprint": (fingerprint(numbers), [notice.text for notice in described["warnings"]]),
+        **described,
     }
+
+
+def situation_of(numbers: Numbers) -> Situation:
+    """Return what the warnings are judged by."""
+    waiting = waiting_of(numbers.live)
+    rates, troubled = numbers.missing_rates, numbers.troubled
+    return Situation(numbers.facts, waiting, rates, troubled, *numbers.seen)
 
 
 def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
@@ -156,10 +168,11 @@ def read_numbers(chosen: Range) -> Numbers:
     """Ask the database; raise TooSlow if one of the statements takes too long."""
     alias = job_database()
     with time_budget(alias, OVERVIEW_SECONDS), connections[alias].cursor() as cursor:
+        live = count_live_jobs(
+            cursor, max_jobs=MAX_READY_JOBS, max_queues=MAX_QUEUES, max_keys=MAX_KEYS
+        )
         return Numbers(
-            count_live_jobs(
-                cursor, max_jobs=MAX_READY_JOBS, max_queues=MAX_QUEUES, max_keys=MAX_KEYS
-            ),
+            live,
             count_finished_jobs(
                 cursor,
                 bucket_seconds=chosen.bucket_seconds,
@@ -179,6 +192,7 @@ def read_numbers(chosen: Range) -> Numbers:
             ),
             list_missing_rates(cursor),
             list_troubled(cursor, late=LATE_AFTER.total_seconds()),
+            read_signs(cursor, waiting_of(live)),
         )
 
 
@@ -193,7 +207,7 @@ def describe(numbers: Numbers, chosen: Range) -> dict[str, Any]:
     queues = queue_lines(live, finished, facts)
     is_partial = bool(finished) and finished[0].looked_at >= MAX_FINISHED_JOBS
     return {
-        "warnings": list_warnings(facts, live, numbers.missing_rates, numbers.troubled),
+        "warnings": list_warnings(situation_of(numbers)),
         "tiles": tiles(live, finished),
         "oldest": min((row.waiting_since for row in live if row.waiting_since), default=None),
         "finished_a_minute": sum(row.jobs_minutes for row in finished if row.bucket is not None)
@@ -268,7 +282,9 @@ def _queue_line(
         is_paused=bool(known and known.is_paused),
         reason=known.reason if known else "",
         paused_by=known.paused_by if known else "",
-        is_unserved=any(row.ready and not is_served(facts.services, row) for row in rows),
+        is_unserved=any(
+            row.ready and not is_served(facts.services, row.first or "", name) for row in rows
+        ),
         ready=sum(row.ready for row in rows),
         running=sum(row.running for row in rows),
         max_running=known.max_running if known else None,

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from django.core.checks import CheckMessage
-from django.utils import formats
+from django.utils import formats, timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_pgjobs.admin.overview.notices import Notice
+from django_pgjobs.admin.overview.rules import (
+    RECENT_SECONDS,
+    BusyQueue,
+    Waiting,
+    busy_queues,
+    growth_of,
+    is_rising,
+    share_of,
+)
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
-from django_pgjobs.queries.overview import Installation, LiveRow, Service, StandingBatch
+from django_pgjobs.control.stuck import Stuck
+from django_pgjobs.queries.numbers import Sample
+from django_pgjobs.queries.overview import Installation, Service, StandingBatch
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.schedule_pages import Troubled
+from django_pgjobs.queries.signs import Signs
+from django_pgjobs.status import JobStatus
+from django_pgjobs.values.moments import duration_in_words
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
@@ -26,44 +42,82 @@ MANY_DEAD_ROWS = 50_000
 UNSEALED_SECONDS = 86_400.0
 # Warnings of one kind that are spelled out.
 MAX_NAMED = 5
+# The subject of a warning about those that are not.
+OTHERS = "(others)"
+# Where warnings lead.
+JOBS = "pgjobs_job_changelist"
+QUEUES = "pgjobs_queuesettings_changelist"
+SCHEDULES = "pgjobs_schedule_changelist"
+WORKERS = "pgjobs_worker_changelist"
 
 
-class Notice(NamedTuple):
-    """A sentence, and the page that helps: its name among the site's urls, "" for none.
+# The kinds of warnings by the harm that they do: first what lets jobs wait for ever, then what goes
+# wrong now, then what will, then what somebody wanted or only has to know.
+HARM = (
+    "no_worker",
+    "unserved",
+    "missing_rate",
+    "failing",
+    "stuck",
+    "busy",
+    "long_wait",
+    "growth",
+    "schedule",
+    "lost_workers",
+    "batch",
+    "paused",
+    "transaction",
+    "dead_rows",
+    "versions",
+    "settings",
+)
 
-    *key* is that of the row the page is about, None for a page about many.
-    """
 
-    text: str
-    page: str = ""
-    key: int | None = None
+class Situation(NamedTuple):
+    """What warnings are judged by; *samples* are those of each queue, by time."""
+
+    facts: Installation
+    waiting: Sequence[Waiting] = ()
+    missing_rates: Sequence[MissingRate] = ()
+    troubled: Sequence[Troubled] = ()
+    signs: Signs = Signs([], [])
+    stuck: Sequence[Stuck] = ()
+    samples: Mapping[str, Sequence[Sample]] = {}
+
+    @property
+    def paused(self) -> set[str]:
+        """The names of queues that are paused."""
+        return {queue.name for queue in self.facts.queues if queue.is_paused}
 
 
-def list_warnings(
-    facts: Installation,
-    queues: list[LiveRow],
-    missing_rates: Sequence[MissingRate] = (),
-    troubled: Sequence[Troubled] = (),
-) -> list[Notice]:
+def list_warnings(seen: Situation) -> list[Notice]:
     """Return what is wrong now, the worst first."""
-    paused = {queue.name for queue in facts.queues if queue.is_paused}
-    return [
-        *_unserved_queues(facts.services, queues),
-        *_missing_rates(missing_rates),
-        *_long_waits(facts, queues, paused),
-        *_troubled_schedules(troubled),
-        *_lost_workers(facts),
-        *_standing_batches(facts.standing),
-        *_paused_queues(queues, paused),
-        *_server(facts),
-        *_versions(facts),
-        *(Notice(message.msg) for message in wrong_settings()),
+    busy = busy_queues(seen.waiting, seen.signs.crews, seen.paused, seen.facts.now)
+    notices = [
+        *_unserved_queues(seen.facts.services, seen.waiting),
+        *_missing_rates(seen.missing_rates),
+        *_failing_tasks(seen.signs),
+        *_stuck_jobs(seen.stuck),
+        *_busy_queues(busy),
+        *_long_waits(seen, {queue.queue_name for queue in busy}),
+        *_growing_queues(seen),
+        *_troubled_schedules(seen.troubled),
+        *_lost_workers(seen.facts),
+        *_standing_batches(seen.facts.standing),
+        *_paused_queues(seen.waiting, seen.paused),
+        *_server(seen.facts),
+        *_versions(seen.facts),
+        *(
+            Notice("settings", message.msg, subject=message.id or "")
+            for message in wrong_settings()
+        ),
     ]
+    return sorted(notices, key=lambda notice: HARM.index(notice.kind))
 
 
-def is_served(services: list[Service], row: LiveRow) -> bool:
+def is_served(services: Sequence[Service], backend: str, queue_name: str) -> bool:
     """Does any live worker take jobs of this queue?"""
-    return any(service.takes(row.first or "", row.second or "") for service in services)
+    return any(service.takes(backend, queue_name) for service in services)
 
 
 def wrong_settings() -> list[CheckMessage]:
@@ -73,19 +127,21 @@ def wrong_settings() -> list[CheckMessage]:
     ]
 
 
-def _unserved_queues(services: list[Service], queues: list[LiveRow]) -> Iterator[Notice]:
-    unserved = [row for row in queues if row.ready > 0 and not is_served(services, row)]
+def _unserved_queues(services: Sequence[Service], waiting: Sequence[Waiting]) -> Iterator[Notice]:
+    unserved = [
+        row
+        for row in waiting
+        if row.ready > 0 and not is_served(services, row.backend, row.queue_name)
+    ]
     if not services and unserved:
         jobs = sum(row.ready for row in unserved)
-        yield Notice(
-            ngettext(
-                "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
-                "%(jobs)s jobs wait and no worker is alive. Start one: manage.py runjobs.",
-                jobs,
-            )
-            % {"jobs": formats.number_format(jobs)},
-            "pgjobs_worker_changelist",
+        text = ngettext(
+            "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
+            "%(jobs)s jobs wait and no worker is alive. Start one: manage.py runjobs.",
+            jobs,
         )
+        values = {"jobs": formats.number_format(jobs)}
+        yield Notice("no_worker", text % values, JOBS, query=urlencode({"tab": "ready"}))
         return
     for row in unserved[:MAX_NAMED]:
         text = ngettext(
@@ -93,19 +149,26 @@ def _unserved_queues(services: list[Service], queues: list[LiveRow]) -> Iterator
             "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
             row.ready,
         )
-        values = {"jobs": formats.number_format(row.ready), "queue": row.second}
-        yield Notice(text % values, "pgjobs_worker_changelist")
-    yield from _others(len(unserved) - MAX_NAMED)
+        values = {"jobs": formats.number_format(row.ready), "queue": row.queue_name}
+        yield _of_queue("unserved", text % values, row.queue_name)
+    yield from _others("unserved", len(unserved) - MAX_NAMED)
 
 
-def _others(queues: int) -> Iterator[Notice]:
+def _of_queue(kind: str, text: str, queue_name: str) -> Notice:
+    """Return a warning that leads to the ready jobs of a queue."""
+    query = urlencode({"tab": "ready", "queue": queue_name})
+    return Notice(kind, text, JOBS, query=query, subject=queue_name)
+
+
+def _others(kind: str, queues: int) -> Iterator[Notice]:
     if queues > 0:
         text = ngettext(
             "The same holds for %(queues)s other queue.",
             "The same holds for %(queues)s other queues.",
             queues,
         )
-        yield Notice(text % {"queues": formats.number_format(queues)})
+        values = {"queues": formats.number_format(queues)}
+        yield Notice(kind, text % values, QUEUES, subject=OTHERS)
 
 
 def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
@@ -120,24 +183,113 @@ def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
                 "%(name)s has a burst of %(burst)s: they cannot start. Raise it."
             )
         values = missing._asdict() | {"name": missing.name}
-        yield Notice(text % values, "pgjobs_ratelimit_changelist")
+        yield Notice(
+            "missing_rate", text % values, "pgjobs_ratelimit_changelist", subject=missing.key
+        )
 
 
-def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
-    """Yield the longest wait of a queue that workers take jobs of."""
+def _failing_tasks(signs: Signs) -> Iterator[Notice]:
+    rising = [task for task in signs.failing if is_rising(task)]
+    for task in rising[:MAX_NAMED]:
+        text = _(
+            "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of them, "
+            "%(before)s %% the day before."
+        )
+        values = {
+            "failed": formats.number_format(task.failed),
+            "task": task.task_path,
+            "minutes": formats.number_format(int(RECENT_SECONDS // 60)),
+            "share": _percent(share_of(task.failed, task.successful)),
+            "before": _percent(share_of(task.failed_before, task.successful_before)),
+        }
+        since = timezone.localtime(task.since)
+        address = {
+            "tab": JobStatus.FAILED.value,
+            "task": task.task_path,
+            "finished_at__range__gte_0": since.strftime("%Y-%m-%d"),
+            "finished_at__range__gte_1": since.strftime("%H:%M:%S"),
+        }
+        yield Notice(
+            "failing", text % values, JOBS, query=urlencode(address), subject=task.task_path
+        )
+    if len(rising) > MAX_NAMED:
+        text = _("There are more tasks like that.")
+        yield Notice("failing", text, "pgjobs_job_failures", subject=OTHERS)
+
+
+def _percent(share: float) -> str:
+    return formats.number_format(round(100 * share))
+
+
+def _stuck_jobs(stuck: Sequence[Stuck]) -> Iterator[Notice]:
+    if stuck:
+        text = ngettext(
+            "%(jobs)s job looks stuck: it runs far longer than its task usually does, or its "
+            "progress stands still.",
+            "%(jobs)s jobs look stuck: they run far longer than their tasks usually do, or their "
+            "progress stands still.",
+            len(stuck),
+        )
+        values = {"jobs": formats.number_format(len(stuck))}
+        yield Notice("stuck", text % values, "pgjobs_job_stuck")
+
+
+def _busy_queues(busy: Sequence[BusyQueue]) -> Iterator[Notice]:
+    for queue in busy[:MAX_NAMED]:
+        text = ngettext(
+            "All %(slots)s slots of the workers of queue %(queue)s are busy, and %(jobs)s job "
+            "waits, for %(time)s.",
+            "All %(slots)s slots of the workers of queue %(queue)s are busy, and %(jobs)s jobs "
+            "wait, the oldest for %(time)s.",
+            queue.ready,
+        )
+        values = {
+            "slots": formats.number_format(queue.slots),
+            "queue": queue.queue_name,
+            "jobs": formats.number_format(queue.ready),
+            "time": duration_in_words(queue.seconds),
+        }
+        yield _of_queue("busy", text % values, queue.queue_name)
+    yield from _others("busy", len(busy) - MAX_NAMED)
+
+
+def _long_waits(seen: Situation, busy: set[str]) -> Iterator[Notice]:
+    """Yield the longest wait of a queue that workers take jobs of, and have slots for."""
     since = [
-        (row.waiting_since, row.second)
-        for row in queues
-        if row.waiting_since and row.second not in paused and is_served(facts.services, row)
+        (row.waiting_since, row.queue_name)
+        for row in seen.waiting
+        if row.waiting_since
+        and row.queue_name not in seen.paused | busy
+        and is_served(seen.facts.services, row.backend, row.queue_name)
     ]
     if not since:
         return
     oldest, queue = min(since, key=lambda pair: pair[0])
-    seconds = (facts.now - oldest).total_seconds()
+    seconds = (seen.facts.now - oldest).total_seconds()
     if seconds > LONG_WAIT_SECONDS:
         text = _("The oldest job of queue %(queue)s that may run has waited for %(minutes)s min.")
         values = {"queue": queue, "minutes": formats.number_format(int(seconds // 60))}
-        yield Notice(text % values, "pgjobs_queuesettings_changelist")
+        yield _of_queue("long_wait", text % values, queue)
+
+
+def _growing_queues(seen: Situation) -> Iterator[Notice]:
+    ready: dict[str, int] = {}
+    for row in seen.waiting:
+        is_taken = is_served(seen.facts.services, row.backend, row.queue_name)
+        if is_taken and row.queue_name not in seen.paused:
+            ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
+    found = [growth_of(name, seen.samples.get(name, ()), jobs) for name, jobs in ready.items()]
+    growing = sorted((each for each in found if each), key=lambda each: each.before - each.now)
+    for growth in growing[:MAX_NAMED]:
+        text = _("Queue %(queue)s grows: %(before)s jobs were ready %(time)s ago, %(now)s are now.")
+        values = {
+            "queue": growth.queue_name,
+            "before": formats.number_format(growth.before),
+            "now": formats.number_format(growth.now),
+            "time": duration_in_words(growth.seconds),
+        }
+        yield _of_queue("growth", text % values, growth.queue_name)
+    yield from _others("growth", len(growing) - MAX_NAMED)
 
 
 def _troubled_schedules(troubled: Sequence[Troubled]) -> Iterator[Notice]:
@@ -148,9 +300,11 @@ def _troubled_schedules(troubled: Sequence[Troubled]) -> Iterator[Notice]:
             "failed": _("The last run of schedule %(name)s failed."),
         }[schedule.trouble]
         values = {"name": schedule.name, "error": schedule.error}
-        yield Notice(text % values, "pgjobs_schedule_changelist")
+        subject = f"{schedule.trouble}:{schedule.name}"
+        yield Notice("schedule", text % values, SCHEDULES, subject=subject)
     if len(troubled) > MAX_NAMED:
-        yield Notice(_("There are more schedules like that."), "pgjobs_schedule_changelist")
+        text = _("There are more schedules like that.")
+        yield Notice("schedule", text, SCHEDULES, subject=OTHERS)
 
 
 def _lost_workers(facts: Installation) -> Iterator[Notice]:
@@ -163,7 +317,7 @@ def _lost_workers(facts: Installation) -> Iterator[Notice]:
             facts.lost_workers,
         )
         values = {"workers": formats.number_format(facts.lost_workers)}
-        yield Notice(text % values, "pgjobs_worker_changelist")
+        yield Notice("lost_workers", text % values, WORKERS)
 
 
 def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
@@ -173,23 +327,24 @@ def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
         else:
             text = _("Batch %(name)s is not sealed for more than a day: it cannot end.")
         name = f"{batch.name} #{batch.id}".strip()
-        yield Notice(text % {"name": name}, "pgjobs_batch_change", batch.id)
+        subject = str(batch.id)
+        yield Notice("batch", text % {"name": name}, "pgjobs_batch_change", batch.id, "", subject)
 
 
-def _paused_queues(queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
-    waiting: dict[str, int] = {}
-    for row in queues:
-        if row.second in paused and row.ready:
-            waiting[row.second] = waiting.get(row.second, 0) + row.ready
-    for name, jobs in list(waiting.items())[:MAX_NAMED]:
+def _paused_queues(waiting: Sequence[Waiting], paused: set[str]) -> Iterator[Notice]:
+    ready: dict[str, int] = {}
+    for row in waiting:
+        if row.queue_name in paused and row.ready:
+            ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
+    for name, jobs in list(ready.items())[:MAX_NAMED]:
         text = ngettext(
             "Queue %(queue)s is paused and %(jobs)s job waits in it.",
             "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
             jobs,
         )
         values = {"queue": name, "jobs": formats.number_format(jobs)}
-        yield Notice(text % values, "pgjobs_queuesettings_changelist")
-    yield from _others(len(waiting) - MAX_NAMED)
+        yield _of_queue("paused", text % values, name)
+    yield from _others("paused", len(ready) - MAX_NAMED)
 
 
 def _server(facts: Installation) -> Iterator[Notice]:
@@ -204,7 +359,7 @@ def _server(facts: Installation) -> Iterator[Notice]:
             "pid": str(old.pid),
             "application": old.application or _("without a name"),
         }
-        yield Notice(text % values, "pgjobs_job_system")
+        yield Notice("transaction", text % values, "pgjobs_job_system")
     if facts.dead_rows >= MANY_DEAD_ROWS and facts.dead_rows > facts.live_rows:
         text = _(
             "The table of live jobs holds %(dead)s dead rows and %(live)s live ones: it is "
@@ -214,16 +369,14 @@ def _server(facts: Installation) -> Iterator[Notice]:
             "dead": formats.number_format(facts.dead_rows),
             "live": formats.number_format(facts.live_rows),
         }
-        yield Notice(text % values, "pgjobs_job_system")
+        yield Notice("dead_rows", text % values, "pgjobs_job_system")
 
 
 def _versions(facts: Installation) -> Iterator[Notice]:
     if len(facts.versions) > 1:
         text = _("Live workers are of different versions: %(versions)s.")
-        yield Notice(
-            text % {"versions": ", ".join(sorted(facts.versions)[:MAX_NAMED])},
-            "pgjobs_worker_changelist",
-        )
+        versions = ", ".join(sorted(facts.versions)[:MAX_NAMED])
+        yield Notice("versions", text % {"versions": versions}, WORKERS)
 
 
 def heartbeat_state(silent_seconds: float) -> str:

@@ -17,7 +17,7 @@ from django_pgjobs.control import lifecycle, pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management import enqueueing, prune, schedules, workflows
+from django_pgjobs.management import enqueueing, looks, prune, schedules, workflows
 from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text, write_table
@@ -40,6 +40,7 @@ examples:
   manage.py jobs pause --key 'shop:*' --until 2026-12-24T18:00
   manage.py jobs resume --queue mail
   manage.py jobs list --status failed --queue mail
+  manage.py jobs stuck
   manage.py jobs requeue 4711 4712
   manage.py jobs workflows --open
   manage.py jobs prune --dry-run
@@ -127,7 +128,10 @@ class Command(BaseCommand):
         )
         trees.add_argument("--open", action="store_true", help="Only those that are not complete.")
         trees.add_argument("--limit", type=count, default=20, metavar="N", help="Default: 20.")
-        for parser in (why, listing, trees):
+        stuck = actions.add_parser(
+            "stuck", help="List running jobs that take far longer than usual, or stand still."
+        )
+        for parser in (why, listing, trees, stuck):
             parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
     def _add_changes(self, actions: Any) -> None:
@@ -197,6 +201,7 @@ class Command(BaseCommand):
             "show": self._show,
             "list": self._list,
             "workflows": self._workflows,
+            "stuck": self._stuck,
             "cancel": self._cancel,
             "requeue": self._requeue,
             "pause": self._pause,
@@ -254,6 +259,9 @@ class Command(BaseCommand):
             self._write(json_text(rows))
             return
         write_table(self._write, LISTED, [[row[name] for name in LISTED] for row in rows])
+
+    def _stuck(self, **flags: Any) -> None:
+        looks.list_stuck(self._write, as_json=flags["json"])
 
     def _workflows(self, **flags: Any) -> None:
         if flags["id"] is None:

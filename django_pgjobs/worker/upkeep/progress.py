@@ -73,4 +73,4 @@ class Progress(Duty):
 
 
 def _send_reports(cursor: Cursor, reports: Sequence[Report]) -> None:
-    jobs.send_progress(cursor, [(a.id, a.claim, text) for a, text in reports])
+    jobs.send_progress(cursor, [(a.id, a.claim, a.longest_pause, text) for a, text in reports])

@@ -1,0 +1,125 @@
+"""When load and failures are worth a warning: functions of facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple
+
+from django_pgjobs.queries.numbers import Sample
+from django_pgjobs.queries.overview import LiveRow
+from django_pgjobs.queries.signs import Crew, Failing
+
+# A queue whose workers are busy is as it should be, until a job waits for so many seconds.
+BUSY_SECONDS = 60.0
+# Failures of so many seconds are set beside those of the day before.
+RECENT_SECONDS = 900.0
+BEFORE_SECONDS = 86_400.0
+# So many jobs of a task failed at least: a task that runs ten times a day may fail twice.
+LEAST_FAILED = 10
+# That is a tenth of its jobs at least, and twice the share of the day before; of a task that had
+# fewer jobs than this the day before, half of them.
+LEAST_SHARE = 0.1
+RISE = 2.0
+LEAST_BEFORE = 20
+SHARE_WITHOUT_BEFORE = 0.5
+# A backlog is looked at for so many seconds, and for so many of them at least.
+GROWTH_SECONDS = 1_800.0
+LEAST_GROWTH_SECONDS = 1_200.0
+# It grows if so many jobs came to it, it is half as long again, and each third of the time had
+# more jobs than the one before: a wave that is going down again is none.
+LEAST_GROWTH = 100
+GROWTH = 1.5
+PARTS = 3
+
+
+class Waiting(NamedTuple):
+    """Jobs of a queue that may run; *backend* None: of any."""
+
+    backend: str
+    queue_name: str
+    ready: int
+    waiting_since: datetime | None
+
+
+class BusyQueue(NamedTuple):
+    """A queue that waits for workers that have no free slot."""
+
+    queue_name: str
+    ready: int
+    slots: int
+    seconds: float
+
+
+class Growth(NamedTuple):
+    """A backlog: how many jobs were ready *seconds* ago, and now."""
+
+    queue_name: str
+    before: int
+    now: int
+    seconds: float
+
+
+def waiting_of(rows: Iterable[LiveRow]) -> list[Waiting]:
+    """Return what waits in queues, of the rows of the Overview."""
+    return [
+        Waiting(row.first or "", row.second or "", row.ready, row.waiting_since)
+        for row in rows
+        if not row.is_of_keys
+    ]
+
+
+def busy_queues(
+    waiting: Iterable[Waiting], crews: Sequence[Crew], paused: set[str], now: datetime
+) -> list[BusyQueue]:
+    """Return the queues whose workers have no free slot while a job waits too long."""
+    found = []
+    for row in waiting:
+        takers = [crew for crew in crews if crew.takes(row.backend, row.queue_name)]
+        slots = sum(crew.slots for crew in takers)
+        if not takers or row.queue_name in paused or row.waiting_since is None or not row.ready:
+            continue
+        seconds = (now - row.waiting_since).total_seconds()
+        if seconds > BUSY_SECONDS and all(crew.running >= crew.slots for crew in takers):
+            found.append(BusyQueue(row.queue_name, row.ready, slots, seconds))
+    return sorted(found, key=lambda queue: -queue.seconds)
+
+
+def is_rising(task: Failing) -> bool:
+    """Do more jobs of a task fail than did the day before?"""
+    if task.failed < LEAST_FAILED:
+        return False
+    share = share_of(task.failed, task.successful)
+    if task.failed_before + task.successful_before < LEAST_BEFORE:
+        return share >= SHARE_WITHOUT_BEFORE
+    before = share_of(task.failed_before, task.successful_before)
+    return share >= max(LEAST_SHARE, RISE * before)
+
+
+def share_of(failed: int, successful: int) -> float:
+    """Return which part of the jobs failed."""
+    return failed / (failed + successful) if failed else 0.0
+
+
+def growth_of(queue_name: str, samples: Sequence[Sample], now: int) -> Growth | None:
+    """Return how a backlog of *now* jobs grew, None if it did not; *samples* by time."""
+    if len(samples) < PARTS:
+        return None
+    first, last = samples[0], samples[-1]
+    seconds = (last.measured_at - first.measured_at).total_seconds()
+    if seconds < LEAST_GROWTH_SECONDS or any(sample.is_cut for sample in samples):
+        return None
+    size = len(samples) / PARTS
+    means = [
+        _mean([each.ready for each in samples[round(part * size) : round((part + 1) * size)]])
+        for part in range(PARTS)
+    ]
+    is_steady = all(earlier < later for earlier, later in pairwise(means))
+    least = max(first.ready + LEAST_GROWTH, GROWTH * first.ready)
+    grew = is_steady and min(last.ready, now) >= least
+    return Growth(queue_name, first.ready, now, seconds) if grew else None
+
+
+def _mean(numbers: Sequence[int]) -> float:
+    return sum(numbers) / len(numbers)

@@ -1,0 +1,35 @@
+"""The page of running jobs that look stuck."""
+
+from __future__ import annotations
+
+from django.db import connections
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from django_pgjobs.admin.overview.situation import read_stuck
+from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.control.stuck import FACTOR, LEAST_STILL_SECONDS
+from django_pgjobs.permissions import Verb, require
+from django_pgjobs.queries.database import job_database
+
+# Jobs that the page shows.
+MAX_ROWS = 200
+
+
+def draw_stuck(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
+    """Return the page."""
+    require(request, Verb.VIEW)
+    with connections[job_database()].cursor() as cursor:
+        found = read_stuck(cursor)
+    context = {
+        "title": _("Stuck"),
+        "pgjobs_page": "overview",
+        "jobs": [(stuck, model_admin.url("pgjobs_job_change", stuck.run.id)) for stuck in found][
+            :MAX_ROWS
+        ],
+        "all_jobs": len(found),
+        "more_jobs": max(0, len(found) - MAX_ROWS),
+        "factor": FACTOR,
+        "still_seconds": LEAST_STILL_SECONDS,
+    }
+    return model_admin.render_page(request, "stuck.html", context)

@@ -1,0 +1,75 @@
+"""What the warnings of the Overview are judged by, beside the numbers that it shows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+
+
+class Crew(NamedTuple):
+    """Live workers that take the same jobs: all their slots, and the jobs in them or before them.
+
+    Workers that were asked to claim nothing are not among them.
+    """
+
+    backends: list[str]
+    queues: list[str] | None
+    excluded_queues: list[str]
+    slots: int
+    running: int
+
+    def takes(self, backend: str, queue_name: str) -> bool:
+        """Do they take jobs of the queue? The same is asked in explain_workers.sql."""
+        is_named = self.queues is None or queue_name in self.queues
+        return is_named and queue_name not in self.excluded_queues and backend in self.backends
+
+
+class Failing(NamedTuple):
+    """A task of which jobs failed: how many did, and succeeded, since then and before that."""
+
+    task_path: str
+    since: datetime
+    failed: int
+    successful: int
+    failed_before: int
+    successful_before: int
+
+
+class Signs(NamedTuple):
+    """What was read."""
+
+    crews: list[Crew]
+    failing: list[Failing]
+
+
+def list_signs(
+    cursor: Cursor, *, recent: float, before: float, least: int, max_jobs: int, max_rows: int
+) -> Signs:
+    """Return what live workers do, and the tasks of which at least *least* jobs failed lately.
+
+    Failures of the last *recent* seconds are counted, and set beside those of *before* seconds
+    before these.
+    """
+    params = {
+        "recent": recent,
+        "before": before,
+        "least": least,
+        "max_jobs": max_jobs,
+        "max_rows": max_rows,
+    }
+    [(crews, failing)] = fetch(cursor, "list_signs", params)
+    return Signs(
+        [Crew(**crew) for crew in _decoded(crews)],
+        [
+            Failing(**task | {"since": datetime.fromtimestamp(task["since"], UTC)})
+            for task in _decoded(failing)
+        ],
+    )
+
+
+def _decoded(value: Any) -> Any:
+    """Return JSON as Python; which connections decode it themselves is a setting of theirs."""
+    return json.loads(value) if isinstance(value, str) else value

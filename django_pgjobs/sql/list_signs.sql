@@ -1,0 +1,82 @@
+-- Read what the warnings of the Overview are judged by and no other part of it shows.
+-- Parameters: recent, before double precision (seconds: failures of the last *recent* ones are compared with those
+--     of *before* seconds before these); least integer (failed jobs of a task); max_jobs integer (failed jobs
+--     that are looked at); max_rows integer (of each list)
+-- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the jobs in
+--     threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when, how many failed and
+--     succeeded, and how many did before
+-- Locks: none
+-- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin
+WITH span AS MATERIALIZED (
+    SELECT
+        date_trunc(
+            'second', statement_timestamp() - make_interval(secs => %(recent)s::double precision)
+        ) AS since
+),
+failing AS MATERIALIZED (
+    SELECT newest.task_path, count(*) AS failed
+    FROM (
+        SELECT job.task_path
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'failed' AND job.finished_at >= (SELECT span.since FROM span)
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer
+    ) AS newest
+    GROUP BY newest.task_path
+    HAVING count(*) >= %(least)s::integer
+    ORDER BY count(*) DESC, newest.task_path
+    LIMIT %(max_rows)s::integer
+),
+ended AS (
+    SELECT
+        statistic.task_path,
+        sum(statistic.successful) FILTER (WHERE statistic.begins_at >= span.since) AS successful,
+        sum(statistic.successful) FILTER (WHERE statistic.begins_at < span.since) AS successful_before,
+        sum(statistic.failed) FILTER (WHERE statistic.begins_at < span.since) AS failed_before
+    FROM pgjobs_statistic AS statistic
+    CROSS JOIN span
+    WHERE
+        statistic.period = ANY ('{part,minute,quarter,hour,day}')
+        AND statistic.begins_at
+        >= statement_timestamp()
+        - make_interval(secs => %(recent)s::double precision + %(before)s::double precision)
+        AND statistic.task_path = ANY (ARRAY(SELECT failing.task_path FROM failing))
+    GROUP BY statistic.task_path
+)
+SELECT
+    COALESCE((
+        SELECT json_agg(crew)
+        FROM (
+            SELECT
+                worker.backends, worker.queues, worker.excluded_queues,
+                sum(worker.slots) AS slots,
+                sum((
+                    SELECT count(*)
+                    FROM pgjobs_job_live AS job
+                    WHERE
+                        job.status = 'running' AND job.worker_id = worker.id AND NOT job.is_async
+                )) AS running
+            FROM pgjobs_worker AS worker
+            WHERE
+                {worker.is_live}
+                AND worker.quiet_requested_at IS NULL AND worker.stop_requested_at IS NULL
+            GROUP BY worker.backends, worker.queues, worker.excluded_queues
+            LIMIT %(max_rows)s::integer
+        ) AS crew
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(task)
+        FROM (
+            SELECT
+                failing.task_path, date_part('epoch', span.since) AS since, failing.failed,
+                COALESCE(ended.successful, 0) AS successful,
+                COALESCE(ended.failed_before, 0) AS failed_before,
+                COALESCE(ended.successful_before, 0) AS successful_before
+            FROM failing
+            CROSS JOIN span
+            LEFT JOIN ended ON ended.task_path = failing.task_path
+            ORDER BY failing.failed DESC, failing.task_path
+        ) AS task
+    ), '[]')

@@ -1,0 +1,49 @@
+"""What tests of warnings share: reading them as the Overview does, and following them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from psycopg import sql
+
+from django_pgjobs.admin.overview import page
+from django_pgjobs.admin.overview.chart import RANGES
+from django_pgjobs.admin.overview.notices import Notice
+from django_pgjobs.admin.overview.page import describe, read_numbers
+from django_pgjobs.queries.overview import Installation, get_installation
+
+
+@pytest.fixture(autouse=True)
+def no_dead_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not count what other tests left dead in the tables."""
+
+    def without_dead_rows(cursor: Any, **bounds: Any) -> Installation:
+        return get_installation(cursor, **bounds)._replace(dead_rows=0)
+
+    monkeypatch.setattr(page, "get_installation", without_dead_rows)
+
+
+def ago(seconds: float) -> sql.Composable:
+    """Return SQL of an instant in the past."""
+    return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
+
+
+def texts() -> list[str]:
+    """Return the warnings of the page."""
+    return [notice.text for notice in notices()]
+
+
+def notices() -> list[Notice]:
+    """Return the warnings of the page."""
+    found: list[Notice] = describe(read_numbers(RANGES["1h"]), RANGES["1h"])["warnings"]
+    return found
+
+
+def linked_ids(client: Client, notice: Notice) -> set[int]:
+    """Return the jobs of the list that a warning leads to."""
+    response = client.get(f"{reverse(f'admin:{notice.page}')}?{notice.query}")
+    assert response.status_code == 200
+    return {job.pk for job in response.context["cl"].result_list}

@@ -9,6 +9,7 @@ from django.urls import path
 
 from django_pgjobs.admin.bulk.asking import bulk_urls
 from django_pgjobs.admin.job_list.page import JobList
+from django_pgjobs.admin.job_page.stack import ask
 from django_pgjobs.admin.job_page.views import JobViews
 from django_pgjobs.admin.overview.failures import draw_failures
 from django_pgjobs.admin.overview.page import draw_overview
@@ -29,6 +30,7 @@ class JobAdmin(JobList, JobViews):
             path("failures/", wrap(self.failures_view), name="pgjobs_job_failures"),
             path("stuck/", wrap(self.stuck_view), name="pgjobs_job_stuck"),
             path("system/", wrap(self.system_view), name="pgjobs_job_system"),
+            path("<str:object_id>/where/", wrap(self.where_view), name="pgjobs_job_where"),
             *bulk_urls(self),
             *super().get_urls(),
         ]
@@ -46,6 +48,10 @@ class JobAdmin(JobList, JobViews):
     def stuck_view(self, request: HttpRequest) -> HttpResponse:
         """Running jobs that look stuck."""
         return draw_closed(self, request) or draw_stuck(self, request)
+
+    def where_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask the worker of a running job where the job is."""
+        return ask(self, request, object_id)
 
     @page
     def system_view(self, request: HttpRequest) -> HttpResponse:

@@ -44,6 +44,8 @@ WEB: Rights = {
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE",
     "pgjobs_statistic": "SELECT, INSERT",
     "pgjobs_queue_sample": "SELECT",
+    "pgjobs_stack": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_mute": "SELECT, INSERT, UPDATE, DELETE",
     "django_migrations": "SELECT",
 }
 # Claims and finishes jobs, rescues and prunes; its jobs enqueue and change jobs.
@@ -65,6 +67,7 @@ WORKER: Rights = {
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_statistic": "SELECT, INSERT, DELETE",
     "pgjobs_queue_sample": "SELECT, INSERT, DELETE",
+    "pgjobs_stack": "SELECT, UPDATE",
     "django_migrations": "SELECT",
 }
 

@@ -1,15 +1,20 @@
-"""`manage.py jobs stuck`: which running jobs look stuck."""
+"""`manage.py jobs stuck` and `jobs stack`: which running jobs look stuck, and where one is."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.db import connections
 
+from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import duration
+
+# Between two looks for the answer of a worker.
+POLL_SECONDS = 0.1
 
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
 
@@ -33,6 +38,22 @@ def list_stuck(write: Write, *, as_json: bool) -> None:
         for stuck in found
     ]
     write_table(write, COLUMNS, rows)
+
+
+def show_stack(write: Write, job_id: int) -> None:
+    """Ask the worker of a running job where the job is, wait for the answer and print it.
+
+    Raise LookupError if the job does not run, or its worker does not answer within its lease.
+    """
+    if not ask_where(job_id):
+        raise LookupError(f"job {job_id} does not run, or its worker is gone.")
+    while (found := where_it_is(job_id)) is not None and found.written_at is None:
+        if found.is_late:
+            raise LookupError(f"the worker of job {job_id} has not answered within its lease.")
+        time.sleep(POLL_SECONDS)
+    if found is None:
+        raise LookupError(f"job {job_id} does not run any more.")
+    write(found.stack or "its worker holds it and has not begun it, or it is ending.")
 
 
 def _as_values(stuck: Stuck) -> dict[str, Any]:

@@ -40,6 +40,7 @@ DROP TABLE pgjobs_occurrence, pgjobs_schedule;
 DROP FUNCTION pgjobs_schedule_plan_v1();
 """
 DROP_STATISTICS = "DROP TABLE pgjobs_statistic, pgjobs_queue_sample;"
+DROP_WATCHING = "DROP TABLE pgjobs_stack, pgjobs_mute;"
 DROP_MERGE = """
 DROP AGGREGATE pgjobs_merged_v1(json, text);
 DROP FUNCTION pgjobs_merge_v1(json, json, text);
@@ -477,6 +478,46 @@ class Migration(migrations.Migration):
                     "verbose_name": "sample of a queue",
                     "verbose_name_plural": "samples of queues",
                     "db_table": "pgjobs_queue_sample",
+                    "default_permissions": (),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
+        PostgresSQL(read("watching"), DROP_WATCHING, state_operations=[
+            migrations.CreateModel(
+                name="Mute",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("muted_at", models.DateTimeField(db_default=Now(), verbose_name="muted at")),
+                    ("until", models.DateTimeField(verbose_name="until")),
+                    ("kind", models.TextField(verbose_name="kind")),
+                    ("subject", models.TextField(default="", help_text="A queue, a task, a key.", verbose_name="subject")),
+                    ("reason", models.TextField(default="", verbose_name="reason")),
+                    ("muted_by", models.TextField(default="", verbose_name="muted by")),
+                ],
+                options={
+                    "verbose_name": "muted warning",
+                    "verbose_name_plural": "muted warnings",
+                    "db_table": "pgjobs_mute",
+                    "unique_together": {("kind", "subject")},
+                    "default_permissions": (),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="Stack",
+                fields=[
+                    ("job_id", models.BigIntegerField(primary_key=True, serialize=False, verbose_name="job id")),
+                    ("claim", models.BigIntegerField(help_text="The attempt that was asked about.", verbose_name="claim")),
+                    ("worker_id", models.BigIntegerField(verbose_name="worker id")),
+                    ("requested_at", models.DateTimeField(db_default=Now(), verbose_name="requested at")),
+                    ("written_at", models.DateTimeField(null=True, verbose_name="written at")),
+                    ("stack", models.TextField(default="", verbose_name="stack")),
+                ],
+                options={
+                    "verbose_name": "stack",
+                    "verbose_name_plural": "stacks",
+                    "db_table": "pgjobs_stack",
                     "default_permissions": (),
                     "required_db_vendor": "postgresql",
                 },

@@ -16,6 +16,7 @@ from django_pgjobs.models.control import (
 from django_pgjobs.models.jobs import Job
 from django_pgjobs.models.schedules import Occurrence, Schedule
 from django_pgjobs.models.statistics import QueueSample, Statistic
+from django_pgjobs.models.watching import Mute, Stack
 from django_pgjobs.models.workers import Worker
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Dependency",
     "Explanation",
     "Job",
+    "Mute",
     "Occurrence",
     "Pause",
     "QueueSample",
@@ -33,6 +35,7 @@ __all__ = [
     "RateState",
     "Reason",
     "Schedule",
+    "Stack",
     "Statistic",
     "Worker",
 ]

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
@@ -51,6 +51,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "_body",
         "_cancel_async",
         "_connections",
         "_interruptible",
@@ -121,6 +122,8 @@ class Attempt:
         self._interruptible = False
         self._thread_id = 0
         self._cancel_async: Callable[[], object] | None = None
+        # What runs on the event loop, as soon as it does.
+        self._body: Coroutine[Any, Any, Any] | None = None
         # Django's connections of its thread, as long as they are there for it.
         self._connections: Sequence[Any] = ()
         self._statement_lock = threading.Lock()
@@ -151,10 +154,25 @@ class Attempt:
         """Allow no interruption any more, and call back one that has not arrived yet."""
         with self._lock:
             self._interruptible = False
+            self._body = None
             if self.interrupted_by is not None and self._cancel_async is None:
                 _raise_in_thread(self._thread_id, _NOTHING)
         with self._statement_lock:
             self._connections = ()
+
+    def enter_loop(self, body: Coroutine[Any, Any, Any]) -> None:
+        """Note what runs it on the event loop from now on."""
+        with self._lock:
+            self._body = body
+
+    def whereabouts(self) -> tuple[int, Coroutine[Any, Any, Any] | None] | None:
+        """Return the id of its thread, and what runs it on an event loop; None: nothing runs it.
+
+        It may be over a moment later.
+        """
+        with self._lock:
+            is_called = self._interruptible and (self._body is not None or not self.is_async)
+            return (self._thread_id, self._body) if is_called else None
 
     def interrupt(self, reason: type[JobInterrupt]) -> bool:
         """Make the task end because of *reason*; return False if that was asked before."""

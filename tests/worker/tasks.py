@@ -34,6 +34,12 @@ async def wait_at_gate_async(value: Any = None) -> Any:
     return value
 
 
+@task
+async def block_the_loop() -> None:
+    """Wait at the gate, and give way to no other job."""
+    wait_at_gate.func()
+
+
 @task(backoff=[0])
 def spin() -> None:
     """Work for ever without waiting for anything."""

@@ -23,6 +23,7 @@ from django_pgjobs.admin.job_page.runs import is_finite, lately, timeline
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.conf import get_conf
+from django_pgjobs.control.stacks import where_it_is
 from django_pgjobs.declaring.redaction import MASK, redact, redact_text
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
 from django_pgjobs.exceptions import UnknownTask
@@ -92,6 +93,8 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "buttons": buttons_for(model_admin, request, job),
         "explanation": seen_explanation(request.user, explanation) if explanation else None,
         "progress": _progress(job.progress),
+        "stack": where_it_is(job.pk) if job.status == JobStatus.RUNNING else None,
+        "may_ask": job.status == JobStatus.RUNNING and may(request.user, Verb.CONTROL_WORKERS),
         "timeline": timeline(job),
         "around": around,
         "in_batch": batch_of(model_admin, request, job),

@@ -41,6 +41,7 @@ examples:
   manage.py jobs resume --queue mail
   manage.py jobs list --status failed --queue mail
   manage.py jobs stuck
+  manage.py jobs stack 4711
   manage.py jobs requeue 4711 4712
   manage.py jobs workflows --open
   manage.py jobs prune --dry-run
@@ -131,6 +132,10 @@ class Command(BaseCommand):
         stuck = actions.add_parser(
             "stuck", help="List running jobs that take far longer than usual, or stand still."
         )
+        where = actions.add_parser(
+            "stack", help="Ask the worker of a running job where the job is: its stack."
+        )
+        where.add_argument("id", type=job_id)
         for parser in (why, listing, trees, stuck):
             parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
 
@@ -202,6 +207,7 @@ class Command(BaseCommand):
             "list": self._list,
             "workflows": self._workflows,
             "stuck": self._stuck,
+            "stack": self._stack,
             "cancel": self._cancel,
             "requeue": self._requeue,
             "pause": self._pause,
@@ -262,6 +268,12 @@ class Command(BaseCommand):
 
     def _stuck(self, **flags: Any) -> None:
         looks.list_stuck(self._write, as_json=flags["json"])
+
+    def _stack(self, **flags: Any) -> None:
+        try:
+            looks.show_stack(self._write, flags["id"])
+        except LookupError as error:
+            raise CommandError(str(error)) from error
 
     def _workflows(self, **flags: Any) -> None:
         if flags["id"] is None:

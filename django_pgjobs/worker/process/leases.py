@@ -17,8 +17,8 @@ Nobody has to be elected for the rescue. A renewal tells when the earliest lease
 worker ends, and each worker looks again at that time; when several do, rows are skipped that
 another one has locked.
 
-A renewal also brings what people ask of the worker in its row: to claim nothing for now (quiet),
-to go on, to stop. A notification lets the renewal come at once.
+A renewal also brings what people ask of the worker: in its row to claim nothing for now (quiet), to
+go on, to stop; in rows of their own to tell where a job is. A notification lets it come at once.
 
 A worker without jobs has nothing to lose: it keeps no connection between renewals that are far
 apart. Once it has had a job for a second it renews, and keeps the connection from then on, so that
@@ -32,11 +32,12 @@ from collections.abc import Callable
 
 import psycopg
 
-from django_pgjobs.queries import jobs, workers
+from django_pgjobs.queries import jobs, stacks, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.process.job_log import log_rescue
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.stacks import stack_of
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.careful import in_pages
@@ -117,6 +118,8 @@ class LeaseKeeper(Role):
                 return 0.0
             failing = "lease renewed, but those of others not cut"
             self._cut_leases()
+            if renewal.is_asked_where:
+                self._tell_where()
             failing = "lease renewed, but lost workers not looked after"
             return self._rescue_if_lost(renewal)
         except psycopg.Error as error:
@@ -159,6 +162,20 @@ class LeaseKeeper(Role):
             if not trouble_of(error).is_of_rows:
                 raise
             logger.error("worker=%s cannot cut leases: %s", self._state.name, str(error).strip())
+
+    def _tell_where(self) -> None:
+        """Write where jobs are of which somebody asks that; an error of this is none of our own."""
+        try:
+            with self._connection.cursor() as cursor:
+                for job_id, claim in stacks.list_wanted(cursor, self._state.worker_id):
+                    attempt = self._state.held.get(job_id)
+                    is_ours = attempt is not None and attempt.claim == claim
+                    text = stack_of(attempt) if attempt is not None and is_ours else ""
+                    stacks.write_stack(cursor, job_id, claim, text)
+        except psycopg.Error as error:
+            if not trouble_of(error).is_of_rows:
+                raise
+            logger.error("worker=%s cannot tell where: %s", self._state.name, str(error).strip())
 
     def _obey(self, renewal: workers.Renewal) -> None:
         """Do what somebody asked for in the worker's row."""

@@ -167,8 +167,10 @@ class AsyncSlots(Capacity):
 async def _body(attempt: Attempt, call: calling.Call) -> tuple[Any, BaseException | None]:
     # asyncio would end its whole loop on the SystemExit or KeyboardInterrupt of one task.
     enter_job(attempt)
+    value = _value_of(call)
+    attempt.enter_loop(value)
     try:
-        return await watched(_value_of(call), attempt.process), None
+        return await watched(value, attempt.process), None
     except BaseException as error:
         return None, error
 

@@ -1,0 +1,92 @@
+"""Where a running job is: the stack of its thread, or of its asyncio task, from another thread.
+
+It tells files, lines and functions, and no values. What is read goes on meanwhile: lines may be of
+one moment and the next.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+import django_pgjobs
+from django_pgjobs.values.payload import scrub
+from django_pgjobs.worker.attempt import Attempt
+
+# Frames that are shown of the outside and of the inside; a recursion has more.
+OUTER, INNER = 20, 80
+# Awaited things that are followed: they are a chain, unless they change while it is read.
+MAX_AWAITED = 1_000
+MAX_NAME = 300
+# What calls tasks, and is none of them: the worker, and the package of tasks.
+WORKER = os.path.join(os.path.dirname(django_pgjobs.__file__), "worker", "")
+CALLERS = (os.path.join("tasks", "base.py"), os.path.join("django_tasks", "base.py"))
+
+Line = tuple[str, int, str]
+
+
+def stack_of(attempt: Attempt) -> str:
+    """Return where a job is, the innermost call last; "" if it has not begun, or is ending."""
+    found = attempt.whereabouts()
+    if found is None:
+        return ""
+    thread_id, body = found
+    lines = _of_thread(thread_id) if body is None else _of_coroutine(body, thread_id)
+    return "\n".join(_shown(_without_worker(lines)))
+
+
+def _of_thread(thread_id: int) -> list[Line]:
+    frame = sys._current_frames().get(thread_id)
+    lines = []
+    while frame is not None:
+        lines.append(_line_of(frame))
+        frame = frame.f_back
+    return lines[::-1]
+
+
+def _of_coroutine(awaited: Any, thread_id: int) -> list[Line]:
+    """Return the chain of what is awaited; if the loop is in it just now, the loop's thread."""
+    lines = []
+    for _ in range(MAX_AWAITED):
+        frame = next(_attributes(awaited, "cr_frame", "gi_frame", "ag_frame"), None)
+        if frame is None:
+            break
+        if next(_attributes(awaited, "cr_running", "gi_running", "ag_running"), False):
+            return _of_thread(thread_id)
+        lines.append(_line_of(frame))
+        awaited = next(_attributes(awaited, "cr_await", "gi_yieldfrom", "ag_await"), None)
+    return lines
+
+
+def _attributes(thing: Any, *names: str) -> Iterator[Any]:
+    """Yield those that are there and not empty."""
+    for name in names:
+        value = getattr(thing, name, None)
+        if value:
+            yield value
+
+
+def _line_of(frame: FrameType) -> Line:
+    code = frame.f_code
+    return code.co_filename, frame.f_lineno or 0, code.co_qualname
+
+
+def _without_worker(lines: list[Line]) -> list[Line]:
+    """Leave out what leads from the begin of the thread to the task."""
+    ours = [place for place, line in enumerate(lines) if line[0].startswith(WORKER)]
+    inside = lines[ours[-1] + 1 :] if ours else lines
+    while inside and inside[0][0].endswith(CALLERS):
+        inside = inside[1:]
+    return inside or lines
+
+
+def _shown(lines: list[Line]) -> Iterable[str]:
+    left_out = len(lines) - OUTER - INNER
+    for place, (filename, number, name) in enumerate(lines):
+        if left_out > 0 and place == OUTER:
+            yield f"  ... {left_out} more"
+        if left_out <= 0 or place < OUTER or place >= OUTER + left_out:
+            yield f'  File "{scrub(filename, MAX_NAME)}", line {number}, in {scrub(name, MAX_NAME)}'

@@ -38,17 +38,28 @@ class Failing(NamedTuple):
     successful_before: int
 
 
+class MuteRow(NamedTuple):
+    """A warning that is muted."""
+
+    kind: str
+    subject: str
+    reason: str
+    muted_by: str
+    until: datetime
+
+
 class Signs(NamedTuple):
     """What was read."""
 
     crews: list[Crew]
     failing: list[Failing]
+    mutes: list[MuteRow]
 
 
 def list_signs(
     cursor: Cursor, *, recent: float, before: float, least: int, max_jobs: int, max_rows: int
 ) -> Signs:
-    """Return what live workers do, and the tasks of which at least *least* jobs failed lately.
+    """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
     Failures of the last *recent* seconds are counted, and set beside those of *before* seconds
     before these.
@@ -60,12 +71,16 @@ def list_signs(
         "max_jobs": max_jobs,
         "max_rows": max_rows,
     }
-    [(crews, failing)] = fetch(cursor, "list_signs", params)
+    [(crews, failing, mutes)] = fetch(cursor, "list_signs", params)
     return Signs(
         [Crew(**crew) for crew in _decoded(crews)],
         [
             Failing(**task | {"since": datetime.fromtimestamp(task["since"], UTC)})
             for task in _decoded(failing)
+        ],
+        [
+            MuteRow(**mute | {"until": datetime.fromtimestamp(mute["until"], UTC)})
+            for mute in _decoded(mutes)
         ],
     )
 

@@ -4,7 +4,7 @@
 --     that are looked at); max_rows integer (of each list)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the jobs in
 --     threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when, how many failed and
---     succeeded, and how many did before
+--     succeeded, and how many did before; the warnings that are muted, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin
 WITH span AS MATERIALIZED (
@@ -79,4 +79,16 @@ SELECT
             LEFT JOIN ended ON ended.task_path = failing.task_path
             ORDER BY failing.failed DESC, failing.task_path
         ) AS task
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(muted)
+        FROM (
+            SELECT
+                mute.kind, mute.subject, mute.reason, mute.muted_by,
+                date_part('epoch', {mute.until.in_calendar}) AS until
+            FROM pgjobs_mute AS mute
+            WHERE mute.until > statement_timestamp()
+            ORDER BY mute.id DESC
+            LIMIT %(max_rows)s::integer
+        ) AS muted
     ), '[]')

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.overview.chart import RANGES, Range, build_chart
 from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import is_refresh, kept, unchanged
+from django_pgjobs.admin.overview.muting import part
 from django_pgjobs.admin.overview.rules import waiting_of
 from django_pgjobs.admin.overview.situation import Seen, read_signs
 from django_pgjobs.admin.overview.warnings import (
@@ -123,7 +124,7 @@ def overview(request: HttpRequest) -> dict[str, Any]:
         "ranges": RANGES.values(),
         "chosen": chosen,
         "may_pause": may(request.user, Verb.CONTROL_QUEUES),
-        "fingerprint": (fingerprint(numbers), [notice.text for notice in described["warnings"]]),
+        "fingerprint": (fingerprint(numbers), described["warnings"], described["muted"]),
         **described,
     }
 
@@ -206,8 +207,10 @@ def describe(numbers: Numbers, chosen: Range) -> dict[str, Any]:
     )
     queues = queue_lines(live, finished, facts)
     is_partial = bool(finished) and finished[0].looked_at >= MAX_FINISHED_JOBS
+    warnings, muted = part(list_warnings(situation_of(numbers)), numbers.seen.signs.mutes)
     return {
-        "warnings": list_warnings(situation_of(numbers)),
+        "warnings": warnings,
+        "muted": muted,
         "tiles": tiles(live, finished),
         "oldest": min((row.waiting_since for row in live if row.waiting_since), default=None),
         "finished_a_minute": sum(row.jobs_minutes for row in finished if row.bucket is not None)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.core.checks import CheckMessage
 from django.utils import formats, timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgjobs.admin.overview.notices import Notice
 from django_pgjobs.admin.overview.rules import (
@@ -53,24 +53,25 @@ WORKERS = "pgjobs_worker_changelist"
 
 # The kinds of warnings by the harm that they do: first what lets jobs wait for ever, then what goes
 # wrong now, then what will, then what somebody wanted or only has to know.
-HARM = (
-    "no_worker",
-    "unserved",
-    "missing_rate",
-    "failing",
-    "stuck",
-    "busy",
-    "long_wait",
-    "growth",
-    "schedule",
-    "lost_workers",
-    "batch",
-    "paused",
-    "transaction",
-    "dead_rows",
-    "versions",
-    "settings",
-)
+KINDS = {
+    "no_worker": gettext_lazy("No worker is alive"),
+    "unserved": gettext_lazy("No worker listens to a queue"),
+    "missing_rate": gettext_lazy("Jobs wait for a rate limit in vain"),
+    "failing": gettext_lazy("More jobs of a task fail"),
+    "stuck": gettext_lazy("Jobs look stuck"),
+    "busy": gettext_lazy("All slots of a queue are busy"),
+    "long_wait": gettext_lazy("A job waits for long"),
+    "growth": gettext_lazy("A queue grows"),
+    "schedule": gettext_lazy("A schedule has trouble"),
+    "lost_workers": gettext_lazy("Workers were lost"),
+    "batch": gettext_lazy("A batch stands still"),
+    "paused": gettext_lazy("Jobs wait in a paused queue"),
+    "transaction": gettext_lazy("A transaction is open for long"),
+    "dead_rows": gettext_lazy("Too many dead rows"),
+    "versions": gettext_lazy("Workers are of different versions"),
+    "settings": gettext_lazy("A setting is wrong"),
+}
+HARM = tuple(KINDS)
 
 
 class Situation(NamedTuple):
@@ -80,7 +81,7 @@ class Situation(NamedTuple):
     waiting: Sequence[Waiting] = ()
     missing_rates: Sequence[MissingRate] = ()
     troubled: Sequence[Troubled] = ()
-    signs: Signs = Signs([], [])
+    signs: Signs = Signs([], [], [])
     stuck: Sequence[Stuck] = ()
     samples: Mapping[str, Sequence[Sample]] = {}
 

@@ -1,0 +1,151 @@
+"""Muting warnings: who may, for how long, and where the muted ones are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from django_pgjobs.admin.overview.chart import RANGES
+from django_pgjobs.admin.overview.page import describe, read_numbers
+from django_pgjobs.models import Mute
+from tests.admin.warning_support import no_dead_rows
+from tests.factories import make_jobs, make_worker
+
+__all__ = ["no_dead_rows"]
+
+pytestmark = pytest.mark.django_db
+
+MUTE = reverse("admin:pgjobs_job_mute")
+UNMUTE = reverse("admin:pgjobs_job_unmute")
+HOME = reverse("admin:app_list", args=["pgjobs"])
+FORM = {"kind": "unserved", "subject": "reports", "reason": "known", "lasts": "3600"}
+
+
+@pytest.fixture(autouse=True)
+def unserved() -> None:
+    make_worker(queues=["mail"])
+    make_jobs(3, queue_name="reports")
+    make_jobs(2, queue_name="fax")
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    """Who may look at everything and control no queues."""
+    user = User.objects.create_user("viewer", is_staff=True)
+    codes = ["view_job", "view_worker", "operate_job", "control_worker"]
+    user.user_permissions.set(Permission.objects.filter(codename__in=codes))
+    client.force_login(user)
+    return client
+
+
+def subjects() -> tuple[list[str], list[str]]:
+    """Return what the shown warnings are about, and the muted ones."""
+    found = describe(read_numbers(RANGES["1h"]), RANGES["1h"])
+    shown = [notice.subject for notice in found["warnings"]]
+    return shown, [each.notice.subject for each in found["muted"]]
+
+
+def test_a_warning_is_muted_and_shown_below(admin_client: Client) -> None:
+    text = admin_client.get(HOME).content.decode()
+    assert f'href="{MUTE}?kind=unserved&amp;subject=reports&amp;next=' in text
+    question = admin_client.get(MUTE, {"kind": "unserved", "subject": "reports", "next": HOME})
+    assert "No worker listens to a queue" in question.content.decode()
+    assert subjects()[1] == []
+    answer = admin_client.post(MUTE, FORM | {"next": HOME})
+    assert answer.headers["Location"] == HOME
+    assert subjects() == (["fax"], ["reports"])
+    mute = Mute.objects.get()
+    assert (mute.kind, mute.subject, mute.muted_by) == ("unserved", "reports", "admin")
+    assert timedelta(minutes=59) < mute.until - timezone.now() <= timedelta(hours=1)
+    text = admin_client.get(HOME).content.decode()
+    assert "1 warning is muted" in text
+    assert "by admin: known" in text
+    entry = LogEntry.objects.get()
+    assert entry.object_repr == "unserved reports"
+    assert entry.change_message == "mute: known"
+
+
+def test_the_number_may_change_meanwhile(admin_client: Client) -> None:
+    admin_client.post(MUTE, FORM)
+    make_jobs(5, queue_name="reports")
+    assert subjects() == (["fax"], ["reports"])
+
+
+def test_it_is_shown_again_at_its_end_and_when_somebody_says_so(admin_client: Client) -> None:
+    admin_client.post(MUTE, FORM)
+    admin_client.post(MUTE, FORM | {"subject": "fax"})
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_mute SET until = now() WHERE subject = 'fax'")
+    assert subjects() == (["fax"], ["reports"])
+    admin_client.post(UNMUTE, {"kind": "unserved", "subject": "reports"})
+    assert sorted(subjects()[0]) == ["fax", "reports"]
+    assert LogEntry.objects.latest("id").change_message == "unmute"
+    text = admin_client.post(
+        UNMUTE, {"kind": "unserved", "subject": "reports"}, follow=True
+    ).content.decode()
+    assert "is not muted any more" in text
+
+
+def test_muting_again_changes_reason_and_end(admin_client: Client) -> None:
+    admin_client.post(MUTE, FORM)
+    until = timezone.localtime() + timedelta(days=3)
+    given = {"reason": "later", "lasts": "", "until": until.strftime("%Y-%m-%dT%H:%M")}
+    assert admin_client.post(MUTE, FORM | given).status_code == 302
+    mute = Mute.objects.get()
+    assert mute.reason == "later"
+    assert abs(mute.until - until) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reason": ""},
+        {"reason": " "},
+        {"lasts": ""},
+        {"lasts": "5"},
+        {"until": "2020-01-01T00:00"},
+        {"until": "2999-01-01T00:00"},
+        {"until": "soon"},
+        {"kind": "nothing"},
+        {"kind": ""},
+        {"subject": "(others)"},
+        {"subject": "a\0b"},
+        {"subject": "x" * 1_001},
+        {"reason": "x" * 201},
+    ],
+    ids=str,
+)
+def test_what_is_not_filled_in_right_mutes_nothing(
+    admin_client: Client, changes: dict[str, Any]
+) -> None:
+    assert admin_client.post(MUTE, FORM | changes).status_code == 200
+    assert not Mute.objects.exists()
+
+
+def test_an_address_that_names_no_warning(admin_client: Client) -> None:
+    assert "names no warning" in admin_client.get(MUTE).content.decode()
+    assert "names no warning" in admin_client.get(MUTE, {"kind": "<b>"}).content.decode()
+    assert admin_client.get(UNMUTE).status_code == 405
+    admin_client.post(UNMUTE, {"kind": "unserved", "subject": "a\0b"})
+
+
+def test_who_may_not_control_queues_sees_no_button_and_is_refused(viewer: Client) -> None:
+    Mute.objects.create(
+        kind="unserved", subject="fax", reason="known", until=timezone.now() + timedelta(hours=1)
+    )
+    text = viewer.get(HOME).content.decode()
+    assert "1 warning is muted" in text
+    assert MUTE not in text
+    assert UNMUTE not in text
+    assert viewer.get(MUTE, {"kind": "unserved", "subject": "fax"}).status_code == 403
+    assert viewer.post(MUTE, FORM).status_code == 403
+    assert viewer.post(UNMUTE, {"kind": "unserved", "subject": "fax"}).status_code == 403
+    assert Mute.objects.count() == 1

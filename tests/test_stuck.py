@@ -56,9 +56,10 @@ def usually(seconds_class: int, *, runs: int = 100, **columns: Any) -> None:
 
 
 class TestTheRule:
-    """S2.32."""
+    """Pure functions."""
 
     def test_far_is_ten_times_the_usual_and_a_minute_at_least(self) -> None:
+        """S2.32."""
         assert far_beyond(Usual(1.0, 40.0)) == 400.0
         assert far_beyond(Usual(0.001, 0.002)) == 60.0
 

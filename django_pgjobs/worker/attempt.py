@@ -99,8 +99,7 @@ class Attempt:
         self.correlation_id = row.correlation_id
         self.scheduled = row.scheduled
         self.task = task
-        # Does it run on the event loop? The row only gives a hint.
-        self.is_async = is_async
+        self.is_async = is_async  # Does it run on the event loop? The row only gives a hint.
         # Whose attempt it is: what the task forks is another one.
         self.process = os.getpid()
         self.claimed_at = time.monotonic()
@@ -109,9 +108,9 @@ class Attempt:
         self.expires = math.inf if row.expires_in is None else row.asked_at + row.expires_in
         self.started_at = 0.0
         self.deadline: float | None = None
-        # What the task last said of its progress, and what of that was written.
+        # What the task last said of its progress, what of that was written; when it changed, on the
+        # clock of time.monotonic(), and the longest pause between two changes.
         self.progress = self.reported = ""
-        # When that changed, on the clock of time.monotonic(); seconds between two changes at most.
         self.progressed_at = self.longest_pause = 0.0
         # What the job gets that its task declares, instead of a run: nothing else may be written.
         self.control: Control | None = None
@@ -121,8 +120,8 @@ class Attempt:
         self._lock = threading.Lock()
         self._interruptible = False
         self._thread_id = 0
+        # What runs on the event loop, as soon as it does, and what cancels it.
         self._cancel_async: Callable[[], object] | None = None
-        # What runs on the event loop, as soon as it does.
         self._body: Coroutine[Any, Any, Any] | None = None
         # Django's connections of its thread, as long as they are there for it.
         self._connections: Sequence[Any] = ()

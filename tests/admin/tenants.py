@@ -291,6 +291,10 @@ MATRIX: dict[str, Callable[[Rows, bool], list[str]]] = {
     "pgjobs_job_add": plain("pgjobs_job_add"),
     "pgjobs_job_overview": plain("pgjobs_job_overview", "?range=24h"),
     "pgjobs_job_failures": plain("pgjobs_job_failures", "?jobs=all", "?sort=newest"),
+    "pgjobs_job_stuck": plain("pgjobs_job_stuck"),
+    "pgjobs_job_mute": plain("pgjobs_job_mute", "?kind=unserved&subject=zebra-queue"),
+    "pgjobs_job_unmute": plain("pgjobs_job_unmute"),
+    "pgjobs_job_where": on_job("pgjobs_job_where"),
     "pgjobs_job_system": plain("pgjobs_job_system"),
     "pgjobs_job_bulk": bulk,
     "pgjobs_job_bulk_progress": lambda rows, is_own: [

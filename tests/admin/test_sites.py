@@ -25,6 +25,8 @@ PAGES = [
     "pgjobs_job_overview",
     "pgjobs_job_changelist",
     "pgjobs_job_failures",
+    "pgjobs_job_stuck",
+    "pgjobs_job_mute",
     "pgjobs_queuesettings_changelist",
     "pgjobs_worker_changelist",
     "pgjobs_ratelimit_changelist",

@@ -56,6 +56,7 @@ ONLY_SHOWN = {name for name in NAMES if name.endswith("_history")} | {
     "pgjobs_job_download",
     "pgjobs_job_failures",
     "pgjobs_job_overview",
+    "pgjobs_job_stuck",
     "pgjobs_job_system",
     "pgjobs_queue",
     "pgjobs_schedule_page",
@@ -63,7 +64,7 @@ ONLY_SHOWN = {name for name in NAMES if name.endswith("_history")} | {
 
 
 # How the names of addresses end that are about one row.
-OF_ONE = ("_change", "_delete", "_history", "_copy", "_download", "_cancel", "_seal")
+OF_ONE = ("_change", "_delete", "_history", "_copy", "_download", "_cancel", "_seal", "_where")
 
 
 class Rows:

@@ -120,6 +120,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "workflow, cancel": lambda: named("pgjobs_batch_cancel", newest(Batch, parent=None)),
     "copy": lambda: job("failed", "pgjobs_job_copy"),
     "history": lambda: job("failed", "pgjobs_job_history"),
+    "stuck": lambda: named("pgjobs_job_stuck"),
+    "mute": lambda: named("pgjobs_job_mute", kind="unserved", subject="mail"),
     "failures": lambda: named("pgjobs_job_failures"),
     "queues": lambda: named("pgjobs_queuesettings_changelist"),
     "queue": lambda: named("pgjobs_queue", name="billing"),

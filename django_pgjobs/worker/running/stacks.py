@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-import django_pgjobs
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt
 
@@ -22,7 +21,7 @@ OUTER, INNER = 20, 80
 MAX_AWAITED = 1_000
 MAX_NAME = 300
 # What calls tasks, and is none of them: the worker, and the package of tasks.
-WORKER = os.path.join(os.path.dirname(django_pgjobs.__file__), "worker", "")
+WORKER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 CALLERS = (os.path.join("tasks", "base.py"), os.path.join("django_tasks", "base.py"))
 
 Line = tuple[str, int, str]

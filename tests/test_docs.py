@@ -167,6 +167,7 @@ def test_every_reason_of_an_explanation_is_documented_and_no_other() -> None:
         *re.findall(r'return "(\w+)", _?', source),
         *re.findall(r'^        "(\w+)": _\(', source, re.MULTILINE),
         *(f"{kind}_paused" for kind in PauseKind.values),
+        *re.findall(r'append\(\("(\w+)"', (ROOT / "django_pgjobs/control/stuck.py").read_text()),
     }
     rows = re.findall(r"^\| (`.+?) \|", read("why-not-running.md"), re.MULTILINE)
     assert told == {code for row in rows for code in re.findall(r"`(\w+)`", row)}

@@ -100,8 +100,7 @@ class Attempt:
         self.scheduled = row.scheduled
         self.task = task
         self.is_async = is_async  # Does it run on the event loop? The row only gives a hint.
-        # Whose attempt it is: what the task forks is another one.
-        self.process = os.getpid()
+        self.process = os.getpid()  # What the task forks is another one.
         self.claimed_at = time.monotonic()
         # On the same clock: from when on it is too late for an attempt to begin. From before the
         # claim, because the server counted after that: rather a little too early.

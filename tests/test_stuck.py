@@ -145,6 +145,12 @@ class TestTheRows:
         make_running_job(last_attempted_at=ago(7_200))
         assert self.find() == []
 
+    def test_a_job_whose_worker_is_lost_does_not_run(self) -> None:
+        usually(10)
+        make_running_job(make_worker(lease_seconds=-1), last_attempted_at=ago(7_200))
+        make_running_job(make_worker(ended_at=ago(5)), last_attempted_at=ago(7_200))
+        assert self.find() == []
+
     def test_odd_times_and_reports_are_read(self) -> None:
         admit_odd_values()
         usually(10)

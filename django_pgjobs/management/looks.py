@@ -31,7 +31,7 @@ def list_stuck(write: Write, *, as_json: bool) -> None:
             stuck.run.id,
             duration(stuck.run.seconds),
             stuck.run.queue_name,
-            stuck.run.worker_name or "-",
+            stuck.run.worker_name,
             stuck.run.task_path,
             " ".join(text for _, text in stuck.reasons()),
         ]

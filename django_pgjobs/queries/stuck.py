@@ -10,13 +10,13 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 
 
 class LongRun(NamedTuple):
-    """A job that has run for *seconds*; *progress* is JSON, None if it reported none."""
+    """A job that a live worker has run for *seconds*; *progress* is JSON, None without a report."""
 
     id: int
     task_path: str
     queue_name: str
-    worker_id: int | None
-    worker_name: str | None
+    worker_id: int
+    worker_name: str
     seconds: float
     progress: str | None
     now: datetime

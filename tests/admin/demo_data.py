@@ -16,11 +16,14 @@ from django_pgjobs.models import (
     Batch,
     ConcurrencyLimit,
     Job,
+    Mute,
     Occurrence,
     Pause,
     QueueSettings,
     RateLimit,
     Schedule,
+    Stack,
+    Statistic,
 )
 from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
@@ -91,7 +94,36 @@ def fill(seed: int = 1) -> None:
             args=[number],
             progress={"done": number * 20, "total": 100, "message": "pages"},
         )
+    _fill_stuck(workers[0])
     _fill_controls()
+
+
+def _fill_stuck(worker: int) -> None:
+    """Fill in a job that hangs, where it is, and a warning that is muted."""
+    path, queue = TASKS[3]
+    hour = timedelta(hours=1)
+    Statistic.objects.create(
+        begins_at=timezone.now() - hour, period="minute", queue_name=queue, task_path=path,
+        successful=400, ran=900.0, runs=[0] * 11 + [300, 100],
+    )  # fmt: skip
+    changed_at = (timezone.now() - hour).isoformat(timespec="seconds")
+    report = {"done": 17, "total": 40, "message": "invoices"}
+    job = make_running_job(
+        worker,
+        task_path=path,
+        queue_name=queue,
+        last_attempted_at=ago(7_000),
+        progress={**report, "changed_at": changed_at, "longest_pause": 1.4},
+    )
+    lines = [("/srv/shop/billing/tasks.py", 88, "charge"), ("/srv/shop/bank.py", 41, "Bank.ask")]
+    stack = "\n".join(f'  File "{path}", line {line}, in {name}' for path, line, name in lines)
+    Stack.objects.create(
+        job_id=job.id, claim=1, worker_id=worker, written_at=timezone.now(), stack=stack
+    )
+    Mute.objects.create(
+        kind="lost_workers", reason="PDF bug", muted_by="admin",
+        until=timezone.now() + 3 * hour,
+    )  # fmt: skip
 
 
 def _fill_finished(chance: random.Random, workers: list[int]) -> None:

@@ -11,6 +11,7 @@ from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.control.stuck import FACTOR, LEAST_STILL_SECONDS
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.moments import exact_duration
 
 # Jobs that the page shows.
 MAX_ROWS = 200
@@ -30,6 +31,6 @@ def draw_stuck(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         "all_jobs": len(found),
         "more_jobs": max(0, len(found) - MAX_ROWS),
         "factor": FACTOR,
-        "still_seconds": LEAST_STILL_SECONDS,
+        "still": exact_duration(LEAST_STILL_SECONDS),
     }
     return model_admin.render_page(request, "stuck.html", context)

@@ -18,7 +18,7 @@ from django_pgjobs.choosing import obstacles_of
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.control.pause_words import pause_in_words
-from django_pgjobs.control.stuck import find_stuck
+from django_pgjobs.control.stuck import reasons_of
 from django_pgjobs.declaring.lacking import lacks_something
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.exceptions import UnknownTask
@@ -120,8 +120,7 @@ def _running(cursor: Cursor, job: Facts) -> Iterator[Reason]:
             )
             % values,
         )
-        for stuck in find_stuck(cursor, ids=[job.id]):
-            yield from (Reason(code, text) for code, text in stuck.reasons())
+        yield from (Reason(*each) for each in reasons_of(cursor, job.id))
     if job.cancel_requested_at is not None:
         values["moment"] = moment_in_words(job.cancel_requested_at, job.now)
         yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)

@@ -77,14 +77,17 @@ class Stuck(NamedTuple):
 def find_stuck(cursor: Cursor, *, ids: Sequence[int] | None = None) -> list[Stuck]:
     """Return the jobs, of *ids* or of all, that look stuck, the longest running first."""
     runs = list_long_runs(cursor, seconds=LEAST_SECONDS, max_jobs=MAX_LOOKED_AT, ids=ids)
-    return judge(runs, usual_times(cursor, {run.task_path for run in runs}))
+    return judge(runs, usual_times(cursor, {run.task_path for run in runs}) if runs else {})
 
 
-def usual_times(cursor: Cursor, task_paths: Iterable[str]) -> dict[str, Usual]:
-    """Return how long jobs of these tasks usually run, of those of which that is known."""
-    paths = sorted(set(task_paths))
-    if not paths:
-        return {}
+def reasons_of(cursor: Cursor, job_id: int) -> list[tuple[str, str]]:
+    """Return why a job looks stuck, none if it does not: codes and texts."""
+    return [reason for stuck in find_stuck(cursor, ids=[job_id]) for reason in stuck.reasons()]
+
+
+def usual_times(cursor: Cursor, task_paths: Iterable[str] | None = None) -> dict[str, Usual]:
+    """Return how long jobs of these tasks, or of all, usually run, where that is known."""
+    paths = None if task_paths is None else sorted(set(task_paths))
     times = times_of(cursor, seconds=WINDOW_SECONDS, by_task=True, task_paths=paths)
     found = {path: usual_of(each) for path, each in times.items()}
     return {path: usual for path, usual in found.items() if usual is not None}

@@ -28,14 +28,12 @@ class Crew(NamedTuple):
 
 
 class Failing(NamedTuple):
-    """A task of which jobs failed: how many did, and succeeded, since then and before that."""
+    """A task of which jobs failed since then: how many did, how many succeeded."""
 
     task_path: str
     since: datetime
     failed: int
     successful: int
-    failed_before: int
-    successful_before: int
 
 
 class MuteRow(NamedTuple):
@@ -56,17 +54,13 @@ class Signs(NamedTuple):
     mutes: list[MuteRow]
 
 
-def list_signs(
-    cursor: Cursor, *, recent: float, before: float, least: int, max_jobs: int, max_rows: int
-) -> Signs:
+def list_signs(cursor: Cursor, *, recent: float, least: int, max_jobs: int, max_rows: int) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
-    Failures of the last *recent* seconds are counted, and set beside those of *before* seconds
-    before these.
+    Failures of the last *recent* seconds are counted.
     """
     params = {
         "recent": recent,
-        "before": before,
         "least": least,
         "max_jobs": max_jobs,
         "max_rows": max_rows,
@@ -83,6 +77,20 @@ def list_signs(
             for mute in _decoded(mutes)
         ],
     )
+
+
+class Ended(NamedTuple):
+    """How many jobs of a task ended."""
+
+    successful: int
+    failed: int
+
+
+def sum_ended(cursor: Cursor, *, earliest: float, latest: float) -> dict[str, Ended]:
+    """Return what ended from *earliest* to *latest* seconds ago, by task."""
+    params = {"earliest": earliest, "latest": latest}
+    rows = fetch(cursor, "sum_ended_by_task", params)
+    return {task_path: Ended(successful, failed) for task_path, successful, failed in rows}
 
 
 def _decoded(value: Any) -> Any:

@@ -1,10 +1,10 @@
 -- Read what the warnings of the Overview are judged by and no other part of it shows.
--- Parameters: recent, before double precision (seconds: failures of the last *recent* ones are compared with those
---     of *before* seconds before these); least integer (failed jobs of a task); max_jobs integer (failed jobs
---     that are looked at); max_rows integer (of each list)
--- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the jobs in
---     threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when, how many failed and
---     succeeded, and how many did before; the warnings that are muted, as JSON
+-- Parameters: recent double precision (failures of the last so many seconds are counted); least
+--     integer (failed jobs of a task); max_jobs integer (failed jobs that are looked at); max_rows
+--     integer (of each list)
+-- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
+--     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
+--     how many failed and succeeded; the warnings that are muted, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin
 WITH span AS MATERIALIZED (
@@ -30,18 +30,11 @@ failing AS MATERIALIZED (
     LIMIT %(max_rows)s::integer
 ),
 ended AS (
-    SELECT
-        statistic.task_path,
-        sum(statistic.successful) FILTER (WHERE statistic.begins_at >= span.since) AS successful,
-        sum(statistic.successful) FILTER (WHERE statistic.begins_at < span.since) AS successful_before,
-        sum(statistic.failed) FILTER (WHERE statistic.begins_at < span.since) AS failed_before
+    SELECT statistic.task_path, sum(statistic.successful) AS successful
     FROM pgjobs_statistic AS statistic
-    CROSS JOIN span
     WHERE
         statistic.period = ANY ('{part,minute,quarter,hour,day}')
-        AND statistic.begins_at
-        >= statement_timestamp()
-        - make_interval(secs => %(recent)s::double precision + %(before)s::double precision)
+        AND statistic.begins_at >= (SELECT span.since FROM span)
         AND statistic.task_path = ANY (ARRAY(SELECT failing.task_path FROM failing))
     GROUP BY statistic.task_path
 )
@@ -71,9 +64,7 @@ SELECT
         FROM (
             SELECT
                 failing.task_path, date_part('epoch', span.since) AS since, failing.failed,
-                COALESCE(ended.successful, 0) AS successful,
-                COALESCE(ended.failed_before, 0) AS failed_before,
-                COALESCE(ended.successful_before, 0) AS successful_before
+                COALESCE(ended.successful, 0) AS successful
             FROM failing
             CROSS JOIN span
             LEFT JOIN ended ON ended.task_path = failing.task_path

@@ -10,10 +10,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from django_pgjobs.admin.overview import situation
 from django_pgjobs.admin.overview.rules import Waiting, busy_queues, growth_of, is_rising
 from django_pgjobs.models import Pause, QueueSample, Statistic
 from django_pgjobs.queries.numbers import Sample
-from django_pgjobs.queries.signs import Crew, Failing
+from django_pgjobs.queries.signs import Crew, Ended, Failing
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
@@ -93,7 +94,9 @@ class TestFailures:
         ],
     )
     def test_a_rise(self, numbers: tuple[int, int, int, int], rises: bool) -> None:
-        assert is_rising(Failing("t", NOW, *numbers)) is rises
+        failed, successful, failed_before, successful_before = numbers
+        before = Ended(successful_before, failed_before)
+        assert is_rising(Failing("t", NOW, failed, successful), before) is rises
 
     def test_it_leads_to_the_jobs_that_failed(self, admin_client: Client) -> None:
         make_worker()
@@ -163,3 +166,21 @@ class TestGrowth:
         assert listed <= set(ids)
         Pause.objects.create(kind="queue", name="default")
         assert [notice.kind for notice in notices()] == ["paused"]
+
+
+def test_what_was_usual_takes_too_long_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(situation, "STEADY_BUDGET_SECONDS", 0.01)
+    for name in ("usual_times", "sum_ended"):
+        monkeypatch.setattr(situation, name, sleep)
+    worker = make_worker()
+    make_running_job(worker, last_attempted_at=ago(500))
+    make_jobs(40, status="failed", finished_at=ago(300))
+    make_jobs(2, enqueued_at=ago(601))
+    assert [notice.kind for notice in notices()] == ["busy"]
+
+
+def sleep(cursor: Any, **bounds: Any) -> None:
+    """Take longer than it may."""
+    cursor.execute("SELECT pg_sleep(30)")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django_pgjobs.queries.numbers import Sample
 from django_pgjobs.queries.overview import LiveRow
-from django_pgjobs.queries.signs import Crew, Failing
+from django_pgjobs.queries.signs import Crew, Ended, Failing
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
 BUSY_SECONDS = 60.0
@@ -86,15 +86,14 @@ def busy_queues(
     return sorted(found, key=lambda queue: -queue.seconds)
 
 
-def is_rising(task: Failing) -> bool:
-    """Do more jobs of a task fail than did the day before?"""
+def is_rising(task: Failing, before: Ended) -> bool:
+    """Do more jobs of a task fail than did *before*, in a day?"""
     if task.failed < LEAST_FAILED:
         return False
     share = share_of(task.failed, task.successful)
-    if task.failed_before + task.successful_before < LEAST_BEFORE:
+    if before.failed + before.successful < LEAST_BEFORE:
         return share >= SHARE_WITHOUT_BEFORE
-    before = share_of(task.failed_before, task.successful_before)
-    return share >= max(LEAST_SHARE, RISE * before)
+    return share >= max(LEAST_SHARE, RISE * share_of(before.failed, before.successful))
 
 
 def share_of(failed: int, successful: int) -> float:

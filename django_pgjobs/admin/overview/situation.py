@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from django_pgjobs.admin.overview.live import kept
 from django_pgjobs.admin.overview.rules import (
@@ -22,26 +21,37 @@ from django_pgjobs.control.stuck import (
     judge,
     usual_times,
 )
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.numbers import Sample, list_samples
-from django_pgjobs.queries.signs import Signs, list_signs
+from django_pgjobs.queries.signs import Ended, Signs, list_signs, sum_ended
 from django_pgjobs.queries.stuck import list_long_runs
 
-# Seconds for which it is remembered how long jobs of some tasks usually run.
-USUAL_KEPT_SECONDS = 60
+# Seconds for which it is remembered what was usual in the last days: that reads every row of the
+# statistics of these days.
+STEADY_SECONDS = 300
+# Seconds that this may take.
+STEADY_BUDGET_SECONDS = 1.0
 # Of a task of which more jobs failed, some are left out.
 MAX_FAILED_JOBS = 10_000
 MAX_ROWS = 200
 # Queues, those with the most ready jobs, that are looked at for a backlog that grows.
 MAX_BACKLOGS = 20
 
+T = TypeVar("T")
+
 
 class Seen(NamedTuple):
-    """What was read: signs of trouble, jobs that look stuck, samples of queues by time."""
+    """What was read: signs of trouble, jobs that look stuck, samples of queues by time, and what
+    ended a day *before* by task, if jobs fail now.
+    """
 
     signs: Signs
     stuck: list[Stuck]
     samples: Mapping[str, Sequence[Sample]]
+    before: Mapping[str, Ended]
 
 
 def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
@@ -49,7 +59,6 @@ def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
     signs = list_signs(
         cursor,
         recent=RECENT_SECONDS,
-        before=BEFORE_SECONDS,
         least=LEAST_FAILED,
         max_jobs=MAX_FAILED_JOBS,
         max_rows=MAX_ROWS,
@@ -59,16 +68,36 @@ def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
     found = list_samples(cursor, seconds=GROWTH_SECONDS, queue_names=names) if names else ()
     for sample in found:
         samples.setdefault(sample.queue_name or "", []).append(sample)
-    return Seen(signs, read_stuck(cursor), samples)
+    before = _before(cursor) if signs.failing else {}
+    if before is None:
+        signs = signs._replace(failing=[])
+    return Seen(signs, _read_stuck(cursor), samples, before or {})
 
 
-def read_stuck(cursor: Cursor) -> list[Stuck]:
-    """Return the jobs that look stuck; what is usual is asked for once a minute."""
+def _read_stuck(cursor: Cursor) -> list[Stuck]:
     runs = list_long_runs(cursor, seconds=LEAST_SECONDS, max_jobs=MAX_LOOKED_AT)
-    paths = sorted({run.task_path for run in runs})
-    digest = hashlib.blake2b(repr(paths).encode(errors="replace"), digest_size=16).hexdigest()
-    usual = kept(f"usual:{digest}", lambda: usual_times(cursor, paths), seconds=USUAL_KEPT_SECONDS)
-    return judge(runs, usual)
+    usual = _steady("usual", lambda: usual_times(cursor)) if runs else {}
+    return judge(runs, usual or {})
+
+
+def _before(cursor: Cursor) -> dict[str, Ended] | None:
+    earliest = RECENT_SECONDS + BEFORE_SECONDS
+    return _steady(
+        "ended-before", lambda: sum_ended(cursor, earliest=earliest, latest=RECENT_SECONDS)
+    )
+
+
+def _steady(name: str, read: Callable[[], T]) -> T | None:
+    """Return what is kept for long, None if it takes too long: the rest of the page goes on."""
+
+    def make() -> T:
+        with time_budget(job_database(), STEADY_BUDGET_SECONDS):
+            return read()
+
+    try:
+        return kept(name, make, seconds=STEADY_SECONDS)
+    except TooSlow:
+        return None
 
 
 def _backlogs(waiting: Iterable[Waiting]) -> list[str]:

@@ -6,9 +6,8 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.overview.situation import read_stuck
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.control.stuck import FACTOR, LEAST_STILL_SECONDS
+from django_pgjobs.control.stuck import FACTOR, LEAST_STILL_SECONDS, find_stuck
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import exact_duration
@@ -21,7 +20,7 @@ def draw_stuck(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page."""
     require(request, Verb.VIEW)
     with connections[job_database()].cursor() as cursor:
-        found = read_stuck(cursor)
+        found = find_stuck(cursor)
     context = {
         "title": _("Stuck"),
         "pgjobs_page": "overview",

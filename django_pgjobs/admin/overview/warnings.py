@@ -28,7 +28,7 @@ from django_pgjobs.queries.numbers import Sample
 from django_pgjobs.queries.overview import Installation, Service, StandingBatch
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.schedule_pages import Troubled
-from django_pgjobs.queries.signs import Signs
+from django_pgjobs.queries.signs import Ended, Signs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import duration_in_words
 
@@ -75,7 +75,7 @@ HARM = tuple(KINDS)
 
 
 class Situation(NamedTuple):
-    """What warnings are judged by; *samples* are those of each queue, by time."""
+    """What warnings are judged by: *samples* of each queue by time, tasks a day *before*."""
 
     facts: Installation
     waiting: Sequence[Waiting] = ()
@@ -84,6 +84,7 @@ class Situation(NamedTuple):
     signs: Signs = Signs([], [], [])
     stuck: Sequence[Stuck] = ()
     samples: Mapping[str, Sequence[Sample]] = {}
+    before: Mapping[str, Ended] = {}
 
     @property
     def paused(self) -> set[str]:
@@ -97,7 +98,7 @@ def list_warnings(seen: Situation) -> list[Notice]:
     notices = [
         *_unserved_queues(seen.facts.services, seen.waiting),
         *_missing_rates(seen.missing_rates),
-        *_failing_tasks(seen.signs),
+        *_failing_tasks(seen),
         *_stuck_jobs(seen.stuck),
         *_busy_queues(busy),
         *_long_waits(seen, {queue.queue_name for queue in busy}),
@@ -189,9 +190,10 @@ def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
         )
 
 
-def _failing_tasks(signs: Signs) -> Iterator[Notice]:
-    rising = [task for task in signs.failing if is_rising(task)]
-    for task in rising[:MAX_NAMED]:
+def _failing_tasks(seen: Situation) -> Iterator[Notice]:
+    tasks = [(task, seen.before.get(task.task_path, Ended(0, 0))) for task in seen.signs.failing]
+    rising = [(task, before) for task, before in tasks if is_rising(task, before)]
+    for task, before in rising[:MAX_NAMED]:
         text = _(
             "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of them, "
             "%(before)s %% the day before."
@@ -201,7 +203,7 @@ def _failing_tasks(signs: Signs) -> Iterator[Notice]:
             "task": task.task_path,
             "minutes": formats.number_format(int(RECENT_SECONDS // 60)),
             "share": _percent(share_of(task.failed, task.successful)),
-            "before": _percent(share_of(task.failed_before, task.successful_before)),
+            "before": _percent(share_of(before.failed, before.successful)),
         }
         since = timezone.localtime(task.since)
         address = {

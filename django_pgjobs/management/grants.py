@@ -42,6 +42,8 @@ WEB: Rights = {
     "pgjobs_bulk_change": "SELECT, INSERT, UPDATE",
     "pgjobs_schedule": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE",
+    "pgjobs_statistic": "SELECT, INSERT",
+    "pgjobs_queue_sample": "SELECT",
     "django_migrations": "SELECT",
 }
 # Claims and finishes jobs, rescues and prunes; its jobs enqueue and change jobs.
@@ -61,6 +63,8 @@ WORKER: Rights = {
     "pgjobs_bulk_change": "SELECT, UPDATE",
     "pgjobs_schedule": "SELECT, INSERT, UPDATE",
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_statistic": "SELECT, INSERT, DELETE",
+    "pgjobs_queue_sample": "SELECT, INSERT, DELETE",
     "django_migrations": "SELECT",
 }
 

@@ -14,7 +14,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import migrations, models
 from django.db.models.functions import Now
 
-from django_pgjobs.models.fields import PlainJSONField, TextArrayField
+from django_pgjobs.models.fields import CountArrayField, PlainJSONField, TextArrayField
 from django_pgjobs.operations import PostgresSQL
 
 
@@ -39,6 +39,7 @@ DROP_SCHEDULES = """
 DROP TABLE pgjobs_occurrence, pgjobs_schedule;
 DROP FUNCTION pgjobs_schedule_plan_v1();
 """
+DROP_STATISTICS = "DROP TABLE pgjobs_statistic, pgjobs_queue_sample;"
 DROP_MERGE = """
 DROP AGGREGATE pgjobs_merged_v1(json, text);
 DROP FUNCTION pgjobs_merge_v1(json, json, text);
@@ -429,6 +430,58 @@ class Migration(migrations.Migration):
                 "required_db_vendor": "postgresql",
             },
         ),
+        PostgresSQL(read("statistics"), DROP_STATISTICS, state_operations=[
+            migrations.CreateModel(
+                name="Statistic",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("begins_at", models.DateTimeField(verbose_name="begins at")),
+                    ("enqueued", models.BigIntegerField(default=0, verbose_name="enqueued")),
+                    ("successful", models.BigIntegerField(default=0, verbose_name="successful")),
+                    ("failed", models.BigIntegerField(default=0, verbose_name="failed")),
+                    ("cancelled", models.BigIntegerField(default=0, verbose_name="cancelled")),
+                    ("retried", models.BigIntegerField(default=0, verbose_name="retried")),
+                    ("lost", models.BigIntegerField(default=0, verbose_name="lost")),
+                    ("waited", models.FloatField(default=0, verbose_name="waited")),
+                    ("ran", models.FloatField(default=0, verbose_name="ran")),
+                    ("period", models.TextField(default="part", verbose_name="period")),
+                    ("queue_name", models.TextField(verbose_name="queue")),
+                    ("task_path", models.TextField(verbose_name="task")),
+                    ("waits", CountArrayField(default=list, verbose_name="waiting times")),
+                    ("runs", CountArrayField(default=list, verbose_name="running times")),
+                ],
+                options={
+                    "verbose_name": "statistic",
+                    "verbose_name_plural": "statistics",
+                    "db_table": "pgjobs_statistic",
+                    "default_permissions": (),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+            migrations.CreateModel(
+                name="QueueSample",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("measured_at", models.DateTimeField(db_default=Now(), verbose_name="measured at")),
+                    ("ready", models.BigIntegerField(default=0, verbose_name="ready")),
+                    ("running", models.BigIntegerField(default=0, verbose_name="running")),
+                    ("scheduled", models.BigIntegerField(default=0, verbose_name="scheduled")),
+                    ("retrying", models.BigIntegerField(default=0, verbose_name="retrying")),
+                    ("held", models.BigIntegerField(default=0, verbose_name="held")),
+                    ("waiting_since", models.DateTimeField(null=True, verbose_name="waiting since")),
+                    ("last_job_id", models.BigIntegerField(null=True, verbose_name="last job id")),
+                    ("is_cut", models.BooleanField(default=False, help_text="There are more jobs than were looked at.", verbose_name="cut")),
+                    ("queue_name", models.TextField(null=True, verbose_name="queue")),
+                ],
+                options={
+                    "verbose_name": "sample of a queue",
+                    "verbose_name_plural": "samples of queues",
+                    "db_table": "pgjobs_queue_sample",
+                    "default_permissions": (),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
         PostgresSQL(read("lane"), DROP_LANE),
         PostgresSQL(read("postpone"), DROP_POSTPONE),
         PostgresSQL(read("wake"), DROP_WAKE),

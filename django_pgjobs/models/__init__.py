@@ -15,6 +15,7 @@ from django_pgjobs.models.control import (
 )
 from django_pgjobs.models.jobs import Job
 from django_pgjobs.models.schedules import Occurrence, Schedule
+from django_pgjobs.models.statistics import QueueSample, Statistic
 from django_pgjobs.models.workers import Worker
 
 __all__ = [
@@ -26,10 +27,12 @@ __all__ = [
     "Job",
     "Occurrence",
     "Pause",
+    "QueueSample",
     "QueueSettings",
     "RateLimit",
     "RateState",
     "Reason",
     "Schedule",
+    "Statistic",
     "Worker",
 ]

@@ -70,6 +70,13 @@ class TextArrayField(models.Field):  # type: ignore[type-arg]
         return self.value_from_object(obj)
 
 
+class CountArrayField(TextArrayField):
+    """A column of type `bigint[]`, read and written as a list of int."""
+
+    def db_type(self, connection: Any) -> str:
+        return "bigint[]"
+
+
 class InstantField(models.DateTimeField):  # type: ignore[type-arg]
     """A time that can always be read: one that Python has no datetime for shows as the nearest.
 

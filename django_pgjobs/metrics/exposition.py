@@ -36,7 +36,11 @@ class Exposition:
         self._add(metric, "", _labels(metric.labels, values), number)
 
     def add_histogram(
-        self, metric: Metric, bounds: Sequence[float], counts: Sequence[int], total: float,
+        self,
+        metric: Metric,
+        bounds: Sequence[float],
+        counts: Sequence[int],
+        total: float,
         *values: str,
     ) -> None:
         """Add a histogram of *counts* up to the *bounds*, which ascend to infinity."""

@@ -1,9 +1,11 @@
-"""Builds the pump and the upkeep of a worker, which know of each other."""
+"""Builds the roles of a worker that know of several others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
+from django_pgjobs.metrics.of_worker import Cells
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.attempt import Attempt
@@ -13,6 +15,12 @@ from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.process.health import Health
+from django_pgjobs.worker.process.health_server import HealthServer
+from django_pgjobs.worker.process.leases import LeaseKeeper
+from django_pgjobs.worker.process.vitals import Vitals
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.capacity import Capacity
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.upkeep.duties import Duties
@@ -64,3 +72,45 @@ def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refu
         declaring_paths=declaring_paths(),
         wants_details=lambda: has_receivers(task_started),
     )
+
+
+# What a role is called in words, if not by its name.
+IN_WORDS = {"lease": "lease keeper"}
+
+
+def marks_of(
+    roles: Iterable[Role], connections: Mapping[str, OwnConnection]
+) -> dict[str, Callable[[], float]]:
+    """Return what tells when each role last moved, or its connection, by what it is called."""
+    return {
+        f"the {IN_WORDS.get(role.name, role.name)}": partial(
+            _last_move, [each for each in (role, connections.get(role.name)) if each is not None]
+        )
+        for role in roles
+    }
+
+
+def _last_move(parts: Sequence[Role | OwnConnection]) -> float:
+    return max(part.moved_at for part in parts)
+
+
+def build_health(
+    state: WorkerState,
+    connections: Mapping[str, OwnConnection],
+    slots: tuple[Capacity, Capacity],
+    roles: tuple[Pump, LeaseKeeper, Vitals],
+    *,
+    totals: Callable[[], Cells],
+    on_crash: Callable[[str], None],
+) -> list[Role]:
+    """Return the roles that say how the worker does, none if nobody asks.
+
+    Raise HealthUnusable if the port or the file cannot be had.
+    """
+    options = state.options
+    if options.health_port is None and not options.health_file:
+        return []
+    health = Health(state, connections, slots, *roles, totals=totals, on_crash=on_crash)
+    if options.health_port is None:
+        return [health]
+    return [health, HealthServer(options.health_host, options.health_port, health, on_crash)]

@@ -26,7 +26,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.filling import split
-from django_pgjobs.worker.process.building import build_pump_and_upkeep
+from django_pgjobs.worker.process.building import build_health, build_pump_and_upkeep, marks_of
 from django_pgjobs.worker.process.exit_status import (
     EXIT_CRASHED,
     EXIT_DISMISSED,
@@ -41,6 +41,7 @@ from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.process.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.limits import ProcessLimits
+from django_pgjobs.worker.process.overseer import Overseer
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.process.registration import registration
@@ -73,13 +74,16 @@ END = (signal.SIGTERM, signal.SIGINT)
 class WorkerProcess:
     """One worker process, from registration to goodbye."""
 
-    def __init__(self, options: Options, pipe: SignalPipe, parent: Parent | None = None) -> None:
+    def __init__(
+        self, options: Options, pipe: SignalPipe, overseer: Overseer | None = None
+    ) -> None:
         self._options = options
         self._pipe = pipe
         self._exit_code = EXIT_OK
-        self._parent = parent
-        self._dismissed_code = EXIT_DISMISSED if parent else EXIT_OK
-        self._done_code = EXIT_DONE if parent else EXIT_OK
+        self._overseer = overseer or Overseer()
+        is_child = isinstance(overseer, Parent)
+        self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
+        self._done_code = EXIT_DONE if is_child else EXIT_OK
         self._stop_reason = ""
         self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
@@ -166,19 +170,20 @@ class WorkerProcess:
             on_crash=self._crashed,
         )
         self.scheduler = Scheduler(self.state, on_crash=self._crashed)
+        roles = self.pump, self.upkeep, self.leases, self.watchdog, self.pruner, self.scheduler
         self.vitals = Vitals(
-            {
-                "the pump": lambda: max(self.pump.moved_at, own["pump"].moved_at),
-                "the upkeep": lambda: max(self.upkeep.moved_at, own["upkeep"].moved_at),
-                "the lease keeper": lambda: max(self.leases.moved_at, own["lease"].moved_at),
-                "the watchdog": lambda: self.watchdog.moved_at,
-                "the pruner": lambda: max(self.pruner.moved_at, own["pruner"].moved_at),
-                "the scheduler": lambda: self.scheduler.moved_at,
-                "the main thread": lambda: self._pipe.moved_at,
-                "a log handler": oldest_call,
-            },
+            marks_of(roles, own)
+            | {"the main thread": lambda: self._pipe.moved_at, "a log handler": oldest_call},
             farewell=self._farewell,
-            tell_alive=self._parent.tell_alive if self._parent else lambda: None,
+            tell_alive=self._overseer.tell_alive,
+            on_crash=self._crashed,
+        )
+        self.health = build_health(
+            self.state,
+            own,
+            (self.slots, self.async_slots),
+            (self.pump, self.leases, self.vitals),
+            totals=dict,
             on_crash=self._crashed,
         )
 
@@ -195,23 +200,23 @@ class WorkerProcess:
         for role in self._roles():
             role.start()
         logger.info("ready   worker=%s", self.state.name)
-        if self._parent:
-            self._parent.tell_ready()
+        self._overseer.tell_ready()
         while not self._stop_reason:
             for number in self._pipe.wait(self._limits.seconds_to_look()):
                 self._handle(number)
             self.leases.check_danger()
             self._check_own_limits()
         self._shut_down()
-        self.vitals.stop()
-        self.vitals.join()
+        for role in (self.vitals, *self.health):
+            role.stop()
+            role.join(LAST_SECONDS)
         return self._exit_code
 
     def _roles(self) -> list[Role]:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
         if self._options.schedules and not self._options.drain:
             roles.append(self.scheduler)
-        return [self.vitals, *roles, self.upkeep]
+        return [self.vitals, *self.health, *roles, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
         row = registration(self.state, self._host)
@@ -332,6 +337,7 @@ class WorkerProcess:
         is_broken = self._exit_code in (EXIT_CRASHED, EXIT_RESTART)
         timeout = 0.0 if is_broken else self._shutdown_timeout
         self.state.stopping = True
+        self._overseer.tell_stopping()
         # Every step may wait for ever, even for a line of the log.
         self.vitals.end_within(timeout + LAST_STEPS * LAST_SECONDS, self._exit_code or EXIT_RESTART)
         log_stop(self._stop_reason, self._running(), timeout)

@@ -34,6 +34,7 @@ class Conf:
     RETENTION_SECONDS: float | None = 7 * 86400.0
     FAILED_RETENTION_SECONDS: float | None = 30 * 86400.0
     WORKFLOW_NOTICE_SECONDS: float = 0.0
+    STATISTICS_RETENTION_SECONDS: float | None = 400 * 86400.0
     CONCURRENCY: int | None = None
     ASYNC_CONCURRENCY: int = 100
     CLAIM_LIMIT: int | None = None
@@ -92,6 +93,9 @@ _RULES = {
     ),
     "FAILED_RETENTION_SECONDS": Rule(
         float, "seconds from 0 to 1e11, or None", lambda v: 0 <= v <= 1e11, nullable=True
+    ),
+    "STATISTICS_RETENTION_SECONDS": Rule(
+        float, "seconds from 3600 to 1e11, or None", lambda v: 3600 <= v <= 1e11, nullable=True
     ),
     "WORKFLOW_NOTICE_SECONDS": Rule(float, "seconds from 0 to 1e11", lambda v: 0 <= v <= 1e11),
     "CONCURRENCY": Rule(

@@ -10,6 +10,7 @@ from django_pgjobs.metrics.exposition import Exposition
 from django_pgjobs.queries.statistics import CLASSES, Cell, upper_bound
 
 BOUNDS = tuple(upper_bound(place) for place in range(CLASSES))
+# In the order of `Cell.ends`.
 OUTCOMES = ("successful", "failed", "cancelled", "retried")
 
 Cells = Mapping[tuple[str, str], Cell]
@@ -52,8 +53,8 @@ def describe_worker(facts: WorkerFacts, totals: Cells) -> bytes:
 def add_attempts(said: Exposition, totals: Cells) -> None:
     """Add what cells count."""
     for (queue, task), cell in fold(totals).items():
-        for outcome in OUTCOMES:
-            if number := getattr(cell, outcome):
+        for outcome, number in zip(OUTCOMES, cell.ends, strict=True):
+            if number:
                 said.add(names.ATTEMPTS, number, queue, task, outcome)
         said.add_histogram(names.ATTEMPT_DURATION, BOUNDS, cell.runs, cell.ran, queue, task)
     for queue, cell in by_queue(totals).items():

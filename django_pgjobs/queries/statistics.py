@@ -7,11 +7,12 @@ anybody. The leader adds them up: parts become minutes, minutes hours, hours day
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from django_pgjobs.queries.cursor import Cursor, execute
+from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 MINUTE = 60
 # What is counted of queues and tasks beyond those that are told apart.
@@ -19,66 +20,124 @@ OTHERS = ("(others)", "(others)")
 # Times are counted in so many classes. Class 0 is below a millisecond, each next one ends at
 # twice that of the one before, so the 27th ends at 18.6 hours; the last has no end.
 CLASSES = 28
-
-
-def class_of(seconds: float) -> int:
-    """Return the class of a time."""
-    return min(int(max(seconds, 0.0) * 1000).bit_length(), CLASSES - 1)
+LAST_CLASS = CLASSES - 1
 
 
 def upper_bound(place: int) -> float:
     """Return where a class ends, in seconds; the last one never does."""
-    return float("inf") if place >= CLASSES - 1 else 2**place / 1000
+    return math.inf if place >= LAST_CLASS else 2**place / 1000
+
+
+Key = tuple[str, str]
 
 
 @dataclass(slots=True)
 class Cell:
     """Attempts of one queue and task: how they ended, how long they waited and ran.
 
-    Seconds; the lists count by classes. Only attempts that ran have a waiting and a running time.
+    *ends* counts those that were successful, failed, were cancelled, and are to be retried.
+    Seconds; *waits* and *runs* count by classes of time.
     """
 
-    successful: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    retried: int = 0
+    ends: list[int] = field(default_factory=lambda: [0] * 4)
     waited: float = 0.0
     ran: float = 0.0
     waits: list[int] = field(default_factory=lambda: [0] * CLASSES)
     runs: list[int] = field(default_factory=lambda: [0] * CLASSES)
 
-    def add(self, counter: str, waited: float, ran: float) -> None:
-        """Count an attempt."""
-        setattr(self, counter, getattr(self, counter) + 1)
-        self.waited += waited
-        self.ran += ran
-        self.waits[class_of(waited)] += 1
-        self.runs[class_of(ran)] += 1
-
     def merge(self, other: Cell, sign: int = 1) -> None:
         """Add another cell, or take it away again."""
-        self.successful += sign * other.successful
-        self.failed += sign * other.failed
-        self.cancelled += sign * other.cancelled
-        self.retried += sign * other.retried
         self.waited += sign * other.waited
         self.ran += sign * other.ran
-        self.waits = [a + sign * b for a, b in zip(self.waits, other.waits, strict=True)]
-        self.runs = [a + sign * b for a, b in zip(self.runs, other.runs, strict=True)]
+        for mine, others in (
+            (self.ends, other.ends),
+            (self.waits, other.waits),
+            (self.runs, other.runs),
+        ):
+            mine[:] = [a + sign * b for a, b in zip(mine, others, strict=True)]
 
 
 class Minute(NamedTuple):
     """What a process counted in a minute: its number since 1970, cells by queue and task."""
 
     number: int
-    cells: dict[tuple[str, str], Cell]
+    cells: dict[Key, Cell]
 
 
-def send_statistics(cursor: Cursor, minutes: Sequence[Minute]) -> None:
+class Step(NamedTuple):
+    """Which rows are added up to a longer period; seconds."""
+
+    period: str
+    into: str
+    step: float
+    keep: float
+
+
+# How long rows of each period stay: charts of an hour show minutes, those of a day quarters.
+STEPS = (
+    Step("part", "minute", MINUTE, 2 * MINUTE),
+    Step("minute", "quarter", 900, 7 * 3600),
+    Step("quarter", "hour", 3600, 26 * 3600),
+    Step("hour", "day", 86400, 32 * 86400),
+)
+# Samples of each minute stay for a day, then one of each hour for a month.
+DENSE_SECONDS = 26 * 3600.0
+SPARSE_SECONDS = 32 * 86400.0
+# So many live jobs are counted exactly.
+MAX_JOBS = 1_000_000
+# So many queues have a sample of their own.
+MAX_QUEUES = 500
+PAGE = 20_000
+
+
+def write_statistics(cursor: Cursor, minutes: Sequence[Minute]) -> None:
     """Append what a process has counted."""
     rows = [
-        {"minute": minute.number, "queue_name": queue_name, "task_path": task_path, **asdict(cell)}
+        {
+            "minute": minute.number,
+            "queue_name": queue_name,
+            "task_path": task_path,
+            "ends": cell.ends,
+            "waited": cell.waited,
+            "ran": cell.ran,
+            "waits": _without_end(cell.waits),
+            "runs": _without_end(cell.runs),
+        }
         for minute in minutes
         for (queue_name, task_path), cell in minute.cells.items()
     ]
     execute(cursor, "write_statistics", {"cells": json.dumps(rows)})
+
+
+def measure_queues(cursor: Cursor) -> None:
+    """Enter how many jobs have not finished, of each queue."""
+    execute(cursor, "measure_queues", {"max_jobs": MAX_JOBS, "max_queues": MAX_QUEUES})
+
+
+def count_enqueued(cursor: Cursor) -> None:
+    """Append how many jobs came in, as of the sample before the last one."""
+    execute(cursor, "count_enqueued", {"max_jobs": MAX_JOBS})
+
+
+def roll_up(cursor: Cursor, step: Step) -> int:
+    """Add a page of rows up to a longer period; return how many."""
+    [(count,)] = fetch(cursor, "roll_up_statistics", {**step._asdict(), "max_rows": PAGE})
+    return int(count)
+
+
+def prune_statistics(cursor: Cursor, *, retention: float) -> int:
+    """Delete a page of what is older than *retention* seconds, and of samples; return how many."""
+    params = {
+        "retention": retention,
+        "dense": DENSE_SECONDS,
+        "sparse": SPARSE_SECONDS,
+        "max_rows": PAGE,
+    }
+    [(count,)] = fetch(cursor, "prune_statistics", params)
+    return int(count)
+
+
+def _without_end(counts: list[int]) -> list[int]:
+    """Leave out the empty classes at the end."""
+    last = max((place for place, count in enumerate(counts) if count), default=-1)
+    return counts[: last + 1]

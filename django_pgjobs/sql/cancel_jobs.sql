@@ -36,7 +36,7 @@ moved AS (
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     FROM leaving
     WHERE job.id = leaving.id AND leaving.status = 'ready' AND job.status IN ('ready', 'running')
-    RETURNING job.id, leaving.status, job.batch_id
+    RETURNING job.id, leaving.status, job.batch_id, job.queue_name, job.task_path
 ),
 -- Without a word of the status, which is part of the key: a job that adds to its batch has locked
 -- that until it ends.
@@ -59,14 +59,15 @@ cancelled AS (
     SELECT asked.id, asked.status, asked.batch_id FROM asked
 ),
 ended AS (
-    SELECT cancelled.batch_id, 'cancelled' AS status
-    FROM cancelled
-    WHERE cancelled.status = 'ready'
+    SELECT moved.batch_id, 'cancelled' AS status, moved.queue_name, moved.task_path FROM moved
 ),
 noted AS (
     {ended.changes_of_batches}
     -- Nobody counts them here: the transaction may last.
     RETURNING pg_notify('pgjobs_control', 'batches')
+),
+counted AS (
+    {ended.statistics}
 )
 SELECT cancelled.id, cancelled.status, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
 FROM cancelled

@@ -42,7 +42,7 @@ ended AS (
         note = %(note)s::text
     FROM leaving
     WHERE job.id = leaving.id AND job.status = 'ready'
-    RETURNING job.id, job.batch_id, job.status
+    RETURNING job.id, job.batch_id, job.status, job.queue_name, job.task_path
 ),
 given_up AS (
     UPDATE pgjobs_job_finished AS job
@@ -62,6 +62,9 @@ changed AS (
     WHERE given_up.batch_id IS NOT NULL
     GROUP BY given_up.batch_id
     RETURNING pg_notify('pgjobs_control', 'batches')
+),
+counted AS (
+    {ended.statistics}
 )
 SELECT ended.id, 'ready' AS status, NULL::bigint AS predecessor_id, NULL::bigint AS job_id
 FROM ended

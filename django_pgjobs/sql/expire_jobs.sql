@@ -49,6 +49,9 @@ ended AS (
 ),
 noted AS (
     {ended.changes_of_batches}
+),
+counted AS (
+    {ended.statistics}
 )
 SELECT
     ended.id, ended.task_path, ended.queue_name, ended.attempts, ended.correlation_id,

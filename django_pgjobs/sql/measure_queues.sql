@@ -1,35 +1,19 @@
 -- Count the jobs that have not finished, and enter what was found: a row for each of the queues with
 -- the most jobs, and one of all together.
--- Parameters: max_jobs, max_queues integer (how many are looked at, and get a row)
+-- Parameters: max_jobs, max_queues integer (the oldest are looked at; how many get a row)
 -- Returns: nothing
 -- Locks: none
--- Index: none, it reads all live jobs
-WITH job AS MATERIALIZED (
+-- Index: pgjobs_job_live_pkey
+WITH found AS MATERIALIZED (
     SELECT
-        found.queue_name,
-        CASE
-            WHEN found.status = 'running' THEN 1
-            WHEN found.hold IS NOT NULL THEN 5
-            WHEN found.due_at IS NULL THEN 2
-            WHEN found.attempts > 0 THEN 3
-            ELSE 4
-        END AS kind,
-        CASE WHEN {found.is_ready} THEN {found.waiting_since} END AS waiting_since
-    FROM (SELECT live.* FROM pgjobs_job_live AS live LIMIT %(max_jobs)s::bigint + 1) AS found
+        job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
+        job.enqueued_at, job.run_after
+    FROM pgjobs_job_live AS job
+    ORDER BY job.id
+    LIMIT %(max_jobs)s::bigint + 1
 ),
 counted AS (
-    SELECT
-        job.queue_name,
-        GROUPING(job.queue_name) = 1 AS is_sum,
-        count(*) AS jobs,
-        count(*) FILTER (WHERE job.kind = 2) AS ready,
-        count(*) FILTER (WHERE job.kind = 1) AS running,
-        count(*) FILTER (WHERE job.kind = 4) AS scheduled,
-        count(*) FILTER (WHERE job.kind = 3) AS retrying,
-        count(*) FILTER (WHERE job.kind = 5) AS held,
-        min(job.waiting_since) AS waiting_since
-    FROM job
-    GROUP BY GROUPING SETS ((job.queue_name), ())
+    {found.sizes}
 )
 INSERT INTO pgjobs_queue_sample (
     queue_name, ready, running, scheduled, retrying, held, waiting_since, last_job_id, is_cut

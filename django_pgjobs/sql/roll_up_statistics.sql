@@ -1,6 +1,6 @@
 -- Add up rows of one period that are old enough to rows of the next longer one.
--- Parameters: period, into text; unit text (of date_trunc); keep double precision (seconds that they
---     stay at least); step double precision (seconds of the longer period); max_rows integer
+-- Parameters: period, into text; step double precision (seconds of the longer period); keep double
+--     precision (seconds that they stay at least); max_rows integer
 -- Returns: how many rows were added up
 -- Locks: those rows, SKIP LOCKED
 -- Index: pgjobs_statistic_begin, pgjobs_statistic_pkey

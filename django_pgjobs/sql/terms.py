@@ -196,6 +196,42 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
+    # Of a statement's list of live jobs: SELECT how many there are of each queue, and of all.
+    "sizes": """\
+SELECT
+        sized.queue_name,
+        GROUPING(sized.queue_name) = 1 AS is_sum,
+        count(*) AS jobs,
+        count(*) FILTER (WHERE sized.kind = 'ready') AS ready,
+        count(*) FILTER (WHERE sized.kind = 'running') AS running,
+        count(*) FILTER (WHERE sized.kind = 'scheduled') AS scheduled,
+        count(*) FILTER (WHERE sized.kind = 'retrying') AS retrying,
+        count(*) FILTER (WHERE sized.kind = 'held') AS held,
+        min(sized.waiting_since) AS waiting_since
+    FROM (
+        SELECT
+            {it}.queue_name,
+            CASE
+                WHEN {it}.status = 'running' THEN 'running'
+                WHEN {it}.hold IS NOT NULL THEN 'held'
+                WHEN {it}.due_at IS NULL THEN 'ready'
+                WHEN {it}.attempts > 0 THEN 'retrying'
+                ELSE 'scheduled'
+            END AS kind,
+            CASE WHEN {{it}.is_ready} THEN {{it}.waiting_since} END AS waiting_since
+        FROM {it}
+    ) AS sized
+    GROUP BY GROUPING SETS ((sized.queue_name), ())""",
+    # Of a statement's list of jobs that it has ended, or not: what statistics count.
+    "statistics": """\
+INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)
+    SELECT
+        date_trunc('minute', statement_timestamp(), 'UTC'), {it}.queue_name, {it}.task_path,
+        count(*) FILTER (WHERE {it}.status = 'failed'),
+        count(*) FILTER (WHERE {it}.status = 'cancelled')
+    FROM {it}
+    WHERE {it}.status NOT IN ('ready', 'running')
+    GROUP BY {it}.queue_name, {it}.task_path""",
     # Of a batch: it is not sealed, or a running job of it asks, or the one that has opened it.
     "takes_jobs": (
         "{it}.cancel_requested_at IS NULL AND ("

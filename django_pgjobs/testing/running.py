@@ -24,18 +24,22 @@ from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.job_result import running_jobs_here
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
-from django_pgjobs.queries import batches, claims, dependencies, jobs, workers
+from django_pgjobs.queries import batches, claims, dependencies, jobs, statistics, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
+from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.running.outcome import Outcome
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import Options
 
 LEASE_SECONDS = 3600.0
@@ -97,14 +101,14 @@ def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
 
 
 def _run_jobs(limit: int, at_once: bool) -> int:
-    ran = 0
+    ran: list[tuple[Attempt, Outcome]] = []
     with (
         connections[job_database()].cursor() as cursor,
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):
         while lanes := _ready_lanes_or_counted(cursor, at_once):
-            if ran >= limit:
+            if len(ran) >= limit:
                 raise TooManyAttempts(
                     f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
                 )
@@ -113,7 +117,8 @@ def _run_jobs(limit: int, at_once: bool) -> int:
             if rows is None:
                 break
             ran += _run(cursor, rows[0])
-    return ran
+        _record(cursor, ran)
+    return len(ran)
 
 
 @contextmanager
@@ -236,8 +241,17 @@ def _settle_batches(cursor: Cursor) -> bool:
     return any(each.goes_on for each in settled) or not missed >= set(changed)
 
 
-def _run(cursor: Cursor, row: ClaimedRow) -> int:
-    """Run a claimed job, or give it what its task declares; return the number of attempts."""
+def _record(cursor: Cursor, ran: list[tuple[Attempt, Outcome]]) -> None:
+    """Write statistics, as the recorder of a worker does."""
+    if ran:
+        tally, asked_at = Tally(), time.monotonic()
+        tally.set_clock(get_now(cursor).timestamp(), asked_at)
+        tally.note(ran)
+        statistics.write_statistics(cursor, tally.take(is_last=True))
+
+
+def _run(cursor: Cursor, row: ClaimedRow) -> list[tuple[Attempt, Outcome]]:
+    """Run a claimed job, or give it what its task declares; return the attempt, if it was one."""
     options = _options()
     attempt = make_attempt(row, options)
     with _savepoints():
@@ -250,7 +264,7 @@ def _run(cursor: Cursor, row: ClaimedRow) -> int:
             if row.batch_id is not None:
                 batches.settle(cursor, [row.batch_id])
     announce_finish(attempt, outcome)
-    return int(outcome.control is None)
+    return [(attempt, outcome)] if outcome.control is None else []
 
 
 @contextmanager

@@ -10,12 +10,13 @@ from django_pgjobs.metrics import names
 from django_pgjobs.metrics.exposition import Exposition, Metric
 from django_pgjobs.metrics.of_worker import (
     BOUNDS,
+    OUTCOMES,
     WorkerFacts,
     describe_worker,
     fold,
     named_queues,
 )
-from django_pgjobs.queries.statistics import Cell
+from django_pgjobs.queries.statistics import LAST_CLASS, Cell
 from tests.metrics.parsing import read, value_of
 
 FACTS = WorkerFacts(
@@ -34,7 +35,11 @@ def cell_of(*attempts: tuple[str, float, float]) -> Cell:
     """Return a cell of attempts: how each ended, how long it waited and ran."""
     cell = Cell()
     for outcome, waited, ran in attempts:
-        cell.add(outcome, waited, ran)
+        cell.ends[OUTCOMES.index(outcome)] += 1
+        cell.waited += waited
+        cell.ran += ran
+        cell.waits[min(int(waited * 1000).bit_length(), LAST_CLASS)] += 1
+        cell.runs[min(int(ran * 1000).bit_length(), LAST_CLASS)] += 1
     return cell
 
 
@@ -115,8 +120,8 @@ def test_tasks_without_number_are_folded_and_stay_so() -> None:
     cells["r", "task599"] = cell_of(("failed", 0, 0))
     folded = fold(cells)
     assert len({task for _, task in folded}) == names.MAX_TASKS + 1
-    assert folded["q", names.OTHERS].failed == 600 - names.MAX_TASKS
-    assert folded["r", "task3"].failed == folded["r", names.OTHERS].failed == 1
+    assert folded["q", names.OTHERS].ends[1] == 600 - names.MAX_TASKS
+    assert folded["r", "task3"].ends[1] == folded["r", names.OTHERS].ends[1] == 1
     # What comes later changes nothing for those that were there.
     cells["a", "a"] = cell_of(("failed", 0, 0))
     assert fold(cells).keys() - folded.keys() == {("a", names.OTHERS)}

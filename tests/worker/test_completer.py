@@ -20,6 +20,7 @@ from django_pgjobs.worker.claiming.completer import (
 )
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
 
@@ -30,7 +31,9 @@ class Completing:
     def __init__(self) -> None:
         self.stored: list[int] = []
         self.state = WorkerState(make_options(), "test:1")
-        self.completer = Completer(self.state, lambda attempt, _: self.stored.append(attempt.id))
+        self.completer = Completer(
+            self.state, Tally(), lambda attempt, _: self.stored.append(attempt.id)
+        )
 
     def add(self, job_id: int, kind: Kind = Kind.DONE, **fields: Any) -> Attempt:
         """Let a held job end."""

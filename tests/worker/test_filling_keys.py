@@ -15,6 +15,7 @@ from django_pgjobs.worker.claiming.filling import split
 from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import WorkerState
 from tests.factories import count_jobs, get_job, make_jobs, make_worker
 from tests.helpers import connect, wait_until
@@ -39,7 +40,7 @@ def test_a_unique_key_that_is_taken_meanwhile_fails_nothing(
     insert(declared.unique, kwargs={"month": "May"})
     batch = come_upon(own, worker)
     state = WorkerState(make_options(), "test:1", worker_id=worker)
-    completer = Completer(state, lambda attempt, outcome: None)
+    completer = Completer(state, Tally(), lambda attempt, outcome: None)
     writing = Writing(completer, own, [], [], batch)
     with pytest.raises(IntegrityError) as caught, transaction.atomic():
         make_jobs(2, unique_key="taken")
@@ -95,7 +96,7 @@ def test_keys_of_a_transaction_under_way_rest_together(own: OwnConnection, worke
         insert(declared.unique, kwargs={"month": month})
     batch = come_upon(own, worker)
     state = WorkerState(make_options(), "test:1", worker)
-    completer = Completer(state, mock.Mock())
+    completer = Completer(state, Tally(), mock.Mock())
     with mock.patch.object(own, "round_trip", side_effect=LockNotAvailable) as tries:
         Writing(completer, own, [], [], batch).write_keyed()
     assert tries.call_count == 1
@@ -112,7 +113,7 @@ def test_a_worker_that_leaves_takes_no_job_from_another(
     """It does not know that its filling is written; the claim is that of the other by now."""
     [job_id] = insert(declared.unique_until_claimed, kwargs={"month": "May"})
     state = WorkerState(make_options(), "test:1", worker)
-    completer = Completer(state, mock.Mock())
+    completer = Completer(state, Tally(), mock.Mock())
     [row] = claim(own, worker)
     attempt = make_attempt(row, make_options())
     state.held[attempt.id] = attempt
@@ -141,7 +142,7 @@ def test_a_filling_that_is_written_is_not_tried_for_ever(own: OwnConnection, wor
     [(attempt, _)] = batch
     state = WorkerState(make_options(), "test:1", worker)
     state.held[attempt.id] = attempt
-    completer = Completer(state, mock.Mock())
+    completer = Completer(state, Tally(), mock.Mock())
     Writing(completer, own, [], [], batch).write_keyed()
     assert (completer.aside(attempt), state.held) == (None, {})
     assert get_job(job_id).status == "running"

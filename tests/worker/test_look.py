@@ -20,6 +20,7 @@ from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
@@ -181,7 +182,7 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     demand = mock.Mock(free=Rooms(1, 1))
     given = {"rooms": Rooms(1, 1), "in_all": 1, "buffered": 0, "caps": {}, "is_low": True}
     demand.configure_mock(**{f"{name}.return_value": answer for name, answer in given.items()})
-    completer = Completer(state, ignore)
+    completer = Completer(state, Tally(), ignore)
     for attempt, is_stored in ((freed, True), (make_attempt_of(2), False)):
         state.held[attempt.id] = attempt
         completer.add(attempt, Outcome(Kind.DONE, stored=is_stored))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +14,14 @@ from django_pgjobs.worker.process.overseer import Overseer, Systemd
 
 
 @pytest.fixture
-def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The end of systemd."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(30)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        yield listening
+    with tempfile.TemporaryDirectory() as folder:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+            listening.bind(f"{folder}/notify")
+            listening.settimeout(30)
+            monkeypatch.setenv("NOTIFY_SOCKET", f"{folder}/notify")
+            yield listening
 
 
 def test_systemd_hears_of_start_life_and_end(
@@ -66,13 +68,13 @@ def test_an_abstract_address_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.time_limit(20)
 def test_a_manager_that_does_not_read_keeps_nobody(
-    manager: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "30000000")
     systemd = Systemd()
     for _ in range(10_000):
         systemd.tell_alive()
-    (tmp_path / "notify").unlink()
+    Path(manager.getsockname()).unlink()
     systemd.tell_stopping()
 
 

@@ -31,6 +31,7 @@ from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.filling import Filling, send_fillings
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 
@@ -59,8 +60,11 @@ Entry = tuple[Attempt, Outcome]
 class Completer:
     """Outcomes on their way to the database."""
 
-    def __init__(self, state: WorkerState, on_stored: Callable[[Attempt, Outcome], None]) -> None:
+    def __init__(
+        self, state: WorkerState, tally: Tally, on_stored: Callable[[Attempt, Outcome], None]
+    ) -> None:
         self._state = state
+        self._tally = tally
         self._on_stored = on_stored
         self._pending: deque[Entry] = deque()
         # Those that need no statement.
@@ -94,7 +98,7 @@ class Completer:
 
     def settle_known(self) -> list[Attempt]:
         """Settle the outcomes that need no statement; return the attempts that are stored."""
-        stored = []
+        stored: list[Entry] = []
         while self._known:
             attempt, outcome = self._known.popleft()
             if outcome.kind is Kind.LOST:
@@ -104,8 +108,9 @@ class Completer:
                 self._state.let_go(attempt)
             else:
                 self._settle_stored(attempt, outcome)
-                stored.append(attempt)
-        return stored
+                stored.append((attempt, outcome))
+        self._tally.note(stored)
+        return [attempt for attempt, _ in stored]
 
     def take(self, most: int = MAX_BATCH) -> list[Entry]:
         """Take a batch of outcomes to be written."""
@@ -119,6 +124,7 @@ class Completer:
 
     def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
         """Note which outcomes of a batch the server has written; the others are lost."""
+        self._tally.note([entry for entry in batch if entry[0].id in written])
         for attempt, outcome in batch:
             if self.aside(attempt) is not None:
                 del self._aside[attempt.id]

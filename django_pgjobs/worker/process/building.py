@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 
 from django_pgjobs.metrics.of_worker import Cells
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer, declaring_paths, detailed_paths
@@ -21,10 +20,14 @@ from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.vitals import Vitals
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.capacity import Capacity
-from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.upkeep.duties import Duties
 from django_pgjobs.worker.upkeep.upkeep import Upkeep
+
+# However short the lease, its renewal may take that long to be answered.
+LEAST_ANSWER_SECONDS = 5.0
+ROW_LOCK_SECONDS = 0.2
 
 
 def build_pump_and_upkeep(
@@ -74,32 +77,30 @@ def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refu
     )
 
 
-# What a role is called in words, if not by its name.
-IN_WORDS = {"lease": "lease keeper"}
-
-
-def marks_of(
-    roles: Iterable[Role], connections: Mapping[str, OwnConnection]
-) -> dict[str, Callable[[], float]]:
-    """Return what tells when each role last moved, or its connection, by what it is called."""
-    return {
-        f"the {IN_WORDS.get(role.name, role.name)}": partial(
-            _last_move, [each for each in (role, connections.get(role.name)) if each is not None]
-        )
-        for role in roles
+def build_connections(options: Options) -> dict[str, OwnConnection]:
+    """Return the connections of a worker by the roles that use them."""
+    # So that a row that somebody has locked does not keep the others for long.
+    connections = {
+        role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
+        for role in (*CONNECTED_ROLES, "pruner", "recorder")
     }
-
-
-def _last_move(parts: Sequence[Role | OwnConnection]) -> float:
-    return max(part.moved_at for part in parts)
+    # So that a renewal that gets no answer can be sent again on a new connection.
+    connections["lease"] = OwnConnection(
+        options.database,
+        "lease",
+        answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
+    )
+    return connections
 
 
 def build_health(
     state: WorkerState,
     connections: Mapping[str, OwnConnection],
-    slots: tuple[Capacity, Capacity],
-    roles: tuple[Pump, LeaseKeeper, Vitals],
-    *,
+    pump: Pump,
+    leases: LeaseKeeper,
+    vitals: Vitals,
+    slots: Capacity,
+    async_slots: Capacity,
     totals: Callable[[], Cells],
     on_crash: Callable[[str], None],
 ) -> list[Role]:
@@ -110,7 +111,16 @@ def build_health(
     options = state.options
     if options.health_port is None and not options.health_file:
         return []
-    health = Health(state, connections, slots, *roles, totals=totals, on_crash=on_crash)
+    health = Health(
+        state,
+        connections,
+        {"threads": slots, "event loop": async_slots},
+        pump=pump,
+        leases=leases,
+        vitals=vitals,
+        totals=totals,
+        on_crash=on_crash,
+    )
     if options.health_port is None:
         return [health]
     return [health, HealthServer(options.health_host, options.health_port, health, on_crash)]

@@ -50,18 +50,18 @@ class Health(Role):
         self,
         state: WorkerState,
         connections: Mapping[str, OwnConnection],
-        slots: tuple[Capacity, Capacity],
+        slots: Mapping[str, Capacity],
+        *,
         pump: Pump,
         leases: LeaseKeeper,
         vitals: Vitals,
-        *,
         totals: Callable[[], Cells],
         on_crash: Callable[[str], None],
     ) -> None:
         super().__init__(on_crash)
         self._state = state
         self._connections = connections
-        self._slots = dict(zip(("threads", "event loop"), slots, strict=True))
+        self._slots = slots
         self._pump = pump
         self._leases = leases
         self._vitals = vitals

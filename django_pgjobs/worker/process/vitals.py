@@ -17,9 +17,11 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import PurePath
 
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process.exit_status import EXIT_RESTART
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.process.signal_pipe import say_past_log
@@ -96,6 +98,17 @@ class Vitals(Role):
         say_past_log(f"{reason}: the process does, with status {code}\n{_places()}")
         self._farewell.leave_everything(GIVE_BACK_SECONDS)
         os._exit(code)
+
+
+def marks_of(
+    roles: Iterable[Role], connections: Mapping[str, OwnConnection]
+) -> dict[str, Callable[[], float]]:
+    """Return the mark of each role, which moves with its connection, too."""
+    return {f"the {role.name}": partial(_mark, role, connections.get(role.name)) for role in roles}
+
+
+def _mark(role: Role, connection: OwnConnection | None) -> float:
+    return max(role.moved_at, connection.moved_at) if connection else role.moved_at
 
 
 def _places() -> str:

@@ -15,10 +15,11 @@ import socket
 import sys
 import time
 
+from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
-from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.words import counted
@@ -26,7 +27,11 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.filling import split
-from django_pgjobs.worker.process.building import build_health, build_pump_and_upkeep, marks_of
+from django_pgjobs.worker.process.building import (
+    build_connections,
+    build_health,
+    build_pump_and_upkeep,
+)
 from django_pgjobs.worker.process.exit_status import (
     EXIT_CRASHED,
     EXIT_DISMISSED,
@@ -44,19 +49,21 @@ from django_pgjobs.worker.process.limits import ProcessLimits
 from django_pgjobs.worker.process.overseer import Overseer
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.recorder import Recorder
 from django_pgjobs.worker.process.registration import registration
 from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.process.signal_pipe import SignalPipe
-from django_pgjobs.worker.process.vitals import Vitals
+from django_pgjobs.worker.process.vitals import Vitals, marks_of
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.calling import failure, settle, timeout_of
 from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
-from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
+from django_pgjobs.worker.state import Options, WorkerState
 
 logger = get_logger("django_pgjobs.worker")
 
@@ -65,9 +72,6 @@ RELOAD_SECONDS = 3.0
 LAST_SECONDS = 3.0
 # So many times as long the steps of a shutdown take at most, if nothing answers.
 LAST_STEPS = 5.5
-# However short the lease, its renewal may take that long to be answered.
-LEAST_ANSWER_SECONDS = 5.0
-ROW_LOCK_SECONDS = 0.2
 END = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -82,8 +86,8 @@ class WorkerProcess:
         self._exit_code = EXIT_OK
         self._overseer = overseer or Overseer()
         is_child = isinstance(overseer, Parent)
-        self._dismissed_code = EXIT_DISMISSED if is_child else EXIT_OK
-        self._done_code = EXIT_DONE if is_child else EXIT_OK
+        codes = (EXIT_DISMISSED, EXIT_DONE) if is_child else (EXIT_OK, EXIT_OK)
+        self._dismissed_code, self._done_code = codes
         self._stop_reason = ""
         self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
@@ -91,17 +95,7 @@ class WorkerProcess:
         host = socket.gethostname()
         self._host = host
         self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
-        # So that a row that somebody has locked does not keep the others for long.
-        self._connections = {
-            role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
-            for role in (*CONNECTED_ROLES, "pruner")
-        }
-        # So that a renewal that gets no answer can be sent again on a new connection.
-        self._connections["lease"] = OwnConnection(
-            options.database,
-            "lease",
-            answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
-        )
+        self._connections = build_connections(options)
         self._build_slots()
         self._build_roles()
         self._build_watchers()
@@ -127,7 +121,8 @@ class WorkerProcess:
         options, state, crash = self._options, self.state, self._crashed
         own = self._connections
         self.announcer = Announcer(crash)
-        self.completer = Completer(state, self.announcer.add)
+        self.tally = Tally()
+        self.completer = Completer(state, self.tally, self.announcer.add)
         self._farewell = Farewell(state, self.completer)
         self.watchdog = Watchdog(
             [*own.values(), rate_limits.get_session().connection],
@@ -170,22 +165,23 @@ class WorkerProcess:
             on_crash=self._crashed,
         )
         self.scheduler = Scheduler(self.state, on_crash=self._crashed)
-        roles = self.pump, self.upkeep, self.leases, self.watchdog, self.pruner, self.scheduler
+        self.recorder = Recorder(
+            self.tally,
+            own["recorder"],
+            retention=get_conf().STATISTICS_RETENTION_SECONDS,
+            is_leader=lambda: self.leases.is_leader,
+            on_crash=self._crashed,
+        )
         self.vitals = Vitals(
-            marks_of(roles, own)
+            marks_of([self.pump, self.upkeep, self.leases, self.watchdog], own)
+            | marks_of([self.pruner, self.scheduler, self.recorder], own)
             | {"the main thread": lambda: self._pipe.moved_at, "a log handler": oldest_call},
             farewell=self._farewell,
             tell_alive=self._overseer.tell_alive,
             on_crash=self._crashed,
         )
-        self.health = build_health(
-            self.state,
-            own,
-            (self.slots, self.async_slots),
-            (self.pump, self.leases, self.vitals),
-            totals=dict,
-            on_crash=self._crashed,
-        )
+        parts = self.pump, self.leases, self.vitals, self.slots, self.async_slots
+        self.health = build_health(self.state, own, *parts, self.tally.totals, self._crashed)
 
     # The life of the process
 
@@ -216,7 +212,7 @@ class WorkerProcess:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
         if self._options.schedules and not self._options.drain:
             roles.append(self.scheduler)
-        return [self.vitals, *self.health, *roles, self.upkeep]
+        return [self.vitals, *self.health, *roles, self.recorder, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
         row = registration(self.state, self._host)
@@ -354,9 +350,11 @@ class WorkerProcess:
         self.slots.stop()
         self.async_slots.stop()
         ended = [role.join(LAST_SECONDS) for role in (self.pump, self.announcer, self.scheduler)]
+        self.recorder.stop()
         self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
         self.leases.stop()
-        ended += [self.leases.join(LAST_SECONDS), self.slots.join(0.5), self.async_slots.join(0.5)]
+        ended += [self.leases.join(LAST_SECONDS), self.recorder.join(LAST_SECONDS)]
+        ended += [self.slots.join(0.5), self.async_slots.join(0.5)]
         if is_broken or self._farewell.loses_jobs:
             # Again, because it may be the role for it that crashed.
             self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)

@@ -49,7 +49,15 @@ BEGIN
         WHERE
             job.id = ANY (waiting) AND job.status IN ('ready', 'running')
             AND job.status <> 'running'
-        RETURNING job.batch_id
+        RETURNING job.batch_id, job.queue_name, job.task_path
+    ),
+    recorded AS (
+        INSERT INTO home.pgjobs_statistic (begins_at, queue_name, task_path, cancelled)
+        SELECT
+            date_trunc('minute', statement_timestamp(), 'UTC'), ended.queue_name, ended.task_path,
+            count(*)
+        FROM ended
+        GROUP BY ended.queue_name, ended.task_path
     ),
     counted AS (
         SELECT ended.batch_id, count(*) AS jobs FROM ended GROUP BY ended.batch_id

@@ -1,0 +1,160 @@
+"""What the statistics tell: how much ended and came in, how long it took, how much waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.statistics import CLASSES, upper_bound
+
+# Minutes are written so many seconds after their end, at the latest.
+CLOSING_SECONDS = 15.0
+# So many live jobs, and jobs that have just finished, are counted themselves.
+FEW = 10_000
+
+
+class Size(NamedTuple):
+    """How many jobs of a queue had not finished; *queue_name* None: of all together."""
+
+    queue_name: str | None
+    ready: int
+    running: int
+    scheduled: int
+    retrying: int
+    held: int
+    waiting_since: datetime | None
+    measured_at: datetime
+    is_cut: bool
+
+
+class Sample(NamedTuple):
+    """A size of a queue at a time; *queue_name* None: of all together."""
+
+    measured_at: datetime
+    queue_name: str | None
+    ready: int
+    running: int
+    scheduled: int
+    retrying: int
+    held: int
+    waiting_since: datetime | None
+    is_cut: bool
+
+
+class Number(NamedTuple):
+    """What ended and came in within a bucket; seconds.
+
+    *upto*: up to when everything is counted.
+    """
+
+    bucket: int
+    queue_name: str | None
+    task_path: str | None
+    enqueued: int
+    successful: int
+    failed: int
+    cancelled: int
+    retried: int
+    lost: int
+    attempts: int
+    waited: float
+    ran: float
+    upto: datetime
+
+
+class Times(NamedTuple):
+    """How many attempts waited, and ran, for how long, by classes of time."""
+
+    waits: list[int]
+    runs: list[int]
+
+
+def list_sizes(cursor: Cursor) -> list[Size]:
+    """Return what has not finished: of all queues together, then of those with the most jobs.
+
+    Empty: there are many jobs, and none was measured yet.
+    """
+    return [Size._make(row) for row in fetch(cursor, "list_sizes", {"max_jobs": FEW})]
+
+
+def list_samples(
+    cursor: Cursor, *, seconds: float, queue_names: Sequence[str] | None = None
+) -> list[Sample]:
+    """Return what had not finished at each time of the last *seconds*, of queues or of all."""
+    params = {"seconds": seconds, "queue_names": _array(queue_names)}
+    return [Sample._make(row) for row in fetch(cursor, "list_samples", params)]
+
+
+def list_statistics(
+    cursor: Cursor,
+    *,
+    seconds: float,
+    bucket_seconds: int,
+    by_queue: bool = False,
+    by_task: bool = False,
+    queue_name: str | None = None,
+    task_path: str | None = None,
+) -> list[Number]:
+    """Return what ended and came in within the last *seconds*, by buckets of time.
+
+    A bucket is the number of *bucket_seconds* since 1970. The last row is of now, perhaps empty.
+    """
+    params = {
+        "seconds": seconds,
+        "bucket_seconds": bucket_seconds,
+        "by_queue": by_queue,
+        "by_task": by_task,
+        "queue_name": queue_name,
+        "task_path": task_path,
+        "closing": CLOSING_SECONDS,
+        "max_jobs": FEW,
+    }
+    return [Number._make(row) for row in fetch(cursor, "list_statistics", params)]
+
+
+def times_of(
+    cursor: Cursor,
+    *,
+    seconds: float,
+    by_task: bool = False,
+    queue_names: Sequence[str] | None = None,
+    task_paths: Sequence[str] | None = None,
+) -> dict[str, Times]:
+    """Return how long attempts took that ended within the last *seconds*, by queue or task."""
+    params = {
+        "seconds": seconds,
+        "by_task": by_task,
+        "queue_names": _array(queue_names),
+        "task_paths": _array(task_paths),
+    }
+    found: dict[str, Times] = {}
+    for name, place, waits, runs in fetch(cursor, "list_classes", params):
+        times = found.setdefault(name, Times([0] * CLASSES, [0] * CLASSES))
+        last = min(place, CLASSES) - 1
+        times.waits[last] += waits or 0
+        times.runs[last] += runs or 0
+    return found
+
+
+def quantile(counts: Sequence[int], part: float) -> float | None:
+    """Return how many seconds that *part* of attempts took at most; None: there are none.
+
+    Within a class they are taken as evenly spread: it is wrong by less than a factor of two.
+    """
+    wanted = part * sum(counts)
+    if not wanted:
+        return None
+    below = 0
+    for place, count in enumerate(counts):
+        if count and below + count >= wanted:
+            lower = upper_bound(place - 1) if place else 0.0
+            upper = min(upper_bound(place), 2 * lower) if place else upper_bound(0)
+            return lower + (upper - lower) * (wanted - below) / count
+        below += count
+    return None
+
+
+def _array(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)

@@ -1,0 +1,21 @@
+-- Tell how many attempts waited, and ran, for how long, by queue or by task.
+-- Parameters: seconds double precision (how long ago they ended at most); by_task boolean (else by
+--     queue); queue_names, task_paths text[] (NULL: all)
+-- Returns: queue_name or task_path; place of the class, from 1; how many waited, and ran, so long
+-- Locks: none
+-- Index: pgjobs_statistic_begin
+SELECT
+    CASE WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name END AS name,
+    each.place, sum(each.wait)::bigint, sum(each.run)::bigint
+FROM pgjobs_statistic AS statistic
+CROSS JOIN LATERAL unnest(statistic.waits, statistic.runs) WITH ORDINALITY AS each (wait, run, place)
+WHERE
+    statistic.period = ANY ('{part,minute,quarter,hour,day}')
+    AND statistic.begins_at
+    >= statement_timestamp() - make_interval(secs => %(seconds)s::double precision)
+    AND (
+        %(queue_names)s::text[] IS NULL OR statistic.queue_name = ANY (%(queue_names)s::text[])
+    )
+    AND (%(task_paths)s::text[] IS NULL OR statistic.task_path = ANY (%(task_paths)s::text[]))
+GROUP BY name, each.place
+ORDER BY name, each.place

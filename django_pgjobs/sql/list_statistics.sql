@@ -1,0 +1,99 @@
+-- Tell what ended and came in, by time, and by queue or task if asked for: of minutes that are over
+-- and written as the statistics say, after that by the finished jobs themselves, if they are few.
+--
+-- Buckets are whole multiples of their length since 1970, so that a bucket stays the same while
+-- the time goes on.
+-- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
+--     end); by_queue, by_task boolean; queue_name, task_path text (NULL: all); closing double
+--     precision (seconds after which a minute is written); max_jobs integer (how many are few)
+-- Returns: number of the bucket; queue_name, task_path, NULL if not asked for; enqueued, successful, failed,
+--     cancelled, retried, lost; attempts that ran; seconds they waited, and ran; then, the same in all
+--     rows: up to when everything is counted. At least one row: of the bucket of now, without names
+-- Locks: none
+-- Index: pgjobs_statistic_begin, pgjobs_job_by_end
+WITH span AS MATERIALIZED (
+    SELECT
+        to_timestamp(
+            floor(
+                (date_part('epoch', statement_timestamp()) - %(seconds)s::double precision)
+                / %(bucket_seconds)s::integer
+            ) * %(bucket_seconds)s::integer
+        ) AS since,
+        date_trunc(
+            'minute',
+            statement_timestamp() - make_interval(secs => %(closing)s::double precision), 'UTC'
+        ) AS closed
+),
+newest AS MATERIALIZED (
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'successful' AND job.finished_at >= (SELECT span.closed FROM span)
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+    UNION ALL
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'failed' AND job.finished_at >= (SELECT span.closed FROM span)
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+    UNION ALL
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'cancelled' AND job.finished_at >= (SELECT span.closed FROM span)
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+),
+few AS MATERIALIZED (
+    SELECT
+        is_few AS holds, CASE WHEN is_few THEN statement_timestamp() ELSE span.closed END AS upto
+    FROM span
+    CROSS JOIN (SELECT count(*) <= %(max_jobs)s::integer AS is_few FROM newest) AS counted
+),
+numbers AS (
+    SELECT
+        statistic.begins_at AS at, statistic.queue_name, statistic.task_path,
+        statistic.enqueued, statistic.successful, statistic.failed, statistic.cancelled,
+        statistic.retried, statistic.lost, statistic.waited, statistic.ran,
+        (SELECT sum(run) FROM unnest(statistic.runs) AS run) AS attempts
+    FROM pgjobs_statistic AS statistic
+    WHERE
+        statistic.period = ANY ('{part,minute,quarter,hour,day}')
+        AND statistic.begins_at >= (SELECT span.since FROM span)
+        AND statistic.begins_at < (SELECT span.closed FROM span)
+    UNION ALL
+    SELECT
+        newest.finished_at, newest.queue_name, newest.task_path,
+        0, (newest.status = 'successful')::integer, (newest.status = 'failed')::integer,
+        (newest.status = 'cancelled')::integer, 0, 0, 0, 0, 0
+    FROM newest
+    WHERE (SELECT few.holds FROM few)
+    UNION ALL
+    SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0
+)
+SELECT
+    floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer)::bigint AS bucket,
+    CASE WHEN %(by_queue)s::boolean THEN numbers.queue_name END AS queue,
+    CASE WHEN %(by_task)s::boolean THEN numbers.task_path END AS task,
+    sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
+    sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
+    sum(COALESCE(numbers.attempts, 0))::bigint, sum(numbers.waited), sum(numbers.ran),
+    (SELECT few.upto FROM few)
+FROM numbers
+WHERE
+    (%(queue_name)s::text IS NULL OR numbers.queue_name = %(queue_name)s::text)
+    AND (%(task_path)s::text IS NULL OR numbers.task_path = %(task_path)s::text)
+    OR numbers.queue_name IS NULL
+GROUP BY bucket, queue, task
+ORDER BY bucket, queue, task

@@ -1,0 +1,123 @@
+"""The tally: what a process has run, by minute, queue and task.
+
+Attempts are counted when their outcome is stored, by the minute of the server's clock in which they
+ended. Minutes that are over are taken from here and written (`queries.statistics`); `totals` is
+what the process has counted since it began, for its own metrics. Safe from any thread.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from django_pgjobs.queries.statistics import LAST_CLASS, MINUTE, OTHERS, Cell, Key, Minute
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+
+# How long outcomes of a minute may still come when it is over; later ones get rows of their own.
+CLOSING_SECONDS = 5.0
+# Queues and tasks that are told apart: their names may be without number.
+MAX_CELLS = 1_000
+# As long as nothing can be written, minutes above so many are added to the next one.
+MAX_MINUTES = 120
+
+# Where each kind is counted (`Cell.ends`); other kinds are no ends of a run.
+_PLACES = {Kind.DONE: 0, Kind.FAIL: 1, Kind.CANCEL: 2, Kind.EXPIRE: 2, Kind.RETRY: 3}
+
+Cells = dict[Key, Cell]
+
+
+class Tally:
+    """Counts attempts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._minutes: dict[int, Cells] = {}
+        # Of minutes that were taken.
+        self._totals: Cells = {}
+        # What to add to time.monotonic() for the server's seconds since 1970.
+        self._offset = time.time() - time.monotonic()
+
+    def set_clock(self, server_time: float, asked_at: float) -> None:
+        """Note what the server's clock said when it was asked, by time.monotonic()."""
+        self._offset = server_time - asked_at
+
+    def note(self, entries: Iterable[tuple[Attempt, Outcome]]) -> None:
+        """Count attempts whose outcomes are stored."""
+        with self._lock:
+            for attempt, outcome in entries:
+                place = _PLACES.get(outcome.kind)
+                if place is None:
+                    continue
+                row = attempt.row
+                key = (row.queue_name, row.task_path)
+                cells = self._cells_of(int((outcome.ended_at + self._offset) // MINUTE))
+                cell = cells.get(key) or _new_cell(cells, key)
+                cell.ends[place] += 1
+                if not attempt.started_at:  # it expired before it began
+                    continue
+                waited = max(attempt.waited + attempt.started_at - attempt.claimed_at, 0.0)
+                cell.waited += waited
+                cell.ran += outcome.duration
+                cell.waits[min(int(waited * 1000).bit_length(), LAST_CLASS)] += 1
+                cell.runs[min(int(outcome.duration * 1000).bit_length(), LAST_CLASS)] += 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Is there nothing to be written?"""
+        return not self._minutes
+
+    def next_close(self) -> float:
+        """Return in how many seconds the next minute closes."""
+        now = time.monotonic() + self._offset - CLOSING_SECONDS
+        return MINUTE - math.fmod(now, MINUTE)
+
+    def take(self, *, is_last: bool = False) -> list[Minute]:
+        """Take the minutes that are closed; all of them if the process ends.
+
+        Who cannot write them gives them back.
+        """
+        now = int((time.monotonic() + self._offset - CLOSING_SECONDS) // MINUTE)
+        with self._lock:
+            numbers = sorted(number for number in self._minutes if is_last or number < now)
+            taken = [Minute(number, self._minutes.pop(number)) for number in numbers]
+            for minute in taken:
+                _merge(self._totals, minute.cells)
+        return taken
+
+    def give_back(self, minutes: Iterable[Minute]) -> None:
+        """Take back what could not be written, to be taken again."""
+        with self._lock:
+            for minute in minutes:
+                _merge(self._cells_of(minute.number), minute.cells)
+                _merge(self._totals, minute.cells, sign=-1)
+            while len(self._minutes) > MAX_MINUTES:
+                first, second = sorted(self._minutes)[:2]
+                _merge(self._minutes[second], self._minutes.pop(first))
+
+    def totals(self) -> Cells:
+        """Return what was counted since the process began, by queue and task."""
+        with self._lock:
+            totals: Cells = {}
+            for cells in (self._totals, *self._minutes.values()):
+                _merge(totals, cells)
+        return totals
+
+    def _cells_of(self, minute: int) -> Cells:
+        cells = self._minutes.get(minute)
+        if cells is None:
+            cells = self._minutes[minute] = {}
+        return cells
+
+
+def _new_cell(cells: Cells, key: Key) -> Cell:
+    if len(cells) >= MAX_CELLS:
+        key = OTHERS
+    return cells.setdefault(key, Cell())
+
+
+def _merge(into: Cells, cells: Mapping[Key, Cell], sign: int = 1) -> None:
+    for key, cell in cells.items():
+        (into.get(key) or _new_cell(into, key)).merge(cell, sign)

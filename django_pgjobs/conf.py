@@ -58,6 +58,8 @@ class Conf:
     ADMIN_PERMISSION: str | None = None
     TRACE_URL: str | None = None
     SENTRY_CHECK_INS: bool = False
+    SENTRY_TRACING: bool = False
+    OPENTELEMETRY: bool = False
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -148,6 +150,8 @@ _RULES = {
         nullable=True,
     ),
     "SENTRY_CHECK_INS": Rule(bool, "True or False", lambda v: True),
+    "SENTRY_TRACING": Rule(bool, "True or False", lambda v: True),
+    "OPENTELEMETRY": Rule(bool, "True or False", lambda v: True),
 }
 
 # What TASKS says of a backend of ours, and what its OPTIONS do.

@@ -90,6 +90,8 @@ GOOD: dict[str, list[Any]] = {
     "ADMIN_PERMISSION": [None, "shop.permissions.jobs_of"],
     "TRACE_URL": [None, "https://traces.example/{correlation_id}"],
     "SENTRY_CHECK_INS": [True, False],
+    "SENTRY_TRACING": [True, False],
+    "OPENTELEMETRY": [True, False],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -123,6 +125,8 @@ BAD: dict[str, list[Any]] = {
     "ADMIN_PERMISSION": ["jobs_of", True, 1],
     "TRACE_URL": ["https://traces.example/", True, 1],
     "SENTRY_CHECK_INS": [None, 1, "yes"],
+    "SENTRY_TRACING": [None, 1, "yes"],
+    "OPENTELEMETRY": [None, 0, "opentelemetry"],
 }
 
 

@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django_pgjobs.metrics import names
+from django_pgjobs.metrics.cells import Cells, attempts_of, by_queue, fold
 from django_pgjobs.metrics.exposition import Exposition
-from django_pgjobs.queries.statistics import CLASSES, Cell, upper_bound
+from django_pgjobs.queries.statistics import CLASSES, upper_bound
 
 BOUNDS = tuple(upper_bound(place) for place in range(CLASSES))
-# In the order of `Cell.ends`.
-OUTCOMES = ("successful", "failed", "cancelled", "retried")
-
-Cells = Mapping[tuple[str, str], Cell]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,36 +49,13 @@ def describe_worker(facts: WorkerFacts, totals: Cells) -> bytes:
 
 def add_attempts(said: Exposition, totals: Cells) -> None:
     """Add what cells count."""
-    for (queue, task), cell in fold(totals).items():
-        for outcome, number in zip(OUTCOMES, cell.ends, strict=True):
-            if number:
-                said.add(names.ATTEMPTS, number, queue, task, outcome)
+    folded = fold(totals)
+    for (queue, task), outcome, number in attempts_of(folded):
+        said.add(names.ATTEMPTS, number, queue, task, outcome)
+    for (queue, task), cell in folded.items():
         said.add_histogram(names.ATTEMPT_DURATION, BOUNDS, cell.runs, cell.ran, queue, task)
     for queue, cell in by_queue(totals).items():
         said.add_histogram(names.ATTEMPT_WAIT, BOUNDS, cell.waits, cell.waited, queue)
-
-
-def fold(cells: Cells) -> dict[tuple[str, str], Cell]:
-    """Return cells with a bounded number of tasks: the first ones, and the others together.
-
-    The order of the cells decides, so that a task that was folded once always is.
-    """
-    known: set[str] = set()
-    folded: dict[tuple[str, str], Cell] = {}
-    for (queue, task), cell in cells.items():
-        if len(known) < names.MAX_TASKS:
-            known.add(task)
-        key = queue, task if task in known else names.OTHERS
-        folded.setdefault(key, Cell()).merge(cell)
-    return folded
-
-
-def by_queue(cells: Cells) -> dict[str, Cell]:
-    """Return one cell for each queue."""
-    queues: dict[str, Cell] = {}
-    for (queue, _task), cell in cells.items():
-        queues.setdefault(queue, Cell()).merge(cell)
-    return queues
 
 
 def named_queues(queues: Iterable[str] | None, excluded: Iterable[str]) -> str:

@@ -7,13 +7,12 @@ import math
 import pytest
 
 from django_pgjobs.metrics import names
+from django_pgjobs.metrics.cells import OUTCOMES, fold
 from django_pgjobs.metrics.exposition import Exposition, Metric
 from django_pgjobs.metrics.of_worker import (
     BOUNDS,
-    OUTCOMES,
     WorkerFacts,
     describe_worker,
-    fold,
     named_queues,
 )
 from django_pgjobs.queries.statistics import LAST_CLASS, Cell

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from django_pgjobs.metrics.of_worker import Cells
+from django_pgjobs.metrics.cells import Cells, attempts_of, fold
 from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
+from django_pgjobs.tracing.headers import is_tracing
+from django_pgjobs.tracing.tracers import observe
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer, declaring_paths, detailed_paths
 from django_pgjobs.worker.claiming.completer import Completer
@@ -73,7 +75,7 @@ def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refu
         refusals,
         detailed_paths=detailed_paths(),
         declaring_paths=declaring_paths(),
-        wants_details=lambda: has_receivers(task_started),
+        wants_details=lambda: has_receivers(task_started) or is_tracing(),
     )
 
 
@@ -108,6 +110,7 @@ def build_health(
 
     Raise HealthUnusable if the port or the file cannot be had.
     """
+    observe(lambda: attempts_of(fold(totals())))
     options = state.options
     if options.health_port is None and not options.health_file:
         return []

@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import django_pgjobs
-from django_pgjobs.metrics.of_worker import Cells, WorkerFacts, describe_worker, named_queues
+from django_pgjobs.metrics.cells import Cells
+from django_pgjobs.metrics.of_worker import WorkerFacts, describe_worker, named_queues
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process.leases import LeaseKeeper

@@ -51,11 +51,11 @@ SCHEDULES = (
         ("tests/test_unique_life.py",),
     ),
     (
-        "jobs of this turn, by the server's clock",
-        "django_pgjobs/schedules/firing.py",
-        "since = next(iter(cases.values())).row.read_at",
-        "since = next(iter(cases.values())).row.now",
-        ("tests/test_simulated_time.py",),
+        "job that was there before its occurrence",
+        "django_pgjobs/schedules/jobs.py",
+        "if job_id in met:\n        return row",
+        "if False:\n        return row",
+        ("tests/schedules/test_unique_keys.py",),
     ),
     (
         "schedule that a clock shows again",

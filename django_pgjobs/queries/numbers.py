@@ -133,8 +133,8 @@ def times_of(
     for name, place, waits, runs in fetch(cursor, "list_classes", params):
         times = found.setdefault(name, Times([0] * CLASSES, [0] * CLASSES))
         last = min(place, CLASSES) - 1
-        times.waits[last] += waits or 0
-        times.runs[last] += runs or 0
+        times.waits[last] += waits
+        times.runs[last] += runs
     return found
 
 

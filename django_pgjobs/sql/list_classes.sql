@@ -6,7 +6,8 @@
 -- Index: pgjobs_statistic_begin
 SELECT
     CASE WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name END AS name,
-    each.place, sum(each.wait)::bigint, sum(each.run)::bigint
+    each.place, COALESCE(LEAST(sum(each.wait), 1e15), 0)::bigint,
+    COALESCE(LEAST(sum(each.run), 1e15), 0)::bigint
 FROM pgjobs_statistic AS statistic
 CROSS JOIN LATERAL unnest(statistic.waits, statistic.runs) WITH ORDINALITY AS each (wait, run, place)
 WHERE

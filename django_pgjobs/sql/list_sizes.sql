@@ -6,7 +6,7 @@
 --     when that was measured; are there more than were looked at? No row: there are many, and no sample
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_queue_sample_measured
-WITH found AS MATERIALIZED (
+WITH found AS (
     SELECT
         job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
         job.enqueued_at, job.run_after
@@ -14,21 +14,19 @@ WITH found AS MATERIALIZED (
     ORDER BY job.id
     LIMIT %(max_jobs)s::bigint + 1
 ),
-counted AS (
-    {found.sizes}
-),
+{found.sizes},
 few AS MATERIALIZED (
-    SELECT counted.jobs <= %(max_jobs)s::bigint AS holds FROM counted WHERE counted.is_sum
+    SELECT size.jobs <= %(max_jobs)s::bigint AS holds FROM size WHERE size.is_sum
 )
 SELECT
     sized.queue_name, sized.ready, sized.running, sized.scheduled, sized.retrying, sized.held,
     sized.waiting_since, sized.measured_at, sized.is_cut
 FROM (
     SELECT
-        counted.queue_name, counted.ready, counted.running, counted.scheduled, counted.retrying,
-        counted.held, counted.waiting_since, statement_timestamp() AS measured_at,
+        size.queue_name, size.ready, size.running, size.scheduled, size.retrying,
+        size.held, size.waiting_since, statement_timestamp() AS measured_at,
         FALSE AS is_cut
-    FROM counted
+    FROM size
     WHERE (SELECT few.holds FROM few)
     UNION ALL
     SELECT

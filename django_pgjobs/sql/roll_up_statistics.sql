@@ -2,7 +2,7 @@
 -- Parameters: period, into text; step double precision (seconds of the longer period); keep double
 --     precision (seconds that they stay at least); max_rows integer
 -- Returns: how many rows were added up
--- Locks: those rows, SKIP LOCKED
+-- Locks: those rows
 -- Index: pgjobs_statistic_begin, pgjobs_statistic_pkey
 WITH old AS MATERIALIZED (
     SELECT statistic.id
@@ -17,7 +17,6 @@ WITH old AS MATERIALIZED (
         )
     ORDER BY statistic.begins_at
     LIMIT %(max_rows)s::integer
-    FOR UPDATE SKIP LOCKED
 ),
 gone AS (
     DELETE FROM pgjobs_statistic AS statistic
@@ -34,7 +33,8 @@ gone AS (
 class AS (
     SELECT
         gone.begins_at, gone.queue_name, gone.task_path, each.place,
-        LEAST(sum(each.wait), 1e12)::bigint AS waits, LEAST(sum(each.run), 1e12)::bigint AS runs
+        LEAST(COALESCE(sum(each.wait), 0), 1e12)::bigint AS waits,
+        LEAST(COALESCE(sum(each.run), 0), 1e12)::bigint AS runs
     FROM gone
     CROSS JOIN LATERAL unnest(gone.waits, gone.runs) WITH ORDINALITY AS each (wait, run, place)
     GROUP BY gone.begins_at, gone.queue_name, gone.task_path, each.place
@@ -42,8 +42,8 @@ class AS (
 classes AS (
     SELECT
         class.begins_at, class.queue_name, class.task_path,
-        array_agg(COALESCE(class.waits, 0) ORDER BY class.place) AS waits,
-        array_agg(COALESCE(class.runs, 0) ORDER BY class.place) AS runs
+        array_agg(class.waits ORDER BY class.place) AS waits,
+        array_agg(class.runs ORDER BY class.place) AS runs
     FROM class
     GROUP BY class.begins_at, class.queue_name, class.task_path
 ),
@@ -75,4 +75,4 @@ entered AS (
         ON classes.begins_at = added.begins_at AND classes.queue_name = added.queue_name
         AND classes.task_path = added.task_path
 )
-SELECT count(*) FROM old
+SELECT count(*) FROM gone

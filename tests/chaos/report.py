@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos import checks, limit_checks, operator, tasks, times, trees
+from tests.chaos import checks, figures, limit_checks, operator, tasks, times, trees
 from tests.chaos.checks import History
 from tests.chaos.journal import STOPPED
 from tests.chaos.ledger import Change, Limit, read_changes, read_limits
@@ -62,6 +62,7 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         now = connection.execute("SELECT EXTRACT(EPOCH FROM now())::float8").fetchone()
         nodes, made = trees.read_nodes(connection), trees.read_made(connection)
         uncounted = trees.count_left(connection)
+        sums = figures.read_sums(connection)
         kept = times.read_occurrences(connection)
         scheduled = {
             "occurrences": times.find_doubled(kept),
@@ -89,13 +90,14 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         **check_limits(changes, limits),
         **check_trees(history, nodes, made),
         **scheduled,
+        "statistics": figures.find_overcounted(changes, sums),
         "uncounted": [f"{uncounted} changes are left"] if uncounted else [],
     }
     pauses = checks.find_standstill(history, NOTEWORTHY_SECONDS, ended_at)
     facts = (
         f"{len(history.last())} jobs, {len(changes)} changes, {len(history.entries)} entries, "
         f"{len(nodes)} batches, {sum(node.completions for node in nodes)} completions, "
-        f"{len(kept)} occurrences; "
+        f"{len(kept)} occurrences; {sums['successful']} successes in the statistics; "
         f"{len(pauses)} times nothing was claimed for more than {NOTEWORTHY_SECONDS:g} s"
     )
     return cut(found), facts

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.chaos import checks, limit_checks, times, trees
+from tests.chaos import checks, figures, limit_checks, times, trees
 from tests.chaos.checks import History
 from tests.chaos.journal import Entry, Journal, parse
 from tests.chaos.ledger import Change, Limit
@@ -379,3 +379,15 @@ def test_a_job_too_many_or_too_few_of_a_result_is_found() -> None:
 def test_each_success_of_a_job_counts() -> None:
     changes = life(1, "ready", "running", "successful", "ready", "running", "successful")
     assert trees.successes_of([*changes, *life(2, "ready", "running", "failed")]) == {1: 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "count"),
+    [("successful", 2, 0), ("successful", 3, 1), ("failed", 1, 1), ("enqueued", 3, 1)],
+)
+def test_statistics_never_say_more_than_happened(name: str, number: int, count: int) -> None:
+    changes = [
+        *life(1, "ready", "running", "successful", "successful"),
+        *life(2, "ready", "running", "successful"),
+    ]
+    assert len(figures.find_overcounted(changes, {name: number})) == count

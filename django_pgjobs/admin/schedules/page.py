@@ -237,7 +237,10 @@ class ScheduleAdmin(KeyIsKept):
     ) -> HttpResponse:
         discover_tasks_once()
         found = control.backfill(row.name, begin, end, by=request.user.get_username())
-        said = _("Enqueued: %(enqueued)s, known before: %(known)s, failed: %(failed)s.")
+        said = _(
+            "Enqueued: %(enqueued)s, joined a job that was already there: %(joined)s, "
+            "known before: %(known)s, failed: %(failed)s."
+        )
         said %= found._asdict()
         target = f"{begin.isoformat()} – {end.isoformat()}"
         record(
@@ -276,8 +279,11 @@ def _run(
 ) -> tuple[str, bool]:
     # From the settings, not from the row; drawing pages loads nothing.
     discover_tasks_once()
-    job_id = control.run_now(name, by=by, arguments=arguments)
-    return _("Enqueued as job %(id)s.") % {"id": job_id}, True
+    job_id, is_new = control.run_now(name, by=by, arguments=arguments)
+    if is_new:
+        return _("Enqueued as job %(id)s.") % {"id": job_id}, True
+    said = _("Already there: job %(id)s has the unique key. Nothing was enqueued.")
+    return said % {"id": job_id}, True
 
 
 def _skip(name: str, by: str, reason: str) -> tuple[str, bool]:

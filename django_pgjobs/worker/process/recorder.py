@@ -17,6 +17,7 @@ import psycopg
 from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.tally import Tally
@@ -26,9 +27,10 @@ logger = get_logger(__name__)
 
 # So that processes do not write all at once.
 SPREAD_SECONDS = 3.0
-# The leader measures after the others have written, and never for more of the time than this.
-MEASURE_SHARE = 0.1
+# Measuring takes no more of the leader's time than this.
+MEASURE_SHARE = 0.01
 PRUNE_SECONDS = 3600.0
+CLOCK_SECONDS = 1.0
 
 
 class Recorder(Role):
@@ -59,14 +61,15 @@ class Recorder(Role):
             self._take_turn()
             self._connection.close()
             self.wait(self._tally.next_close() + random.uniform(0, SPREAD_SECONDS))
-        self._attempt(self._write_all)
+        if not self._tally.is_empty:
+            self._attempt(self._write_all)
         self._connection.close()
 
     def _take_turn(self) -> None:
         if not self._is_leader() and self._tally.is_empty:
             return
-        self._attempt(self._set_clock)
-        self._attempt(self._write)
+        if not (self._attempt(self._set_clock) and self._attempt(self._write)):
+            return
         if not self._is_leader():
             return
         now = time.monotonic()
@@ -79,29 +82,37 @@ class Recorder(Role):
             self._attempt(self._prune)
             self._prune_at = now + PRUNE_SECONDS
 
-    def _attempt(self, step: Callable[[], None]) -> None:
-        """Do a step; if it fails it is done again a minute later."""
+    def _attempt(self, step: Callable[[], None]) -> bool:
+        """Do a step; if it fails, which is said and returned, it is done again a minute later."""
         try:
             step()
         except psycopg.Error as error:
             logger.warning("statistics are late: %s", str(error).strip())
             self._connection.close_if_broken()
+            return False
+        return True
 
     def _set_clock(self) -> None:
         """Ask for the server's time, by which minutes are told."""
         asked_at = time.monotonic()
         with self._connection.cursor() as cursor:
-            self._tally.set_clock(get_now(cursor).timestamp(), asked_at)
+            server_time = get_now(cursor).timestamp()
+        # A process that stood still meanwhile does not know when the answer was true.
+        if time.monotonic() - asked_at < CLOCK_SECONDS:
+            self._tally.set_clock(server_time, asked_at)
 
     def _write(self, *, is_last: bool = False) -> None:
+        self._connection.open()
         minutes = self._tally.take(is_last=is_last)
         if not minutes:
             return
         try:
             with self._connection.cursor() as cursor:
                 statistics.write_statistics(cursor, minutes)
-        except BaseException:
-            self._tally.give_back(minutes)
+        except psycopg.Error as error:
+            # Without an answer they may be written: rather too few are counted than too many.
+            if trouble_of(error) is not Trouble.LOST:
+                self._tally.give_back(minutes)
             raise
 
     def _write_all(self) -> None:

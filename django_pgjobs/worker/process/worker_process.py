@@ -92,9 +92,8 @@ class WorkerProcess:
         self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
         self._limits = ProcessLimits(options)
-        host = socket.gethostname()
-        self._host = host
-        self.state = WorkerState(options, options.name or f"{host}:{os.getpid()}")
+        self._host = socket.gethostname()
+        self.state = WorkerState(options, options.name or f"{self._host}:{os.getpid()}")
         self._connections = build_connections(options)
         self._build_slots()
         self._build_roles()

@@ -1,0 +1,150 @@
+"""The recorder: writes what its process has run; in the leader what waits and came in, too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import psycopg
+import pytest
+from django.db import connection
+
+from django_pgjobs.models import QueueSample, Statistic
+from django_pgjobs.queries import statistics
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.process.recorder import Recorder
+from django_pgjobs.worker.running.outcome import Kind, Outcome
+from django_pgjobs.worker.running.tally import Tally
+from tests import tasks
+from tests.factories import make_jobs
+from tests.helpers import wait_until
+from tests.worker.support import ThreadedWorker
+from tests.worker.test_tally import attempt
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Start = Callable[..., ThreadedWorker]
+
+
+@pytest.fixture
+def tally() -> Tally:
+    made = Tally()
+    made.note([(attempt("mail"), Outcome(Kind.DONE, ended_at=time.monotonic() - 120))])
+    return made
+
+
+@pytest.fixture
+def start(own: OwnConnection, tally: Tally) -> Iterator[Callable[..., Recorder]]:
+    """Start a recorder: `start(is_leader=True)`."""
+    started: list[Recorder] = []
+    crashes: list[str] = []
+
+    def start_one(*, is_leader: bool = False, retention: float | None = 86400.0) -> Recorder:
+        made = Recorder(
+            tally,
+            own,
+            retention=retention,
+            is_leader=lambda: is_leader,
+            on_crash=crashes.append,
+        )
+        started.append(made)
+        made.start()
+        return made
+
+    yield start_one
+    for made in started:
+        made.stop()
+        assert made.join(15)
+    assert not crashes
+
+
+def counted(**conditions: Any) -> int:
+    rows = Statistic.objects.filter(**conditions).values_list("successful", flat=True)
+    return sum(rows)
+
+
+def test_what_is_over_is_written(start: Callable[..., Recorder]) -> None:
+    """S1.15."""
+    start()
+    wait_until(lambda: counted(queue_name="mail") == 1)
+    assert not QueueSample.objects.exists()
+
+
+def test_the_leader_measures_and_adds_up(start: Callable[..., Recorder], tally: Tally) -> None:
+    make_jobs(3, queue_name="fax")
+    with connection.cursor() as cursor:
+        statistics.write_statistics(cursor, [statistics.Minute(28_000_000, {("old", "a"): cell()})])
+    start(is_leader=True, retention=None)
+    wait_until(lambda: QueueSample.objects.filter(queue_name="fax", ready=3).exists())
+    wait_until(lambda: Statistic.objects.filter(queue_name="old", period="day").exists())
+
+
+def cell() -> statistics.Cell:
+    return statistics.Cell([1, 0, 0, 0])
+
+
+def test_what_is_too_old_goes(start: Callable[..., Recorder]) -> None:
+    with connection.cursor() as cursor:
+        statistics.write_statistics(cursor, [statistics.Minute(28_000_000, {("old", "a"): cell()})])
+    start(is_leader=True)
+    wait_until(lambda: not Statistic.objects.filter(queue_name="old").exists())
+
+
+def test_what_is_counted_is_written_at_the_end(
+    start: Callable[..., Recorder], tally: Tally
+) -> None:
+    recorder = start()
+    wait_until(lambda: counted() == 1)
+    tally.note([(attempt("mail"), Outcome(Kind.DONE))])
+    recorder.stop()
+    assert recorder.join(15)
+    assert counted(queue_name="mail") == 2
+
+
+def test_what_cannot_be_written_is_written_later(
+    start: Callable[..., Recorder], own: OwnConnection
+) -> None:
+    refused = mock.Mock(side_effect=psycopg.errors.LockNotAvailable("no"))
+    with mock.patch.object(statistics, "write_statistics", refused):
+        recorder = start()
+        wait_until(lambda: refused.called)
+    recorder.wake()
+    wait_until(lambda: counted(queue_name="mail") == 1)
+
+
+def test_what_may_be_written_is_not_written_again(tally: Tally, own: OwnConnection) -> None:
+    """The connection broke before the answer: rather too few are counted than too many."""
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    broken = mock.Mock(side_effect=psycopg.OperationalError("gone"))
+    with mock.patch.object(statistics, "write_statistics", broken):
+        recorder._take_turn()
+    assert (broken.call_count, tally.is_empty) == (1, True)
+
+
+def test_without_a_server_nothing_is_lost(tally: Tally, own: OwnConnection) -> None:
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    with mock.patch.object(own, "open", side_effect=psycopg.OperationalError("no server")):
+        recorder._take_turn()
+    assert not tally.is_empty
+
+
+def test_an_idle_process_asks_nothing(own: OwnConnection) -> None:
+    idle = Recorder(Tally(), own, retention=None, is_leader=lambda: False, on_crash=print)
+    with mock.patch.object(own, "cursor") as cursor:
+        idle._take_turn()
+    assert not cursor.called
+
+
+def test_a_worker_counts_all_that_it_runs(drain: Start) -> None:
+    """Atomic jobs too, and attempts that are repeated."""
+    tasks.add.enqueue_many([(1, 2)] * 5)
+    tasks.record_atomic.enqueue("x")
+    tasks.fail.enqueue()
+    drain()
+    rows = {
+        row.task_path.rpartition(".")[2]: (row.successful, row.failed, row.retried, sum(row.runs))
+        for row in Statistic.objects.filter(enqueued=0)
+    }
+    assert rows == {"add": (5, 0, 0, 5), "record_atomic": (1, 0, 0, 1), "fail": (0, 1, 2, 3)}

@@ -93,6 +93,7 @@ GOOD: dict[str, list[Any]] = {
     "SENTRY_CHECK_INS": [True, False],
     "SENTRY_TRACING": [True, False],
     "OPENTELEMETRY": [True, False],
+    "METRICS_TOKEN": [None, "x" * 16],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -129,6 +130,7 @@ BAD: dict[str, list[Any]] = {
     "SENTRY_CHECK_INS": [None, 1, "yes"],
     "SENTRY_TRACING": [None, 1, "yes"],
     "OPENTELEMETRY": [None, 0, "opentelemetry"],
+    "METRICS_TOKEN": ["", "short", 7, "x" * 15 + " ", "é" * 16],
 }
 
 
@@ -147,7 +149,8 @@ def test_bad_values_are_refused_and_the_error_says_what_was_expected(key: str) -
     for value in BAD[key]:
         said = problem(**{key: value})
         assert said.startswith(f"expected PGJOBS[{key!r}] to be "), value
-        assert said.endswith(f", got {value!r}. See docs/settings.md.")
+        got = "something else" if key == "METRICS_TOKEN" else repr(value)
+        assert said.endswith(f", got {got}. See docs/settings.md.")
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Conf), ids=lambda field: field.name)

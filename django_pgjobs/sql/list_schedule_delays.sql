@@ -8,7 +8,7 @@ SELECT
     CASE
         WHEN isfinite(schedule.next_at)
             THEN GREATEST(
-                date_part('epoch', statement_timestamp()) - date_part('epoch', schedule.next_at),
+                {schedule.next_at.seconds_ago},
                 0::double precision
             )
         ELSE 0::double precision

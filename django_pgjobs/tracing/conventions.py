@@ -1,7 +1,7 @@
 """What spans, attributes and instruments are called.
 
-Source: OpenTelemetry's semantic conventions for messaging, version 1.40, whose status is
-"development": so all of it is here.
+Source: OpenTelemetry's semantic conventions for messaging, whose status is "development": so all
+of it is here, and a test compares it with their package.
 """
 
 from __future__ import annotations

@@ -259,3 +259,26 @@ def test_a_package_that_is_not_there_is_told_of_once(
     assert caplog.text.count("pip install sentry-sdk, or turn it off.") == 1
     settings.PGJOBS = {"OPENTELEMETRY": 7}
     assert check_tracing() == []
+
+
+def test_names_are_those_of_the_conventions() -> None:
+    from opentelemetry.semconv._incubating.attributes import messaging_attributes
+    from opentelemetry.semconv._incubating.metrics import messaging_metrics
+    from opentelemetry.semconv.attributes import error_attributes
+    from sentry_sdk.consts import OP, SPANDATA
+
+    known = {
+        value
+        for module in (messaging_attributes, messaging_metrics, error_attributes)
+        for value in vars(module).values()
+        if isinstance(value, str)
+    }
+    known |= {value for value in vars(SPANDATA).values() if isinstance(value, str)}
+    known |= {OP.QUEUE_PROCESS, OP.QUEUE_PUBLISH}
+    ours = {
+        value
+        for name, value in vars(names).items()
+        if isinstance(value, str) and value.startswith(("messaging.", "error.", "queue."))
+    }
+    assert len(ours) == 16
+    assert ours <= known

@@ -79,6 +79,27 @@ SCHEDULES = (
         RACES,
     ),
     (
+        "scheduler that may be the only one",
+        "django_pgjobs/worker/process/scheduler.py",
+        "return self._is_active or self._may_be_alone",
+        "return self._is_active",
+        ("tests/schedules/test_following.py",),
+    ),
+    (
+        "what was put off is tried again",
+        "django_pgjobs/worker/process/scheduler.py",
+        "if wait >= pause:\n            return pause",
+        "if True:\n            return pause",
+        ("tests/schedules/test_following.py",),
+    ),
+    (
+        "turn that stands still",
+        "django_pgjobs/schedules/short.py",
+        "still_seconds=STILL_SECONDS,",
+        "",
+        RACES,
+    ),
+    (
         "schedule of a task that is not here",
         "django_pgjobs/worker/process/scheduler.py",
         "            tasks=self._find_tasks(),\n            max",

@@ -68,6 +68,8 @@ def test_the_page_shows_the_numbers_and_links_to_the_lists(admin_client: Client)
     jobs = reverse("admin:pgjobs_job_changelist")
     for tab in ("ready", "running", "retrying", "scheduled", "blocked", "failed"):
         assert f'href="{jobs}?tab={tab}"' in text
+    assert f'href="{jobs}?tab=ready&amp;sort=oldest"' in text
+    assert f'href="{jobs}?tab=ready&amp;queue=default&amp;sort=oldest"' in text
 
 
 @pytest.mark.parametrize("key", [*RANGES, "", "1y", "'", "7d&x"])

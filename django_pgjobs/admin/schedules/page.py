@@ -74,12 +74,15 @@ class ScheduleAdmin(KeyIsKept):
             *super().get_urls(),
         ]
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Of a schedule of the code, task and arguments are the code's."""
         is_of_code = obj is not None and obj.declared is not None
-        columns = COLUMNS[len(OF_CODE) :] if is_of_code else COLUMNS
-        behind = columns.index("except_dates") + 1
-        return ["name", *columns[:behind], "preview", *columns[behind:]]
+        behind = COLUMNS.index("except_dates") + 1
+        return [
+            (None, {"fields": ["name", *(() if is_of_code else OF_CODE)]}),
+            (_("When"), {"fields": [*COLUMNS[len(OF_CODE) : behind], "preview"]}),
+            (_("Policies"), {"fields": COLUMNS[behind:]}),
+        ]
 
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any

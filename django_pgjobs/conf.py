@@ -161,8 +161,8 @@ _RULES = {
     ),
 }
 
-# What no message may show.
-_SECRETS = {"METRICS_TOKEN"}
+# Settings that no message and no page may show.
+SECRETS = {"METRICS_TOKEN"}
 
 # What TASKS says of a backend of ours, and what its OPTIONS do.
 BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
@@ -198,7 +198,7 @@ def find_problems(value: object) -> list[tuple[str, str]]:
             hint = f"Did you mean {near[0]}?" if near else "Remove it."
             problems.append((f"unknown key {key!r} in PGJOBS.", hint))
         elif not _accepts(rule, given):
-            got = "something else" if key in _SECRETS else repr(given)
+            got = "something else" if key in SECRETS else repr(given)
             fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {got}."
             problems.append((fact, "See docs/settings.md."))
         elif key == "RATE_LIMITS":

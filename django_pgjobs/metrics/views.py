@@ -37,12 +37,16 @@ class Fresh:
         self._until = float("-inf")
 
     def get(self) -> bytes | None:
-        """Return it, asking again if it is old."""
-        with self._asking:
+        """Return it, asking again if it is old, or what is old if that takes too long."""
+        if not self._asking.acquire(timeout=FRESH_SECONDS):
+            return self._found
+        try:
             if time.monotonic() >= self._until:
                 self._found = self._ask()
                 self._until = time.monotonic() + FRESH_SECONDS
             return self._found
+        finally:
+            self._asking.release()
 
     def forget(self) -> None:
         """Ask again the next time."""

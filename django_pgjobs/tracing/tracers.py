@@ -99,7 +99,7 @@ def _load_opentelemetry() -> list[OpenTelemetry]:
         from django_pgjobs.tracing.otel import OpenTelemetry
 
         return [OpenTelemetry()]
-    except ImportError:
+    except Exception:  # of a package that is there, and broken
         _tell_that_it_lacks("OPENTELEMETRY", "opentelemetry", "opentelemetry-api")
         return []
 
@@ -116,7 +116,7 @@ def _load_sentry() -> list[Tracer]:
         from django_pgjobs.tracing.sentry import Sentry
 
         return [Sentry()]
-    except ImportError:
+    except Exception:
         _tell_that_it_lacks("SENTRY_TRACING", "sentry_sdk", "sentry-sdk")
         return []
 

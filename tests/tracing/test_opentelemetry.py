@@ -261,6 +261,19 @@ def test_a_package_that_is_not_there_is_told_of_once(
     assert check_tracing() == []
 
 
+def test_a_package_that_is_broken_stops_no_enqueue(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("half installed")
+
+    monkeypatch.setitem(sys.modules, "django_pgjobs.tracing.otel", Broken())  # type: ignore[arg-type]
+    settings.PGJOBS = {**settings.PGJOBS, "OPENTELEMETRY": True}
+    tasks.add.enqueue(1, 2)
+    assert Job.objects.get().metadata == {}
+
+
 def test_names_are_those_of_the_conventions() -> None:
     from opentelemetry.semconv._incubating.attributes import messaging_attributes
     from opentelemetry.semconv._incubating.metrics import messaging_metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import threading
@@ -131,6 +132,29 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
     assert beat._mark_of_claims() == 0.0
     served.runner.state.quiet = True
     assert beat._mark_of_claims() == health.WAITS
+    served.runner.state.quiet = False
+    # Those that it knows of may be of a queue that has its share of the slots, say.
+    served.runner.state.held[1] = SimpleNamespace()  # type: ignore[assignment]
+    assert beat._mark_of_claims() == health.WAITS
+    served.runner.state.held.clear()
+
+
+def test_what_a_task_forks_lets_go_of_the_port() -> None:
+    """It may outlive the worker, and the next one could not have the port."""
+    server = HealthServer("127.0.0.1", 0, SimpleNamespace(), lambda role: None)  # type: ignore[arg-type]
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writer, b"closed" if server._server.fileno() == -1 else b"open")
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"closed"
+    assert server._server.fileno() != -1
+    server._server.server_close()
+    for end in (reader, writer):
+        os.close(end)
 
 
 def test_a_worker_that_stops_is_live_and_not_ready(served: ThreadedWorker, gate: Gate) -> None:

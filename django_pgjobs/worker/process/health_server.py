@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import socket
 import socketserver
 import threading
@@ -17,6 +18,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
+from weakref import WeakSet
 
 from django_pgjobs.metrics.exposition import CONTENT_TYPE
 from django_pgjobs.worker.process.health import Health, HealthUnusable
@@ -36,6 +38,8 @@ FRESH_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 # Where the process has no descriptor left to take a call with.
 PAUSE_SECONDS = 0.2
+_listening: WeakSet[_Server] = WeakSet()
+
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -98,6 +102,16 @@ def _verdict(good: str, reason: str) -> tuple[HTTPStatus, str, bytes]:
     return HTTPStatus.OK, TEXT, f"{good}\n".encode()
 
 
+def _close_in_child() -> None:
+    """Let go of the ports in a process that a task has forked: it may outlive the worker."""
+    for server in list(_listening):
+        with suppress(OSError):
+            server.socket.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     daemon_threads = True
@@ -114,6 +128,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
+        _listening.add(self)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         try:

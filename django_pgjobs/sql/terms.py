@@ -200,8 +200,8 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
-    # Of a statement's list of live jobs: how many there are of each queue, and behind that, in a CTE
-    # of the name *size*, also of all together.
+    # Of a statement's list of live jobs: how many there are of each queue, and behind that, in a
+    # CTE of the name *size*, also of all together.
     "sizes": """\
 counted AS MATERIALIZED (
     SELECT

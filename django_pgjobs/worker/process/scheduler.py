@@ -93,8 +93,8 @@ class Scheduler(Role):
         # After which schedule it goes on with looking, None: it has looked at all.
         self._check_at = 0.0
         self._check_after: str | None = None
-        # How far the server's clock is ahead of that of this process.
-        self._ahead = float("-inf")
+        # How far the server's clock was ahead of this process's at least.
+        self._least_ahead = float("-inf")
         self._told: set[tuple[str, str]] = set()
         self._undeclared_at = time.monotonic() + UNDECLARED_SECONDS
         self._undeclared: set[str] = set()
@@ -209,7 +209,7 @@ class Scheduler(Role):
         for row in turn.occurrences:
             self._blocked.pop(row.schedule, None)
         self._log(turn)
-        self._note_clock(turn.read_at)
+        self._note_clock(turn.read_at, asked_at=now)
         self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
         is_in_vain = self._expects_some and not turn.is_passed_over
@@ -264,15 +264,16 @@ class Scheduler(Role):
         self._expects_some = False
         return CHECK_PAUSE
 
-    def _note_clock(self, read_at: datetime | None) -> None:
+    def _note_clock(self, read_at: datetime | None, asked_at: float) -> None:
         """Let all be looked at soon if the server's clock was put back."""
         if read_at is None:
             return
-        ahead = read_at.timestamp() - time.monotonic()
-        if ahead < self._ahead - CLOCK_STEP:
-            logger.warning("the server's clock was put back by %.0f s", self._ahead - ahead)
+        # This process may have stood still since it asked: it knows bounds.
+        most = read_at.timestamp() - asked_at
+        if most < self._least_ahead - CLOCK_STEP:
+            logger.warning("the server's clock was put back by %.0f s", self._least_ahead - most)
             self._check_at = 0.0
-        self._ahead = ahead
+        self._least_ahead = read_at.timestamp() - time.monotonic()
 
     def _retire(self) -> None:
         """Retire schedules that no worker has declared for two looks."""

@@ -222,6 +222,48 @@ SELECT
         FROM {it}
     ) AS sized
     GROUP BY GROUPING SETS ((sized.queue_name), ())""",
+    # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
+    # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
+    # else as the newest sample says. Without a row there are many, and no sample.
+    "sizes_now": """\
+few AS MATERIALIZED (
+    SELECT count(*) <= %(max_jobs)s::bigint AS holds
+    FROM (SELECT job.id FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS oldest
+),
+found AS MATERIALIZED (
+    SELECT
+        job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
+        job.enqueued_at, job.run_after
+    FROM {it} AS job
+    WHERE (SELECT few.holds FROM few)
+    ORDER BY job.id
+    LIMIT %(max_jobs)s::bigint + 1
+),
+counted AS (
+    {found.sizes}
+),
+sized AS MATERIALIZED (
+    SELECT
+        counted.queue_name, counted.ready, counted.running, counted.scheduled, counted.retrying,
+        counted.held, counted.waiting_since, statement_timestamp() AS measured_at,
+        FALSE AS is_cut
+    FROM counted
+    WHERE (SELECT few.holds FROM few)
+    UNION ALL
+    SELECT
+        sample.queue_name, sample.ready, sample.running, sample.scheduled, sample.retrying,
+        sample.held, sample.waiting_since, sample.measured_at, sample.is_cut
+    FROM pgjobs_queue_sample AS sample
+    WHERE
+        NOT (SELECT few.holds FROM few)
+        AND sample.measured_at = (
+            SELECT latest.measured_at
+            FROM pgjobs_queue_sample AS latest
+            WHERE latest.measured_at <= statement_timestamp()
+            ORDER BY latest.measured_at DESC
+            LIMIT 1
+        )
+)""",
     # Of a statement's list of jobs that it has ended, or not: what statistics count.
     "statistics": """\
 INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)
@@ -258,6 +300,10 @@ INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelle
     ),
     # Of a worker: it has not said goodbye, and its lease has not run out.
     "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",
+    # It also claims jobs: nobody has asked it to be quiet or to stop.
+    "claims": (
+        "{{it}.is_live} AND {it}.quiet_requested_at IS NULL AND {it}.stop_requested_at IS NULL"
+    ),
     # All of it that `queries.worker_pages.WorkerRow` holds, in that order.
     "as_worker_row": (
         "{it}.id, {it}.name, {it}.host, {it}.pid, {it}.version, {it}.queues, {it}.excluded_queues,"

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from psycopg import sql
 
-from django_pgjobs.admin.overview.chart import RANGES
+from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.page import describe, read_numbers
 
 
@@ -18,9 +18,10 @@ def ago(seconds: float) -> sql.Composable:
     return sql.SQL("statement_timestamp() - make_interval(secs => {})").format(seconds)
 
 
-def numbers(key: str = "1h") -> dict[str, Any]:
+def numbers(key: str = "1h", by: str = "outcome") -> dict[str, Any]:
     """Return what the page is drawn from."""
-    return describe(read_numbers(RANGES[key]), RANGES[key])
+    chosen, split = RANGES[key], SPLITS[by]
+    return describe(read_numbers(chosen, split), chosen, split)
 
 
 def read(client: Client, **query: str) -> str:

@@ -321,6 +321,11 @@ class TestTimes:
         assert set(numbers.times_of(cursor, seconds=HOUR, queue_names=["fax"])) == {"fax"}
         assert numbers.times_of(cursor, seconds=HOUR, task_paths=["b"]) == {}
 
+    def test_where_only_one_of_both_took_so_long_the_other_has_none(self, cursor: Any) -> None:
+        write(cursor, 5, {("mail", "a"): cell(3, 0, 0, 0)})
+        [times] = numbers.times_of(cursor, seconds=HOUR).values()
+        assert (sum(times.waits), sum(times.runs)) == (3, 3)
+
     @pytest.mark.parametrize(
         ("counts", "part", "expected"),
         [

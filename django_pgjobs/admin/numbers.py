@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import Number, Size, Times, list_statistics, quantile, times_of
 from django_pgjobs.queries.queue_pages import QueueRow
+from django_pgjobs.queries.statistics import OTHERS
 from django_pgjobs.values.moments import duration
 
 MINUTE, HOUR = 60, 3_600
@@ -35,6 +36,12 @@ class Hour(NamedTuple):
     def since(self) -> datetime:
         """When the first minute began."""
         return start_of(self.numbers[-1].bucket - HOUR // MINUTE + 1, MINUTE)
+
+    @property
+    def queue_names(self) -> set[str]:
+        """The queues of which something ended or came in."""
+        found = {number.queue_name or "" for number in self.numbers}
+        return (found | self.times.keys()) - {"", OTHERS[0]}
 
     @property
     def upto(self) -> datetime:
@@ -110,7 +117,7 @@ def _moment(name: str, instant: datetime) -> dict[str, str]:
 def as_of(instant: datetime | None) -> str:
     """Return how old a number is, in words; nothing for one that is new."""
     seconds = (timezone.now() - instant).total_seconds() if instant else 0.0
-    return _("as of %s ago") % duration(seconds) if seconds >= OLD_SECONDS else ""
+    return _("as of %s ago") % duration(round(seconds)) if seconds >= OLD_SECONDS else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

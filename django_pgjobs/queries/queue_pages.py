@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.statistics import MAX_QUEUES as MAX_SAMPLED
 
-MAX_QUEUES = 100
+MAX_QUEUES = 60
 # Backends and queues with ready jobs that are looked at.
 MAX_LANES = 500
 MAX_RUNNING = 20_000
@@ -50,13 +51,16 @@ class Queues(NamedTuple):
     has_more: bool
 
 
-def list_queues(cursor: Cursor, *, queue_name: str | None = None) -> Queues:
-    """Return at most MAX_QUEUES queues, or one."""
+def list_queues(
+    cursor: Cursor, *, also_names: Iterable[str] = (), queue_name: str | None = None
+) -> Queues:
+    """Return at most MAX_QUEUES queues, or one; those of *also_names* may have no jobs."""
     params = {
         "max_jobs": numbers.FEW,
         "max_queues": MAX_QUEUES + 1,
         "max_sampled": MAX_SAMPLED,
         "max_lanes": MAX_LANES,
+        "also_names": list(also_names),
         "queue_name": queue_name,
     }
     found = []

@@ -1,11 +1,11 @@
 -- Tell of each queue what has not finished in it, and what holds for it. Queues are those that have
--- jobs, settings or a pause, and those that a live worker names.
+-- jobs, settings or a pause, those that a live worker names, and those that are given.
 --
 -- The sizes are as list_sizes.sql tells them. Whether anybody takes the jobs of a queue is asked of
 -- the index of each of its backends.
 -- Parameters: max_jobs integer (how many are few), max_queues integer; max_sampled integer (queues
---     that a sample has at most); max_lanes integer (backends and queues that are asked); queue_name
---     text (NULL: all queues)
+--     that a sample has at most); max_lanes integer (backends and queues that are asked); also_names
+--     text[] (queues that are given); queue_name text (NULL: all queues)
 -- Returns: a row of all queues, whose queue_name is NULL, then one of each, by name; ready, running,
 --     scheduled, retrying, held, waiting_since, measured_at, is_cut as list_sizes.sql returns them
 --     (all NULL: not known); max_running, boost, note of its settings or NULL; paused_at (NULL: not
@@ -96,6 +96,8 @@ seen AS (
     SELECT NULL
     UNION
     SELECT lane.queue_name FROM lane
+    UNION
+    SELECT given.queue_name FROM unnest(%(also_names)s::text[]) AS given (queue_name)
     UNION
     SELECT paused.name FROM paused
     UNION

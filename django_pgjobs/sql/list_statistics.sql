@@ -19,17 +19,15 @@ WITH span AS MATERIALIZED (
                 / %(bucket_seconds)s::integer
             ) * %(bucket_seconds)s::integer
         ) AS since,
-        date_trunc(
-            'minute',
-            statement_timestamp() - make_interval(secs => %(closing)s::double precision), 'UTC'
-        ) AS closed
+        {closing.minute_written} AS closed
 ),
+-- The time itself, and not that of the span, lets the planner know that few are asked for of many.
 newest AS MATERIALIZED (
     (
         SELECT job.status, job.queue_name, job.task_path, job.finished_at
         FROM pgjobs_job_finished AS job
         WHERE
-            job.status = 'successful' AND job.finished_at >= (SELECT span.closed FROM span)
+            job.status = 'successful' AND job.finished_at >= {closing.minute_written}
             AND job.finished_at <= statement_timestamp()
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer + 1
@@ -39,7 +37,7 @@ newest AS MATERIALIZED (
         SELECT job.status, job.queue_name, job.task_path, job.finished_at
         FROM pgjobs_job_finished AS job
         WHERE
-            job.status = 'failed' AND job.finished_at >= (SELECT span.closed FROM span)
+            job.status = 'failed' AND job.finished_at >= {closing.minute_written}
             AND job.finished_at <= statement_timestamp()
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer + 1
@@ -49,7 +47,7 @@ newest AS MATERIALIZED (
         SELECT job.status, job.queue_name, job.task_path, job.finished_at
         FROM pgjobs_job_finished AS job
         WHERE
-            job.status = 'cancelled' AND job.finished_at >= (SELECT span.closed FROM span)
+            job.status = 'cancelled' AND job.finished_at >= {closing.minute_written}
             AND job.finished_at <= statement_timestamp()
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer + 1

@@ -222,6 +222,11 @@ SELECT
         FROM {it}
     ) AS sized
     GROUP BY GROUPING SETS ((sized.queue_name), ())""",
+    # Of a parameter, seconds after which a minute is written: the end of the last one that is.
+    "minute_written": (
+        "date_trunc('minute',"
+        " statement_timestamp() - make_interval(secs => %({it})s::double precision), 'UTC')"
+    ),
     # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
     # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
     # else as the newest sample says. Without a row there are many, and no sample.

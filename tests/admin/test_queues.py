@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -18,8 +19,8 @@ from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs import pause
-from django_pgjobs.models import Pause, QueueSettings
-from django_pgjobs.queries import queue_pages
+from django_pgjobs.models import Pause, QueueSample, QueueSettings
+from django_pgjobs.queries import numbers, queue_pages, statistics
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 from tests.test_admin import HOSTILE
 
@@ -53,7 +54,7 @@ def post(client: Client, action: str, **values: Any) -> Any:
 def rows() -> dict[str, queue_pages.QueueRow]:
     """Return the queues as the page reads them."""
     with connection.cursor() as cursor:
-        return {row.name: row for row in queue_pages.list_queues(cursor)}
+        return {row.name: row for row in queue_pages.list_queues(cursor).rows}
 
 
 def test_a_queue_is_counted_by_what_its_jobs_wait_for() -> None:
@@ -67,9 +68,11 @@ def test_a_queue_is_counted_by_what_its_jobs_wait_for() -> None:
     make_jobs(4, queue_name="done", status="successful", finished_at=sql.SQL("now()"))
     QueueSettings.objects.create(queue_name="mail", max_running=1, boost=-5)
     mail = rows()["mail"]
-    assert (mail.ready, mail.running, mail.retrying, mail.scheduled) == (5, 1, 2, 1)
+    size = mail.size
+    assert size is not None
+    assert (size.ready, size.running, size.retrying, size.scheduled) == (5, 1, 2, 1)
     assert (mail.max_running, mail.boost, mail.workers, mail.slots) == (1, -5, 1, 4)
-    assert not mail.ready_is_cut
+    assert not mail.is_unserved
 
 
 def test_queues_come_from_jobs_settings_pauses_and_workers() -> None:
@@ -83,27 +86,32 @@ def test_queues_come_from_jobs_settings_pauses_and_workers() -> None:
     assert set(rows()) == {f"of {name}" for name in wanted}
 
 
-def test_more_ready_jobs_than_are_counted_are_a_lower_bound(
+def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_pages, "MAX_READY", 5)
-    make_jobs(20, queue_name="mail")
-    make_jobs(5, queue_name="few")
-    assert (rows()["mail"].ready, rows()["mail"].ready_is_cut) == (6, True)
-    assert (rows()["few"].ready, rows()["few"].ready_is_cut) == (5, False)
-    assert "more than 5" in read(admin_client)
+    monkeypatch.setattr(numbers, "FEW", 5)
+    monkeypatch.setattr(statistics, "MAX_QUEUES", 2)
+    monkeypatch.setattr(queue_pages, "MAX_SAMPLED", 2)
+    for name, count in (("few", 1), ("mail", 20), ("more", 5)):
+        make_jobs(count, queue_name=name)
+    assert {row.size for row in rows().values()} == {None}
+    with connection.cursor() as cursor:
+        statistics.measure_queues(cursor)
+    known = {name: row.size and row.size.ready for name, row in rows().items()}
+    assert known == {"few": None, "mail": 20, "more": 5}
+    QueueSample.objects.filter(queue_name="more").delete()
+    make_jobs(1, queue_name="new")
+    assert rows()["new"].size.ready == 0  # type: ignore[union-attr]
+    assert "tab=ready&amp;queue=mail" in read(admin_client)
 
 
-def test_the_oldest_waiting_job_is_found_behind_more_than_can_be_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(queue_pages, "MAX_READY", 5)
+def test_the_oldest_waiting_job_is_found() -> None:
     starving = sql.SQL("now() - interval '1 day'")
     make_job(queue_name="mail", priority=-50, enqueued_at=starving)
     make_jobs(20, queue_name="mail", priority=10)
-    oldest = rows()["mail"].oldest
-    assert oldest is not None
-    assert timezone.now() - oldest > timedelta(hours=23)
+    size = rows()["mail"].size
+    assert size is not None and size.waiting_since is not None
+    assert timezone.now() - size.waiting_since > timedelta(hours=23)
 
 
 def test_a_queue_that_no_worker_serves_is_warned_about(admin_client: Client) -> None:
@@ -111,8 +119,57 @@ def test_a_queue_that_no_worker_serves_is_warned_about(admin_client: Client) -> 
     make_job(queue_name="mail")
     make_worker(queues=["mail"])
     text = read(admin_client)
-    assert "57 jobs wait in the queue “reports” and no live worker serves it." in text
+    assert "Jobs wait in the queue “reports” and no live worker serves it." in text
     assert "queue “mail” and no live worker" not in text
+
+
+@pytest.mark.parametrize(
+    ("worker", "job", "is_unserved"),
+    [
+        ({}, {}, False),
+        ({"queues": ["mail"]}, {}, False),
+        ({"queues": ["other"]}, {}, True),
+        ({"excluded_queues": ["mail"]}, {}, True),
+        ({"backends": ["other"]}, {}, True),
+        ({"backends": ["other"]}, {"backend": "other"}, False),
+        ({"lease_seconds": -1}, {}, True),
+        ({"quiet_requested_at": sql.SQL("now()")}, {}, True),
+        ({"stop_requested_at": sql.SQL("now()")}, {}, True),
+        ({"queues": ["other"]}, {"concurrency_key": "shop:1"}, True),
+        ({"queues": ["other"]}, {"due_at": LATER}, False),
+        ({"queues": ["other"]}, {"hold": "dependencies", "waits_for": 1}, False),
+    ],
+    ids=str,
+)
+def test_every_page_says_the_same_of_who_serves_a_queue(
+    admin_client: Client, worker: dict[str, Any], job: dict[str, Any], is_unserved: bool
+) -> None:
+    make_worker(**worker)
+    make_job(queue_name="mail", **job)
+    assert rows()["mail"].is_unserved is is_unserved
+    overview = admin_client.get(reverse("admin:app_list", args=["pgjobs"])).content.decode()
+    page = read(admin_client, "admin:pgjobs_queue", name="mail")
+    for text, words in (
+        (overview, "No worker</span>"),
+        (read(admin_client), "No worker</span>"),
+        (page, "No worker</span>"),
+        (page, "Jobs wait in this queue and no live worker serves it."),
+    ):
+        assert (words in text) is is_unserved
+
+
+def test_a_queue_shows_its_last_hours(admin_client: Client) -> None:
+    make_jobs(7, queue_name="mail")
+    make_jobs(3, queue_name="mail", status="successful", finished_at=sql.SQL("now()"))
+    make_job(queue_name="mail", status="failed", finished_at=sql.SQL("now()"))
+    make_job(queue_name="past", status="failed", finished_at=sql.SQL("now()"))
+    with connection.cursor() as cursor:
+        statistics.measure_queues(cursor)
+    for text in (read(admin_client), read(admin_client, "admin:pgjobs_queue", name="mail")):
+        assert 'aria-label="Ready jobs in the last 3 hours: at most 7"' in text
+        assert re.search(r"tab=all&amp;queue=mail&amp;finished_at[^>]*>4</a>", text)
+        assert "25 %" in text
+    assert "queue=past&amp;finished_at" in read(admin_client)
 
 
 def test_a_queue_is_paused_with_reason_and_end_and_resumed(admin_client: Client) -> None:
@@ -296,7 +353,10 @@ def test_the_page_is_bounded(admin_client: Client) -> None:
         )
     for number in range(queue_pages.MAX_PAUSES):
         pause(queue=f"queue {number}", reason="because")
+        make_job(queue_name=f"queue {number}", status="failed", finished_at=sql.SQL("now()"))
         pause(key=f"shop:{number}", reason="because")
+    with connection.cursor() as cursor:
+        statistics.measure_queues(cursor)
     with CaptureQueriesContext(connection) as queries:
         text = read(admin_client)
     assert len(queries) <= 12

@@ -120,6 +120,16 @@ class Chart(NamedTuple):
     legend: list[Series]
     jobs: int
 
+    @property
+    def paths(self) -> dict[str, str]:
+        """The color and the path of each series: one is shorter than a rectangle for each bar."""
+        found: dict[str, list[str]] = {}
+        for bar in self.bars:
+            for part in bar.parts:
+                steps = f"M{bar.x} {part.y}h{BAR_WIDTH}v{part.height}h-{BAR_WIDTH}z"
+                found.setdefault(part.key, []).append(steps)
+        return {key: "".join(steps) for key, steps in found.items()}
+
 
 class Spark(NamedTuple):
     """A small line of bars without an axis."""
@@ -184,7 +194,7 @@ def _bar(place: int, series: Sequence[Series], stack: Sequence[int], top: int, t
             height = max(HEIGHT * jobs / top, LEAST_HEIGHT)
             y -= height
             parts.append(Rectangle(each.key, coordinate(max(y, 0.0)), coordinate(height)))
-    title = f"{time}: {_in_words(series, stack)}"
+    title = f"{time}: {_in_words(series, stack) or 0}"
     return Bar(str(place * PLACE_WIDTH), parts, title, time, list(stack), sum(stack))
 
 
@@ -192,6 +202,7 @@ def _in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
     return ", ".join(
         f"{formats.number_format(jobs)} {each.label}"
         for each, jobs in zip(series, stack, strict=True)
+        if jobs or each.key in STACK
     )
 
 

@@ -66,7 +66,7 @@ OVERVIEW_SECONDS = 1.0
 MAX_FAILED_JOBS = 1_000
 # Lanes with keys whose first jobs are asked for limits that are not there.
 MAX_LANES = 500
-MAX_QUEUES = 50
+MAX_QUEUES = 30
 MAX_GROUPS = 6
 MAX_WORKERS = 10
 DAY_SECONDS = 86_400.0
@@ -167,7 +167,7 @@ def read_numbers(chosen: Range, split: Split) -> Numbers:
     with time_budget(alias, OVERVIEW_SECONDS), connections[alias].cursor() as cursor:
         hour = read_hour(cursor)
         return Numbers(
-            list_queues(cursor),
+            list_queues(cursor, also_names=hour.queue_names),
             hour,
             list_failures(
                 cursor, seconds=DAY_SECONDS, max_jobs=MAX_FAILED_JOBS, max_groups=MAX_GROUPS
@@ -270,4 +270,5 @@ def _rate_tile(key: str, label: str, rate: Rate, column: str) -> Tile:
 def _is_shown(line: QueueLine) -> bool:
     """Has the queue jobs, had it some in the last hour, has it settings, or is it paused?"""
     jobs = sum(line.size[1:6]) if line.size else 1
-    return bool(jobs or line.finished or line.row.paused_at) or line.row.boost is not None
+    ended = line.finished or line.ran
+    return bool(jobs or ended or line.row.paused_at) or line.row.boost is not None

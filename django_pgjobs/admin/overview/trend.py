@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgjobs.queries.numbers import Size
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import duration_in_words
 
 MINUTE = 60.0
 # How far back is looked, and how far two points are apart at least.
@@ -55,7 +55,7 @@ def trend_text(samples: Sequence[tuple[float, int]], size: Size | None) -> str:
     seconds = size.ready / -rate * MINUTE
     if seconds > MAX_SECONDS:
         return ngettext("shrinks by %s a minute", "shrinks by %s a minute", round(-rate)) % number
-    return _("gone in about %s") % duration(round(seconds / MINUTE) * MINUTE or round(seconds))
+    return _("gone in about %s") % duration_in_words(round(seconds))
 
 
 def _with_now(

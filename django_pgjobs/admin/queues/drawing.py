@@ -30,17 +30,17 @@ from django_pgjobs.status import JobStatus, PauseKind
 MAX_WORKERS = 50
 # Queues without a worker that are warned about one by one.
 MAX_WARNINGS = 5
-# The line of ready jobs is of the last three hours, a bar for five minutes.
-STEP_SECONDS = 300
-STEPS = 36
+# The line of ready jobs is of the last three hours, a bar for ten minutes.
+STEP_SECONDS = 600
+STEPS = 18
 
 
 def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page of all queues, and of the pauses of tasks and keys."""
     with connections[job_database()].cursor() as cursor:
-        queues = queue_pages.list_queues(cursor)
-        pauses = queue_pages.list_pauses(cursor)
         hour = read_hour(cursor)
+        queues = queue_pages.list_queues(cursor, also_names=hour.queue_names)
+        pauses = queue_pages.list_pauses(cursor)
         peaks = _peaks(cursor, queues.rows)
     shown = _shown(model_admin, queues.rows, hour, peaks)
     unserved = [queue for queue in shown if queue.row.is_unserved]
@@ -62,8 +62,9 @@ def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
 def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpResponse:
     """Return the page of one queue, which may be one that nothing is known of."""
     with connections[job_database()].cursor() as cursor:
-        queues = queue_pages.list_queues(cursor, queue_name=name)
         hour = read_hour(cursor)
+        names = hour.queue_names & {name}
+        queues = queue_pages.list_queues(cursor, also_names=names, queue_name=name)
         peaks = _peaks(cursor, queues.rows)
         running = queue_pages.list_running_in_queue(cursor, name)
     shown = _shown(model_admin, queues.rows, hour, peaks)

@@ -50,6 +50,7 @@ from django_pgjobs.admin.overview.warnings import (
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
+from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
@@ -204,6 +205,7 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
         "warnings": list_warnings(facts, lines, numbers.missing_rates),
         "tiles": [*size_tiles(size), *rate_tiles(numbers)],
         "size": size,
+        "max_few": queries.FEW,
         "trend": trend_text(facts.samples, size),
         "backlog": build_spark(ready for _, ready in facts.samples),
         "waited": span_of(times.waits),

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from django.utils import formats
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from django_pgjobs.queries.numbers import Size
 from django_pgjobs.values.moments import duration_in_words
@@ -49,12 +48,12 @@ def trend_text(samples: Sequence[tuple[float, int]], size: Size | None) -> str:
         return ""
     number = formats.number_format(round(abs(rate)), force_grouping=True)
     if round(rate) > 0:
-        return ngettext("grows by %s a minute", "grows by %s a minute", round(rate)) % number
+        return _("grows by %s a minute") % number
     if round(rate) == 0:
         return _("stays as it is")
     seconds = size.ready / -rate * MINUTE
     if seconds > MAX_SECONDS:
-        return ngettext("shrinks by %s a minute", "shrinks by %s a minute", round(-rate)) % number
+        return _("shrinks by %s a minute") % number
     return _("gone in about %s") % duration_in_words(round(seconds))
 
 

@@ -65,9 +65,21 @@ def moment(instant: datetime | None) -> str | SafeString:
 
 
 def time_element(instant: datetime, text: str) -> SafeString:
-    """Draw *text* about an instant; the exact time is its title."""
-    exact = formats.date_format(timezone.localtime(instant), "DATETIME_FORMAT")
-    return format_html('<time datetime="{}" title="{}">{}</time>', instant.isoformat(), exact, text)
+    """Draw *text* about an instant; the exact time and its zone are the title."""
+    local = timezone.localtime(instant)
+    title = f"{exact_moment(instant)} {local.tzname()}"
+    return format_html('<time datetime="{}" title="{}">{}</time>', instant.isoformat(), title, text)
+
+
+def exact_moment(instant: datetime) -> str:
+    """Return an instant to the second, in the current time zone."""
+    local = timezone.localtime(instant)
+    return f"{formats.date_format(local, 'DATE_FORMAT')} {local:%H:%M:%S}"
+
+
+def exact_time(instant: datetime) -> SafeString:
+    """Draw an instant to the second; its zone is in the title."""
+    return time_element(instant, exact_moment(instant))
 
 
 def capped(number: int, cap: int) -> str:

@@ -197,7 +197,7 @@ PUMP = (
     ),
     (
         "tokens that are there although the oldest entry is in the window",
-        "django_pgjobs/sql/terms.py",
+        "django_pgjobs/sql/rate_terms.py",
         " THEN rule.count - GREATEST({it}.taken_since[1]::bigint, 0) END",
         " THEN 0 END",
         ("tests/worker/test_rate_reading.py",),

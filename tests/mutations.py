@@ -271,7 +271,7 @@ MUTATIONS = (
     ),
     *(Mutation(name, f"{SQL}list_heads.sql", old, new, CLAIMS) for name, old, new in HEADS),
     *(Mutation(name, f"{SQL}terms.py", old, new, CLAIMS) for name, old, new in LANE),
-    *(Mutation(name, f"{SQL}terms.py", old, new, RATES) for name, old, new in RATE),
+    *(Mutation(name, f"{SQL}rate_terms.py", old, new, RATES) for name, old, new in RATE),
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, CHOICES) for name, old, new in CHOICE),
     *(Mutation(name, "django_pgjobs/choosing.py", old, new, EXPLAINED) for name, old, new in TOLD),
     *(Mutation(name, f"{SQL}claim_jobs.sql", old, new, tests) for name, old, new, tests in CHOSEN),

@@ -77,7 +77,7 @@ def test_a_job_without_a_schedule_makes_no_report() -> None:
 
 
 def test_a_rate_is_kept_under_the_time_it_was_due_at() -> None:
-    job_id = run_now(rates.SCHEDULE)
+    job_id = run_now(rates.SCHEDULE).job_id
     assert run_jobs() == 1
     assert ExchangeRate.objects.get().as_of == Job.objects.get(pk=job_id).scheduled_for
 

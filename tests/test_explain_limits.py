@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.db.models.functions import Now
 from psycopg import sql
 
 from django_pgjobs.control.explain import explain
+from django_pgjobs.models import Pause, Worker
 from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit
 from tests.explaining import codes, only
 from tests.factories import make_job, make_jobs, make_running_job, make_worker, use_rate
@@ -154,3 +158,33 @@ def test_an_older_job_of_the_same_keys_that_takes_more_goes_first() -> None:
 def test_what_can_never_be_is_said_of_a_job_that_is_not_due_yet() -> None:
     job_id = make_job(rate_limit_keys="shopify:7", run_after=LATER)
     assert codes(job_id) == ["scheduled", "no_rate_limit"]
+
+
+@pytest.mark.parametrize("ending", [{"ended_at": Now()}, {"quiet_requested_at": Now()}])
+def test_without_a_worker_that_is_said_before_what_only_a_worker_ends(
+    worker: int, ending: dict[str, Any]
+) -> None:
+    """The key is full, the queue is too, and the tokens are used up."""
+    make_running_job(worker, concurrency_key="a", queue_name="mail")
+    QueueSettings.objects.create(queue_name="mail", max_running=1)
+    job_id = make_job(concurrency_key="a", queue_name="mail")
+    assert codes(job_id) == ["key_full", "queue_full"]
+    Worker.objects.filter(pk=worker).update(**ending)
+    first, *rest = codes(job_id)
+    assert first in ("no_worker", "workers_quiet")
+    assert rest == ["key_full", "queue_full"]
+
+
+def test_what_stays_until_somebody_acts_goes_before_what_passes(worker: int) -> None:
+    make_running_job(worker, concurrency_key="a")
+    Pause.objects.create(kind="queue", name="default")
+    job_id = make_job(concurrency_key="a", rate_limit_keys="shopify:7")
+    assert codes(job_id) == ["queue_paused", "no_rate_limit", "key_full"]
+    Worker.objects.update(ended_at=Now())
+    assert codes(job_id) == ["queue_paused", "no_rate_limit", "no_worker", "key_full"]
+
+
+def test_a_line_without_a_worker_begins_with_that() -> None:
+    make_job()
+    Worker.objects.update(ended_at=Now())
+    assert codes(make_job()) == ["no_worker", "behind"]

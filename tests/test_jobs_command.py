@@ -56,7 +56,8 @@ def test_explain_of_a_running_job(run: Any) -> None:
 
 
 def test_explain_as_json(run: Any) -> None:
-    running = make_running_job(concurrency_key="shop:7").id
+    worker = make_worker(task_paths=["tests.tasks.add"])
+    running = make_running_job(worker, concurrency_key="shop:7").id
     job_id = make_job(concurrency_key="shop:7")
     found = json.loads(run("explain", job_id, "--json"))
     assert (found["job_id"], found["status"], found["is_ready_to_run"]) == (job_id, "ready", False)

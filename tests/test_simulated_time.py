@@ -69,6 +69,20 @@ def remind_later() -> None:
     tick.using(run_after=30 * MINUTE).enqueue()
 
 
+def doze() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(0.5)")
+
+
+@task
+def doze_and_remind() -> None:
+    """Enqueue something for later, and take a while."""
+    told("dozed")
+    doze()
+    remind_later.func()
+    doze()
+
+
 def whole(ran: list[tuple[str, timedelta]]) -> list[tuple[str, timedelta]]:
     """Return what ran, with times in whole seconds."""
     return [(name, timedelta(seconds=round(at.total_seconds()))) for name, at in ran]
@@ -113,6 +127,25 @@ def test_schedules_and_jobs_come_in_the_order_of_their_times() -> None:
         clock.advance_to(NOON + 2 * HOUR)
     hour = timedelta(hours=1)
     assert whole(RAN) == [("tick 12", hour), ("tick", 1.5 * hour), ("tick 13", 2 * hour)]
+
+
+def test_what_code_takes_is_no_time() -> None:
+    """Half a second passes before, while and after a job is enqueued for later."""
+    with at() as clock:
+        CLOCKS.append(clock)
+        doze()
+        doze_and_remind.using(run_after=HOUR).enqueue()
+        doze()
+        clock.advance(HOUR + 10 * MINUTE)
+        doze()
+        fail_twice.enqueue()
+        clock.advance(DAY)
+    when = dict(RAN)
+    first = HOUR + 10 * MINUTE
+    assert (when["dozed"], when["attempt 1"], when["tick"]) == (HOUR, first, 1.5 * HOUR)
+    # Late by what it takes to write an outcome, and not by what the test takes.
+    for name, planned in (("attempt 2", 10 * MINUTE), ("attempt 3", 130 * MINUTE)):
+        assert timedelta() <= when[name] - first - planned < timedelta(seconds=0.4)
 
 
 def test_jitter_is_of_the_clocks_time() -> None:
@@ -267,8 +300,9 @@ def test_timeouts_of_the_session_stay_as_they_are() -> None:
             clock.advance(MINUTE)
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == ("77s",)
-        cursor.execute("SHOW lock_timeout")
-        assert cursor.fetchone() == ("0",)
+        for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+            cursor.execute(f"SHOW {name}")
+            assert cursor.fetchone() == ("0",)
 
 
 class InATestCase(TestCase):

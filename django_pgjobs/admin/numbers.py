@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.job_list.links import OLDEST, SORT
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import Number, Size, Times, list_statistics, quantile, times_of
 from django_pgjobs.queries.queue_pages import QueueRow
@@ -167,6 +168,7 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
         tab: jobs_query(tab, {"queue": row.name})
         for tab in ("ready", "running", "retrying", "scheduled", "blocked")
     }
+    queries["oldest"] = f"{queries['ready']}&{urlencode({SORT: OLDEST})}"
     queries["finished"] = jobs_query("all", {"queue": row.name}, since=hour.since)
     queries["failed"] = jobs_query("failed", {"queue": row.name}, since=hour.since)
     return QueueLine(

@@ -40,6 +40,8 @@ NOTES = {
     "unknown task": "unknown_task",
     "worker lost": "rescued",
 }
+# What ends as others do, or with time.
+PASSING = {"key_full", "key_order", "queue_full", "rate_limit"}
 # How the note of a job begins that a worker could not change.
 REFUSED = ("passed over: ", "cannot be rescued: ")
 
@@ -62,8 +64,7 @@ def explain(job: Any) -> Explanation:
         if facts.status == JobStatus.RUNNING:
             return Explanation(job_id, facts.status, False, tuple(_running(facts)))
         blockers = list(_blockers(cursor, facts))
-        outlook = _outlook(cursor, facts, is_blocked=bool(blockers))
-        reasons = (*blockers, *outlook, *_expires(facts))
+        reasons = (*_in_order(cursor, facts, blockers), *_expires(facts))
         return Explanation(job_id, facts.status, not blockers, reasons)
 
 
@@ -304,9 +305,22 @@ def _cost_in_words(job: Facts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
     return text % {"id": first, "cost": lane.cost}, (first,)
 
 
-def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason]:
-    """Yield the jobs before this one, and the workers that would take it."""
+def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Reason]:
+    """Yield all reasons; what must end first, such as the lack of a worker, as the first."""
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
+    yield from (reason for reason in blockers if reason.code not in PASSING)
+    if not workers.awake:
+        yield _taker(job, workers)
+    yield from (reason for reason in blockers if reason.code in PASSING)
+    if not blockers:
+        yield from _lacking(job)
+        yield from _before(cursor, job)
+        if workers.awake:
+            yield _taker(job, workers)
+
+
+def _taker(job: Facts, workers: WorkersRow) -> Reason:
+    """Return the reason that concerns the workers."""
     values: dict[str, object] = {
         "backend": job.backend,
         "queue": job.queue_name,
@@ -316,16 +330,12 @@ def _outlook(cursor: Cursor, job: Facts, *, is_blocked: bool) -> Iterator[Reason
         "slots": workers.slots,
         "seconds": f"{get_conf().POLL_INTERVAL_SECONDS:g}",
     }
-    if not is_blocked:
-        yield from _lacking(job)
-        yield from _before(cursor, job)
-    if not (is_blocked and workers.awake):
-        code, text = _taker(workers)
-        yield Reason(code, text % values)
+    code, text = _text_of_taker(workers)
+    return Reason(code, text % values)
 
 
-def _taker(workers: WorkersRow) -> tuple[str, str]:
-    """Return the code and text of the reason that concerns the workers."""
+def _text_of_taker(workers: WorkersRow) -> tuple[str, str]:
+    """Return the code of that reason, and its text without values."""
     if not workers.live:
         return "no_worker", _("No worker runs. Start one: manage.py runjobs.")
     if not workers.of_backend:

@@ -35,6 +35,7 @@ from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_function, said_
 from django_pgjobs.declaring.signatures import arguments_by_name
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.columns import all_start_columns, job_columns, make_line
+from django_pgjobs.enqueueing.meeting import note_met
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.cursor import Cursor
@@ -128,6 +129,14 @@ def insert_lines(
     """
     if task.on_conflict == "raise":
         _refuse_twins(lines)
+    known = _insert_or_meet(task, lines, detailed=detailed, batch_id=batch_id)
+    note_met(known)
+    return known
+
+
+def _insert_or_meet(
+    task: Task, lines: Sequence[Line], *, detailed: bool, batch_id: int | None
+) -> list[Known]:
     if own_function(task) or _may_outgrow(task, lines):
         return _merge_here(task, lines).of(lines)
     found = _insert(task, statement_for(task), lines, detailed=detailed, batch_id=batch_id)

@@ -192,8 +192,11 @@ def _in_zone(schedule: Schedule, planned: Planned) -> str:
 def _run(write: Write, flags: dict[str, Any]) -> None:
     given = flags["arguments"]
     arguments = None if given is None else read_arguments(given)
-    job_id = control.run_now(flags["name"], by=flags["by"], arguments=arguments)
-    write(f"schedule {flags['name']}: enqueued job {job_id}")
+    job_id, is_new = control.run_now(flags["name"], by=flags["by"], arguments=arguments)
+    said = f"enqueued job {job_id}"
+    if not is_new:
+        said = f"nothing enqueued, already there: job {job_id} has the unique key"
+    write(f"schedule {flags['name']}: {said}")
 
 
 def _pause(write: Write, flags: dict[str, Any]) -> None:
@@ -228,8 +231,9 @@ def _backfill(write: Write, flags: dict[str, Any]) -> None:
         return
     found = control.backfill(name, begin, end, by=flags["by"])
     write(
-        f"schedule {name}: {found.enqueued} enqueued, {found.known} were known, "
-        f"{found.failed} failed{_why_none(any(found), flags)}"
+        f"schedule {name}: {found.enqueued} enqueued, {found.joined} joined a job that was "
+        f"already there, {found.known} were known, {found.failed} failed"
+        f"{_why_none(any(found), flags)}"
     )
     if found.failed:
         raise CommandError(f"{found.failed} occurrences could not be enqueued.")

@@ -37,6 +37,8 @@ CROSSED = ("40001", "40P01")
 LOCKED = ("55P03", "57014")
 # Classes of: connections, their authorization, transactions, resources, operators, system.
 LOST_CLASSES = ("08", "28", "25", "53", "57", "58")
+# The server has ended the session because its transaction stood still.
+STOOD_STILL = "25P03"
 # The server takes no writes any more; prepared statements are gone, or there already.
 STALE = ("25006", "26000", "42P05")
 # What PostgreSQL calls "cached plan must not change result type", in any language.

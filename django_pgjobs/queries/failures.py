@@ -13,6 +13,7 @@ class FailureRow(NamedTuple):
 
     *periods* and *period_jobs* belong together: how many failed in which 28th of 7 days, 0 the
     newest. *traceback* is the end of the example's. The last three are the same in all rows.
+    *first_at* is when an attempt failed so for the first time, also if it was retried.
     """
 
     task_path: str
@@ -47,4 +48,14 @@ def list_failures(
         "max_groups": max_groups,
         "newest_first": newest_first,
     }
-    return [FailureRow._make(row) for row in fetch(cursor, "list_failures", params)]
+    rows = fetch(cursor, "list_failures", params)
+    return [_with_first(FailureRow._make(row[:-1]), row[-1]) for row in rows]
+
+
+def _with_first(row: FailureRow, text: str | None) -> FailureRow:
+    """Return *row* with the time of the first attempt, if that is one and earlier."""
+    try:
+        first_at = datetime.fromisoformat(text) if text else row.first_at
+    except ValueError:
+        return row
+    return row._replace(first_at=min(first_at, row.first_at))

@@ -40,14 +40,24 @@ def list_blockers(cursor: Cursor, pid: int) -> list[Blocker]:
     return [Blocker._make(row) for row in fetch(cursor, "list_blockers", {"pid": pid})]
 
 
-def limit_waits(cursor: Cursor, seconds: float, *, lock_seconds: float | None = None) -> int:
+def limit_waits(
+    cursor: Cursor,
+    seconds: float,
+    *,
+    lock_seconds: float | None = None,
+    still_seconds: float | None = None,
+) -> int:
     """Let no statement of this transaction run for longer; return the session's pid.
 
-    Nor wait for a lock for longer than *lock_seconds*, by default the same.
+    Nor wait for a lock for longer than *lock_seconds*, by default the same. The server ends the
+    session if it sends nothing for *still_seconds*, by default for as long as is set.
     """
-    timeout = f"{int(seconds * 1000)}ms"
-    lock_timeout = timeout if lock_seconds is None else f"{int(lock_seconds * 1000)}ms"
-    [(pid, *_)] = _set_timeouts(cursor, lock_timeout, timeout, is_local=True)
+    timeout = _milliseconds(seconds)
+    lock_timeout = timeout if lock_seconds is None else _milliseconds(lock_seconds)
+    idle_timeout = None if still_seconds is None else _milliseconds(still_seconds)
+    [(pid, *_)] = _set_timeouts(
+        cursor, lock_timeout, timeout, idle_timeout=idle_timeout, is_local=True
+    )
     return int(pid)
 
 
@@ -67,8 +77,22 @@ def is_index_valid(cursor: Cursor, name: str) -> bool | None:
     return bool(rows[0][0]) if rows else None
 
 
+def _milliseconds(seconds: float) -> str:
+    return f"{int(seconds * 1000)}ms"
+
+
 def _set_timeouts(
-    cursor: Cursor, lock_timeout: str, statement_timeout: str, *, is_local: bool
+    cursor: Cursor,
+    lock_timeout: str,
+    statement_timeout: str,
+    *,
+    idle_timeout: str | None = None,
+    is_local: bool,
 ) -> list[tuple[int, str, str]]:
-    params = {"lock_timeout": lock_timeout, "statement_timeout": statement_timeout}
-    return fetch(cursor, "set_timeouts", {**params, "is_local": is_local})
+    params = {
+        "lock_timeout": lock_timeout,
+        "statement_timeout": statement_timeout,
+        "idle_timeout": idle_timeout,
+        "is_local": is_local,
+    }
+    return fetch(cursor, "set_timeouts", params)

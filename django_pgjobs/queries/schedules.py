@@ -177,17 +177,14 @@ def note_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
     execute(cursor, "note_occurrences", params)
 
 
-def mark_scheduled_jobs(
-    cursor: Cursor, rows: Sequence[OccurrenceRow], *, since: datetime
-) -> set[int]:
-    """Write into the jobs enqueued *since* then what they are for; return which those are."""
+def mark_scheduled_jobs(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
+    """Write into jobs that this transaction has enqueued what they are for."""
     params = {
-        "since": since,
         "ids": [row.job_id for row in rows],
         "schedules": [row.schedule for row in rows],
         "instants": [row.scheduled_for for row in rows],
     }
-    return {job_id for (job_id,) in fetch(cursor, "mark_scheduled_jobs", params)}
+    execute(cursor, "mark_scheduled_jobs", params)
 
 
 def list_unfinished(cursor: Cursor, schedules: Sequence[str]) -> list[tuple[str, int]]:

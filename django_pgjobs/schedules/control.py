@@ -6,6 +6,7 @@ there is no schedule of that name; `ValueError` if what is asked for makes no se
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from django_pgjobs.occurrences.planning import Planned, occurrences, occurrences
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.schedules import OccurrenceRow
-from django_pgjobs.schedules.firing import Blocked, enqueue_occurrence, note
+from django_pgjobs.schedules.jobs import Blocked, enqueue_occurrence, note
 from django_pgjobs.schedules.plans import TICK, rule_of
 from django_pgjobs.status import OccurrenceOutcome
 
@@ -56,10 +57,20 @@ class Chosen:
     jitter: float = 0.0
 
 
+class Run(NamedTuple):
+    """The job of a run by hand; it is not new if it was there and has the task's unique key."""
+
+    job_id: int
+    is_new: bool
+
+
 class Backfilled(NamedTuple):
-    """How many occurrences were enqueued, were settled already, and could not be enqueued."""
+    """What became of occurrences: how many were enqueued, joined a job that was there because of
+    its unique key, were settled already, and could not be enqueued.
+    """
 
     enqueued: int
+    joined: int
     known: int
     failed: int
 
@@ -114,8 +125,8 @@ def skip_next(name: str, *, by: str = "") -> datetime:
     return instant
 
 
-def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> int:
-    """Enqueue a job of the schedule at once, as an occurrence of this instant; return its id.
+def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> Run:
+    """Enqueue a job of the schedule at once, as an occurrence of this instant; return which.
 
     With other *arguments*, a list and a dict, this once. Paused or not, and whatever its earlier
     jobs do; it does not count as one of `max_runs`. Raise ValueError if it cannot be enqueued.
@@ -130,7 +141,7 @@ def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> i
         [row] = _enqueue(schedule, [_now()], said)
         if row.job_id is None:
             raise ValueError(f"schedule {name} cannot be run: {row.note}")
-    return row.job_id
+    return Run(row.job_id, row.outcome == OccurrenceOutcome.ENQUEUED)
 
 
 def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Backfilled:
@@ -139,15 +150,18 @@ def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Back
     And those that were missed, or whose enqueue failed. In pages of 100, each a transaction. Raise
     ValueError for an *end* in the future, and for more than 1,000 occurrences.
     """
-    found = Backfilled(0, 0, 0)
+    found = Backfilled(0, 0, 0, 0)
     for page in _pages(_in_range(name, begin, end)):
         with transaction.atomic(using=job_database()):
             rows = _enqueue(_locked(name), page, _by("backfilled", by), reopens=True)
-        enqueued = sum(row.job_id is not None for row in rows)
+        counts = Counter(row.outcome for row in rows)
+        enqueued = counts[OccurrenceOutcome.ENQUEUED]
+        joined = counts[OccurrenceOutcome.JOINED]
         found = Backfilled(
             found.enqueued + enqueued,
+            found.joined + joined,
             found.known + len(page) - len(rows),
-            found.failed + len(rows) - enqueued,
+            found.failed + len(rows) - enqueued - joined,
         )
     return found
 
@@ -210,7 +224,6 @@ def _enqueue(
     )
     planned = [OccurrenceRow(schedule.name, at, OccurrenceOutcome.ENQUEUED) for at in instants]
     with connections[job_database()].cursor() as cursor:
-        since = _now()
         entered = queries.enter_occurrences(cursor, planned)
         if reopens:
             entered |= queries.reopen_occurrences(cursor, schedule.name, instants)
@@ -219,8 +232,14 @@ def _enqueue(
             done = [enqueue_occurrence(chosen, task, row.scheduled_for, []) for row in new]
         except Blocked as error:
             raise ValueError(f"schedule {schedule.name} cannot be run now: {error}") from error
-        told = [row if row.note else row._replace(note=said) for row in done]
-        return note(cursor, told, since=since)
+        return note(cursor, [_with_note(row, said) for row in done])
+
+
+def _with_note(row: OccurrenceRow, said: str) -> OccurrenceRow:
+    """Return the row with who wanted it, and what else there is to say of a job it has."""
+    if row.job_id is None:
+        return row
+    return row._replace(note=f"{said}. {row.note}" if row.note else said)
 
 
 def _check(schedule: Schedule, arguments: Arguments) -> None:

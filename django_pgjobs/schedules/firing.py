@@ -14,44 +14,34 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
-import psycopg
 from django.db import Error as DatabaseError
-from django.db import connections, transaction
+from django.db import transaction
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.control.lifecycle import cancel_all
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
-from django_pgjobs.exceptions import DuplicateJob, UnknownTask
+from django_pgjobs.enqueueing.meeting import noting_met
+from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.queries.locks import limit_waits
 from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow, Written
-from django_pgjobs.schedules.plans import Plan, delay_of, plan, policies_of
+from django_pgjobs.schedules.jobs import (
+    MAX_NOTE,
+    Blocked,
+    arguments_of,
+    enqueue_occurrence,
+    note,
+    raise_unless_refused,
+    with_job,
+)
+from django_pgjobs.schedules.plans import Plan, plan
+from django_pgjobs.schedules.short import short_transaction
 from django_pgjobs.status import OccurrenceOutcome
-from django_pgjobs.values.payload import decode_value, scrub
+from django_pgjobs.values.payload import scrub
 
 # Of one transaction.
 MAX_SCHEDULES = 100
-# How long a statement of a turn may run, and wait for a lock: an enqueue may meet the unique key of
-# a transaction that is open, and others of the turn would wait with it.
-STATEMENT_SECONDS, LOCK_SECONDS = 5.0, 0.5
-MAX_NOTE = 1_000
-# Of the earlier jobs of a schedule, by one occurrence: a turn is to be short.
-MAX_CANCELLED = 1_000
 OVERTAKEN = "A newer one was due as well, which would have cancelled it."
-
-
-class Blocked(Exception):
-    """The server gives or takes nothing of schedule *name* now; None: of one among several.
-
-    Nothing of the turn has happened; it is to be made without that one, or with one alone.
-    """
-
-    def __init__(self, name: str | None, reason: str) -> None:
-        super().__init__(reason)
-        self.name = name
 
 
 @dataclass
@@ -136,12 +126,10 @@ def fire_due(
     called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
     turn = Turn(since=since, on_move=on_move)
-    database = job_database()
     rows: list[ScheduleRow] = []
     chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
-        with transaction.atomic(using=database), connections[database].cursor() as cursor:
-            limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
+        with short_transaction() as cursor:
             rows = queries.take_due_schedules(
                 cursor, excluded=excluded, max_schedules=max_schedules, **chosen
             )
@@ -163,7 +151,7 @@ def fire_due(
 def _raise_blocked(rows: Sequence[ScheduleRow], error: BaseException) -> NoReturn:
     name = rows[0].name if len(rows) == 1 else None
     if isinstance(error, DatabaseError):
-        _raise_unless_refused(name, error)
+        raise_unless_refused(name, error)
     raise Blocked(name, f"{type(error).__name__}: {error}".strip()) from error
 
 
@@ -217,15 +205,14 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
         turn.on_move()
         case = cases[row.schedule]
         if row in together:
-            done.append(row._replace(job_id=together[row]))
+            done.append(together[row])
             continue
         if case.row.overlap == "cancel" and row is not newest[row.schedule]:
             done.append(row._replace(outcome=OccurrenceOutcome.SKIPPED, note=OVERTAKEN))
             continue
         known = unfinished.setdefault(row.schedule, [])
         done.append(enqueue_occurrence(case.row, case.task, row.scheduled_for, known))
-    since = next(iter(cases.values())).row.read_at
-    done = note(cursor, done, since=since)
+    done = note(cursor, done)
     turn.occurrences += done
     for row in done:
         _count(cases[row.schedule], row)
@@ -246,8 +233,8 @@ def _plain(
 
 def _enqueue_together(
     rows: Sequence[OccurrenceRow], cases: Mapping[str, _Case]
-) -> dict[OccurrenceRow, int]:
-    """Enqueue many jobs of a task in one statement; return the ids of those enqueued.
+) -> dict[OccurrenceRow, OccurrenceRow]:
+    """Enqueue many jobs of a task in one statement; return what became of those enqueued.
 
     Where that raises, or jitter asks for more, there is none: one by one shows whose fault it is.
     """
@@ -256,7 +243,7 @@ def _enqueue_together(
         of = cases[row.schedule].row
         if not of.jitter and (item := _item_of(of)) is not None:
             groups.setdefault(of.task_path, []).append((row, item))
-    ids: dict[OccurrenceRow, int] = {}
+    done: dict[OccurrenceRow, OccurrenceRow] = {}
     for group in groups.values():
         task = cases[group[0][0].schedule].task
         backend: Any = task.get_backend()
@@ -264,15 +251,16 @@ def _enqueue_together(
             continue
         names = {row.schedule for row, _ in group}
         try:
-            with transaction.atomic(using=job_database()):
-                found = backend.enqueue_many(task, [item for _, item in group])
+            with transaction.atomic(using=job_database()), noting_met() as met:
+                ids = backend.enqueue_many(task, [item for _, item in group])
         except DatabaseError as error:
-            _raise_unless_refused(names.pop() if len(names) == 1 else None, error)
+            raise_unless_refused(names.pop() if len(names) == 1 else None, error)
         except IMPORT_ERRORS:  # it is raised again by the one whose fault it is
             continue
         else:
-            ids.update((row, int(job_id)) for (row, _), job_id in zip(group, found, strict=True))
-    return ids
+            for (row, _), job_id in zip(group, ids, strict=True):
+                done[row] = with_job(row, int(job_id), met)
+    return done
 
 
 def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:
@@ -282,16 +270,6 @@ def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:
     except Exception:  # it is raised again by the one whose fault it is
         return None
     return None if args and kwargs else kwargs or tuple(args)
-
-
-def arguments_of(row: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a row; raise TypeError or ValueError if they are none."""
-    args, kwargs = (
-        decode_value(value) if isinstance(value, str) else value for value in (row.args, row.kwargs)
-    )
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise TypeError(f"expected a list and a dict as arguments, got {args!r} and {kwargs!r}.")
-    return args, kwargs
 
 
 def _count(case: _Case, row: OccurrenceRow) -> None:
@@ -304,30 +282,6 @@ def _count(case: _Case, row: OccurrenceRow) -> None:
         case.runs += 1
 
 
-def note(cursor: Cursor, done: Sequence[OccurrenceRow], *, since: datetime) -> list[OccurrenceRow]:
-    """Write what became of occurrences that were entered, and their schedule into their jobs.
-
-    A job that was there before the turn began, *since* then, because of its unique key, is not the
-    schedule's own.
-    """
-    first: dict[int, OccurrenceRow] = {}
-    for row in done:
-        if row.job_id is not None:
-            first.setdefault(row.job_id, row)
-    marked: set[int] = set()
-    if first:
-        marked = queries.mark_scheduled_jobs(cursor, list(first.values()), since=since)
-    told = []
-    for row in done:
-        if row.job_id is not None and not (row.job_id in marked and first[row.job_id] is row):
-            joined = "A job with its unique key was there."
-            row = row._replace(outcome=OccurrenceOutcome.JOINED, note=joined)
-        told.append(row)
-    if told:
-        queries.note_occurrences(cursor, told)
-    return told
-
-
 def _unfinished(cursor: Cursor, cases: Sequence[_Case]) -> dict[str, list[int]]:
     """Return the unfinished jobs of the schedules whose policy asks for them."""
     names = sorted({case.row.name for case in cases if case.row.overlap in ("skip", "cancel")})
@@ -335,62 +289,3 @@ def _unfinished(cursor: Cursor, cases: Sequence[_Case]) -> dict[str, list[int]]:
     for name, job_id in queries.list_unfinished(cursor, names) if names else []:
         found[name].append(job_id)
     return found
-
-
-def enqueue_occurrence(
-    row: Any, task: AnyTask, instant: datetime, unfinished: list[int]
-) -> OccurrenceRow:
-    """Enqueue the job of an occurrence, and say what became of it; *unfinished* is brought up.
-
-    In the caller's transaction. Raise Blocked, or a psycopg error after which nothing goes on.
-    """
-    entered = OccurrenceRow(row.name, instant, OccurrenceOutcome.ENQUEUED)
-    if row.overlap == "skip" and unfinished:
-        return entered._replace(
-            outcome=OccurrenceOutcome.SKIPPED, note=f"Job {unfinished[0]} has not finished."
-        )
-    try:
-        with transaction.atomic(using=job_database()):
-            if row.overlap == "cancel":
-                cancel_all(unfinished[:MAX_CANCELLED])
-            job_id = _insert(row, task, instant)
-    except DuplicateJob as error:
-        return entered._replace(outcome=OccurrenceOutcome.SKIPPED, note=scrub(str(error), MAX_NOTE))
-    except DatabaseError as error:
-        _raise_unless_refused(row.name, error)
-        return _failed(entered, error)
-    except IMPORT_ERRORS as error:  # keys and receivers are the project's code
-        return _failed(entered, error)
-    unfinished[:] = [job_id] if row.overlap == "cancel" else [*unfinished, job_id]
-    return entered._replace(job_id=job_id)
-
-
-def _failed(entered: OccurrenceRow, error: BaseException) -> OccurrenceRow:
-    text = scrub(f"{type(error).__name__}: {error}", MAX_NOTE)
-    return entered._replace(outcome=OccurrenceOutcome.FAILED, note=text)
-
-
-def _raise_unless_refused(name: str | None, error: DatabaseError) -> None:
-    """Raise what is not about this one job: a lost connection, a crossing, somebody's lock."""
-    cause = error.__cause__
-    if not isinstance(cause, psycopg.Error):
-        return
-    trouble = trouble_of(cause)
-    if trouble in (Trouble.LOCKED, Trouble.CROSSED):
-        raise Blocked(name, str(cause).strip()) from error
-    if trouble is Trouble.LOST:
-        raise error
-
-
-def _insert(row: Any, task: AnyTask, instant: datetime) -> int:
-    policies = policies_of(row, task)
-    options: dict[str, Any] = {}
-    if policies.jitter:
-        options["run_after"] = instant + delay_of(row.name, instant, policies.jitter)
-    if policies.overlap == "queue":
-        name = row.name.replace("{", "{{").replace("}", "}}")
-        options["concurrency_key"] = f"schedule:{name}"
-        options["concurrency_limit"] = 1
-    chosen = task.using(**options) if options else task
-    args, kwargs = arguments_of(row)
-    return int(chosen.enqueue(*args, **kwargs).id)

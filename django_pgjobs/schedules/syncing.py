@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 
 import psycopg
 from django.db import Error as DatabaseError
-from django.db import connections, transaction
+from django.db import transaction
 
 from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.queries.locks import limit_waits
+from django_pgjobs.schedules.short import short_transaction
 
 INSTANTS = ("starts_at", "ends_at")
 # What nobody changes but the code: another task's arguments are of no use to this one.
 OF_CODE = ("task_path", "args", "kwargs")
-# How long a statement may run, and wait for another worker that inserts the same.
-STATEMENT_SECONDS, LOCK_SECONDS = 5.0, 0.5
 
 
 class Adopted(NamedTuple):
@@ -56,11 +54,7 @@ def sync_schedules() -> Synced:
     if not declared:
         return synced
     database = job_database()
-    # The transaction of a TestCase is not to keep the timeouts.
-    is_own = not connections[database].in_atomic_block
-    with transaction.atomic(using=database), connections[database].cursor() as cursor:
-        if is_own:
-            limit_waits(cursor, STATEMENT_SECONDS, lock_seconds=LOCK_SECONDS)
+    with short_transaction():
         known = {row.name: row for row in _rows(database, declared)}
         missing = {name: columns for name, columns in declared.items() if name not in known}
         if missing:

@@ -3,7 +3,7 @@
 Static text that runs in psql after its placeholders are filled in, as `load` returns it; nothing
 is ever composed from data. Each file opens with what it does, its parameters, what it returns,
 which rows it locks in which order, and the index it relies on. What several say of a row is told
-once, in `terms.py`, and stands in the files as `{job.is_ready}`.
+once, in `terms.py` and its parts, and stands in the files as `{job.is_ready}`.
 
 Names are plain in the files and qualified before they are sent (`qualified`). Operators cannot
 be, so both sides have the very types of one of PostgreSQL's own, by casts where needed, or it is

@@ -10,28 +10,15 @@
 SELECT
     (
         SELECT
-            date_part('epoch', schedule.next_at)
-            - date_part('epoch', COALESCE(%(now)s::timestamptz, statement_timestamp()))
+            date_part('epoch', schedule.next_at) - date_part('epoch', {now.or_servers})
         FROM pgjobs_schedule AS schedule
-        WHERE
-            schedule.next_at
-            > COALESCE(%(now)s::timestamptz, statement_timestamp())
-                - make_interval(secs => %(late)s::double precision)
-            AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
-            AND schedule.name <> ALL (%(excluded)s::text[])
-            AND (%(tasks)s::text[] IS NULL OR schedule.task_path = ANY (%(tasks)s::text[]))
+        WHERE schedule.next_at > {now.latest_due} AND {schedule.is_for_turn}
         ORDER BY schedule.next_at
         LIMIT 1
     ),
     EXISTS (
         SELECT
         FROM pgjobs_schedule AS schedule
-        WHERE
-            schedule.next_at
-            <= COALESCE(%(now)s::timestamptz, statement_timestamp())
-                - make_interval(secs => %(late)s::double precision)
-            AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
-            AND schedule.name <> ALL (%(excluded)s::text[])
-            AND (%(tasks)s::text[] IS NULL OR schedule.task_path = ANY (%(tasks)s::text[]))
+        WHERE schedule.next_at <= {now.latest_due} AND {schedule.is_for_turn}
     ),
     statement_timestamp()

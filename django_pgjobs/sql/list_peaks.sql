@@ -7,7 +7,9 @@
 -- Index: pgjobs_queue_sample_measured
 SELECT
     sample.queue_name,
-    floor(date_part('epoch', sample.measured_at) / %(step_seconds)s::integer)::bigint AS step,
+    floor(
+        date_part('epoch', sample.measured_at) / %(step_seconds)s::integer::double precision
+    )::bigint AS step,
     max(sample.ready)
 FROM pgjobs_queue_sample AS sample
 WHERE

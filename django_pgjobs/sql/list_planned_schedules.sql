@@ -16,7 +16,7 @@ FROM pgjobs_schedule AS schedule
 WHERE
     schedule.name > %(after)s::text
     AND schedule.next_at > statement_timestamp()
-    AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
+    AND {schedule.is_in_force}
     AND schedule.task_path = ANY (%(tasks)s::text[])
 ORDER BY schedule.name
 LIMIT %(max_schedules)s::integer

@@ -97,7 +97,7 @@ seen AS (
     UNION
     SELECT lane.queue_name FROM lane
     UNION
-    SELECT given.queue_name FROM unnest(%(also_names)s::text[]) AS given (queue_name)
+    SELECT given.queue_name FROM pg_catalog.unnest(%(also_names)s::text[]) AS given (queue_name)
     UNION
     SELECT paused.name FROM paused
     UNION

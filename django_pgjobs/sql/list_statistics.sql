@@ -16,8 +16,8 @@ WITH span AS MATERIALIZED (
         to_timestamp(
             floor(
                 (date_part('epoch', statement_timestamp()) - %(seconds)s::double precision)
-                / %(bucket_seconds)s::integer
-            ) * %(bucket_seconds)s::integer
+                / %(bucket_seconds)s::integer::double precision
+            ) * %(bucket_seconds)s::integer::double precision
         ) AS since,
         {closing.minute_written} AS closed
 ),
@@ -80,7 +80,7 @@ numbers AS (
     SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0
 )
 SELECT
-    floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer)::bigint AS bucket,
+    floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer::double precision)::bigint AS bucket,
     CASE WHEN %(by_queue)s::boolean THEN numbers.queue_name END AS queue,
     CASE WHEN %(by_task)s::boolean THEN numbers.task_path END AS task,
     sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,

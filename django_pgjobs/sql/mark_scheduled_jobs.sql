@@ -1,7 +1,6 @@
--- Write into jobs which schedule has enqueued them, unless they were there before.
--- Parameters: ids bigint[]; schedules text[]; instants timestamptz[], an element for each; since
---     timestamptz (when the turn began)
--- Returns: the ids of those written; the others were there before
+-- Write into jobs that this transaction has enqueued which schedule they are of.
+-- Parameters: ids bigint[]; schedules text[]; instants timestamptz[], an element for each
+-- Returns: nothing
 -- Locks: the jobs, which are the transaction's own
 -- Index: pgjobs_job_live_pkey
 UPDATE pgjobs_job_live AS job
@@ -13,6 +12,3 @@ WHERE
     job.id = ANY (%(ids)s::bigint[]) AND job.id = given.id
     -- Not "status = 'ready'": that would let the planner walk an index of ready jobs.
     AND job.status IN ('ready', 'running') AND job.status <> 'running'
-    AND job.schedule IS NULL
-    AND job.enqueued_at >= %(since)s::timestamptz
-RETURNING job.id

@@ -4,7 +4,7 @@
 -- Returns: nothing
 -- Locks: none
 -- Index: pgjobs_job_live_pkey
-WITH found AS MATERIALIZED (
+WITH found AS (
     SELECT
         job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
         job.enqueued_at, job.run_after
@@ -12,20 +12,18 @@ WITH found AS MATERIALIZED (
     ORDER BY job.id
     LIMIT %(max_jobs)s::bigint + 1
 ),
-counted AS (
-    {found.sizes}
-)
+{found.sizes}
 INSERT INTO pgjobs_queue_sample (
     queue_name, ready, running, scheduled, retrying, held, waiting_since, last_job_id, is_cut
 )
 SELECT
-    counted.queue_name, counted.ready, counted.running, counted.scheduled, counted.retrying,
-    counted.held, counted.waiting_since,
+    size.queue_name, size.ready, size.running, size.scheduled, size.retrying,
+    size.held, size.waiting_since,
     CASE
-        WHEN counted.is_sum
+        WHEN size.is_sum
             THEN COALESCE(pg_sequence_last_value('pgjobs_job_id_seq'::regclass), 0)
     END,
-    (SELECT total.jobs FROM counted AS total WHERE total.is_sum) > %(max_jobs)s::bigint
-FROM counted
-ORDER BY counted.is_sum DESC, counted.jobs DESC
+    (SELECT total.jobs FROM size AS total WHERE total.is_sum) > %(max_jobs)s::bigint
+FROM size
+ORDER BY size.is_sum DESC, size.jobs DESC
 LIMIT %(max_queues)s::integer + 1

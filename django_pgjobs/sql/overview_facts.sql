@@ -18,7 +18,7 @@
 WITH watched AS (
     SELECT schedule.name, schedule.next_at, schedule.error, schedule.last_at, schedule.last_job_id
     FROM pgjobs_schedule AS schedule
-    WHERE schedule.paused_at IS NULL AND schedule.retired_at IS NULL
+    WHERE {schedule.is_in_force}
 ),
 failed AS (
     SELECT recent.name

@@ -26,7 +26,7 @@ thinned AS (
             old.measured_at
             < statement_timestamp() - make_interval(secs => %(dense)s::double precision)
             AND (
-                date_part('minute', old.measured_at) <> 0
+                date_part('minute', old.measured_at) <> 0::double precision
                 OR old.measured_at < statement_timestamp() - make_interval(
                     secs => LEAST(%(sparse)s::double precision, %(retention)s::double precision)
                 )

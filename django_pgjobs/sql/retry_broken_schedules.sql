@@ -12,7 +12,7 @@ WHERE schedule.name = ANY (
         WHERE
             broken.next_at IS NULL AND broken.error <> ''
             AND broken.plan_from IS NOT NULL
-            AND broken.paused_at IS NULL AND broken.retired_at IS NULL
+            AND {broken.is_in_force}
             AND broken.task_path = ANY (%(tasks)s::text[])
         ORDER BY random()
         LIMIT %(max_schedules)s::integer

@@ -16,15 +16,9 @@ SELECT
     CASE WHEN isfinite(schedule.next_at) THEN schedule.next_at END,
     -- A time that only counts as now has nothing to do with when a row was written.
     CASE WHEN %(now)s::timestamptz IS NULL THEN schedule.plan_from END,
-    COALESCE(%(now)s::timestamptz, statement_timestamp()), statement_timestamp()
+    {now.or_servers}, statement_timestamp()
 FROM pgjobs_schedule AS schedule
-WHERE
-    schedule.next_at
-    <= COALESCE(%(now)s::timestamptz, statement_timestamp())
-        - make_interval(secs => %(late)s::double precision)
-    AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
-    AND schedule.name <> ALL (%(excluded)s::text[])
-    AND (%(tasks)s::text[] IS NULL OR schedule.task_path = ANY (%(tasks)s::text[]))
+WHERE schedule.next_at <= {now.latest_due} AND {schedule.is_for_turn}
 ORDER BY schedule.next_at
 LIMIT %(max_schedules)s::integer
 FOR UPDATE SKIP LOCKED

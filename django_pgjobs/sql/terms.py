@@ -12,9 +12,14 @@ from __future__ import annotations
 
 import re
 
+from django_pgjobs.sql.number_terms import NUMBER_TERMS
+from django_pgjobs.sql.rate_terms import RATE_TERMS
+
 TERMS = {
     # Of a job. It may run now; the indexes of ready jobs are partial on just this.
     "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
+    # It may run when its time has come.
+    "is_later": "{it}.status = 'ready' AND {it}.hold IS NULL AND {it}.due_at IS NOT NULL",
     # It may run now, has no keys, and the claim of a worker may take it, beside its *open_lanes*.
     "is_claimable": (
         "{{it}.is_ready} AND {it}.lane IS NULL"
@@ -196,89 +201,6 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
-    # Of a statement's list of live jobs: SELECT how many there are of each queue, and of all.
-    "sizes": """\
-SELECT
-        sized.queue_name,
-        GROUPING(sized.queue_name) = 1 AS is_sum,
-        count(*) AS jobs,
-        count(*) FILTER (WHERE sized.kind = 'ready') AS ready,
-        count(*) FILTER (WHERE sized.kind = 'running') AS running,
-        count(*) FILTER (WHERE sized.kind = 'scheduled') AS scheduled,
-        count(*) FILTER (WHERE sized.kind = 'retrying') AS retrying,
-        count(*) FILTER (WHERE sized.kind = 'held') AS held,
-        min(sized.waiting_since) AS waiting_since
-    FROM (
-        SELECT
-            {it}.queue_name,
-            CASE
-                WHEN {it}.status = 'running' THEN 'running'
-                WHEN {it}.hold IS NOT NULL THEN 'held'
-                WHEN {it}.due_at IS NULL THEN 'ready'
-                WHEN {it}.attempts > 0 THEN 'retrying'
-                ELSE 'scheduled'
-            END AS kind,
-            CASE WHEN {{it}.is_ready} THEN {{it}.waiting_since} END AS waiting_since
-        FROM {it}
-    ) AS sized
-    GROUP BY GROUPING SETS ((sized.queue_name), ())""",
-    # Of a parameter, seconds after which a minute is written: the end of the last one that is.
-    "minute_written": (
-        "date_trunc('minute',"
-        " statement_timestamp() - make_interval(secs => %({it})s::double precision), 'UTC')"
-    ),
-    # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
-    # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
-    # else as the newest sample says. Without a row there are many, and no sample.
-    "sizes_now": """\
-few AS MATERIALIZED (
-    SELECT count(*) <= %(max_jobs)s::bigint AS holds
-    FROM (SELECT job.id FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS oldest
-),
-found AS MATERIALIZED (
-    SELECT
-        job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
-        job.enqueued_at, job.run_after
-    FROM {it} AS job
-    WHERE (SELECT few.holds FROM few)
-    ORDER BY job.id
-    LIMIT %(max_jobs)s::bigint + 1
-),
-counted AS (
-    {found.sizes}
-),
-sized AS MATERIALIZED (
-    SELECT
-        counted.queue_name, counted.ready, counted.running, counted.scheduled, counted.retrying,
-        counted.held, counted.waiting_since, statement_timestamp() AS measured_at,
-        FALSE AS is_cut
-    FROM counted
-    WHERE (SELECT few.holds FROM few)
-    UNION ALL
-    SELECT
-        sample.queue_name, sample.ready, sample.running, sample.scheduled, sample.retrying,
-        sample.held, sample.waiting_since, sample.measured_at, sample.is_cut
-    FROM pgjobs_queue_sample AS sample
-    WHERE
-        NOT (SELECT few.holds FROM few)
-        AND sample.measured_at = (
-            SELECT latest.measured_at
-            FROM pgjobs_queue_sample AS latest
-            WHERE latest.measured_at <= statement_timestamp()
-            ORDER BY latest.measured_at DESC
-            LIMIT 1
-        )
-)""",
-    # Of a statement's list of jobs that it has ended, or not: what statistics count.
-    "statistics": """\
-INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)
-    SELECT
-        date_trunc('minute', statement_timestamp(), 'UTC'), {it}.queue_name, {it}.task_path,
-        count(*) FILTER (WHERE {it}.status = 'failed'),
-        count(*) FILTER (WHERE {it}.status = 'cancelled')
-    FROM {it}
-    WHERE {it}.status NOT IN ('ready', 'running')
-    GROUP BY {it}.queue_name, {it}.task_path""",
     # Of a batch: it is not sealed, or a running job of it asks, or the one that has opened it.
     "takes_jobs": (
         "{it}.cancel_requested_at IS NULL AND ("
@@ -319,6 +241,17 @@ INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelle
         " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', {it}.heartbeat_at),"
         " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp())"
     ),
+    # Of a schedule: it is neither paused nor retired; its index is partial on just this.
+    "is_in_force": "{it}.paused_at IS NULL AND {it}.retired_at IS NULL",
+    # A turn may take it: one of the *tasks* that are here, and none of those *excluded*.
+    "is_for_turn": (
+        "{{it}.is_in_force} AND {it}.name <> ALL (%(excluded)s::text[])"
+        " AND (%(tasks)s::text[] IS NULL OR {it}.task_path = ANY (%(tasks)s::text[]))"
+    ),
+    # Of a parameter *now*: what counts as that, the server's time where it is NULL.
+    "or_servers": "COALESCE(%({it})s::timestamptz, statement_timestamp())",
+    # Of the same: until when a schedule must have been due to be so many seconds *late*.
+    "latest_due": "{{it}.or_servers} - make_interval(secs => %(late)s::double precision)",
     # Of a pause: it is in force now.
     "holds": "({it}.resume_at IS NULL OR {it}.resume_at > statement_timestamp())",
     # Of an instant: the nearest one that Python has. JSON has no infinity either.
@@ -385,95 +318,8 @@ INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelle
         " FROM pgjobs_job_live AS running"
         " WHERE running.status <> 'ready' AND running.concurrency_key = {it}"
     ),
-    # Of the row of a rate limit: how many may come at once.
-    "burst_in_force": "COALESCE({it}.burst, {it}.count)",
-    # Of the key of a rate limit: SELECT the limit. That of the key itself goes first.
-    "rate_limit": (
-        "SELECT rate_limit.name, rate_limit.count, rate_limit.period,"
-        " {rate_limit.burst_in_force} AS burst,"
-        # As an interval: whole microseconds, rounded up, for the clock has no smaller ones.
-        " make_interval(secs =>"
-        " ceil(rate_limit.period * 1000000::double precision) / 1000000::double precision"
-        ") AS period_in_force"
-        " FROM pgjobs_rate_limit AS rate_limit"
-        " WHERE rate_limit.name IN ({it}, split_part({it}, ':', 1))"
-        " ORDER BY rate_limit.name = {it} DESC"
-        " LIMIT 1"
-    ),
-    # Of the key of a rate limit: SELECT its state. The limit keeps the planner from joining it with
-    # all states.
-    "rate_state": (
-        "SELECT state.taken_at, state.taken_since"
-        " FROM pgjobs_rate_state AS state WHERE state.key = {it} LIMIT 1"
-    ),
-    # Of the state of a rate limit: SELECT what it remembers, *instant* and how many tokens were
-    # taken *since* then, those of the instant included.
-    "taken": (
-        "SELECT {entry.instant.in_calendar} AS instant,"
-        " GREATEST(entry.since::bigint, 0) AS since"
-        " FROM unnest({it}.taken_at, {it}.taken_since) AS entry (instant, since)"
-    ),
-    # Of the state of a rate limit, which may be missing, beside its *rule* and what is *wanted*
-    # (its *cost*): from when on so many tokens are there; NULL if nothing is in the way. This is
-    # the rule itself, in docs/rate-limits.md: a window that begins with what was taken before
-    # holds no more than the count, and no more than the burst and what comes with time.
-    "free_at": (
-        "(SELECT max(LEAST(taken.instant + CASE"
-        " WHEN taken.since + wanted.cost::bigint > rule.count THEN rule.period_in_force"
-        " WHEN taken.since + wanted.cost::bigint <= rule.burst THEN '0'::interval"
-        " ELSE make_interval(secs => ceil("
-        "(taken.since + wanted.cost::bigint - rule.burst)::double precision"
-        " * rule.period * 1000000::double precision / rule.count::double precision"
-        ") / 1000000::double precision)"
-        " END, '9999-12-30'))"
-        " FROM ({{it}.taken}) AS taken)"
-    ),
-    # Of the same beside its *rule*: how many tokens there are now by the same rule; below zero: so
-    # many turns were given ahead. NULL if there is no such limit.
-    "tokens": (
-        "CASE WHEN rule.count IS NOT NULL THEN LEAST(rule.burst, ("
-        "SELECT min(CASE"
-        " WHEN taken.instant > statement_timestamp() THEN -taken.since"
-        " ELSE LEAST("
-        "rule.count - taken.since,"
-        " rule.burst - taken.since + floor("
-        "date_part('epoch', statement_timestamp() - taken.instant)"
-        " * rule.count::double precision / rule.period"
-        ")::bigint)"
-        " END)"
-        " FROM ({{it}.taken}) AS taken"
-        " WHERE taken.instant > statement_timestamp() - rule.period_in_force"
-        ")) END"
-    ),
-    # Of the same: more there are not, by the oldest entry alone; NULL if it does not tell.
-    "remaining_at_oldest": (
-        "CASE WHEN array_lower({it}.taken_at, 1) = 1 AND array_lower({it}.taken_since, 1) = 1"
-        " AND {it}.taken_at[1] > statement_timestamp() - rule.period_in_force"
-        " THEN rule.count - GREATEST({it}.taken_since[1]::bigint, 0) END"
-    ),
-    # Of a turn (*instant*, *cost*) beside the *state* and the *rule* of its key: SELECT what the
-    # state remembers then, and when all tokens are free again. What has left the window by then
-    # is forgotten. Of a limit above a hundred the tokens of a hundredth of the period are one
-    # entry with the instant of the last of them.
-    "recorded": (
-        "SELECT array_agg(entry.instant ORDER BY entry.instant) AS taken_at,"
-        " array_agg(entry.since ORDER BY entry.instant) AS taken_since,"
-        " {it}.instant + rule.period_in_force AS next_free"
-        " FROM ("
-        "SELECT max(each.instant) AS instant, LEAST(max(each.since), 2147483647)::integer AS since"
-        " FROM ("
-        "SELECT taken.instant, taken.since + {it}.cost::bigint AS since"
-        " FROM ({state.taken}) AS taken"
-        " WHERE taken.instant > {it}.instant - rule.period_in_force"
-        " UNION ALL SELECT {it}.instant, {it}.cost::bigint"
-        ") AS each"
-        " GROUP BY date_bin("
-        "CASE WHEN rule.count > 100"
-        " THEN make_interval(secs => rule.period / 100::double precision)"
-        " ELSE '1 us'::interval END,"
-        " each.instant, 'epoch')"
-        ") AS entry"
-    ),
+    **NUMBER_TERMS,
+    **RATE_TERMS,
 }
 USE = re.compile(r"\{(?P<it>[\w.()]+)\.(?P<term>\w+)\}")
 

@@ -8,7 +8,8 @@
         assert len(mail.outbox) == 2
 
 The server keeps its time, and so does Python. What waits is moved instead: when an hour passes,
-each waiting job has waited an hour longer. Schedules are planned as if it were the clock's time.
+each waiting job has waited an hour longer, and what the code of the test takes is given back to
+them. Schedules are planned as if it were the clock's time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db import connections
 from django.db.models import DateTimeField, F, Value
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Greatest
 from django.utils.asyncio import async_unsafe
 
 from django_pgjobs.control.rate_limits import on_django_connection
@@ -30,14 +32,11 @@ from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries import simulating
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.locks import unlimited_waits
 from django_pgjobs.schedules.firing import Turn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.status import JobStatus
 from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
 
-# That a job whose time has come is due for certain.
-TICK = timedelta(milliseconds=1)
 # The times of a job that waits.
 MOVED = ("enqueued_at", "run_after", "due_at", "ready_at", "expires_at")
 
@@ -45,8 +44,12 @@ MOVED = ("enqueued_at", "run_after", "due_at", "ready_at", "expires_at")
 class Clock:
     """The time of a test: `now`, and what moves it."""
 
-    def __init__(self, now: datetime, excluded: Collection[str], limit: int) -> None:
+    def __init__(
+        self, now: datetime, excluded: Collection[str], limit: int, *, read_at: datetime
+    ) -> None:
         self.now = now
+        # The server's time that is the clock's now.
+        self._read_at = read_at
         self._excluded = set(excluded)
         self._limit = limit
         # How many jobs of each schedule there were.
@@ -97,39 +100,49 @@ class Clock:
         """Return how long nothing will happen, None if nothing is to come."""
         known = [
             queries.get_schedule_wait(cursor, late=0.0, excluded=self._excluded, now=self.now),
-            simulating.get_due_wait(cursor),
+            simulating.get_due_wait(cursor, self._read_at),
         ]
         waits = [max(0.0, seconds) for seconds in known if seconds is not None]
         return timedelta(seconds=min(waits)) if waits else None
 
     def _pass(self, cursor: Cursor, span: timedelta) -> None:
-        passed = span + TICK
-        waiting = Job.objects.filter(status=JobStatus.READY)
-        waiting.update(**{name: F(name) - passed for name in MOVED})
-        simulating.pass_time(cursor, passed.total_seconds())
+        _waiting().update(**{name: F(name) - span for name in MOVED})
+        simulating.pass_time(cursor, span.total_seconds())
         self.now += span
+
+    def _stand_still(self, cursor: Cursor) -> None:
+        """Let what the server's clock has counted since the last time not have passed."""
+        now = queries.get_now(cursor)
+        # For what was enqueued meanwhile less has passed.
+        counted = Value(now) - Greatest(Value(self._read_at), F("enqueued_at"))
+        _waiting().update(**{name: F(name) + counted for name in MOVED})
+        simulating.give_time_back(cursor, read_at=self._read_at, now=now)
+        self._read_at = now
 
     def _work(self, cursor: Cursor, limit: int) -> int:
         """Enqueue what is due by the clock, and run what may run."""
         while self._fire(cursor).is_full:
             pass
-        return run_due(limit)
+        ran = run_due(limit, before_time_counts=lambda: self._stand_still(cursor))
+        self._stand_still(cursor)
+        return ran
 
     def _fire(self, cursor: Cursor) -> Turn:
-        # The transaction of a TestCase is not to keep the timeouts of a turn.
-        with unlimited_waits(cursor):
-            turn = fire_due(excluded=self._excluded, now=self.now)
+        turn = fire_due(excluded=self._excluded, now=self.now)
         # Another project's, or another release's.
         self._excluded |= set(turn.unknown)
         self._fired.update(row.schedule for row in turn.occurrences if row.job_id is not None)
         ids = [row.job_id for row in turn.occurrences if row.job_id is not None]
         # A start that is asked for is in the clock's time until here.
-        ahead = self.now - queries.get_now(cursor)
-        moved = F("run_after") - ahead
+        moved = F("run_after") - (Value(self.now) - F("enqueued_at"))
         Job.objects.filter(pk__in=ids, run_after__isnull=False).update(
             run_after=moved, due_at=moved
         )
         return turn
+
+
+def _waiting() -> Any:
+    return Job.objects.filter(status=JobStatus.READY)
 
 
 @contextmanager
@@ -163,8 +176,9 @@ def simulated_time(
         _check_names(schedules, known)
     excluded = [] if schedules is None else [name for name in known if name not in schedules]
     with connections[job_database()].cursor() as cursor:
-        now = begin or queries.get_now(cursor)
-        clock = Clock(now.astimezone(UTC), excluded, limit)
+        read_at = queries.get_now(cursor)
+        now = begin or read_at
+        clock = Clock(now.astimezone(UTC), excluded, limit, read_at=read_at)
         # Only planned: nothing is due yet.
         while clock._fire(cursor).is_full:
             pass

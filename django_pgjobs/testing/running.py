@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -72,9 +72,13 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
         return _run_jobs(limit, at_once)
 
 
-def run_due(limit: int) -> int:
-    """Run what may run now; for who has prepared the thread as `run_jobs` does."""
-    return _run_jobs(limit, at_once=False)
+def run_due(limit: int, *, before_time_counts: Callable[[], object]) -> int:
+    """Run what may run now; for who has prepared the thread as `run_jobs` does.
+
+    *before_time_counts* is called before each look for what is due, and before each outcome is
+    written.
+    """
+    return _run_jobs(limit, at_once=False, before_time_counts=before_time_counts)
 
 
 def discover_or_raise() -> None:
@@ -100,14 +104,20 @@ def rate_limits_on_test_connection(*, waits: bool = False) -> Iterator[None]:
         yield
 
 
-def _run_jobs(limit: int, at_once: bool) -> int:
+def _run_jobs(
+    limit: int, at_once: bool, before_time_counts: Callable[[], object] = lambda: None
+) -> int:
     ran: list[tuple[Attempt, Outcome]] = []
     with (
         connections[job_database()].cursor() as cursor,
         _without_jit(cursor),
         _registered(cursor) as worker_id,
     ):
-        while lanes := _ready_lanes_or_counted(cursor, at_once):
+        while True:
+            before_time_counts()
+            lanes = _ready_lanes_or_counted(cursor, at_once)
+            if not lanes:
+                break
             if len(ran) >= limit:
                 raise TooManyAttempts(
                     f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
@@ -116,7 +126,8 @@ def _run_jobs(limit: int, at_once: bool) -> int:
             rows = next(filter(None, claims_of_one), None)
             if rows is None:
                 break
-            ran += _run(cursor, rows[0])
+            ran += _run(cursor, rows[0], before_time_counts)
+        before_time_counts()
         _record(cursor, ran)
     return len(ran)
 
@@ -250,13 +261,16 @@ def _record(cursor: Cursor, ran: list[tuple[Attempt, Outcome]]) -> None:
         statistics.write_statistics(cursor, tally.take(is_last=True))
 
 
-def _run(cursor: Cursor, row: ClaimedRow) -> list[tuple[Attempt, Outcome]]:
+def _run(
+    cursor: Cursor, row: ClaimedRow, before_time_counts: Callable[[], object]
+) -> list[tuple[Attempt, Outcome]]:
     """Run a claimed job, or give it what its task declares; return the attempt, if it was one."""
     options = _options()
     attempt = make_attempt(row, options)
     with _savepoints():
         outcome = filling_of(attempt) or run_in_thread(attempt, options)
     if not outcome.stored:
+        before_time_counts()
         with transaction.atomic(using=job_database(), savepoint=False):
             for writing in writings([(attempt, outcome)]):
                 writing.send(cursor)

@@ -40,6 +40,14 @@ def test_the_page_says_what_would_be_changed_and_what_is_skipped(admin_client: C
     assert "default shop.tasks.b 1" in text
 
 
+@pytest.mark.parametrize("count", [1, 12])
+def test_the_button_says_what_it_does_to_how_many(admin_client: Client, count: int) -> None:
+    make_jobs(count, status="failed", finished_at=NOW)
+    text = admin_client.get(address("retry", FAILED)).content.decode()
+    jobs = "1 job" if count == 1 else f"{count} jobs"
+    assert f'value="Retry: {jobs}"' in text
+
+
 def test_the_page_says_more_than_it_counts(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -55,6 +56,25 @@ def read(client: Client, **query: str) -> str:
     response = client.get(reverse("admin:pgjobs_job_failures"), query)
     assert response.status_code == 200
     return response.content.decode()
+
+
+def test_first_seen_is_when_an_attempt_failed_so_for_the_first_time() -> None:
+    """Also if that attempt was retried; with another error then it was not seen yet."""
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    last = {"exception_class": "shop.errors.Refused", "message": "order 17"}
+    for task, changes in {
+        "same": {"message": "order 4"},
+        "other": {"message": "else"},
+        "class": {"exception_class": "a.B"},
+        "no time": {"failed_at": "2026-02-31T00:00:00+00:00"},
+        "no text": {"failed_at": 17},
+    }.items():
+        first = last | {"failed_at": moment.isoformat()} | changes
+        make_failed("", task_path=task, errors=[first, {"message": "x"}, last])
+    found = {row.task_path: row.first_at for row in groups()}
+    assert found.pop("same") == moment
+    assert len(found) == 4
+    assert all(first > moment + timedelta(days=1) for first in found.values())
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,47 @@ def test_pages_lead_to_every_job_once_and_back(admin_client: Client, tab: str) -
     assert link(first, "prev") is None
 
 
+@pytest.mark.parametrize("tab", ["all", "ready", "running", "failed"])
+def test_the_oldest_come_first_if_asked_for(admin_client: Client, tab: str) -> None:
+    """Those that run longest of the running ones, those that ended first of the failed ones."""
+    columns: dict[str, Any] = {}
+    order = ["id"]
+    if tab == "running":
+        columns = {"status": "running", "worker_id": make_running_job().worker_id}
+        order = ["last_attempted_at", "id"]
+    if tab == "failed":
+        columns, order = {"status": "failed"}, ["finished_at", "id"]
+    name = {"running": "last_attempted_at", "failed": "finished_at"}.get(tab)
+    for minutes in (30, 90, 60):
+        ago = sql.SQL("now() - make_interval(mins => {})").format(minutes)
+        make_jobs(25, **columns, **({name: ago} if name else {}))
+    make_jobs(30, **columns)
+    expected = list(Job.objects.order_by(*order).values_list("pk", flat=True))
+    pages = [listed(admin_client, tab=tab, sort="oldest")]
+    while query := link(pages[-1], "next"):
+        assert query["sort"] == "oldest"
+        pages.append(listed(admin_client, **query))
+    assert [job_id for page in pages for job_id in ids_in(page)] == expected
+    assert len(pages) == 3
+    back = listed(admin_client, **link(pages[2], "prev"))  # type: ignore[arg-type]
+    assert ids_in(back) == ids_in(pages[1])
+    first = listed(admin_client, **link(back, "prev"))  # type: ignore[arg-type]
+    assert ids_in(first) == ids_in(pages[0])
+    assert link(first, "prev") is None
+    assert "pgjobs-new" not in first
+
+
+def test_a_search_from_the_oldest_leads_on_where_it_stopped(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changelist, "LOOK_THROUGH", dict.fromkeys(changelist.LOOK_THROUGH, 5))
+    ids = [*make_jobs(8), *make_jobs(2, "shop.other")]
+    text = listed(admin_client, tab="ready", q="other", sort="oldest")
+    assert ids_in(text) == []
+    found = ids_in(listed(admin_client, **link(text, "next")))  # type: ignore[arg-type]
+    assert found == ids[-2:]
+
+
 def test_a_page_does_not_move_when_jobs_come(admin_client: Client) -> None:
     make_jobs(70)
     query = link(listed(admin_client), "next")
@@ -277,8 +318,8 @@ def test_a_row_says_what_happens_next(
 
 
 def test_a_row_does_not_say_the_errors_of_a_job_that_is_over_them(admin_client: Client) -> None:
-    make_job(status="successful", finished_at=NOW, errors=[{"exception_class": "a.Old"}])
-    assert "Old" not in listed(admin_client)
+    make_job(status="successful", finished_at=NOW, errors=[{"exception_class": "a.Stale"}])
+    assert "Stale" not in listed(admin_client)
 
 
 @pytest.mark.parametrize("query", [{}, {"q": "a:b"}, {"queue": "nothing"}], ids=str)

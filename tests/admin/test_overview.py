@@ -6,12 +6,14 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.admin.overview.chart import SPLITS
 from django_pgjobs.models import Pause, QueueSample, QueueSettings
 from django_pgjobs.queries import numbers as queries
+from django_pgjobs.queries import statistics
 from django_pgjobs.queries.statistics import (
     Cell,
     Minute,
@@ -19,7 +21,7 @@ from django_pgjobs.queries.statistics import (
     measure_queues,
     write_statistics,
 )
-from tests.admin.overview_support import ago, numbers, record
+from tests.admin.overview_support import ago, numbers, read, record, words
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -221,3 +223,24 @@ def test_failures_of_the_last_day_are_grouped() -> None:
         make_job(status="failed", finished_at=ago(seconds), errors=[error])
     [group] = numbers()["groups"]
     assert (group.row.jobs, group.class_name) == (2, "Boom")
+
+
+def test_numbers_that_are_cut_or_old_say_so(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "FEW", 5)
+    monkeypatch.setattr(statistics, "MAX_JOBS", 10)
+    make_job(enqueued_at=ago(7_200))
+    make_jobs(15, queue_name="mail")
+    text = words(read(admin_client))
+    assert "no worker has counted them yet" in text
+    assert "Ready –" in text
+    with connection.cursor() as cursor:
+        measure_queues(cursor)
+    QueueSample.objects.update(measured_at=timezone.now() - timedelta(seconds=40))
+    text = words(read(admin_client))
+    assert "Ready more than 11 as of 40 s ago" in text
+    assert "Running more than 0 as of 40 s ago" in text
+    assert "Oldest waiting 2 h 0 min as of 40 s ago" in text
+    assert "What waits and runs: as of 40 s ago." in text
+    assert "more than 10" in text

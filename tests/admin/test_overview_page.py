@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,15 +17,13 @@ from django.db import connection
 from django.test import Client, RequestFactory, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
-from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.admin import register
 from django_pgjobs.admin.overview import page as page
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.exceptions import TooSlow
-from django_pgjobs.models import Pause, QueueSample
-from django_pgjobs.queries import numbers, statistics
+from django_pgjobs.models import Pause
 from django_pgjobs.queries.cursor import statement
 from tests.admin.overview_support import ago, read, record, words
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
@@ -72,6 +69,8 @@ def test_the_page_shows_the_numbers_and_links_to_the_lists(admin_client: Client)
     for tab in ("ready", "running", "retrying", "scheduled", "blocked"):
         assert f'href="{jobs}?tab={tab}"' in text
     assert f'href="{jobs}?tab=failed&amp;finished_at__range__gte_0=' in text
+    assert f'href="{jobs}?tab=ready&amp;sort=oldest"' in text
+    assert f'href="{jobs}?tab=ready&amp;queue=default&amp;sort=oldest"' in text
 
 
 @pytest.mark.parametrize("key", [*RANGES, "", "1y", "'", "7d&x"])
@@ -359,27 +358,6 @@ def nodes(node: dict[str, Any]) -> Any:
     yield node
     for below in node.get("Plans", ()):
         yield from nodes(below)
-
-
-def test_numbers_that_are_cut_or_old_say_so(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(numbers, "FEW", 5)
-    monkeypatch.setattr(statistics, "MAX_JOBS", 10)
-    make_job(enqueued_at=ago(7_200))
-    make_jobs(15, queue_name="mail")
-    text = words(read(admin_client))
-    assert "no worker has counted them yet" in text
-    assert "Ready –" in text
-    with connection.cursor() as cursor:
-        statistics.measure_queues(cursor)
-    QueueSample.objects.update(measured_at=timezone.now() - timedelta(seconds=40))
-    text = words(read(admin_client))
-    assert "Ready more than 11 as of 40 s ago" in text
-    assert "Running more than 0 as of 40 s ago" in text
-    assert "Oldest waiting 2 h 0 min as of 40 s ago" in text
-    assert "What waits and runs: as of 40 s ago." in text
-    assert "more than 10" in text
 
 
 second = AdminSite(name="second")

@@ -32,6 +32,12 @@ def test_a_person_makes_a_schedule(admin_client: Client) -> None:
     assert row.next_at is not None and row.next_at > timezone.now()
 
 
+def test_seconds_are_shown_as_a_person_would_write_them(admin_client: Client) -> None:
+    make_schedule(every=90.0, grace=1.5, jitter=0.0)
+    form = drawn(admin_client, "each hour")
+    assert [form[name] for name in ("every", "grace", "jitter")] == ["90", "1.5", "0"]
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django_pgjobs.declaring.redaction import redact
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules import control
-from django_pgjobs.schedules.firing import Blocked
+from django_pgjobs.schedules.jobs import Blocked
 from tests.admin.schedule_support import PAGE, REMIND, do, read
 from tests.admin.sending import fields_of
 from tests.schedules.support import make_schedule

@@ -20,6 +20,7 @@ from tests.admin.schedule_support import BACKFILL, LIST, PAGE, REMIND, add, do, 
 from tests.admin.sending import fields_of
 from tests.factories import make_job
 from tests.schedules.support import NOTE_TIME, make_schedule, outcomes
+from tests.schedules.tasks import one_at_a_time
 from tests.test_admin import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -122,6 +123,14 @@ def test_run_now_enqueues_a_job(admin_client: Client) -> None:
     assert LogEntry.objects.get().change_message == "run schedule"
 
 
+def test_a_job_that_is_there_with_the_unique_key_is_said_to_be_there(admin_client: Client) -> None:
+    make_schedule(task_path=one_at_a_time.module_path)
+    known = one_at_a_time.enqueue().id
+    text = do(admin_client, "run")
+    assert f"Already there: job {known} has the unique key. Nothing was enqueued." in text
+    assert Occurrence.objects.get().outcome == "joined"
+
+
 def test_what_cannot_be_run_says_why(admin_client: Client) -> None:
     make_schedule(task_path="nothing.like.it")
     assert "No task nothing.like.it" in do(admin_client, "run")
@@ -155,7 +164,8 @@ def test_a_backfill_is_shown_before_it_is_done(admin_client: Client) -> None:
     assert "4 occurrences" in text and not Job.objects.exists()
     form = fields_of(text, method="post", action="?")
     response = admin_client.post(reverse(BACKFILL), form, follow=True)
-    assert "Enqueued: 4, known before: 0, failed: 0." in response.content.decode()
+    said = "Enqueued: 4, joined a job that was already there: 0, known before: 0, failed: 0."
+    assert said in response.content.decode()
     assert outcomes() == ["enqueued"] * 4
 
 

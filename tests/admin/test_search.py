@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -10,6 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgjobs.admin.job_list.search import MAX_TERMS, Reach, parse_search
+from tests.admin.lists import NOW, ids_in, listed
 from tests.factories import make_job
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import ROWS
@@ -186,3 +190,25 @@ def test_a_search_knows_what_it_costs() -> None:
 def test_backslashes_escape_quotation_marks() -> None:
     search = parse_search(r'error:"say \"no\" \\ now"', may_reveal=True)
     assert search.parts[0].lookups == {"error": 'say "no" \\ now'}
+
+
+@pytest.mark.parametrize("text", ["Order 17 lost", '"Order 17" lost'])
+def test_words_in_no_path_of_a_task_lead_to_searches_elsewhere(
+    admin_client: Client, text: str
+) -> None:
+    error = {"exception_class": "a.Lost", "message": "Order 17 lost: no customer"}
+    job_id = make_job(status="failed", finished_at=NOW, errors=[error])
+    empty = listed(admin_client, tab="failed", q=f"{text} queue:default")
+    assert ids_in(empty) == []
+    found = re.search(r'<a href="([^"]*)"><bdi>error:&quot;Order 17 lost&quot; queue:', empty)
+    assert found is not None
+    query = dict(parse_qsl(unescape(found[1])[1:]))
+    assert query["tab"] == "failed"
+    assert ids_in(listed(admin_client, **query)) == [job_id]
+
+
+def test_nothing_is_proposed_for_names_or_where_something_is_found(admin_client: Client) -> None:
+    make_job("shop.tasks.send")
+    assert "<bdi>error:" not in listed(admin_client, q="error:x")
+    assert "<bdi>error:" not in listed(admin_client, q="shop")
+    assert "<bdi>args.0:17999</bdi>" in listed(admin_client, q="17999")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.test.utils import override_settings
 from django.urls import reverse
 
 from django_pgjobs.bulk.selection import Selection
@@ -77,3 +78,20 @@ def test_a_time_in_the_address_of_a_list_is_no_error(admin_client: Client, text:
     for query in queries:
         answer = admin_client.get(reverse("admin:pgjobs_job_changelist"), query)
         assert answer.status_code in (200, 302)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"), [("Europe/Berlin", "14:30:07 CEST"), ("UTC", "12:30:07 UTC")]
+)
+def test_times_are_to_the_second_and_say_their_zone(
+    admin_client: Client, zone: str, text: str
+) -> None:
+    moment = datetime(2026, 7, 1, 12, 30, 7, tzinfo=UTC)
+    columns = {"finished_at": moment, "enqueued_at": moment, "last_attempted_at": moment}
+    job_id = make_job(status="failed", **columns)
+    with override_settings(TIME_ZONE=zone):
+        listed = admin_client.get(reverse("admin:pgjobs_job_changelist")).content.decode()
+        shown = admin_client.get(page("job", "change", job_id)).content.decode()
+    assert f'title="July 1, 2026 {text}"' in listed
+    assert f'title="July 1, 2026 {text}"' in shown
+    assert f">July 1, 2026 {text.split()[0]}</time>" in shown

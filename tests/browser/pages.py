@@ -102,6 +102,9 @@ PAGES: dict[str, Callable[[], str]] = {
         for tab in TABS
     },
     "jobs, searched": lambda: named("pgjobs_job_changelist", q="task:nothing.like.it"),
+    "jobs, found": lambda: named("pgjobs_job_changelist", q="tasks", sort="oldest"),
+    "jobs, filtered": lambda: named("pgjobs_job_changelist", tab="failed", queue="mail"),
+    "jobs, in no path": lambda: named("pgjobs_job_changelist", q="nothing like it"),
     "jobs, not understood": lambda: named("pgjobs_job_changelist", q="colour:red"),
     **{f"job, {status}": lambda status=status: job(status) for status in JobStatus.values},
     "job, missing": lambda: named("pgjobs_job_change", 10**12),

@@ -50,6 +50,42 @@ def test_a_page_is_drawn_from_right_to_left(
     assert first.bounding_box()["x"] > second.bounding_box()["x"]
 
 
+def test_twelve_failed_jobs_are_in_sight(
+    installation: Installation, open_window: Callable[..., Any]
+) -> None:
+    """With all columns; of the error there is one line, and all of it as its title."""
+    window = open_window(width=1280)
+    window.set_viewport_size({"width": 1280, "height": 900})
+    window.goto(installation.addresses["jobs, failed"])
+    bottoms = window.locator("#result_list tbody tr").evaluate_all(
+        "rows => rows.map(row => row.getBoundingClientRect().bottom)"
+    )
+    assert len(bottoms) == 12
+    assert max(bottoms) <= 900
+    assert window.locator("#changelist-form .results").evaluate(
+        "box => box.scrollWidth <= box.clientWidth"
+    )
+    errors = window.locator("#result_list .pgjobs-bad[title]")
+    assert errors.count() >= 12
+    assert "violates unique constraint (id)=(" in str(
+        errors.evaluate_all("all => all.map(each => each.title).join()")
+    )
+
+
+def test_the_filters_are_folded_away_until_one_is_used(
+    installation: Installation, open_window: Callable[..., Any]
+) -> None:
+    window = open_window()
+    window.goto(installation.addresses["jobs, failed"])
+    assert not window.get_by_label("Queue", exact=True).is_visible()
+    window.locator(".pgjobs-filters summary").focus()
+    window.keyboard.press("Enter")
+    window.get_by_label("Queue", exact=True).fill("mail")
+    window.keyboard.press("Enter")
+    window.wait_for_url("**queue=mail**")
+    assert window.get_by_label("Queue", exact=True).is_visible()
+
+
 def test_the_policy_is_in_force(installation: Installation, browser: Any, site: LiveServer) -> None:
     """Else the other tests show nothing."""
     allowed = override_settings(ALLOWED_HOSTS=[HOST])

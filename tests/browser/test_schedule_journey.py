@@ -20,8 +20,12 @@ def test_a_schedule_is_made_changed_and_run(open_window: OpenWindow) -> None:
     window.get_by_label("Name:", exact=True).fill("nightly")
     window.get_by_label("Task:", exact=True).fill(REMIND)
     window.get_by_label("Positional arguments:").fill('["week"]')
-    # What is wrong is said before anything is sent.
+    # What is wrong is said before anything is sent, and still when the form comes back.
     window.get_by_label("Cron:").fill("30 2 * *")
+    wait_for(window, "wrong number of fields")
+    window.get_by_label("Time zone:").fill("")
+    press(window, "Save")
+    wait_for(window, "This field is required.")
     wait_for(window, "wrong number of fields")
     window.get_by_label("Cron:").fill("30 2 * * *")
     window.get_by_label("Time zone:").fill("Europe/Berlin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.db.models import F
@@ -49,6 +50,25 @@ def test_each_second_has_one_job_though_workers_are_killed(start: Start, journal
             .order_by("scheduled_for")
             .values_list("job_id", flat=True)
         )
+
+
+def test_a_worker_that_is_stopped_in_its_turn_keeps_no_schedule_from_others(
+    start: Start, journal: Journal
+) -> None:
+    module = "tests.process.stopping"
+    task_path = f"{module}.note_after_stop"
+    row = Schedule.objects.create(
+        name="x", task_path=task_path, args=[journal.folder], every=1.0, max_runs=1
+    )
+    stopped = start(modules=(module,))
+    wait_until((Path(journal.folder) / "stopped").exists)
+    other = start(modules=(module,))
+    journal.wait_for("ran")
+    other.stop()
+    stopped.kill()
+    row.refresh_from_db()
+    assert count() == Occurrence.objects.filter(outcome="enqueued").count() == 1
+    assert row.runs == 1
 
 
 def test_a_drain_enqueues_what_is_due_first(start: Start, journal: Journal) -> None:

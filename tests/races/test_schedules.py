@@ -11,9 +11,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from django_pgjobs import schedule
+from django_pgjobs.compat import task_enqueued
 from django_pgjobs.models import Job, Occurrence, Schedule
-from django_pgjobs.schedules import firing
+from django_pgjobs.schedules import firing, short
 from django_pgjobs.schedules.firing import fire_due
+from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.worker.process.scheduler import (
     FIRST_PASSED_OVER,
@@ -38,15 +40,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.race]
 
 
 class Halfway:
-    """Lets a turn stop where it has enqueued and not committed, until it may go on."""
+    """Lets the first turn stop where it has enqueued and not committed, until it may go on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.may_go_on = threading.Event(), threading.Event()
         write = firing.queries.write_schedules
 
         def wait_and_write(*args: Any) -> None:
-            self.reached.set()
-            assert self.may_go_on.wait(30)
+            if not self.reached.is_set():
+                self.reached.set()
+                assert self.may_go_on.wait(30)
             write(*args)
 
         monkeypatch.setattr(firing.queries, "write_schedules", wait_and_write)
@@ -82,6 +85,48 @@ def test_one_that_dies_before_its_commit_leaves_nothing(monkeypatch: pytest.Monk
     assert not Job.objects.exists()
     wait_until(lambda: fire_due().taken == 1)
     assert [job.scheduled_for for job in Job.objects.all()] == [instant]
+
+
+def test_one_that_stands_still_in_its_turn_is_no_hold_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    instant = let_be_due(make_schedule())
+    monkeypatch.setattr(short, "STILL_SECONDS", 0.5)
+    halfway = Halfway(monkeypatch)
+    first = DjangoThread(fire_due)
+    assert halfway.reached.wait(30)
+    wait_until(lambda: fire_due().taken == 1)
+    halfway.may_go_on.set()
+    first.join(30)
+    assert isinstance(first.error, Blocked)
+    assert [job.scheduled_for for job in Job.objects.all()] == [instant]
+
+
+def test_a_receiver_that_takes_too_long_holds_up_its_schedule_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for row in [make_schedule(name, args=[name]) for name in ("slow", "quick")]:
+        let_be_due(row)
+    monkeypatch.setattr(short, "STILL_SECONDS", 0.5)
+
+    def be_slow(task_result: Any, **given: Any) -> None:
+        if task_result.args == ["slow"]:
+            pid = connection.connection.info.backend_pid
+            wait_until(lambda: not is_there(pid))
+
+    def is_there(pid: int) -> bool:
+        with connect() as observer:
+            found = observer.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid])
+            return found.fetchone() is not None
+
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    task_enqueued.connect(be_slow)
+    try:
+        DjangoThread(scheduler.fire_all).result()
+    finally:
+        task_enqueued.disconnect(be_slow)
+    assert (outcomes("slow"), outcomes("quick")) == ([], ["enqueued"])
+    assert list(scheduler._excluded) == ["slow"]
+    fire_due()
+    assert outcomes("slow") == ["enqueued"]
 
 
 def test_an_occurrence_that_somebody_is_just_skipping_is_waited_for() -> None:
@@ -195,6 +240,7 @@ def test_a_follower_looks_again_after_one_that_is_locked() -> None:
     row = make_schedule()
     let_be_due(row, timedelta(seconds=5))
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    scheduler._may_be_alone = False
     with transaction.atomic():
         Schedule.objects.select_for_update().get()
         pause = DjangoThread(scheduler._take_turn).result()

@@ -216,6 +216,6 @@ def test_a_backfill_makes_up_for_what_failed_and_what_was_missed() -> None:
     assert outcomes()[0] == "missed"
     Occurrence.objects.create(schedule=row.name, scheduled_for=begin + HOUR, outcome="failed")
     Occurrence.objects.create(schedule=row.name, scheduled_for=begin + 2 * HOUR, outcome="skipped")
-    assert backfill(row.name, begin, begin + 2 * HOUR) == (2, 1, 0)
+    assert backfill(row.name, begin, begin + 2 * HOUR) == (2, 0, 1, 0)
     assert outcomes()[:3] == ["enqueued", "enqueued", "skipped"]
     assert [job.scheduled_for for job in jobs_of()][-2:] == [begin, begin + HOUR]

@@ -69,8 +69,19 @@ def test_a_clock_that_is_put_back_is_a_reason_to_look() -> None:
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
     now = datetime.now(UTC)
     scheduler._check_at = 1e12
-    scheduler._note_clock(now)
-    scheduler._note_clock(now + timedelta(seconds=60))
+    scheduler._note_clock(now, time.monotonic())
+    scheduler._note_clock(now + timedelta(seconds=60), time.monotonic())
     assert scheduler._check_at == 1e12
-    scheduler._note_clock(now + timedelta(seconds=50))
+    scheduler._note_clock(now + timedelta(seconds=50), time.monotonic())
     assert scheduler._check_at == 0.0
+
+
+def test_a_process_that_stood_still_says_nothing_of_the_clock() -> None:
+    """It was stopped for a minute after it had asked for the time, or before the answer came."""
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    now = datetime.now(UTC)
+    scheduler._check_at = 1e12
+    scheduler._note_clock(now, time.monotonic())
+    scheduler._note_clock(now, time.monotonic() - 60)
+    scheduler._note_clock(now, time.monotonic())
+    assert scheduler._check_at == 1e12

@@ -26,6 +26,9 @@ from tests.schedules.support import (
 
 pytestmark = pytest.mark.django_db
 
+# Of a backfill without unique keys.
+JOINED = ", 0 joined a job that was already there,"
+
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -166,10 +169,38 @@ def test_backfill_enqueues_what_has_no_row(run: Any) -> None:
     *shown, said = run("backfill", *words, "--dry-run")
     assert said == f"schedule each hour: {len(shown)} would be enqueued"
     assert len(jobs_of()) == 1
-    assert run("backfill", *words) == ["schedule each hour: 3 enqueued, 1 were known, 0 failed"]
+    said = "schedule each hour:"
+    assert run("backfill", *words) == [
+        f"schedule each hour: 3 enqueued{JOINED} 1 were known, 0 failed"
+    ]
     times = sorted(job.scheduled_for for job in jobs_of() if job.scheduled_for)
     assert times == [begin + number * HOUR for number in range(4)]
-    assert run("backfill", *words) == ["schedule each hour: 0 enqueued, 4 were known, 0 failed"]
+    assert run("backfill", *words) == [
+        f"schedule each hour: 0 enqueued{JOINED} 4 were known, 0 failed"
+    ]
+
+
+def test_a_job_that_is_there_with_the_unique_key_is_said_to_be_there(run: Any) -> None:
+    row = make_schedule(task_path=tasks.one_at_a_time.module_path)
+    known = int(tasks.one_at_a_time.enqueue().id)
+    [said] = run("run", row.name, "--by", "anna")
+    assert said == (
+        f"schedule each hour: nothing enqueued, already there: job {known} has the unique key"
+    )
+    occurrence = Occurrence.objects.get()
+    assert (occurrence.outcome, occurrence.job_id) == ("joined", known)
+    assert occurrence.note == "run by anna. A job with its unique key was there."
+    assert not jobs_of()
+    end = timezone.now()
+    words = [row.name, "--from", (end - 2 * HOUR).isoformat(), "--until", end.isoformat()]
+    [said] = run("backfill", *words)
+    assert said == (
+        "schedule each hour: 0 enqueued, 2 joined a job that was already there, 0 were known, "
+        "0 failed"
+    )
+    Job.objects.all().delete()
+    [said] = run("run", row.name)
+    assert said == f"schedule each hour: enqueued job {jobs_of()[0].pk}"
 
 
 def test_backfill_refuses_what_makes_no_sense(run: Any) -> None:
@@ -210,7 +241,7 @@ def test_a_backfill_of_nothing_says_why(run: Any) -> None:
     ):
         words = ["backfill", name, "--from", begin, "--until", end]
         assert said in run(*words, "--dry-run")[-1]
-        assert f"0 enqueued, 0 were known, 0 failed: {said}" in run(*words)[-1]
+        assert f"0 enqueued{JOINED} 0 were known, 0 failed: {said}" in run(*words)[-1]
 
 
 def test_the_list_tells_the_next_run_that_is_not_skipped(run: Any) -> None:

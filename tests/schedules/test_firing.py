@@ -198,17 +198,6 @@ def test_an_overlap_waits_in_the_order_of_a_key() -> None:
     assert keys == 2 * [("schedule:a {b}", 1)]
 
 
-def test_a_unique_key_joins_the_job_that_is_there() -> None:
-    known = int(tasks.one_at_a_time.enqueue().id)
-    row = make_schedule(task_path="tests.schedules.tasks.one_at_a_time")
-    let_be_due(row)
-    fire(row)
-    occurrence = Occurrence.objects.get()
-    assert (occurrence.outcome, occurrence.job_id) == ("joined", known)
-    assert Job.objects.get().schedule is None
-    assert row.last_job_id == known
-
-
 def test_jitter_delays_the_job_and_not_the_occurrence() -> None:
     delays = set()
     for number in range(5):

@@ -12,9 +12,17 @@ import pytest
 
 from django_pgjobs.schedules.checking import Checked
 from django_pgjobs.schedules.firing import Turn
+from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import Synced
 from django_pgjobs.worker.process import scheduler as scheduler_module
-from django_pgjobs.worker.process.scheduler import FOLLOW_SECONDS, LATE_SECONDS, Scheduler
+from django_pgjobs.worker.process.scheduler import (
+    FIRST_BLOCKED,
+    FOLLOW_SECONDS,
+    LATE_SECONDS,
+    LONGEST_PAUSE,
+    SYNC_SECONDS,
+    Scheduler,
+)
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_options
 
@@ -25,7 +33,7 @@ class World:
     """A schedule that is due every second, and schedulers that sleep as long as they say."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, count: int = COUNT) -> None:
-        self.now, self.next_at = 0.0, 1.0
+        self.now, self.next_at, self.every = 0.0, 1.0, 1.0
         self.turns: Counter[int] = Counter()
         # How late each occurrence was, and who had it.
         self.lateness: list[float] = []
@@ -46,14 +54,14 @@ class World:
         heapq.heapify(self.alarms)
 
     def fire(self, *, late: float, excluded: Collection[str], **options: Any) -> Turn:
-        """Be the table: one schedule, due every second."""
+        """Be the table: one schedule."""
         turn = Turn()
         while self.next_at <= self.now - late:
             turn.taken = 1
             turn.is_full = self.has_many
             self.lateness.append(self.now - self.next_at)
             self.owners.append(self.taking)
-            self.next_at += 1.0
+            self.next_at += self.every
         turn.wait = self.next_at - self.now
         return turn
 
@@ -104,6 +112,77 @@ def test_after_its_death_another_one_takes_over(monkeypatch: pytest.MonkeyPatch)
         assert max(world.lateness[before:]) < LATE_SECONDS + FOLLOW_SECONDS[1] + 1.1
         assert max(world.lateness[-10:]) < 0.1
         assert len(set(world.owners[-10:])) == 1
+
+
+def test_one_that_starts_alone_is_on_time_from_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, count=1)
+    world.next_at = -0.3
+    world.run(5)
+    assert world.lateness[0] == 0.3
+    assert max(world.lateness[1:]) < 0.1
+    later = World(monkeypatch, count=1)
+    later.run(5)
+    assert max(later.lateness) < 0.1
+
+
+def test_without_anything_due_soon_each_looks_twice_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, count=3)
+    world.every = 3600.0
+    world.run(10)
+    assert sum(scheduler._is_active for scheduler in world.schedulers.values()) == 1
+    world.turns.clear()
+    world.run(3600)
+    assert max(world.turns.values()) <= 122 + 2
+    # And the one that is active is on time all the same.
+    assert len(world.lateness) == 2
+    assert max(world.lateness) < 0.1
+
+
+@pytest.mark.parametrize(("wait", "is_closed"), [(5.0, False), (60.0, True), (None, True)])
+def test_it_has_no_connection_while_nothing_is_due_soon(
+    monkeypatch: pytest.MonkeyPatch, wait: float | None, is_closed: bool
+) -> None:
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    closed = []
+    monkeypatch.setattr(scheduler, "_close", lambda: closed.append(True))
+    monkeypatch.setattr(scheduler_module, "fire_due", lambda **options: Turn(taken=1, wait=wait))
+    monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], [], [], []))
+    for name in ("_retry_broken", "_retire"):
+        monkeypatch.setattr(scheduler, name, lambda: None)
+    monkeypatch.setattr(scheduler_module, "check_planned", lambda *given: Checked([], None))
+
+    def end(pause: float) -> None:
+        assert bool(closed) is is_closed
+        assert pause <= LONGEST_PAUSE
+        scheduler.stop()
+
+    monkeypatch.setattr(scheduler, "wait", end)
+    scheduler.run()
+    assert closed
+
+
+def test_what_was_put_off_is_tried_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, count=1)
+    [scheduler] = world.schedulers.values()
+    tries = iter([Blocked("x", "somebody has locked it")])
+
+    def fire(**options: Any) -> Turn:
+        for error in tries:
+            raise error
+        return Turn()
+
+    monkeypatch.setattr(scheduler_module, "fire_due", fire)
+    scheduler._take_turn()
+    assert scheduler._take_turn() <= FIRST_BLOCKED
+    assert not scheduler._expects_some
+    locked = Synced([], [], [], [], ["y"])
+    monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: locked)
+    other = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    assert other._take_turn() <= SYNC_SECONDS
 
 
 def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None:

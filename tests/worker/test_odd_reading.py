@@ -49,6 +49,8 @@ ANSWERS: dict[str, Any] = {
     "waits_for": [1],
     "statuses": ["failed"],
     "roots": [1],
+    "queue_names": None,
+    "task_paths": None,
 }
 
 

@@ -94,11 +94,11 @@ def test_explain_says_that_a_row_waits_for_jobs_that_are_not_named() -> None:
 def test_explain_says_that_a_row_may_lack_what_its_task_declares() -> None:
     """Of a task that is loaded here, and declares something."""
     codes = [reason.code for reason in explain(make_job("tests.worker.declared.placed")).reasons]
-    assert codes == ["undeclared", "no_worker"]
+    assert codes == ["no_worker", "undeclared"]
     job_id = make_job("tests.worker.declared.placed", is_declared=True)
-    assert [reason.code for reason in explain(job_id).reasons] == ["behind", "no_worker"]
+    assert [reason.code for reason in explain(job_id).reasons] == ["no_worker", "behind"]
     for path in ("tests.worker.declared.free", "nobody.has.it"):
         assert [reason.code for reason in explain(make_job(path)).reasons] == [
-            "behind",
             "no_worker",
+            "behind",
         ]

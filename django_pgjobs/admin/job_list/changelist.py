@@ -27,8 +27,10 @@ from django_pgjobs.admin.job_list.links import (
     AFTER,
     BEFORE,
     COUNT_AFTER,
+    OLDEST,
     PAGE_SIZE,
     PAGE_SIZES,
+    SORT,
     TAB,
     ListLinks,
     Rows,
@@ -105,10 +107,10 @@ class JobChangeList(ListLinks, ChangeList):
         self.notices: list[Any] = []
         self.parts: list[Condition] = []
         self.has_foreign_filters = False
-        self.is_older = BEFORE not in request.GET
+        self.is_onward = BEFORE not in request.GET
         searched = parse_search(request.GET.get(SEARCH_VAR, ""), may_reveal=False).parts
         self.batches = AskedBatches(searched, self.tab)
-        self.order = Order(by_end=self.tab.is_finished and not self.batches.are_by_id)
+        self.order = self._choose_order(oldest_first=request.GET.get(SORT) == OLDEST)
         self.place = self._read_place(request)
         if ERROR_FLAG in request.GET:
             self.notices.append(_("A part of the address was left out: it is no filter of jobs."))
@@ -118,17 +120,25 @@ class JobChangeList(ListLinks, ChangeList):
         for name in (AFTER, BEFORE, COUNT_AFTER):
             self.params.pop(name, None)
 
+    def _choose_order(self, *, oldest_first: bool) -> Order:
+        """Return the order: finished jobs by their end, the oldest of those that run by start."""
+        if self.tab.is_finished and not self.batches.are_by_id:
+            return Order("finished_at", oldest_first)
+        if oldest_first and self.tab.key == "running" and self.is_few:
+            return Order("last_attempted_at", oldest_first)
+        return Order("", oldest_first)
+
     def _read_place(self, request: HttpRequest) -> Place | None:
-        text = request.GET.get(AFTER if self.is_older else BEFORE)
+        text = request.GET.get(AFTER if self.is_onward else BEFORE)
         place = self.order.parse(text) if text else None
         if text and place is None:
-            self.is_older = True
+            self.is_onward = True
             self.notices.append(_("This address names no page of the list. Here is the first one."))
         return place
 
     def get_filters_params(self, params: Any = None) -> dict[str, Any]:
         found: dict[str, Any] = super().get_filters_params(params)
-        for name in (TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER):
+        for name in (TAB, SORT, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER):
             found.pop(name, None)
         return found
 
@@ -169,7 +179,7 @@ class JobChangeList(ListLinks, ChangeList):
         jobs = self._of_masked(jobs)
         if self.problems:
             jobs = jobs.none()
-        return jobs.order_by(*self.order.fields(is_older=True))
+        return jobs.order_by(*self.order.fields(is_onward=True))
 
     def _of_masked(self, jobs: QuerySet[Any]) -> QuerySet[Any]:
         """Return *jobs*; if a masked value is asked for, those where one may see it."""
@@ -220,23 +230,25 @@ class JobChangeList(ListLinks, ChangeList):
         if self.place is None:
             self._begin_in_time()
         rows = self._read_direction()
-        if not self.is_older and len(rows.jobs) < self.page_size and rows.edge is None:
+        if not self.is_onward and len(rows.jobs) < self.page_size and rows.edge is None:
             # The first page is a full one, also for who comes back to it.
-            self.place, self.is_older = None, True
+            self.place, self.is_onward = None, True
             rows = self._read_direction()
         return rows
 
     def _begin_in_time(self) -> None:
         """Begin where the ids are of the time that a filter ends at, as far as they tell it."""
+        if self.order.oldest_first:
+            return
         name = "enqueued_at__lte"
         ends = [part.lookups[name] for part in self.parts if name in part.lookups]
-        if self.order.by_end:
+        if self.order.column:
             # When a job was enqueued does not say when it ended.
             ends = []
         ends += self.batches.ends_of_large_tree()
         if self.is_few or not ends or min(ends) >= timezone.now():
             return
-        if self.order.by_end:
+        if self.order.column:
             self.place = Place(LAST_ID, min(ends) + OUT_OF_ORDER)
             return
         with connections[self.queryset.db].cursor() as cursor:
@@ -246,31 +258,31 @@ class JobChangeList(ListLinks, ChangeList):
 
     def _read_direction(self) -> Rows:
         """Read a page of the rows after, or before, the place."""
-        jobs, order, is_older = self.queryset, self.order, self.is_older
+        jobs, order, is_onward = self.queryset, self.order, self.is_onward
         jobs = jobs.filter(*self.batches.ends())
         edge = self._find_edge()
         if self.place is not None:
-            jobs = jobs.filter(order.beyond(self.place, is_older=is_older))
+            jobs = jobs.filter(order.beyond(self.place, is_onward=is_onward))
         if edge is not None:
-            jobs = jobs.filter(order.within(edge, is_older=is_older))
+            jobs = jobs.filter(order.within(edge, is_onward=is_onward))
         if self.is_few:
             # By their own index, sorted; only then is anything of a row unpacked.
-            ids = jobs.order_by(*Order(False, is_sorted=True).fields(is_older=is_older))
+            ids = jobs.order_by(*replace(order, is_sorted=True).fields(is_onward=is_onward))
             jobs = self.root_queryset.filter(pk__in=ids.values("pk")[: self.page_size + 1])
         found = list(
-            with_columns(jobs).order_by(*order.fields(is_older=is_older))[: self.page_size + 1]
+            with_columns(jobs).order_by(*order.fields(is_onward=is_onward))[: self.page_size + 1]
         )
-        if edge is None and self.place is not None and not is_older:
+        if edge is None and self.place is not None and not order.descends(is_onward=is_onward):
             found += self._read_endless(self.page_size + 1 - len(found))
         has_more = len(found) > self.page_size
         shown = found[: self.page_size]
-        return Rows(shown if is_older else shown[::-1], has_more, None if has_more else edge)
+        return Rows(shown if is_onward else shown[::-1], has_more, None if has_more else edge)
 
     def _read_endless(self, count: int) -> list[Any]:
-        """Return the first finished jobs without an end: newer than all that have one."""
-        if count <= 0 or not self.order.by_end or self.place is None or not self.place.finished_at:
+        """Return the first jobs without the time of the order: newer than all that have one."""
+        if count <= 0 or not self.order.column or self.place is None or not self.place.moment:
             return []
-        jobs = self.queryset.filter(finished_at__isnull=True)
+        jobs = self.queryset.filter(self.order.is_unknown)
         return list(with_columns(jobs).order_by("id")[:count])
 
     def count_new(self, text: str) -> int:
@@ -278,13 +290,13 @@ class JobChangeList(ListLinks, ChangeList):
         place = self.order.parse(text)
         if place is None:
             return 0
-        self.place, self.is_older = place, False
-        jobs = self.queryset.filter(self.order.beyond(place, is_older=False))
+        self.place, self.is_onward = place, False
+        jobs = self.queryset.filter(self.order.beyond(place, is_onward=False))
         edge = self._find_edge()
         if edge is not None:
-            jobs = jobs.filter(self.order.within(edge, is_older=False))
+            jobs = jobs.filter(self.order.within(edge, is_onward=False))
         order = replace(self.order, is_sorted=self.is_few)
-        return int(jobs.order_by(*order.fields(is_older=False))[: MAX_NEW + 1].count())
+        return int(jobs.order_by(*order.fields(is_onward=False))[: MAX_NEW + 1].count())
 
     @cached_property
     def is_narrowed(self) -> bool:
@@ -305,8 +317,8 @@ class JobChangeList(ListLinks, ChangeList):
             return None
         jobs = Job.objects.filter(conditions(self._bounds()))
         if self.place is not None:
-            jobs = jobs.filter(self.order.beyond(self.place, is_older=self.is_older))
-        return self.order.find_edge(jobs, self.distance, is_older=self.is_older)
+            jobs = jobs.filter(self.order.beyond(self.place, is_onward=self.is_onward))
+        return self.order.find_edge(jobs, self.distance, is_onward=self.is_onward)
 
     def _has_sparse_rows(self) -> bool:
         """May most of the jobs that the order leads to be others than those of the list?"""
@@ -321,7 +333,8 @@ class JobChangeList(ListLinks, ChangeList):
 
     def _is_bound(self, part: Condition) -> bool:
         """Is it a condition on what the jobs are ordered by?"""
-        return self.order.by_end and part.lookups.keys() <= {"finished_at__gte", "finished_at__lte"}
+        ends = self.order.column == "finished_at"
+        return ends and part.lookups.keys() <= {"finished_at__gte", "finished_at__lte"}
 
     def _bounds(self) -> dict[str, Any]:
         """Return the lookups that the order's index finds by itself."""

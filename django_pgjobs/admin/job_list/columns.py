@@ -8,14 +8,14 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import F, Func, QuerySet, TextField
 from django.urls import reverse
-from django.utils import formats, timezone
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_list.previews import arguments_line, start_of
-from django_pgjobs.drawing import moment, status_badge
+from django_pgjobs.drawing import moment, status_badge, time_element
 from django_pgjobs.models import Job
 from django_pgjobs.status import FINISHED, JobStatus
 from django_pgjobs.values.moments import duration
@@ -24,10 +24,14 @@ from django_pgjobs.values.moments import duration
 LARGE_FIELDS = ("args", "kwargs", "metadata", "errors", "result", "progress", "worker_ids")
 MAX_TAGS = 5
 MAX_TAG = 40
+# Characters of a path, an error and a queue's name that are never cut off on a wide screen.
+MAX_WHOLE = 40
+MAX_WHOLE_ERROR = 24
+MAX_WHOLE_NAME = 12
 # The path of an exception's class and its message.
 LAST_ERROR = (
     "left(COALESCE(%(expressions)s -> -1 ->> 'exception_class', ''), 200) || ': '"
-    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 200)"
+    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 500)"
 )
 NO_ERROR = ": "
 
@@ -52,14 +56,17 @@ class JobColumns:
         address = reverse(
             "admin:pgjobs_job_change", args=[job.pk], current_app=self.admin_site.name
         )
+        line = arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)
         return format_html(
-            '<a class="pgjobs-task" href="{}"><bdi>{}</bdi></a> '
-            '<span class="pgjobs-quiet">#{}</span>{}{}{}',
+            '<a class="pgjobs-task" href="{}"{}><bdi>{}</bdi>'
+            '</a> <span class="pgjobs-quiet">#{}</span>'
+            '<div class="pgjobs-two">{}{}{}</div>',
             address,
-            _breakable(job.task_path),
+            _title(job.task_path, MAX_WHOLE),
+            job.task_path,
             job.pk,
-            _line("pgjobs-args", arguments_line(job.task_path, job.pgjobs_args, job.pgjobs_kwargs)),
-            _line("pgjobs-bad", _error_line(job)),
+            _line("pgjobs-bad", _error_line(job), job.pgjobs_error),
+            _line("pgjobs-args", line),
             _draw_tags(job.tags),
         )
 
@@ -78,8 +85,11 @@ class JobColumns:
     @admin.display(description=gettext_lazy("Queue"))
     def queue_column(self, job: Job) -> SafeString:
         """The queue, and the priority if it is not the usual one."""
+        name = job.queue_name
         priority = _("priority %d") % job.priority if job.priority else ""
-        return format_html("<bdi>{}</bdi>{}", job.queue_name, _line("pgjobs-quiet", priority))
+        return format_html(
+            "<bdi{}>{}</bdi>{}", _title(name, MAX_WHOLE_NAME), name, _line("pgjobs-quiet", priority)
+        )
 
     @admin.display(description=gettext_lazy("Attempts"))
     def attempts_column(self, job: Job) -> str:
@@ -94,30 +104,28 @@ class JobColumns:
         if job.status in FINISHED:
             return format_html("{}{}", moment(job.finished_at), _line("pgjobs-quiet", _took(job)))
         if job.status == JobStatus.RUNNING:
-            text = _("running for %s") % duration(_seconds(job.last_attempted_at, now))
+            begin = job.last_attempted_at
+            text: Any = _("running for %s") % duration(_seconds(begin, now))
+            text = time_element(begin, text) if begin else text
             return format_html("{}{}", text, _line("pgjobs-quiet", _took(job)))
         if job.due_at is not None:
             overdue = _("overdue") if job.due_at <= now else ""
             return format_html("{}{}", moment(job.due_at), _line("pgjobs-quiet", overdue))
         since = job.waiting_since
-        return format_html(
-            '<time datetime="{}" title="{}">{}</time>',
-            since.isoformat(),
-            formats.date_format(timezone.localtime(since), "DATETIME_FORMAT"),
-            _("waiting for %s") % duration(_seconds(since, now)),
-        )
+        return time_element(since, _("waiting for %s") % duration(_seconds(since, now)))
 
 
-def _breakable(path: str) -> SafeString:
-    """Return a dotted path that may go on in the next line after a dot."""
-    return format_html_join(mark_safe(".<wbr>"), "{}", ((part,) for part in path.split(".")))
-
-
-def _line(css_class: str, text: Any) -> SafeString:
-    """Return a line of a cell, nothing without a text."""
+def _line(css_class: str, text: Any, title: str = "") -> SafeString:
+    """Return a line of a cell, nothing without a text; *title* is all of what may be cut off."""
     if not text:
         return SafeString("")
-    return format_html('<div class="{}"><bdi>{}</bdi></div>', css_class, text)
+    whole = _title(title, MAX_WHOLE_ERROR)
+    return format_html('<div class="{}"{}><bdi>{}</bdi></div>', css_class, whole, text)
+
+
+def _title(text: str, most: int) -> SafeString:
+    """Return the attribute that shows all of a text which may be cut off, being longer."""
+    return format_html(' title="{}"', text) if len(text) > most else SafeString("")
 
 
 def _error_line(job: Any) -> str:
@@ -139,7 +147,8 @@ def _draw_tags(tags: Any) -> SafeString:
     names = format_html_join(
         " ", '<span class="pgjobs-tag">{}</span>', ((t,) for t in shown + more)
     )
-    return format_html('<div class="pgjobs-tags">{}</div>', names)
+    title = _title(", ".join(shown), MAX_WHOLE_NAME)
+    return format_html('<div class="pgjobs-tags"{}>{}</div>', title, names)
 
 
 def _took(job: Job) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.job_list.filters import JobFilter
 from django_pgjobs.admin.job_list.paging import Order, Place
+from django_pgjobs.admin.job_list.search import look_elsewhere
 from django_pgjobs.admin.job_list.tabs import Tab, kept_text
 
 # More rows than the last are more than 150 kB.
 PAGE_SIZES = (25, 50, 100)
 TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER = "tab", "per", "after", "before", "count_after"
+# What the parameter SORT is for the other order than the usual one.
+SORT, OLDEST = "sort", "oldest"
 
 
 class Rows(NamedTuple):
-    """A page of the list, newest first; *edge* is how far was looked, None: to the end."""
+    """A page of the list; *edge* is how far was looked, None: to the end."""
 
     jobs: list[Any]
     has_more: bool
@@ -32,6 +36,13 @@ class PageSize(NamedTuple):
     is_current: bool
 
 
+class Elsewhere(NamedTuple):
+    """A search for the same words elsewhere, and its address."""
+
+    query: str
+    url: str
+
+
 class ListLinks:
     """Base of the list, for its templates; the list reads what is named here."""
 
@@ -39,17 +50,18 @@ class ListLinks:
     tab: Tab
     order: Order
     place: Place | None
-    is_older: bool
+    is_onward: bool
     is_filtered: bool
     page_size: int
     params: dict[str, Any]
+    query: str
     filter_specs: list[Any]
     get_query_string: Callable[..., str]
 
     @property
     def further_url(self) -> str:
         """The address of the page that goes on where this one stopped looking."""
-        return self.older_url if self.is_older else self.newer_url
+        return self.next_url if self.is_onward else self.previous_url
 
     @property
     def empty_text(self) -> str:
@@ -57,6 +69,14 @@ class ListLinks:
         if self.is_filtered:
             return _("No job of this tab matches.")
         return f"{self.tab.empty} {kept_text(self.tab)}"
+
+    @property
+    def elsewhere(self) -> list[Elsewhere]:
+        """Where else the words may be found that no task's path has."""
+        return [
+            Elsewhere(query, self.get_query_string({SEARCH_VAR: query}))
+            for query in look_elsewhere(self.query)
+        ]
 
     @property
     def form_parameters(self) -> list[tuple[str, Any]]:
@@ -76,29 +96,29 @@ class ListLinks:
         return [spec for spec in self.filter_specs if not isinstance(spec, JobFilter)]
 
     @property
-    def older_url(self) -> str:
-        """The address of the page of older jobs, nothing if this is the last one."""
+    def next_url(self) -> str:
+        """The address of the next page, nothing if this is the last one."""
         jobs = self.rows.jobs
-        if self.is_older and self.rows.edge is not None:
+        if self.is_onward and self.rows.edge is not None:
             return self._url(AFTER, self.rows.edge)
-        if jobs and (self.rows.has_more or not self.is_older):
+        if jobs and (self.rows.has_more or not self.is_onward):
             return self._url(AFTER, self.order.place_of(jobs[-1]))
-        return self._url(AFTER, self.place) if self.place and not self.is_older else ""
+        return self._url(AFTER, self.place) if self.place and not self.is_onward else ""
 
     @property
-    def newer_url(self) -> str:
-        """The address of the page of newer jobs, nothing if this is the first one."""
+    def previous_url(self) -> str:
+        """The address of the page before, nothing if this is the first one."""
         jobs = self.rows.jobs
-        if not self.is_older and self.rows.edge is not None:
+        if not self.is_onward and self.rows.edge is not None:
             return self._url(BEFORE, self.rows.edge)
-        if self.place is None or (not self.is_older and not self.rows.has_more):
+        if self.place is None or (not self.is_onward and not self.rows.has_more):
             return ""
         return self._url(BEFORE, self.order.place_of(jobs[0])) if jobs else self.get_query_string()
 
     @property
     def may_hold_more(self) -> bool:
         """May more jobs match than this page shows?"""
-        return bool(self.older_url or self.newer_url)
+        return bool(self.next_url or self.previous_url)
 
     @property
     def page_sizes(self) -> list[PageSize]:
@@ -108,13 +128,19 @@ class ListLinks:
             for size in PAGE_SIZES
         ]
 
+    @property
+    def other_order_url(self) -> str:
+        """The address of the first page in the other order."""
+        return self.get_query_string({SORT: None if self.order.oldest_first else OLDEST})
+
     def _url(self, name: str, place: Place) -> str:
         return self.get_query_string({name: self.order.format(place)})
 
     @property
     def new_source(self) -> str:
         """The address that says how many new jobs there are, on a first page they come to."""
-        if self.tab.sample or self.tab.index_column or self.newer_url or not self.rows.jobs:
+        is_first = not self.previous_url and not self.order.oldest_first
+        if self.tab.sample or self.tab.index_column or not is_first or not self.rows.jobs:
             return ""
         return self._url(COUNT_AFTER, self.order.place_of(self.rows.jobs[0]))
 

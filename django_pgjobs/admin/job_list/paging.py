@@ -1,7 +1,7 @@
 """Paging by the place of a row instead of its number: every page costs the same.
 
-Jobs come by id, newest first; those of one finished status by the time of their end, which is
-what the index on them is for. Going back means to read the other way round.
+Jobs come by id, newest first or oldest first; those of one finished status by the time of their
+end, which is what the index on them is for. Going back means to read the other way round.
 """
 
 from __future__ import annotations
@@ -19,99 +19,115 @@ from django_pgjobs.models.fields import shown_time
 from django_pgjobs.values.payload import EARLIEST, LATEST, in_utc
 
 FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
-PLACE = re.compile(r"(?:(?P<end>[0-9T:.+-]*)~)?(?P<id>-?[0-9]{1,19})", re.ASCII)
+PLACE = re.compile(r"(?:(?P<moment>[0-9T:.+-]*)~)?(?P<id>-?[0-9]{1,19})", re.ASCII)
 
 
 class Place(NamedTuple):
-    """Where a page begins: a job, and for finished ones when it ended (None: nobody knows)."""
+    """Where a page begins: a job, and its time if the order is by one (None: nobody knows)."""
 
     job_id: int
-    finished_at: datetime | None = None
+    moment: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Order:
-    """One of the two orders; *is_older* below asks for what comes later in it.
+    """By id, or by a *column* of times; *is_onward* below asks for what comes later in it.
 
     With *is_sorted* the database is to collect the jobs by another index and to sort them: it
     might walk through all ids to find the few that match.
     """
 
-    by_end: bool
+    column: str = ""
+    oldest_first: bool = False
     is_sorted: bool = False
 
     def parse(self, text: str) -> Place | None:
         """Return the place that `format` wrote, None if it cannot have."""
         found = PLACE.fullmatch(text)
-        if found is None or (found["end"] is not None) != self.by_end:
+        if found is None or (found["moment"] is not None) != bool(self.column):
             return None
         try:
-            end = datetime.fromisoformat(found["end"]) if found["end"] else None
+            moment = datetime.fromisoformat(found["moment"]) if found["moment"] else None
         except ValueError:
             return None
         job_id = int(found["id"])
-        if (end is not None and end.tzinfo is None) or not FIRST_ID <= job_id <= LAST_ID:
+        if (moment is not None and moment.tzinfo is None) or not FIRST_ID <= job_id <= LAST_ID:
             return None
-        return Place(job_id, in_utc(end) if end else None)
+        return Place(job_id, in_utc(moment) if moment else None)
 
     def format(self, place: Place) -> str:
         """Return a place as the address of a page has it."""
-        if not self.by_end:
+        if not self.column:
             return str(place.job_id)
-        end = place.finished_at.isoformat() if place.finished_at else ""
-        return f"{end}~{place.job_id}"
+        moment = place.moment.isoformat() if place.moment else ""
+        return f"{moment}~{place.job_id}"
 
     def place_of(self, job: Any) -> Place:
         """Return the place of a row."""
-        return Place(job.pk, job.finished_at if self.by_end else None)
+        return Place(job.pk, getattr(job, self.column) if self.column else None)
 
-    def fields(self, *, is_older: bool) -> list[Any]:
+    def descends(self, *, is_onward: bool) -> bool:
+        """Is the next row of that direction an older one?"""
+        return is_onward is not self.oldest_first
+
+    def fields(self, *, is_onward: bool) -> list[Any]:
         """Return what to order by."""
         by_id = F("id") + 0 if self.is_sorted else F("id")
-        keys = [F("finished_at"), by_id] if self.by_end else [by_id]
-        return [key.desc() if is_older else key.asc() for key in keys]
+        keys = [F(self.column), by_id] if self.column else [by_id]
+        descends = self.descends(is_onward=is_onward)
+        return [key.desc() if descends else key.asc() for key in keys]
 
-    def beyond(self, place: Place, *, is_older: bool) -> Q:
-        """Return the condition of coming after *place*. Jobs without an end come first."""
-        by_id = Q(id__lt=place.job_id) if is_older else Q(id__gt=place.job_id)
-        if not self.by_end:
+    def beyond(self, place: Place, *, is_onward: bool) -> Q:
+        """Return the condition of coming after *place*. Jobs without a time are the newest."""
+        descends = self.descends(is_onward=is_onward)
+        by_id = Q(id__lt=place.job_id) if descends else Q(id__gt=place.job_id)
+        if not self.column:
             return by_id
-        end: Any = place.finished_at
-        if end is None:
-            unknown = Q(finished_at__isnull=True) & by_id
-            return unknown | Q(finished_at__isnull=False) if is_older else unknown
-        end = _stored_end(end, place.job_id) if end in (EARLIEST, LATEST) else end
-        # The first condition is for the index, the second for jobs that ended at once.
-        if is_older:
-            return Q(finished_at__lte=end) & (Q(finished_at__lt=end) | by_id)
-        return Q(finished_at__gte=end) & (Q(finished_at__gt=end) | by_id)
+        moment: Any = place.moment
+        if moment is None:
+            unknown = self.is_unknown & by_id
+            return unknown | ~self.is_unknown if descends else unknown
+        if moment in (EARLIEST, LATEST):
+            moment = self._stored(moment, place.job_id)
+        # The first condition is for the index, the second for jobs of the same time.
+        return self._compare("lte" if descends else "gte", moment) & (
+            self._compare("lt" if descends else "gt", moment) | by_id
+        )
 
-    def find_edge(self, jobs: QuerySet[Any], distance: int, *, is_older: bool) -> Place | None:
+    @property
+    def is_unknown(self) -> Q:
+        """The condition of having no time to order by."""
+        return Q(**{f"{self.column}__isnull": True})
+
+    def _compare(self, lookup: str, moment: Any) -> Q:
+        return Q(**{f"{self.column}__{lookup}": moment})
+
+    def find_edge(self, jobs: QuerySet[Any], distance: int, *, is_onward: bool) -> Place | None:
         """Return the place that is *distance* jobs away, None if there are not so many.
 
-        Only the index is read. Of jobs that ended at once all are on this side of the place.
+        Only the index is read. Of jobs of the same time all are on this side of the place.
         """
-        name = "finished_at" if self.by_end else "id"
-        key = F(name).desc() if is_older else F(name).asc()
-        column = shown_time(name) if self.by_end else F(name)
+        descends = self.descends(is_onward=is_onward)
+        name = self.column or "id"
+        key = F(name).desc() if descends else F(name).asc()
+        column = shown_time(name) if self.column else F(name)
         rows = jobs.order_by(key).values_list(column, flat=True)[distance : distance + 1]
         for value in rows:
-            if not self.by_end:
+            if not self.column:
                 return Place(value)
             # Behind times that can be shown there is no place to go on from.
-            if value is None or value == (EARLIEST if is_older else LATEST):
+            if value is None or value == (EARLIEST if descends else LATEST):
                 return None
-            return Place(FIRST_ID if is_older else LAST_ID, value)
+            return Place(FIRST_ID if descends else LAST_ID, value)
         return None
 
-    def within(self, edge: Place, *, is_older: bool) -> Q:
+    def within(self, edge: Place, *, is_onward: bool) -> Q:
         """Return the condition of not coming after *edge*."""
-        name, value = ("finished_at", edge.finished_at) if self.by_end else ("id", edge.job_id)
-        return Q(**{f"{name}__{'gte' if is_older else 'lte'}": value})
+        name, value = (self.column, edge.moment) if self.column else ("id", edge.job_id)
+        return Q(**{f"{name}__{'gte' if self.descends(is_onward=is_onward) else 'lte'}": value})
 
-
-def _stored_end(shown: datetime, job_id: int) -> Any:
-    """Return when a job ended whose end may be shown as the nearest time that can be."""
-    stored = Job.objects.filter(pk=job_id).values("finished_at")
-    stored.query.has_plain_times = True  # type: ignore[attr-defined]
-    return Coalesce(Subquery(stored), shown)
+    def _stored(self, shown: datetime, job_id: int) -> Any:
+        """Return the time of a job whose time may be shown as the nearest that can be."""
+        stored = Job.objects.filter(pk=job_id).values(self.column)
+        stored.query.has_plain_times = True
+        return Coalesce(Subquery(stored), shown)

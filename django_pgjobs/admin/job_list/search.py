@@ -25,10 +25,12 @@ NUMBER = re.compile(r"#?([0-9]+)", re.ASCII)
 STEP = re.compile(r"[^.]+")
 
 HELP = gettext_lazy(
-    "A job's number, part of a task's path, or one of task: queue: status: tag: error: worker: "
-    'key: subject: schedule: batch: tree: args.name: with a value; "quotation marks" around text '
-    "with spaces."
+    "A job's number, or part of a task's path. Other things by their names: error:timeout, "
+    "args.customer:17, task: queue: status: tag: worker: key: subject: schedule: batch: tree:. "
+    'Put text with spaces in "quotation marks".'
 )
+# Where text may be meant to be found that is in no task's path.
+ELSEWHERE = ("error", "args.0", "tag", "key", "queue", "worker")
 
 
 class Reach(IntEnum):
@@ -83,6 +85,22 @@ def parse_search(text: str, *, may_reveal: bool) -> Search:
     if numbers:
         found.parts.append(Condition({"id__in": numbers}, Reach.INDEXED))
     return found
+
+
+def look_elsewhere(text: str) -> list[str]:
+    """Return searches for the words of *text* without a name, as errors, arguments and others.
+
+    Its other terms stay; there is none if all have names.
+    """
+    terms = _terms(text, [])
+    words = " ".join(value for name, value in terms if not name)
+    rest = [f"{name}:{quoted(value)}" for name, value in terms if name]
+    return [" ".join([f"{name}:{quoted(words)}", *rest]) for name in ELSEWHERE if words]
+
+
+def quoted(text: str) -> str:
+    """Return a value as a person would write it, in quotes only if it needs them."""
+    return text if re.fullmatch(r"[\w.:-]+", text) else in_quotes(text)
 
 
 def _terms(text: str, problems: list[str]) -> list[tuple[str, str]]:

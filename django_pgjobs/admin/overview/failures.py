@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.admin.job_list.search import in_quotes
+from django_pgjobs.admin.job_list.search import quoted
 from django_pgjobs.admin.job_page.traceback_html import last_project_frame
 from django_pgjobs.admin.overview.chart import Spark, build_spark
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, kept
@@ -99,13 +99,6 @@ def list_query(row: FailureRow) -> str:
     terms = [("task", row.task_path), ("error", row.error_class), ("error", text)]
     words = [f"{name}:{quoted(value)}" for name, value in terms if value]
     return urlencode({"tab": JobStatus.FAILED.value, "q": " ".join(words)})
-
-
-def quoted(text: str) -> str:
-    """Return a value as the search takes it."""
-    if re.fullmatch(r"[\w.:-]+", text):
-        return text
-    return in_quotes(text)
 
 
 def lookups_of(row: FailureRow) -> dict[str, Any]:

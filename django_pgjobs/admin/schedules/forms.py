@@ -213,6 +213,14 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         for field in self.fields.values():
             field.show_hidden_initial = is_drawn
         self.initial.update(shown_arguments(self.instance))
+        # Not "86400.0".
+        self.initial.update(
+            {
+                name: int(value)
+                for name in SECONDS
+                if isinstance(value := self.initial.get(name), float) and value.is_integer()
+            }
+        )
         self.initial["except_dates"] = " ".join(map(str, self.instance.except_dates))
 
     def clean_args(self) -> list[Any]:

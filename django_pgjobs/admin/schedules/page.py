@@ -74,12 +74,15 @@ class ScheduleAdmin(KeyIsKept):
             *super().get_urls(),
         ]
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Of a schedule of the code, task and arguments are the code's."""
         is_of_code = obj is not None and obj.declared is not None
-        columns = COLUMNS[len(OF_CODE) :] if is_of_code else COLUMNS
-        behind = columns.index("except_dates") + 1
-        return ["name", *columns[:behind], "preview", *columns[behind:]]
+        behind = COLUMNS.index("except_dates") + 1
+        return [
+            (None, {"fields": ["name", *(() if is_of_code else OF_CODE)]}),
+            (_("When"), {"fields": [*COLUMNS[len(OF_CODE) : behind], "preview"]}),
+            (_("Policies"), {"fields": COLUMNS[behind:]}),
+        ]
 
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
@@ -237,7 +240,10 @@ class ScheduleAdmin(KeyIsKept):
     ) -> HttpResponse:
         discover_tasks_once()
         found = control.backfill(row.name, begin, end, by=request.user.get_username())
-        said = _("Enqueued: %(enqueued)s, known before: %(known)s, failed: %(failed)s.")
+        said = _(
+            "Enqueued: %(enqueued)s, joined a job that was already there: %(joined)s, "
+            "known before: %(known)s, failed: %(failed)s."
+        )
         said %= found._asdict()
         target = f"{begin.isoformat()} – {end.isoformat()}"
         record(
@@ -276,8 +282,11 @@ def _run(
 ) -> tuple[str, bool]:
     # From the settings, not from the row; drawing pages loads nothing.
     discover_tasks_once()
-    job_id = control.run_now(name, by=by, arguments=arguments)
-    return _("Enqueued as job %(id)s.") % {"id": job_id}, True
+    job_id, is_new = control.run_now(name, by=by, arguments=arguments)
+    if is_new:
+        return _("Enqueued as job %(id)s.") % {"id": job_id}, True
+    said = _("Already there: job %(id)s has the unique key. Nothing was enqueued.")
+    return said % {"id": job_id}, True
 
 
 def _skip(name: str, by: str, reason: str) -> tuple[str, bool]:

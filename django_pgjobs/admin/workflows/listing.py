@@ -115,7 +115,7 @@ class WorkflowList:
         self.form = WorkflowForm(request.GET, label_suffix="")
         self.tab = next((tab for tab in TABS if tab.key == request.GET.get(TAB)), TABS[0])
         self.is_older = BEFORE not in request.GET
-        self.order = Order(by_end=False)
+        self.order = Order()
         self.place = self.order.parse(request.GET.get(AFTER if self.is_older else BEFORE, ""))
         self.is_older = self.is_older or self.place is None
         self.is_narrowed = is_narrowed(self.user)
@@ -137,14 +137,14 @@ class WorkflowList:
         roots: QuerySet[Any] = all_workflows()
         edge = None
         if self.place is not None:
-            roots = roots.filter(self.order.beyond(self.place, is_older=self.is_older))
+            roots = roots.filter(self.order.beyond(self.place, is_onward=self.is_older))
         if (self.condition or self.is_narrowed) and not self.form.number:
-            edge = self.order.find_edge(roots, self.distance, is_older=self.is_older)
+            edge = self.order.find_edge(roots, self.distance, is_onward=self.is_older)
         if edge is not None:
-            roots = roots.filter(self.order.within(edge, is_older=self.is_older))
+            roots = roots.filter(self.order.within(edge, is_onward=self.is_older))
         wanted = with_states(roots.defer(*LARGE_FIELDS)).filter(self.condition)
         most = self.distance + 1 if self.is_narrowed else PAGE_SIZE + 1
-        found = list(wanted.order_by(*self.order.fields(is_older=self.is_older))[:most])
+        found = list(wanted.order_by(*self.order.fields(is_onward=self.is_older))[:most])
         if self.is_narrowed:
             whole = whole_workflows(self.user, Verb.VIEW, [batch.pk for batch in found])
             found = [batch for batch in found if batch.pk in whole]

@@ -2,9 +2,10 @@
 //
 // The page is fetched again every few seconds (its own address, or the attribute
 // data-pgjobs-source of #pgjobs-live) and what is in #pgjobs-live is swapped, but not while the
-// tab is hidden, the focus or a press is inside, boxes are ticked, fields were filled in, text is
-// selected, details were opened, or the pointer is on something to click. The switch and the
-// note are in live.html. A fresh element with data-pgjobs-done ends it.
+// tab is hidden, the focus or a press is inside, boxes are ticked, fields were filled in or text is
+// selected. Details that were opened stay open, and what the pointer rests on stays under it: a
+// page on which it cannot is not shown. The switch and the note are in live.html. A fresh element
+// with data-pgjobs-done ends it.
 //
 // A list does not jump: an element #pgjobs-new with data-pgjobs-source is given the text of the
 // JSON {"text": "37 new jobs"} from there, and shown when there is one.
@@ -38,9 +39,11 @@
             ? field.checked !== field.defaultChecked
             : field.type !== "hidden" && "defaultValue" in field && field.value !== field.defaultValue;
 
-    // A click on a table that scrolls gives it the focus; nobody is about to do anything there.
+    // A click on a table that scrolls, or on the head of details, gives it the focus; nobody is
+    // about to do anything there.
     const hasFocus = (live) =>
-        live.contains(document.activeElement) && !document.activeElement.matches(SCROLLS);
+        live.contains(document.activeElement) &&
+        !document.activeElement.matches(`${SCROLLS}, summary`);
 
     const isBusy = (live) => {
         const selection = window.getSelection();
@@ -49,7 +52,7 @@
         return (
             isSelecting ||
             hasFocus(live) ||
-            live.querySelector("details[open], dialog[open], :active, a:hover, button:hover, summary:hover, svg:hover") !== null ||
+            live.querySelector("dialog[open], :active") !== null ||
             document.querySelector("#changelist-form .action-select:checked") !== null ||
             [...live.querySelectorAll("input, textarea")].some(isEdited)
         );
@@ -65,25 +68,113 @@
         return all.find((element) => topOf(element) >= 0) || all[all.length - 1];
     };
 
-    // What one reads stays where it is, whatever grows above it.
+    // Elements by what they stand for; of several that stand for the same, by their order.
+    const byName = (elements, name) => {
+        const found = new Map();
+        const counts = new Map();
+        for (const element of elements) {
+            const text = name(element);
+            const number = (counts.get(text) || 0) + 1;
+            counts.set(text, number);
+            found.set(`${number} ${text}`, element);
+        }
+        return found;
+    };
+
+    const headOf = (details) => details.querySelector("summary")?.textContent.trim() ?? "";
+
+    // Details are known by their heads and those of the details around them.
+    const detailsIn = (live) =>
+        byName(live.querySelectorAll("details"), (details) => {
+            const heads = [];
+            for (let each = details; each; each = each.parentElement.closest("details")) {
+                heads.push(headOf(each));
+            }
+            return heads.join("\n");
+        });
+
+    // What a click does: where a link leads, what a form sends, which details open.
+    const effectOf = (element) => {
+        if (element.form) {
+            const sent = new FormData(element.form);
+            sent.delete("csrfmiddlewaretoken");
+            const action = element.form.getAttribute("action");
+            return [action, element.name, element.value, new URLSearchParams(sent)].join("\n");
+        }
+        return element.getAttribute("href") || `${element.tagName} ${element.textContent.trim()}`;
+    };
+    const CLICKED = "a, button, summary";
+    const clickedIn = (live) => byName(live.querySelectorAll(CLICKED), effectOf);
+    const nameIn = (found, element) => [...found].find(([, each]) => each === element)?.[0];
+
+    let pointer = null;
+    document.addEventListener("pointermove", (event) => {
+        pointer = [event.clientX, event.clientY];
+    });
+
+    // Brings what does the same as `hovered` did to its place; returns whether a click still does
+    // that, or nothing at all.
+    const keepUnderPointer = (live, name, place) => {
+        const same = clickedIn(live).get(name);
+        if (same) {
+            const { left, top } = same.getBoundingClientRect();
+            window.scrollBy(left - place.left, top - place.top);
+        }
+        const under = document.elementFromPoint(...pointer)?.closest(`${CLICKED}, input, select`);
+        return !under || under === same;
+    };
+
+    const copyState = (live, fresh) => {
+        const old = detailsIn(live);
+        for (const [name, details] of detailsIn(fresh)) {
+            details.open = old.has(name) ? old.get(name).open : details.open;
+        }
+    };
+
+    // What one reads stays where it is, whatever grows above it. Returns whether it was shown.
     const swap = (live, fresh) => {
+        const hovered = pointer && live.querySelector("a:hover, button:hover, summary:hover");
+        const hoveredName = hovered && nameIn(clickedIn(live), hovered);
+        const place = hovered && hovered.getBoundingClientRect();
         const anchor = findAnchor(live);
         const isBelow = topOf(live) < 0;
         const before = anchor && topOf(anchor);
+        const scroll = [window.scrollX, window.scrollY];
         const boxes = [...live.querySelectorAll(SCROLLS)];
         const offsets = boxes.map((box) => box.scrollLeft);
         const focused = boxes.indexOf(document.activeElement);
-        live.replaceChildren(...fresh.childNodes);
-        live.querySelectorAll(SCROLLS).forEach((box, place) => {
-            box.scrollLeft = offsets[place] || 0;
-            if (place === focused) {
-                box.focus({ preventScroll: true });
+        const heads = detailsIn(live);
+        const focusedHead = nameIn(heads, document.activeElement.closest("details"));
+        const isOnHead = document.activeElement.matches("summary") && focusedHead;
+        copyState(live, fresh);
+        const old = [...live.childNodes];
+        const show = (nodes) => {
+            live.replaceChildren(...nodes);
+            live.querySelectorAll(SCROLLS).forEach((box, number) => {
+                box.scrollLeft = offsets[number] || 0;
+                if (number === focused) {
+                    box.focus({ preventScroll: true });
+                }
+            });
+            if (isOnHead) {
+                const details = detailsIn(live).get(focusedHead);
+                details?.querySelector("summary").focus({ preventScroll: true });
             }
-        });
+        };
+        show(fresh.childNodes);
+        if (hovered) {
+            if (!keepUnderPointer(live, hoveredName, place)) {
+                show(old);
+                window.scrollTo(...scroll);
+                return false;
+            }
+            return true;
+        }
         const after = anchor && named(live).find((element) => nameOf(element) === nameOf(anchor));
         if (isBelow && after) {
             window.scrollBy(0, topOf(after) - before);
         }
+        return true;
     };
 
     class Ended extends Error {}
@@ -169,7 +260,10 @@
             if (!toggle.checked || isBusy(live)) {
                 return true;
             }
-            swap(live, fresh);
+            if (!swap(live, fresh)) {
+                say("pgjobsPaused");
+                return true;
+            }
             etag = response.headers.get("ETag");
             return !("pgjobsDone" in fresh.dataset);
         };

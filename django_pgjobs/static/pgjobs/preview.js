@@ -56,6 +56,10 @@
                 timer = window.setTimeout(draw, PAUSE_SECONDS * 1000);
             }
         };
+        if (form.querySelector(".errorlist")) {
+            // It came back with what was typed, and the server drew what the row says.
+            draw();
+        }
         form.addEventListener("input", later);
         form.addEventListener("change", later);
     });

@@ -3,7 +3,8 @@
 Nobody is elected. An *active* scheduler wakes when the next schedule is due. One that *follows*
 looks a little later and takes only what is late, so it finds something only if nobody is active;
 then it becomes active itself. An active one that wakes in vain, because another one was there
-before, follows from then on. That they never enqueue an occurrence twice does not depend on it.
+before, follows from then on; one that has just started may be the only one, so it does as if it
+were active until then. That they never enqueue an occurrence twice does not depend on it.
 
 It works on Django's connection of its thread, because an enqueue is the project's code as well;
 without anything due for a while it has none.
@@ -24,7 +25,8 @@ from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.checking import check_planned
-from django_pgjobs.schedules.firing import MAX_SCHEDULES, Blocked, Turn, fire_due
+from django_pgjobs.schedules.firing import MAX_SCHEDULES, Turn, fire_due
+from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import Synced, sync_schedules
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.worker.role import Role
@@ -36,8 +38,8 @@ logger = get_logger(__name__)
 # A follower takes what is late for so long, and looks so long after it was due, or longer.
 LATE_SECONDS = 1.0
 FOLLOW_SECONDS = (2.0, 3.0)
-# The longest pause of one that is active, and of a follower: rows may be written by SQL.
-ACTIVE_PAUSE, FOLLOW_PAUSE = 5.0, 30.0
+# The longest pause: rows may be written by SQL.
+LONGEST_PAUSE = 30.0
 # The shortest, so that one whose work is never done does not do it without a break.
 SHORTEST_PAUSE = 0.01
 # How soon an active one looks again after one that is due and that somebody has locked: longer
@@ -50,8 +52,8 @@ FIRST_BLOCKED, LAST_BLOCKED = 1.0, 60.0
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 # How soon rows of the code that somebody had locked are tried again.
 SYNC_SECONDS = 5.0
-# Without anything due for longer there is no connection.
-IDLE_SECONDS = 10.0
+# Without anything due for longer there is no connection; so long before there is one again.
+IDLE_SECONDS, CONNECT_SECONDS = 10.0, 1.0
 UNDECLARED_SECONDS = 60.0
 # How often an active one tries those again that could not be planned.
 BROKEN_SECONDS = 60.0
@@ -69,6 +71,8 @@ class Scheduler(Role):
         super().__init__(on_crash)
         self._state = state
         self._is_active = False
+        # Until it has waked in vain; then there is another one.
+        self._may_be_alone = True
         self._is_synced = False
         self._sync_at = 0.0
         # The tasks that are here, and of how many modules.
@@ -89,8 +93,8 @@ class Scheduler(Role):
         # After which schedule it goes on with looking, None: it has looked at all.
         self._check_at = 0.0
         self._check_after: str | None = None
-        # How far the server's clock is ahead of that of this process.
-        self._ahead = float("-inf")
+        # How far the server's clock was ahead of this process's at least.
+        self._least_ahead = float("-inf")
         self._told: set[tuple[str, str]] = set()
         self._undeclared_at = time.monotonic() + UNDECLARED_SECONDS
         self._undeclared: set[str] = set()
@@ -121,6 +125,7 @@ class Scheduler(Role):
             self._retry_broken()
             pause = min(self._fire(), self._check_planned())
             self._retire()
+            pause = self._no_later_than_retries(pause)
         except Blocked as error:
             self._note_blocked(error)
             return SHORTEST_PAUSE
@@ -131,6 +136,18 @@ class Scheduler(Role):
             return self._retry
         self._retry = FIRST_RETRY
         return pause
+
+    def _no_later_than_retries(self, pause: float) -> float:
+        """Return a pause that ends when something that was put off is to be tried again."""
+        times = [self._excluded[name] for name in self._blocked if name in self._excluded]
+        if not self._is_synced:
+            times.append(self._sync_at)
+        wait = min(times, default=float("inf")) - time.monotonic()
+        if wait >= pause:
+            return pause
+        # It wakes before anything need be due.
+        self._expects_some = False
+        return max(SHORTEST_PAUSE, wait)
 
     def _note_blocked(self, error: Blocked) -> None:
         """Leave a schedule alone for a while, or find it by taking one at a time."""
@@ -177,7 +194,7 @@ class Scheduler(Role):
     def _fire(self) -> float:
         now = time.monotonic()
         self._excluded = {name: until for name, until in self._excluded.items() if until > now}
-        late = 0.0 if self._is_active else LATE_SECONDS
+        late = 0.0 if self._is_early else LATE_SECONDS
         turn = fire_due(
             late=late,
             excluded=self._excluded,
@@ -192,31 +209,40 @@ class Scheduler(Role):
         for row in turn.occurrences:
             self._blocked.pop(row.schedule, None)
         self._log(turn)
-        self._note_clock(turn.read_at)
+        self._note_clock(turn.read_at, asked_at=now)
         self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
         is_in_vain = self._expects_some and not turn.is_passed_over
         self._is_active = has_some or (self._is_active and not is_in_vain)
+        self._may_be_alone = self._may_be_alone and not is_in_vain
         if turn.is_full or turn.unknown:
             # Perhaps there is nothing more, which is nobody's doing.
             self._expects_some = False
             return SHORTEST_PAUSE
         return self._pause(turn)
 
+    @property
+    def _is_early(self) -> bool:
+        """Does it take what is due at once? A follower leaves time for the one that is active."""
+        return self._is_active or self._may_be_alone
+
     def _pause(self, turn: Turn) -> float:
         """Return how long to wait, and note whether something is due then."""
-        wait, longest = turn.wait, ACTIVE_PAUSE if self._is_active else FOLLOW_PAUSE
+        wait, longest = turn.wait, LONGEST_PAUSE
         if not turn.is_passed_over:
             self._passed_over = FIRST_PASSED_OVER
-        elif self._is_active:
+        elif self._is_early:
             # Another one may be taking it just now, or a person holds it for long.
             longest = self._passed_over
             wait = longest if wait is None else wait
             self._passed_over = min(LAST_PASSED_OVER, 2 * longest)
         else:
             wait = 0.0
-        if wait is not None and not self._is_active:
+        if wait is not None and not self._is_early:
             wait = max(0.0, wait) + random.uniform(*FOLLOW_SECONDS)
+        elif wait is not None and wait > IDLE_SECONDS:
+            # It has no connection meanwhile, and is to have one when something is due.
+            longest = min(longest, wait - CONNECT_SECONDS)
         self._expects_some = turn.is_passed_over or (wait is not None and wait <= longest)
         # A millisecond more, because a wait may end a little early.
         return longest if wait is None else max(SHORTEST_PAUSE, min(wait + 0.001, longest))
@@ -226,27 +252,28 @@ class Scheduler(Role):
         now = time.monotonic()
         if self._check_after is None:
             if not self._is_active or now < self._check_at:
-                return FOLLOW_PAUSE
+                return LONGEST_PAUSE
             self._check_at = now + CHECK_SECONDS
             self._check_after = ""
         moved, self._check_after = check_planned(self._find_tasks(), self._check_after)
         for name in moved:
             logger.warning("schedule=%s was planned too late; it is due earlier", name)
         if self._check_after is None and not moved:
-            return FOLLOW_PAUSE
+            return LONGEST_PAUSE
         # It wakes before anything need be due.
         self._expects_some = False
         return CHECK_PAUSE
 
-    def _note_clock(self, read_at: datetime | None) -> None:
+    def _note_clock(self, read_at: datetime | None, asked_at: float) -> None:
         """Let all be looked at soon if the server's clock was put back."""
         if read_at is None:
             return
-        ahead = read_at.timestamp() - time.monotonic()
-        if ahead < self._ahead - CLOCK_STEP:
-            logger.warning("the server's clock was put back by %.0f s", self._ahead - ahead)
+        # This process may have stood still since it asked: it knows bounds.
+        most = read_at.timestamp() - asked_at
+        if most < self._least_ahead - CLOCK_STEP:
+            logger.warning("the server's clock was put back by %.0f s", self._least_ahead - most)
             self._check_at = 0.0
-        self._ahead = ahead
+        self._least_ahead = read_at.timestamp() - time.monotonic()
 
     def _retire(self) -> None:
         """Retire schedules that no worker has declared for two looks."""

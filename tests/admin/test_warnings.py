@@ -12,11 +12,10 @@ from django.urls import reverse
 from psycopg import sql
 
 from django_pgjobs.admin.overview import page, warnings
-from django_pgjobs.admin.overview.chart import RANGES
-from django_pgjobs.admin.overview.page import describe, read_numbers
 from django_pgjobs.models import Pause, RateLimit
 from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
+from tests.admin.overview_support import numbers
 from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
 pytestmark = pytest.mark.django_db
@@ -39,15 +38,14 @@ def ago(seconds: float) -> sql.Composable:
 
 def texts() -> list[str]:
     """Return the warnings of the page."""
-    found = describe(read_numbers(RANGES["1h"]), RANGES["1h"])
-    return [notice.text for notice in found["warnings"]]
+    return [notice.text for notice in numbers()["warnings"]]
 
 
 def facts(**changes: Any) -> Installation:
     """Return what the server says now, with some of it changed."""
     with connection.cursor() as cursor:
         found = get_installation(
-            cursor, max_rows=10, max_workers=10, old_seconds=1e9, unsealed_seconds=1e9
+            cursor, max_workers=10, old_seconds=1e9, unsealed_seconds=1e9, late=1e9
         )
     return found._replace(**changes)
 

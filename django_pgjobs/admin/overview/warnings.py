@@ -10,11 +10,11 @@ from django.utils import formats
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_pgjobs.admin.numbers import QueueLine
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
-from django_pgjobs.queries.overview import Installation, LiveRow, Service, StandingBatch
+from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
-from django_pgjobs.queries.schedule_pages import Troubled
 
 # A job that may run and waits longer than this is worth a warning, in seconds.
 LONG_WAIT_SECONDS = 300.0
@@ -40,30 +40,21 @@ class Notice(NamedTuple):
 
 
 def list_warnings(
-    facts: Installation,
-    queues: list[LiveRow],
-    missing_rates: Sequence[MissingRate] = (),
-    troubled: Sequence[Troubled] = (),
+    facts: Installation, queues: Sequence[QueueLine], missing_rates: Sequence[MissingRate] = ()
 ) -> list[Notice]:
     """Return what is wrong now, the worst first."""
-    paused = {queue.name for queue in facts.queues if queue.is_paused}
     return [
-        *_unserved_queues(facts.services, queues),
+        *_unserved_queues(facts, queues),
         *_missing_rates(missing_rates),
-        *_long_waits(facts, queues, paused),
-        *_troubled_schedules(troubled),
+        *_long_waits(facts, queues),
+        *_troubled_schedules(facts.troubled),
         *_lost_workers(facts),
         *_standing_batches(facts.standing),
-        *_paused_queues(queues, paused),
+        *_paused_queues(queues),
         *_server(facts),
         *_versions(facts),
         *(Notice(message.msg) for message in wrong_settings()),
     ]
-
-
-def is_served(services: list[Service], row: LiveRow) -> bool:
-    """Does any live worker take jobs of this queue?"""
-    return any(service.takes(row.first or "", row.second or "") for service in services)
 
 
 def wrong_settings() -> list[CheckMessage]:
@@ -73,10 +64,15 @@ def wrong_settings() -> list[CheckMessage]:
     ]
 
 
-def _unserved_queues(services: list[Service], queues: list[LiveRow]) -> Iterator[Notice]:
-    unserved = [row for row in queues if row.ready > 0 and not is_served(services, row)]
-    if not services and unserved:
-        jobs = sum(row.ready for row in unserved)
+def _ready(queue: QueueLine) -> int:
+    """Return how many jobs are ready: at least one if any wait that nobody takes."""
+    return max(queue.size.ready if queue.size else 0, int(queue.row.is_unserved))
+
+
+def _unserved_queues(facts: Installation, queues: Sequence[QueueLine]) -> Iterator[Notice]:
+    unserved = [queue for queue in queues if queue.row.is_unserved]
+    if not facts.live_workers and unserved:
+        jobs = sum(map(_ready, unserved))
         yield Notice(
             ngettext(
                 "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
@@ -87,13 +83,13 @@ def _unserved_queues(services: list[Service], queues: list[LiveRow]) -> Iterator
             "pgjobs_worker_changelist",
         )
         return
-    for row in unserved[:MAX_NAMED]:
+    for queue in unserved[:MAX_NAMED]:
         text = ngettext(
             "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
             "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
-            row.ready,
+            _ready(queue),
         )
-        values = {"jobs": formats.number_format(row.ready), "queue": row.second}
+        values = {"jobs": formats.number_format(_ready(queue)), "queue": queue.name}
         yield Notice(text % values, "pgjobs_worker_changelist")
     yield from _others(len(unserved) - MAX_NAMED)
 
@@ -123,20 +119,21 @@ def _missing_rates(missing_rates: Sequence[MissingRate]) -> Iterator[Notice]:
         yield Notice(text % values, "pgjobs_ratelimit_changelist")
 
 
-def _long_waits(facts: Installation, queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
+def _long_waits(facts: Installation, queues: Sequence[QueueLine]) -> Iterator[Notice]:
     """Yield the longest wait of a queue that workers take jobs of."""
     since = [
-        (row.waiting_since, row.second)
-        for row in queues
-        if row.waiting_since and row.second not in paused and is_served(facts.services, row)
+        (queue.size.waiting_since, queue.name)
+        for queue in queues
+        if queue.size and queue.size.waiting_since
+        if not queue.row.paused_at and not queue.row.is_unserved
     ]
     if not since:
         return
-    oldest, queue = min(since, key=lambda pair: pair[0])
+    oldest, name = min(since)
     seconds = (facts.now - oldest).total_seconds()
     if seconds > LONG_WAIT_SECONDS:
         text = _("The oldest job of queue %(queue)s that may run has waited for %(minutes)s min.")
-        values = {"queue": queue, "minutes": formats.number_format(int(seconds // 60))}
+        values = {"queue": name, "minutes": formats.number_format(int(seconds // 60))}
         yield Notice(text % values, "pgjobs_queuesettings_changelist")
 
 
@@ -176,11 +173,9 @@ def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
         yield Notice(text % {"name": name}, "pgjobs_batch_change", batch.id)
 
 
-def _paused_queues(queues: list[LiveRow], paused: set[str]) -> Iterator[Notice]:
-    waiting: dict[str, int] = {}
-    for row in queues:
-        if row.second in paused and row.ready:
-            waiting[row.second] = waiting.get(row.second, 0) + row.ready
+def _paused_queues(queues: Sequence[QueueLine]) -> Iterator[Notice]:
+    waiting = {queue.name: _ready(queue) for queue in queues if queue.row.paused_at}
+    waiting = {name: jobs for name, jobs in waiting.items() if jobs}
     for name, jobs in list(waiting.items())[:MAX_NAMED]:
         text = ngettext(
             "Queue %(queue)s is paused and %(jobs)s job waits in it.",

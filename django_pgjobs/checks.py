@@ -256,6 +256,29 @@ def check_sentry(
 
 
 @register()
+def check_tracing(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Warn of traces that nobody makes."""
+    if find_problems(getattr(settings, "PGJOBS", {})):
+        return []
+    conf = get_conf()
+    found: list[CheckMessage] = []
+    for setting, is_on, module, package in (
+        ("OPENTELEMETRY", conf.OPENTELEMETRY, "opentelemetry.trace", "opentelemetry-api"),
+        ("SENTRY_TRACING", conf.SENTRY_TRACING, "sentry_sdk", "sentry-sdk"),
+    ):
+        try:
+            if is_on:
+                load_module(module)
+        except IMPORT_ERRORS as error:
+            fact = f"PGJOBS[{setting!r}] is on, but {module} cannot be imported: {said_of(error)}."
+            hint = f"pip install {package}, or turn it off."
+            found.append(Warning(f"{fact} Nothing is traced.", hint=hint, id="pgjobs.W008"))
+    return found
+
+
+@register()
 def check_router(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:

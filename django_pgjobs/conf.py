@@ -58,6 +58,9 @@ class Conf:
     ADMIN_PERMISSION: str | None = None
     TRACE_URL: str | None = None
     SENTRY_CHECK_INS: bool = False
+    SENTRY_TRACING: bool = False
+    OPENTELEMETRY: bool = False
+    METRICS_TOKEN: str | None = None
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -148,7 +151,18 @@ _RULES = {
         nullable=True,
     ),
     "SENTRY_CHECK_INS": Rule(bool, "True or False", lambda v: True),
+    "SENTRY_TRACING": Rule(bool, "True or False", lambda v: True),
+    "OPENTELEMETRY": Rule(bool, "True or False", lambda v: True),
+    "METRICS_TOKEN": Rule(
+        str,
+        "text of 16 ASCII characters or more without spaces, or None",
+        lambda v: len(v) >= 16 and all("!" <= character <= "~" for character in v),
+        nullable=True,
+    ),
 }
+
+# Settings that no message and no page may show.
+SECRETS = {"METRICS_TOKEN"}
 
 # What TASKS says of a backend of ours, and what its OPTIONS do.
 BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
@@ -184,7 +198,8 @@ def find_problems(value: object) -> list[tuple[str, str]]:
             hint = f"Did you mean {near[0]}?" if near else "Remove it."
             problems.append((f"unknown key {key!r} in PGJOBS.", hint))
         elif not _accepts(rule, given):
-            fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {given!r}."
+            got = "something else" if key in SECRETS else repr(given)
+            fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {got}."
             problems.append((fact, "See docs/settings.md."))
         elif key == "RATE_LIMITS":
             problems += [

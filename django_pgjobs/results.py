@@ -25,6 +25,7 @@ from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.exceptions import PayloadError, UnknownTask
 from django_pgjobs.queries.jobs import JobRow
 from django_pgjobs.status import JobStatus
+from django_pgjobs.tracing.headers import without_headers
 from django_pgjobs.values.payload import decode_arguments, decode_value, shorten
 
 STATUSES = {
@@ -99,8 +100,10 @@ def task_of_row(row: JobRow, backend: str) -> AnyTask:
         if row.max_attempts not in (None, attempts_of(declared, backend)):
             changes["max_attempts"] = row.max_attempts
         metadata = decode_or_none(row.metadata)
-        if isinstance(metadata, dict) and metadata != declared.metadata:
-            changes["metadata"] = metadata
+        if isinstance(metadata, dict):
+            metadata = without_headers(metadata)
+            if metadata != declared.metadata:
+                changes["metadata"] = metadata
     return replace_unchecked(declared, changes)
 
 

@@ -34,6 +34,7 @@ from tests.mutated_claims import (
 from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_fillings import FILLINGS
 from tests.mutated_inputs import INPUTS
+from tests.mutated_metrics import METRICS
 from tests.mutated_process import PROCESS
 from tests.mutated_pump import PUMP
 from tests.mutated_rooms import ROOMS
@@ -296,6 +297,7 @@ MUTATIONS = (
         "before, after = [_send_begin], [_send_commit]",
         ("tests/worker/test_sessions.py",),
     ),
+    *(Mutation(*mutated) for mutated in METRICS),
     *(Mutation(*mutated) for mutated in PROCESS),
     *(Mutation(*change) for change in SESSION_CARE),
     *(Mutation(*each) for each in STATEMENTS),

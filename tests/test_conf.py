@@ -91,6 +91,9 @@ GOOD: dict[str, list[Any]] = {
     "ADMIN_PERMISSION": [None, "shop.permissions.jobs_of"],
     "TRACE_URL": [None, "https://traces.example/{correlation_id}"],
     "SENTRY_CHECK_INS": [True, False],
+    "SENTRY_TRACING": [True, False],
+    "OPENTELEMETRY": [True, False],
+    "METRICS_TOKEN": [None, "x" * 16],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -125,6 +128,9 @@ BAD: dict[str, list[Any]] = {
     "ADMIN_PERMISSION": ["jobs_of", True, 1],
     "TRACE_URL": ["https://traces.example/", True, 1],
     "SENTRY_CHECK_INS": [None, 1, "yes"],
+    "SENTRY_TRACING": [None, 1, "yes"],
+    "OPENTELEMETRY": [None, 0, "opentelemetry"],
+    "METRICS_TOKEN": ["", "short", 7, "x" * 15 + " ", "é" * 16],
 }
 
 
@@ -143,7 +149,8 @@ def test_bad_values_are_refused_and_the_error_says_what_was_expected(key: str) -
     for value in BAD[key]:
         said = problem(**{key: value})
         assert said.startswith(f"expected PGJOBS[{key!r}] to be "), value
-        assert said.endswith(f", got {value!r}. See docs/settings.md.")
+        got = "something else" if key == "METRICS_TOKEN" else repr(value)
+        assert said.endswith(f", got {got}. See docs/settings.md.")
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Conf), ids=lambda field: field.name)

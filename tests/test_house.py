@@ -43,6 +43,7 @@ DEPENDENCIES = {
     "django_tasks",
     "cronsim",
     # Only where a setting says so.
+    "opentelemetry",
     "sentry_sdk",
 }
 FORBIDDEN_IMPORTS = {"marshal", "pickle", "shelve", "dill", "yaml"}

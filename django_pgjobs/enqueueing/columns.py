@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from django_pgjobs.declaring.keys import render_key
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task, is_async
 from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
+from django_pgjobs.tracing.headers import KEY
+from django_pgjobs.tracing.sending import current_headers
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import LATEST, encode_value
 
@@ -40,13 +43,21 @@ def job_columns(task: AnyTask) -> TaskColumns:
         "timeout": ours.timeout if ours else None,
         "correlation_id": ours.correlation_id if ours else "",
         "tags": list(ours.tags) if ours else [],
-        "metadata": _encode_metadata(metadata) if metadata else "{}",
+        "metadata": _encode_metadata(metadata or {}),
         "is_async": is_async(task),
     }
 
 
 def _encode_metadata(metadata: Mapping[str, Any]) -> str:
+    headers = current_headers()
+    if not metadata and not headers:
+        return "{}"
     limit = get_conf().MAX_PAYLOAD_BYTES
+    if headers:
+        # No job is refused because it is traced.
+        with suppress(ValueError):
+            both = {**metadata, KEY: headers}
+            return encode_value(both, name="metadata", max_bytes=limit)
     return encode_value(dict(metadata), name="metadata", max_bytes=limit)
 
 

@@ -33,7 +33,8 @@ from django_pgjobs.enqueueing.columns import (
 from django_pgjobs.enqueueing.selecting import select_arguments
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.enqueue import Known, Line
+from django_pgjobs.queries.enqueue import CompiledSelect, Known, Line
+from django_pgjobs.tracing.sending import sending
 
 # Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
 ROWS_PER_INSERT = 5_000
@@ -53,17 +54,21 @@ def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
     """Insert one job, or return the live one that has its unique key."""
     if merging.is_unique(task):
         return _insert_unique(task, args, kwargs)
-    row = job_columns(task)
-    line = make_line(task, args, kwargs)
-    with connections[job_database()].cursor() as cursor:
-        inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
+    with sending(task.module_path, task.queue_name) as sent:
+        row = job_columns(task)
+        line = make_line(task, args, kwargs)
+        with connections[job_database()].cursor() as cursor:
+            inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
+        sent.ids = [inserted[0]]
     return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
 def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
     args, kwargs = merging.call_to_store(task, args, kwargs)
     line = make_line(task, args, kwargs)
-    [known] = merging.insert_lines(task, [line], detailed=True)
+    with sending(task.module_path, task.queue_name) as sent:
+        [known] = merging.insert_lines(task, [line], detailed=True)
+        sent.ids = [known.id] if known.is_new else 0
     if not known.is_new or known.job is None:
         return known
     inserted = known.id, known.job.enqueued_at, known.job.run_after
@@ -88,10 +93,13 @@ def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[i
 
     Errors name the item, counted from *first_index*.
     """
-    row = job_columns(task)
-    lines = _lines(items, first_index, partial(make_line, task))
-    with connections[job_database()].cursor() as cursor:
-        return enqueue.insert_jobs(cursor, row, lines, start_columns(task))
+    with sending(task.module_path, task.queue_name) as sent:
+        row = job_columns(task)
+        lines = _lines(items, first_index, partial(make_line, task))
+        with connections[job_database()].cursor() as cursor:
+            ids = enqueue.insert_jobs(cursor, row, lines, start_columns(task))
+        sent.ids = ids
+    return ids
 
 
 def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
@@ -100,7 +108,10 @@ def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> li
     def make(args: Any, kwargs: Mapping[str, Any]) -> Line:
         return make_line(task, *merging.call_to_store(task, args, kwargs))
 
-    return merging.insert_lines(task, _lines(items, first_index, make), detailed=False)
+    with sending(task.module_path, task.queue_name) as sent:
+        found = merging.insert_lines(task, _lines(items, first_index, make), detailed=False)
+        sent.ids = [each.id for each in found if each.is_new]
+    return found
 
 
 def _lines(
@@ -144,6 +155,15 @@ def insert_from(
     selection = select_arguments(task, queryset, arguments)
     if selection is None:
         return 0
+    with sending(task.module_path, task.queue_name) as sent:
+        count = _insert_selected(task, selection, database, batch_id)
+        sent.ids = count
+    return count
+
+
+def _insert_selected(
+    task: AnyTask, selection: CompiledSelect, database: str, batch_id: int | None
+) -> int:
     row = job_columns(task)
     # A savepoint: only the server can refuse some input, such as a payload that is too long,
     # and that must not abort the caller's transaction.

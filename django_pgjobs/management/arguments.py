@@ -21,6 +21,7 @@ DATE = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}", re.ASCII)
 # Slots of one queue: as many as async jobs may run.
 MAX_SLOTS = 100_000
 MAX_COUNT = 2**31 - 1
+MAX_PORT = 65_535
 # Thirty years, in seconds.
 MAX_TIME = 1e9
 MAX_NAME_BYTES = 200
@@ -48,6 +49,11 @@ def whole(key: str) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def port(text: str) -> int:
+    """Return the number of a TCP port."""
+    return whole_number(text, MAX_PORT)
 
 
 def concurrency(text: str) -> int:

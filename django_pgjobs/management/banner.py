@@ -28,12 +28,16 @@ def banner(options: Options, server: Server, processes: int) -> list[str]:
         f'(database "{server.database}")'
     )
     listens = _listen_words(options.listen, server.is_direct)
-    return [
+    lines = [
         versions,
         f"queues  {_queue_words(options)} ({processes} x {options.concurrency} threads)",
         f"tasks   {len(declared_tasks())} found",
         f"listen  {listens} (poll at most every {options.poll_interval:g} s)",
     ]
+    if options.health_port is not None:
+        host = f"[{options.health_host}]" if ":" in options.health_host else options.health_host
+        lines.append(f"health  http://{host}:{options.health_port}/")
+    return lines
 
 
 def _queue_words(options: Options) -> str:

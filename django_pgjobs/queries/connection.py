@@ -148,6 +148,8 @@ class OwnConnection:
         # Seconds of a round trip in which the server had next to nothing to do: the shortest one
         # since the connection was opened.
         self.distance = 0.0
+        # How often it was opened.
+        self.opened = 0
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     @property
@@ -177,6 +179,7 @@ class OwnConnection:
             except BaseException:
                 self.close()
                 raise
+            self.opened += 1
         return self._connection
 
     def listen(self, handler: Callable[[psycopg.Notify], None]) -> None:

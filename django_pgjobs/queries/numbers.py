@@ -44,10 +44,7 @@ class Sample(NamedTuple):
 
 
 class Number(NamedTuple):
-    """What ended and came in within a bucket; seconds.
-
-    *upto*: up to when everything is counted.
-    """
+    """What ended and came in within a bucket; *upto*: up to when everything is counted."""
 
     bucket: int
     queue_name: str | None
@@ -58,9 +55,6 @@ class Number(NamedTuple):
     cancelled: int
     retried: int
     lost: int
-    attempts: int
-    waited: float
-    ran: float
     upto: datetime
 
 
@@ -85,6 +79,24 @@ def list_samples(
     """Return what had not finished at each time of the last *seconds*, of queues or of all."""
     params = {"seconds": seconds, "queue_names": _array(queue_names)}
     return [Sample._make(row) for row in fetch(cursor, "list_samples", params)]
+
+
+def list_peaks(
+    cursor: Cursor, *, seconds: float, step_seconds: int, queue_names: Sequence[str]
+) -> dict[str, dict[int, int]]:
+    """Return how many jobs of each queue were ready at most, by steps of the last *seconds*.
+
+    A step is the number of *step_seconds* since 1970.
+    """
+    params = {
+        "seconds": seconds,
+        "step_seconds": step_seconds,
+        "queue_names": _array(queue_names),
+    }
+    found: dict[str, dict[int, int]] = {}
+    for name, step, ready in fetch(cursor, "list_peaks", params):
+        found.setdefault(name, {})[step] = ready
+    return found
 
 
 def list_statistics(

@@ -1,4 +1,4 @@
-"""Reads of the Overview: four bounded statements for the whole page."""
+"""What the Overview shows and warns of beside the jobs."""
 
 from __future__ import annotations
 
@@ -11,74 +11,19 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 # Open batches, the oldest first, that are looked at for such as stand still, and such as are named.
 MAX_OPEN = 1_000
 MAX_NAMED = 5
+# Samples of the last hour: there is one a minute.
+MAX_SAMPLES = 90
+# Last runs of schedules that are looked at for failed ones, and schedules that are told of.
+MAX_LAST_RUNS = 1_000
+MAX_TROUBLED = 6
 
 
-class LiveRow(NamedTuple):
-    """What waits and runs in a queue of a backend, or with keys (*is_of_keys*).
-
-    *first* and *second* are backend and queue, or concurrency key and rate limits, each of
-    them perhaps None. *looked_at* is how many ready jobs were looked at in all.
-    """
-
-    is_of_keys: bool
-    first: str | None
-    second: str | None
-    ready: int
-    running: int
-    retrying: int
-    scheduled: int
-    held: int
-    waiting_since: datetime | None
-    looked_at: int
-
-
-def count_live_jobs(
-    cursor: Cursor, *, max_jobs: int, max_queues: int, max_keys: int
-) -> list[LiveRow]:
-    """Return what waits and runs per queue, then what waits with keys, most jobs first."""
-    params = {"max_jobs": max_jobs, "max_queues": max_queues, "max_keys": max_keys}
-    return [LiveRow._make(row) for row in fetch(cursor, "overview_live", params)]
-
-
-class FinishedRow(NamedTuple):
-    """How many jobs finished with a status, in a *bucket* of time or of a queue.
-
-    The last three are the same in all rows: the number of the bucket of now, how many jobs
-    were looked at, and when the first of them finished.
-    """
-
-    status: str
-    bucket: int | None
-    queue_name: str | None
-    jobs: int
-    jobs_hour: int
-    jobs_minutes: int
-    last_bucket: int
-    looked_at: int
-    since: datetime
-
-
-def count_finished_jobs(
-    cursor: Cursor, *, bucket_seconds: int, seconds: float, max_jobs: int, max_queues: int
-) -> list[FinishedRow]:
-    """Return the newest jobs that finished up to *seconds* ago, by time and by queue."""
-    params = {
-        "bucket_seconds": bucket_seconds,
-        "seconds": seconds,
-        "max_jobs": max_jobs,
-        "max_queues": max_queues,
-    }
-    return [FinishedRow._make(row) for row in fetch(cursor, "overview_finished", params)]
-
-
-class QueueFact(NamedTuple):
-    """A queue that has settings or is paused."""
+class Troubled(NamedTuple):
+    """A schedule that is "late", has an "error" or whose last run has "failed"."""
 
     name: str
-    max_running: int | None
-    is_paused: bool
-    reason: str
-    paused_by: str
+    trouble: str
+    error: str
 
 
 class WorkerFact(NamedTuple):
@@ -92,19 +37,6 @@ class WorkerFact(NamedTuple):
     is_quiet: bool
     is_stopping: bool
     running: int
-
-
-class Service(NamedTuple):
-    """What some live workers take; *queues* None: all."""
-
-    backends: list[str]
-    queues: list[str] | None
-    excluded_queues: list[str]
-
-    def takes(self, backend: str, queue_name: str) -> bool:
-        """Do they take jobs of the queue? The same is asked in explain_workers.sql."""
-        is_named = self.queues is None or queue_name in self.queues
-        return is_named and queue_name not in self.excluded_queues and backend in self.backends
 
 
 class Transaction(NamedTuple):
@@ -125,54 +57,53 @@ class StandingBatch(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """What the Overview shows beside the jobs."""
+    """What the Overview shows beside the jobs.
+
+    *samples*: seconds since 1970 and how many jobs were ready, of the last hour, by time.
+    """
 
     now: datetime
-    queues: list[QueueFact]
+    samples: list[tuple[float, int]]
     workers: list[WorkerFact]
     live_workers: int
     slots: int
     unended_workers: int
     lost_workers: int
     versions: list[str]
-    services: list[Service]
     old_transaction: Transaction | None
     live_rows: int
     dead_rows: int
     standing: list[StandingBatch]
+    troubled: list[Troubled]
 
 
 def get_installation(
-    cursor: Cursor, *, max_rows: int, max_workers: int, old_seconds: float, unsealed_seconds: float
+    cursor: Cursor, *, max_workers: int, old_seconds: float, unsealed_seconds: float, late: float
 ) -> Installation:
-    """Return queues, workers, batches that stand still, and what is the matter with the server."""
+    """Return workers, what stands still, and what is the matter with the server.
+
+    A schedule is late after *late* seconds.
+    """
     params = {
-        "max_rows": max_rows,
+        "max_rows": MAX_SAMPLES,
         "max_workers": max_workers,
         "old_seconds": old_seconds,
         "unsealed_seconds": unsealed_seconds,
         "max_open": MAX_OPEN,
         "max_named": MAX_NAMED,
+        "late": late,
+        "max_runs": MAX_LAST_RUNS,
+        "max_schedules": MAX_TROUBLED,
     }
     [row] = fetch(cursor, "overview_facts", params)
-    now, queues, workers, live, slots, unended, lost, versions, services, old, alive, dead = row[
-        :12
-    ]
-    transaction = _decoded(old)
-    return Installation(
-        now,
-        [QueueFact(**queue) for queue in _decoded(queues)],
-        [WorkerFact(**worker) for worker in _decoded(workers)],
-        live,
-        slots,
-        unended,
-        lost,
-        versions,
-        [Service(**service) for service in _decoded(services)],
-        transaction and Transaction(**transaction),
-        alive,
-        dead,
-        [StandingBatch(**batch) for batch in _decoded(row[12])],
+    found = Installation._make(row)
+    transaction = _decoded(found.old_transaction)
+    return found._replace(
+        samples=[(seconds, ready) for seconds, ready in _decoded(found.samples)],
+        workers=[WorkerFact(**worker) for worker in _decoded(found.workers)],
+        old_transaction=transaction and Transaction(**transaction),
+        standing=[StandingBatch(**batch) for batch in _decoded(found.standing)],
+        troubled=[Troubled._make(schedule) for schedule in _decoded(found.troubled)],
     )
 
 

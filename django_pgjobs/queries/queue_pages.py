@@ -1,34 +1,33 @@
-"""Questions of the page Queues. Every count stops at a bound, whatever the tables hold."""
+"""Questions of the pages that show queues. Each reads a bounded number of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
+from django_pgjobs.queries import numbers
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.numbers import Size
+from django_pgjobs.queries.statistics import MAX_QUEUES as MAX_SAMPLED
 
-MAX_QUEUES = 100
-# Ready jobs are counted up to here for each backend and queue, ...
-MAX_READY = 10_000
-# ... and these are all rows that one statement may read of ready, later and running jobs.
-MAX_READY_ROWS = 40_000
-MAX_DUE = 20_000
+MAX_QUEUES = 60
+# Backends and queues with ready jobs that are looked at.
+MAX_LANES = 500
 MAX_RUNNING = 20_000
 MAX_PAUSES = 80
 MAX_LISTED_JOBS = 20
 
 
 class QueueRow(NamedTuple):
-    """A queue; *paused_at* is None if it is not paused."""
+    """A queue; *paused_at* is None if it is not paused, *size* if it is not known.
+
+    *is_unserved*: jobs are ready that no live worker takes. This is what every page says of it.
+    """
 
     name: str
-    ready: int
-    ready_is_cut: bool
-    oldest: datetime | None
-    scheduled: int
-    retrying: int
-    running: int
+    size: Size | None
     max_running: int | None
     boost: int | None
     note: str | None
@@ -38,18 +37,39 @@ class QueueRow(NamedTuple):
     resume_at: datetime | None
     workers: int
     slots: int
+    is_unserved: bool
 
 
-def list_queues(cursor: Cursor) -> list[QueueRow]:
-    """Return the queues in order of their names, at most MAX_QUEUES."""
+class Queues(NamedTuple):
+    """The queues in order of their names; *size* is that of all together, also of those left out.
+
+    None: there are many jobs, and none was measured yet.
+    """
+
+    size: Size | None
+    rows: list[QueueRow]
+    has_more: bool
+
+
+def list_queues(
+    cursor: Cursor, *, also_names: Iterable[str] = (), queue_name: str | None = None
+) -> Queues:
+    """Return at most MAX_QUEUES queues, or one; those of *also_names* may have no jobs."""
     params = {
-        "max_queues": MAX_QUEUES,
-        "max_ready": MAX_READY,
-        "max_rows": MAX_READY_ROWS,
-        "max_due": MAX_DUE,
-        "max_running": MAX_RUNNING,
+        "max_jobs": numbers.FEW,
+        "max_queues": MAX_QUEUES + 1,
+        "max_sampled": MAX_SAMPLED,
+        "max_lanes": MAX_LANES,
+        "also_names": list(also_names),
+        "queue_name": queue_name,
     }
-    return [QueueRow._make(row) for row in fetch(cursor, "list_queues", params)]
+    found = []
+    for row in fetch(cursor, "list_queues", params):
+        size = Size._make(row[:9])
+        is_known = None not in (size.ready, size.measured_at)
+        found.append(QueueRow(row[0], size if is_known else None, *row[9:]))
+    total, *rows = found
+    return Queues(total.size, rows[:MAX_QUEUES], len(rows) > MAX_QUEUES)
 
 
 def list_pauses(cursor: Cursor) -> list[PauseRow]:

@@ -65,7 +65,9 @@ class MissingRate(NamedTuple):
         return self.limit or self.key.partition(":")[0]
 
 
-def send_missing_rates(cursor: Cursor, *, named: Mapping[str, int] | None = None) -> None:
+def send_missing_rates(
+    cursor: Cursor, *, named: Mapping[str, int] | None = None, max_lanes: int = MISSING_LANES
+) -> None:
     """Send the question which rate limits let jobs wait for ever; the rows are MissingRate.
 
     *named* are limits that tasks name, and the most that a start takes of them.
@@ -74,15 +76,15 @@ def send_missing_rates(cursor: Cursor, *, named: Mapping[str, int] | None = None
     params = {
         "names": list(costs),
         "costs": list(costs.values()),
-        "max_lanes": MISSING_LANES,
+        "max_lanes": max_lanes,
         "max_keys": MISSING_KEYS,
     }
     execute(cursor, "list_missing_rates", params)
 
 
 def list_missing_rates(
-    cursor: Cursor, *, named: Mapping[str, int] | None = None
+    cursor: Cursor, *, named: Mapping[str, int] | None = None, max_lanes: int = MISSING_LANES
 ) -> list[MissingRate]:
     """Return which of the named limits, and of those that ready jobs wait for, never let one go."""
-    send_missing_rates(cursor, named=named)
+    send_missing_rates(cursor, named=named, max_lanes=max_lanes)
     return [MissingRate._make(row) for row in cursor.fetchall()]

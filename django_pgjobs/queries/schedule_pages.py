@@ -10,9 +10,6 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 
 MAX_SCHEDULES = 100
 MAX_RUNS = 20
-# Last runs that are looked at for failed ones, and schedules in trouble that are told of.
-MAX_LAST_RUNS = 1_000
-MAX_TROUBLED = 6
 
 
 class RunRow(NamedTuple):
@@ -33,17 +30,3 @@ def list_runs(cursor: Cursor, schedules: Sequence[str]) -> dict[str, list[RunRow
     for row in fetch(cursor, "list_schedule_runs", params):
         runs[row[0]].append(RunRow._make(row))
     return runs
-
-
-class Troubled(NamedTuple):
-    """A schedule that is "late", has an "error" or whose last run has "failed"."""
-
-    name: str
-    trouble: str
-    error: str
-
-
-def list_troubled(cursor: Cursor, *, late: float) -> list[Troubled]:
-    """Return schedules in trouble, at most MAX_TROUBLED; one is late after *late* seconds."""
-    params = {"late": late, "max_runs": MAX_LAST_RUNS, "max_schedules": MAX_TROUBLED}
-    return [Troubled._make(row) for row in fetch(cursor, "list_troubled_schedules", params)]

@@ -21,10 +21,10 @@ class Crew(NamedTuple):
     slots: int
     running: int
 
-    def takes(self, backend: str, queue_name: str) -> bool:
-        """Do they take jobs of the queue? The same is asked in explain_workers.sql."""
+    def takes(self, queue_name: str) -> bool:
+        """Do they take jobs of the queue, of some backend?"""
         is_named = self.queues is None or queue_name in self.queues
-        return is_named and queue_name not in self.excluded_queues and backend in self.backends
+        return is_named and queue_name not in self.excluded_queues
 
 
 class Failing(NamedTuple):

@@ -73,12 +73,13 @@ class Step(NamedTuple):
     keep: float
 
 
-# How long rows of each period stay: charts of an hour show minutes, those of a day quarters.
+# How long rows of each period stay: charts of an hour show minutes, those
+# of a day quarters, those of a week hours.
 STEPS = (
     Step("part", "minute", MINUTE, 2 * MINUTE),
     Step("minute", "quarter", 900, 7 * 3600),
     Step("quarter", "hour", 3600, 26 * 3600),
-    Step("hour", "day", 86400, 32 * 86400),
+    Step("hour", "day", 86400, 8 * 86400),
 )
 # Samples of each minute stay for a day, then one of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0

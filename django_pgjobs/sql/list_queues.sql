@@ -1,42 +1,41 @@
--- Tell of each queue what waits and runs in it, and what holds for it. Queues are those that have
--- jobs, settings or a pause, and those that a live worker names.
+-- Tell of each queue what has not finished in it, and what holds for it. Queues are those that have
+-- jobs, settings or a pause, those that a live worker names, and those that are given.
 --
--- Every count is bounded: ready jobs for each backend, queue and kind, with keys and without, the rest
--- for all queues together. So the numbers of a large installation are lower bounds.
---
--- Bounds instead of equality, and an order without expressions: then the index alone is read.
--- Parameters: max_queues, max_ready (of one backend and queue), max_rows (of all), max_due,
---     max_running integer
--- Returns: queue_name; ready; is that a lower bound?; since when its oldest ready job could have
---     run; scheduled; retrying; running; max_running, boost, note of its settings or NULL;
---     paused_at (NULL: not paused), reason, paused_by, resume_at of its pause; live workers that
---     serve it, and their slots
+-- The sizes are as list_sizes.sql tells them. Whether anybody takes the jobs of a queue is asked of
+-- the index of each of its backends.
+-- Parameters: max_jobs integer (how many are few), max_queues integer; max_sampled integer (queues
+--     that a sample has at most); max_lanes integer (backends and queues that are asked); also_names
+--     text[] (queues that are given); queue_name text (NULL: all queues)
+-- Returns: a row of all queues, whose queue_name is NULL, then one of each, by name; ready, running,
+--     scheduled, retrying, held, waiting_since, measured_at, is_cut as list_sizes.sql returns them
+--     (all NULL: not known); max_running, boost, note of its settings or NULL; paused_at (NULL: not
+--     paused), reason, paused_by, resume_at of its pause; workers that take jobs of it, and their
+--     slots; do ready jobs wait in it that no live worker takes?
 -- Locks: none
--- Index: pgjobs_job_ready, pgjobs_job_ready_lanes, pgjobs_job_due, pgjobs_job_running,
---     pgjobs_job_live_pkey
-WITH RECURSIVE plain AS (
+-- Index: pgjobs_job_live_pkey, pgjobs_queue_sample_measured, pgjobs_job_ready, pgjobs_job_ready_lanes
+WITH RECURSIVE {pgjobs_job_live.sizes_now},
+plain AS (
     (
-        SELECT job.backend, job.queue_name, job.is_async, 1 AS place
+        SELECT job.backend, job.queue_name, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
-        ORDER BY job.backend, job.queue_name, job.is_async
+        ORDER BY job.backend, job.queue_name
         LIMIT 1
     )
     UNION ALL
-    SELECT following.backend, following.queue_name, following.is_async, plain.place + 1
+    SELECT following.backend, following.queue_name, plain.place + 1
     FROM plain
     CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name, job.is_async
+        SELECT job.backend, job.queue_name
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
-            AND (job.backend, job.queue_name, job.is_async)
-            > (plain.backend, plain.queue_name, plain.is_async)
-        ORDER BY job.backend, job.queue_name, job.is_async
+            AND (job.backend, job.queue_name) > (plain.backend, plain.queue_name)
+        ORDER BY job.backend, job.queue_name
         LIMIT 1
     ) AS following
-    WHERE plain.place < %(max_queues)s::integer
+    WHERE plain.place < %(max_lanes)s::integer
 ),
 keyed AS (
     (
@@ -59,108 +58,12 @@ keyed AS (
         ORDER BY job.backend, job.queue_name
         LIMIT 1
     ) AS following
-    WHERE keyed.place < %(max_queues)s::integer
+    WHERE keyed.place < %(max_lanes)s::integer
 ),
-bound AS MATERIALIZED (
-    SELECT LEAST(
-        %(max_ready)s::integer,
-        %(max_rows)s::integer
-        / GREATEST(1, (SELECT count(*) FROM plain) + (SELECT count(*) FROM keyed))
-    ) AS jobs
-),
-counted AS (
-    SELECT
-        plain.queue_name, found.jobs,
-        -- Behind more than can be counted, the oldest job of the lowest priority waits longest.
-        LEAST(found.first_id, (
-            SELECT job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NULL
-                AND job.backend = plain.backend AND job.queue_name = plain.queue_name
-                AND job.is_async = plain.is_async
-                AND -job.priority = (
-                    SELECT -last.priority
-                    FROM pgjobs_job_live AS last
-                    WHERE
-                        {last.is_ready} AND last.lane IS NULL
-                        AND last.backend = plain.backend AND last.queue_name = plain.queue_name
-                        AND last.is_async = plain.is_async
-                    ORDER BY -last.priority DESC
-                    LIMIT 1
-                )
-            ORDER BY job.id
-            LIMIT 1
-        )) AS first_id
-    FROM plain
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS jobs, min(bounded.id) AS first_id
-        FROM (
-            SELECT job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NULL
-                AND job.backend >= plain.backend AND job.backend <= plain.backend
-                AND job.queue_name >= plain.queue_name AND job.queue_name <= plain.queue_name
-                AND job.is_async >= plain.is_async AND job.is_async <= plain.is_async
-            ORDER BY job.backend, job.queue_name, job.is_async
-            LIMIT (SELECT bound.jobs + 1 FROM bound)
-        ) AS bounded
-    ) AS found
-    UNION ALL
-    SELECT keyed.queue_name, found.jobs, found.first_id
-    FROM keyed
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS jobs, min(bounded.id) AS first_id
-        FROM (
-            SELECT job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NOT NULL
-                AND job.backend >= keyed.backend AND job.backend <= keyed.backend
-                AND job.queue_name >= keyed.queue_name AND job.queue_name <= keyed.queue_name
-            ORDER BY job.backend, job.queue_name
-            LIMIT (SELECT bound.jobs + 1 FROM bound)
-        ) AS bounded
-    ) AS found
-),
-ready AS (
-    SELECT
-        counted.queue_name, sum(counted.jobs)::bigint AS jobs,
-        bool_or(counted.jobs > bound.jobs) AS is_cut, min(first.since) AS since
-    FROM counted
-    CROSS JOIN bound
-    LEFT JOIN LATERAL (
-        SELECT {job.waiting_since} AS since
-        FROM pgjobs_job_live AS job
-        WHERE job.id = counted.first_id
-        LIMIT 1
-    ) AS first ON TRUE
-    GROUP BY counted.queue_name
-),
-due AS (
-    SELECT
-        later.queue_name, count(*) FILTER (WHERE later.attempts = 0) AS scheduled,
-        count(*) FILTER (WHERE later.attempts > 0) AS retrying
-    FROM (
-        SELECT job.queue_name, job.attempts
-        FROM pgjobs_job_live AS job
-        WHERE job.status = 'ready' AND job.due_at IS NOT NULL
-        ORDER BY job.due_at
-        LIMIT %(max_due)s::integer
-    ) AS later
-    GROUP BY later.queue_name
-),
-running AS (
-    SELECT begun.queue_name, count(*) AS jobs
-    FROM (
-        SELECT job.queue_name
-        FROM pgjobs_job_live AS job
-        WHERE job.status = 'running'
-        ORDER BY job.worker_id, job.id
-        LIMIT %(max_running)s::integer
-    ) AS begun
-    GROUP BY begun.queue_name
+lane AS (
+    SELECT plain.backend, plain.queue_name FROM plain
+    UNION
+    SELECT keyed.backend, keyed.queue_name FROM keyed
 ),
 paused AS (
     SELECT
@@ -169,17 +72,32 @@ paused AS (
     FROM pgjobs_pause AS pause
     WHERE pause.kind = 'queue' AND {pause.holds}
 ),
-worker AS (
-    SELECT live.queues, live.excluded_queues, live.slots
+worker AS MATERIALIZED (
+    SELECT live.backends, live.queues, live.excluded_queues, live.slots, {live.claims} AS claims
     FROM pgjobs_worker AS live
     WHERE {live.is_live}
 ),
+unserved AS (
+    SELECT DISTINCT lane.queue_name
+    FROM lane
+    WHERE
+        NOT EXISTS (
+            SELECT
+            FROM worker
+            WHERE
+                worker.claims AND lane.backend = ANY (worker.backends)
+                AND (worker.queues IS NULL OR lane.queue_name = ANY (worker.queues))
+                AND lane.queue_name <> ALL (worker.excluded_queues)
+        )
+),
 seen AS (
-    SELECT ready.queue_name FROM ready
+    SELECT sized.queue_name FROM sized
     UNION
-    SELECT due.queue_name FROM due
+    SELECT NULL
     UNION
-    SELECT running.queue_name FROM running
+    SELECT lane.queue_name FROM lane
+    UNION
+    SELECT given.queue_name FROM pg_catalog.unnest(%(also_names)s::text[]) AS given (queue_name)
     UNION
     SELECT paused.name FROM paused
     UNION
@@ -188,24 +106,39 @@ seen AS (
     SELECT named.queue_name FROM worker CROSS JOIN pg_catalog.unnest(worker.queues) AS named (queue_name)
 )
 SELECT
-    seen.queue_name, COALESCE(ready.jobs, 0), COALESCE(ready.is_cut, FALSE), ready.since,
-    COALESCE(due.scheduled, 0), COALESCE(due.retrying, 0), COALESCE(running.jobs, 0),
+    seen.queue_name,
+    COALESCE(sized.ready, total.least), COALESCE(sized.running, total.least),
+    COALESCE(sized.scheduled, total.least), COALESCE(sized.retrying, total.least),
+    COALESCE(sized.held, total.least), sized.waiting_since, total.measured_at, total.is_cut,
     settings.max_running, settings.boost, settings.note,
     paused.paused_at, paused.reason, paused.paused_by, paused.resume_at,
-    serving.workers, serving.slots
+    serving.workers, serving.slots, unserved.queue_name IS NOT NULL
 FROM seen
-LEFT JOIN ready ON ready.queue_name = seen.queue_name
-LEFT JOIN due ON due.queue_name = seen.queue_name
-LEFT JOIN running ON running.queue_name = seen.queue_name
+LEFT JOIN sized ON sized.queue_name IS NOT DISTINCT FROM seen.queue_name
+LEFT JOIN (
+    SELECT
+        every.measured_at, every.is_cut,
+        -- What a sample has no row of has no jobs, unless it is of the largest queues only.
+        CASE
+            WHEN (SELECT few.holds FROM few)
+                OR (SELECT count(*) FROM sized) <= %(max_sampled)s::integer THEN 0
+        END AS least
+    FROM sized AS every
+    WHERE every.queue_name IS NULL
+) AS total ON TRUE
 LEFT JOIN paused ON paused.name = seen.queue_name
 LEFT JOIN pgjobs_queue_settings AS settings ON settings.queue_name = seen.queue_name
+LEFT JOIN unserved ON unserved.queue_name = seen.queue_name
 CROSS JOIN LATERAL (
     SELECT count(*) AS workers, COALESCE(sum(worker.slots), 0)::bigint AS slots
     FROM worker
     WHERE
-        (worker.queues IS NULL OR seen.queue_name = ANY (worker.queues))
+        worker.claims
+        AND (worker.queues IS NULL OR seen.queue_name = ANY (worker.queues))
         AND seen.queue_name <> ALL (worker.excluded_queues)
 ) AS serving
-WHERE seen.queue_name IS NOT NULL
-ORDER BY seen.queue_name
-LIMIT %(max_queues)s::integer
+WHERE
+    %(queue_name)s::text IS NULL OR seen.queue_name IS NULL
+    OR seen.queue_name = %(queue_name)s::text
+ORDER BY seen.queue_name NULLS FIRST
+LIMIT %(max_queues)s::integer + 1

@@ -7,8 +7,8 @@
 --     end); by_queue, by_task boolean; queue_name, task_path text (NULL: all); closing double
 --     precision (seconds after which a minute is written); max_jobs integer (how many are few)
 -- Returns: number of the bucket; queue_name, task_path, NULL if not asked for; enqueued, successful, failed,
---     cancelled, retried, lost; attempts that ran; seconds they waited, and ran; then, the same in all
---     rows: up to when everything is counted. At least one row: of the bucket of now, without names
+--     cancelled, retried, lost; then, the same in all rows: up to when everything is counted. At least
+--     one row: of the bucket of now, without names
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_job_by_end
 WITH span AS MATERIALIZED (
@@ -19,17 +19,15 @@ WITH span AS MATERIALIZED (
                 / %(bucket_seconds)s::integer::double precision
             ) * %(bucket_seconds)s::integer::double precision
         ) AS since,
-        date_trunc(
-            'minute',
-            statement_timestamp() - make_interval(secs => %(closing)s::double precision), 'UTC'
-        ) AS closed
+        {closing.minute_written} AS closed
 ),
+-- The time itself, and not that of the span, lets the planner know that few are asked for of many.
 newest AS MATERIALIZED (
     (
         SELECT job.status, job.queue_name, job.task_path, job.finished_at
         FROM pgjobs_job_finished AS job
         WHERE
-            job.status = 'successful' AND job.finished_at >= (SELECT span.closed FROM span)
+            job.status = 'successful' AND job.finished_at >= {closing.minute_written}
             AND job.finished_at <= statement_timestamp()
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer + 1
@@ -39,7 +37,7 @@ newest AS MATERIALIZED (
         SELECT job.status, job.queue_name, job.task_path, job.finished_at
         FROM pgjobs_job_finished AS job
         WHERE
-            job.status = 'failed' AND job.finished_at >= (SELECT span.closed FROM span)
+            job.status = 'failed' AND job.finished_at >= {closing.minute_written}
             AND job.finished_at <= statement_timestamp()
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer + 1
@@ -49,7 +47,7 @@ newest AS MATERIALIZED (
         SELECT job.status, job.queue_name, job.task_path, job.finished_at
         FROM pgjobs_job_finished AS job
         WHERE
-            job.status = 'cancelled' AND job.finished_at >= (SELECT span.closed FROM span)
+            job.status = 'cancelled' AND job.finished_at >= {closing.minute_written}
             AND job.finished_at <= statement_timestamp()
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer + 1
@@ -65,8 +63,7 @@ numbers AS (
     SELECT
         statistic.begins_at AS at, statistic.queue_name, statistic.task_path,
         statistic.enqueued, statistic.successful, statistic.failed, statistic.cancelled,
-        statistic.retried, statistic.lost, statistic.waited, statistic.ran,
-        (SELECT sum(run) FROM pg_catalog.unnest(statistic.runs) AS run) AS attempts
+        statistic.retried, statistic.lost
     FROM pgjobs_statistic AS statistic
     WHERE
         statistic.period = ANY ('{part,minute,quarter,hour,day}')
@@ -76,11 +73,11 @@ numbers AS (
     SELECT
         newest.finished_at, newest.queue_name, newest.task_path,
         0, (newest.status = 'successful')::integer, (newest.status = 'failed')::integer,
-        (newest.status = 'cancelled')::integer, 0, 0, 0, 0, 0
+        (newest.status = 'cancelled')::integer, 0, 0
     FROM newest
     WHERE (SELECT few.holds FROM few)
     UNION ALL
-    SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0
 )
 SELECT
     floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer::double precision)::bigint AS bucket,
@@ -88,7 +85,6 @@ SELECT
     CASE WHEN %(by_task)s::boolean THEN numbers.task_path END AS task,
     sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
     sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
-    sum(COALESCE(numbers.attempts, 0))::bigint, sum(numbers.waited), sum(numbers.ran),
     (SELECT few.upto FROM few)
 FROM numbers
 WHERE

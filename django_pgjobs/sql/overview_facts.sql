@@ -1,34 +1,76 @@
--- Read what the Overview shows and warns of beside the jobs: queues, workers, the server.
--- Parameters: max_rows integer (of each list), max_workers integer (that are described),
+-- Read what the Overview shows and warns of beside the jobs: workers, the server, what stands still.
+-- Parameters: max_rows, max_workers integer (of samples; of workers that are described);
 --     old_seconds, unsealed_seconds double precision (age of a transaction, and of a batch that is
 --     not sealed, that is worth a warning); max_open, max_named integer (batches that are looked
---     at, the oldest open ones, and of those that stand still)
--- Returns: one row: the time now; queues with settings or a pause, as JSON; live workers as
---     JSON, with how many jobs they run; how many workers live, their slots, how many have not
---     said goodbye; how many were lost in the last hour; the versions of live workers; what
---     they serve, as JSON; the oldest transaction that keeps dead rows from being removed, as
---     JSON or NULL; live and dead rows of the live partition as the server counts them; batches that
---     stand still, as JSON
+--     at, the oldest open ones, and of those that stand still); late double precision (seconds
+--     after which a schedule is late); max_runs, max_schedules integer (last runs of schedules that
+--     are looked at, and schedules)
+-- Returns: one row: the time now; samples of all queues together, the newest ones, by time, as JSON:
+--     seconds since 1970, ready jobs; live workers as JSON, with how many jobs they run; how many
+--     workers live, their slots, how many have not said goodbye; how many were lost in the last
+--     hour; the versions of live workers; the oldest transaction that keeps dead rows from being
+--     removed, as JSON or NULL; live and dead rows of the live partition as the server counts them;
+--     batches that stand still, as JSON; schedules that are "late", that say an "error", or whose
+--     last run "failed", as JSON: name, which of these, the error
 -- Locks: none
--- Index: pgjobs_job_running, pgjobs_batch_open
+-- Index: pgjobs_job_running, pgjobs_batch_open, pgjobs_queue_sample_measured, pgjobs_job_live_pkey,
+--     pgjobs_job_finished_pkey
+WITH watched AS (
+    SELECT schedule.name, schedule.next_at, schedule.error, schedule.last_at, schedule.last_job_id
+    FROM pgjobs_schedule AS schedule
+    WHERE {schedule.is_in_force}
+),
+failed AS (
+    SELECT recent.name
+    FROM (
+        SELECT watched.name, watched.last_job_id
+        FROM watched
+        WHERE watched.last_job_id IS NOT NULL
+        ORDER BY watched.last_at DESC
+        LIMIT %(max_runs)s::integer
+    ) AS recent
+    CROSS JOIN LATERAL (
+        SELECT job.status
+        FROM pgjobs_job AS job
+        WHERE job.id = recent.last_job_id
+        LIMIT 1
+    ) AS last_job
+    WHERE last_job.status = 'failed'
+),
+troubled AS (
+    SELECT
+        watched.name,
+        CASE
+            WHEN
+                isfinite(watched.next_at)
+                AND watched.next_at
+                < statement_timestamp() - make_interval(secs => %(late)s::double precision)
+                THEN 'late'
+            WHEN watched.error <> '' THEN 'error'
+            WHEN failed.name IS NOT NULL THEN 'failed'
+        END AS trouble,
+        watched.error
+    FROM watched
+    LEFT JOIN failed ON failed.name = watched.name
+)
 SELECT
     statement_timestamp(),
     COALESCE((
-        SELECT json_agg(queue)
+        SELECT
+            json_agg(
+                json_build_array(date_part('epoch', sample.measured_at), sample.ready)
+                ORDER BY sample.measured_at
+            )
         FROM (
-            SELECT
-                COALESCE(settings.queue_name, paused.name) AS name, settings.max_running,
-                paused.name IS NOT NULL AS is_paused, COALESCE(paused.reason, '') AS reason,
-                COALESCE(paused.paused_by, '') AS paused_by
-            FROM pgjobs_queue_settings AS settings
-            FULL JOIN (
-                SELECT pause.name, pause.reason, pause.paused_by
-                FROM pgjobs_pause AS pause
-                WHERE pause.kind = 'queue' AND {pause.holds}
-            ) AS paused ON paused.name = settings.queue_name
-            ORDER BY paused.name IS NULL, name
+            SELECT latest.measured_at, latest.ready
+            FROM pgjobs_queue_sample AS latest
+            WHERE
+                latest.queue_name IS NULL
+                AND latest.measured_at > statement_timestamp() - interval '1 hour'
+                AND latest.measured_at <= statement_timestamp()
+            ORDER BY latest.measured_at DESC
             LIMIT %(max_rows)s::integer
-        ) AS queue
+        ) AS sample
     ), '[]'),
     COALESCE((
         SELECT json_agg(shown)
@@ -51,15 +93,6 @@ SELECT
         ) AS shown
     ), '[]'),
     workers.live, workers.slots, workers.unended, workers.lost, workers.versions,
-    COALESCE((
-        SELECT json_agg(service)
-        FROM (
-            SELECT DISTINCT worker.backends, worker.queues, worker.excluded_queues
-            FROM pgjobs_worker AS worker
-            WHERE {worker.is_live}
-            LIMIT %(max_rows)s::integer
-        ) AS service
-    ), '[]'),
     (
         SELECT json_build_object(
             'pid', activity.pid, 'application', activity.application_name,
@@ -101,6 +134,16 @@ SELECT
             ORDER BY batch.broken = '', batch.id
             LIMIT %(max_named)s::integer
         ) AS standing
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(json_build_array(listed.name, listed.trouble, listed.error))
+        FROM (
+            SELECT troubled.name, troubled.trouble, left(troubled.error, 300) AS error
+            FROM troubled
+            WHERE troubled.trouble IS NOT NULL
+            ORDER BY troubled.name
+            LIMIT %(max_schedules)s::integer
+        ) AS listed
     ), '[]')
 FROM (
     SELECT

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from django_pgjobs.sql.number_terms import NUMBER_TERMS
 from django_pgjobs.sql.rate_terms import RATE_TERMS
 
 TERMS = {
@@ -200,50 +201,6 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     FROM {it}
     WHERE {it}.batch_id IS NOT NULL AND {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.batch_id""",
-    # Of a statement's list of live jobs: how many there are of each queue, and behind that, in a
-    # CTE of the name *size*, also of all together.
-    "sizes": """\
-counted AS MATERIALIZED (
-    SELECT
-        {it}.queue_name,
-        count(*) AS jobs,
-        count(*) FILTER (WHERE {{it}.is_ready}) AS ready,
-        count(*) FILTER (WHERE {it}.status = 'running') AS running,
-        count(*) FILTER (
-            WHERE {{it}.is_later} AND {it}.attempts <= 0
-        ) AS scheduled,
-        count(*) FILTER (WHERE {{it}.is_later} AND {it}.attempts > 0) AS retrying,
-        count(*) FILTER (WHERE {it}.status <> 'running' AND {it}.hold IS NOT NULL) AS held,
-        min({{it}.waiting_since}) FILTER (WHERE {{it}.is_ready}) AS waiting_since
-    FROM {it}
-    GROUP BY {it}.queue_name
-),
-size AS (
-    SELECT
-        NULL AS queue_name, TRUE AS is_sum, COALESCE(sum(counted.jobs), 0)::bigint AS jobs,
-        COALESCE(sum(counted.ready), 0)::bigint AS ready,
-        COALESCE(sum(counted.running), 0)::bigint AS running,
-        COALESCE(sum(counted.scheduled), 0)::bigint AS scheduled,
-        COALESCE(sum(counted.retrying), 0)::bigint AS retrying,
-        COALESCE(sum(counted.held), 0)::bigint AS held,
-        min(counted.waiting_since) AS waiting_since
-    FROM counted
-    UNION ALL
-    SELECT
-        counted.queue_name, FALSE, counted.jobs, counted.ready, counted.running,
-        counted.scheduled, counted.retrying, counted.held, counted.waiting_since
-    FROM counted
-)""",
-    # Of a statement's list of jobs that it has ended, or not: what statistics count.
-    "statistics": """\
-INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)
-    SELECT
-        date_trunc('minute', statement_timestamp(), 'UTC'), {it}.queue_name, {it}.task_path,
-        count(*) FILTER (WHERE {it}.status = 'failed'),
-        count(*) FILTER (WHERE {it}.status = 'cancelled')
-    FROM {it}
-    WHERE {it}.status NOT IN ('ready', 'running')
-    GROUP BY {it}.queue_name, {it}.task_path""",
     # Of a batch: it is not sealed, or a running job of it asks, or the one that has opened it.
     "takes_jobs": (
         "{it}.cancel_requested_at IS NULL AND ("
@@ -270,6 +227,10 @@ INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelle
     ),
     # Of a worker: it has not said goodbye, and its lease has not run out.
     "is_live": "{it}.ended_at IS NULL AND {it}.lease_expires_at > statement_timestamp()",
+    # It also claims jobs: nobody has asked it to be quiet or to stop.
+    "claims": (
+        "{{it}.is_live} AND {it}.quiet_requested_at IS NULL AND {it}.stop_requested_at IS NULL"
+    ),
     # All of it that `queries.worker_pages.WorkerRow` holds, in that order.
     "as_worker_row": (
         "{it}.id, {it}.name, {it}.host, {it}.pid, {it}.version, {it}.queues, {it}.excluded_queues,"
@@ -357,6 +318,7 @@ INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelle
         " FROM pgjobs_job_live AS running"
         " WHERE running.status <> 'ready' AND running.concurrency_key = {it}"
     ),
+    **NUMBER_TERMS,
     **RATE_TERMS,
 }
 USE = re.compile(r"\{(?P<it>[\w.()]+)\.(?P<term>\w+)\}")

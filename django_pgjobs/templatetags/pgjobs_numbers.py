@@ -6,7 +6,9 @@ from datetime import datetime
 
 from django import template
 from django.utils import formats
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from django_pgjobs.drawing import time_element
 from django_pgjobs.values.moments import duration
@@ -19,6 +21,17 @@ def counted(number: float) -> str:
     """Return a number as one counts it: with separators, a small fraction with one digit."""
     digits = 1 if 0 < number < 10 and number != int(number) else 0
     return formats.number_format(round(number, digits), digits, force_grouping=True)
+
+
+@register.simple_tag
+def jobs_link(number: int, jobs_url: str, query: str, is_cut: bool = False) -> str | SafeString:
+    """Draw a number of jobs, as a link to the list of them; *is_cut*: there are more."""
+    text = counted(number)
+    if is_cut:
+        text = _("more than %s") % text
+    elif not number:
+        return text
+    return format_html('<a href="{}?{}">{}</a>', jobs_url, query, text)
 
 
 @register.filter

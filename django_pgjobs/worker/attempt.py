@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import connections
 from psycopg.pq import TransactionStatus
@@ -30,6 +30,13 @@ _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
 # A null pointer: takes back an exception that has not been raised yet.
 _NOTHING = ctypes.py_object()
+
+
+class Trace(Protocol):
+    """The spans of an attempt."""
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Call a function as if in the attempt."""
 
 
 class _Thread(threading.local):
@@ -82,6 +89,7 @@ class Attempt:
         "scheduled",
         "started_at",
         "task",
+        "trace",
         "waited",
     )
 
@@ -116,6 +124,8 @@ class Attempt:
         self.cancelling = False
         self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None
+        # The spans of it, if it is traced.
+        self.trace: Trace | None = None
         self._lock = threading.Lock()
         self._interruptible = False
         self._thread_id = 0

@@ -47,6 +47,10 @@ class Options:
     max_time: float | None = None
     max_memory_mib: int | None = None
     name: str = ""
+    # Where it says over HTTP how it does, and the file that it touches while it does well.
+    health_port: int | None = None
+    health_host: str = "127.0.0.1"
+    health_file: str = ""
 
     @property
     def serving(self) -> tuple[object, ...]:

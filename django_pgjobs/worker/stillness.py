@@ -21,13 +21,14 @@ class Stillness:
     def __init__(self) -> None:
         self._mark = WAITS
         self._looked_at = time.monotonic()
-        self._seconds = 0.0
+        # As of the last look.
+        self.seconds = 0.0
 
     def look(self, mark: float) -> float:
         """Return for how long the mark has been what it is."""
         now = time.monotonic()
         step = min(now - self._looked_at, 2 * LOOK_SECONDS)
         is_moving = mark == WAITS or mark != self._mark
-        self._seconds = 0.0 if is_moving else self._seconds + step
+        self.seconds = 0.0 if is_moving else self.seconds + step
         self._mark, self._looked_at = mark, now
-        return self._seconds
+        return self.seconds

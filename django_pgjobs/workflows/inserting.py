@@ -20,6 +20,7 @@ from django_pgjobs.queries.batches import Given
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Line
 from django_pgjobs.signals import has_receivers
+from django_pgjobs.tracing.sending import sending
 from django_pgjobs.workflows.blocks import AnyBatch, asking_of, row_of
 
 Pair = tuple[Any, Mapping[str, Any]]
@@ -62,7 +63,10 @@ def insert(
     Raise BatchSealed, UnknownBatch or DuplicateJob; *pairs* are the arguments of the lines.
     """
     pairs = list(pairs)
-    with dependencies.waiting(task) as hold_back:
+    with (
+        dependencies.waiting(task) as hold_back,
+        sending(task.module_path, task.queue_name) as sent,
+    ):
         if once is not None:
             ids, are_new = _insert_once(batch, task, lines, pairs, once)
         elif merging.is_unique(task):
@@ -70,7 +74,7 @@ def insert(
         else:
             ids = _insert_all(batch, task, lines)
             are_new = [True] * len(ids)
-        fresh = list(compress(ids, are_new))
+        sent.ids = fresh = list(compress(ids, are_new))
         end_block(batch)
         hold_back(fresh)
     if has_receivers(task_enqueued):

@@ -25,6 +25,8 @@ from django_pgjobs.models import (
     Stack,
     Statistic,
 )
+from django_pgjobs.queries.statistics import measure_queues
+from tests.admin.overview_support import record
 from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
 TASKS = [
@@ -96,6 +98,36 @@ def fill(seed: int = 1) -> None:
         )
     _fill_stuck(workers[0])
     _fill_controls()
+    _fill_statistics()
+
+
+# What the workers would have written: a wave of ready jobs, and times of attempts.
+TIMES = """
+UPDATE pgjobs_statistic SET enqueued = successful + failed,
+    waits = CASE queue_name WHEN 'reports' THEN '{0,0,0,0,0,0,0,0,0,1,2,4,6,3,1}'
+        ELSE '{0,0,1,2,4,6,4,2,1}' END::bigint[],
+    runs = CASE queue_name WHEN 'mail' THEN '{0,0,0,0,0,0,3,6,4,1}'
+        ELSE '{0,0,0,0,0,0,0,0,1,3,6,8,5,1}' END::bigint[]
+"""
+SAMPLES = """
+INSERT INTO pgjobs_queue_sample (measured_at, queue_name, ready, last_job_id)
+SELECT
+    now() - interval '1 minute' * minute, queue.name,
+    greatest(0, 1.5 * queue.jobs * (1 + sin(minute / 25.0)) + minute % 3)::bigint,
+    CASE WHEN queue.name IS NULL THEN 0 END
+FROM generate_series(1, 240) AS minute
+CROSS JOIN (
+    VALUES (NULL, 120), ('mail', 40), ('legacy', 30), ('reports', 30), ('sync', 10), ('billing', 5)
+) AS queue (name, jobs)
+"""
+
+
+def _fill_statistics() -> None:
+    record()
+    with connection.cursor() as cursor:
+        cursor.execute(TIMES)
+        cursor.execute(SAMPLES)
+        measure_queues(cursor)
 
 
 def _fill_stuck(worker: int) -> None:

@@ -24,7 +24,8 @@ TABS = (
     "all", "scheduled", "ready", "running", "retrying", "blocked", "failed", "cancelled",
     "successful",
 )  # fmt: skip
-RANGES = ("1h", "6h", "24h", "7d")
+RANGES = ("1h", "6h", "24h", "7d", "30d")
+SPLITS = ("outcome", "queue", "task")
 # What the filters and the search are given: something that no job has, some, and most.
 FILTERS: dict[str, dict[str, str]] = {
     "queue, none": {"queue": "nothing"},
@@ -118,9 +119,10 @@ def _list(**query: str) -> str:
 
 
 def _overviews(client: Client) -> Iterator[Page]:
+    address = reverse("admin:app_list", args=["pgjobs"])
     for chosen in RANGES:
-        address = reverse("admin:app_list", args=["pgjobs"])
-        yield Page(f"overview: {chosen}", f"{address}?range={chosen}")
+        for split in SPLITS:
+            yield Page(f"overview: {chosen} by {split}", f"{address}?range={chosen}&by={split}")
 
 
 def _tabs(client: Client) -> Iterator[Page]:

@@ -6,6 +6,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from django_pgjobs.models import ConcurrencyLimit, Pause, QueueSettings, RateLimit
+from django_pgjobs.queries.statistics import measure_queues
 from tests.factories import make_worker
 
 QUEUES = 10
@@ -153,12 +154,64 @@ FROM generate_series(1, 50) AS number
 """
 
 
+# What minutes, quarters of an hour and hours of a month say, of so many tasks in each queue.
+STATISTICS = """
+INSERT INTO pgjobs_statistic (
+    period, begins_at, queue_name, task_path, enqueued, successful, failed, cancelled, retried,
+    waited, ran, waits, runs
+)
+SELECT
+    step.period, moment, 'queue_' || cell %% %(queues)s,
+    'shop.tasks.number_' || cell / %(queues)s, 20, 18, 1, 1, 2, 30.5, 60.5,
+    '{0,0,1,2,4,6,4,2,1,0,1}', '{0,0,0,0,1,2,4,6,4,2,1,0,0,1}'
+FROM (
+    VALUES
+        ('minute', interval '1 minute', interval '0', interval '7 hours'),
+        ('quarter', interval '15 minutes', interval '7 hours', interval '26 hours'),
+        ('hour', interval '1 hour', interval '26 hours', interval '8 days'),
+        ('day', interval '1 day', interval '8 days', interval '32 days')
+) AS step (period, length, ends, begins)
+CROSS JOIN LATERAL generate_series(
+    date_bin(step.length, statement_timestamp() - step.begins, 'epoch'),
+    statement_timestamp() - step.ends - step.length, step.length
+) AS moment
+CROSS JOIN generate_series(
+    0, CASE WHEN step.length < '1 hour' THEN %(cells)s / %(queues)s ELSE %(cells)s END - 1
+) AS cell
+"""
+
+# A sample a minute for a day, then one an hour.
+SAMPLES = """
+INSERT INTO pgjobs_queue_sample (measured_at, queue_name, ready, running, last_job_id)
+SELECT
+    moment, CASE WHEN queue > 0 THEN 'queue_' || queue - 1 END,
+    CASE queue WHEN 0 THEN 100 * %(queues)s ELSE 100 END, 4, CASE queue WHEN 0 THEN 1 END
+FROM (
+    SELECT generate_series(
+        statement_timestamp() - interval '31 days', statement_timestamp() - interval '26 hours',
+        interval '1 hour'
+    )
+    UNION ALL
+    SELECT generate_series(
+        statement_timestamp() - interval '26 hours', statement_timestamp() - interval '1 minute',
+        interval '1 minute'
+    )
+) AS each (moment)
+CROSS JOIN generate_series(0, %(queues)s) AS queue
+"""
+
 # What earlier tests deleted or rolled back left pages in the indexes, and plans depend on those.
-START_AFRESH = "TRUNCATE pgjobs_job, pgjobs_dependency, pgjobs_rate_state, pgjobs_batch CASCADE"
+START_AFRESH = (
+    "TRUNCATE pgjobs_job, pgjobs_dependency, pgjobs_rate_state, pgjobs_batch, pgjobs_statistic,"
+    " pgjobs_queue_sample CASCADE"
+)
 
 
-def fill(*, finished: int, waiting: int) -> None:
-    """Empty the tables and fill them; the administrator is the user `admin`."""
+def fill(*, finished: int, waiting: int, cells: int = 100) -> None:
+    """Empty the tables and fill them; the administrator is the user `admin`.
+
+    *cells* is how many pairs of a queue and a task the statistics have.
+    """
     User.objects.create_superuser("admin", "admin@example.com", "admin")
     workers = [
         make_worker(f"web-{number}", slots=16, version="1", lease_seconds=86_400_000.0)
@@ -176,6 +229,9 @@ def fill(*, finished: int, waiting: int) -> None:
         cursor.execute(RUNNING_JOBS, {**shape, "jobs": RUNNING})
         cursor.execute(DEPENDENCIES)
         cursor.execute(RATE_STATES)
+        cursor.execute(STATISTICS, {"queues": QUEUES, "cells": cells})
+        cursor.execute(SAMPLES, {"queues": QUEUES})
+        measure_queues(cursor)
         cursor.execute(WORKFLOWS, {"trees": TREES, "parts": PARTS, "jobs_of_first": finished // 8})
 
 

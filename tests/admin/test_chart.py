@@ -11,15 +11,36 @@ from django.utils import translation
 from django_pgjobs.admin.overview.chart import (
     RANGES,
     SPARK_HEIGHT,
-    build_chart,
+    STACK,
+    Chart,
+    Range,
+    Series,
     build_spark,
     coordinate,
+    largest,
     nice_top,
 )
+from django_pgjobs.admin.overview.chart import build_chart as build_chart_of
 
 HOUR = RANGES["1h"]
 # 2026-11-21 12:00 UTC in minutes; 17:45 in Kathmandu, where the tests are.
 NOON = 29_921_040
+
+
+def build_chart(chosen: Range, last: int, counts: dict[tuple[str, int], int]) -> Chart:
+    """Return the chart of jobs by status and bucket."""
+    series = [
+        Series(
+            status.value,
+            status.label,
+            {bucket: jobs for (name, bucket), jobs in counts.items() if name == status},
+            "",
+        )
+        for status in STACK
+    ]
+    return build_chart_of(chosen, last, series)
+
+
 COORDINATE = re.compile(r"[0-9]+(\.[0-9])?")
 
 
@@ -29,7 +50,7 @@ def test_a_chart_has_a_bar_per_bucket_and_the_last_is_that_of_now() -> None:
     assert chart.width == 600
     assert chart.bars[-1].counts == [3, 0, 0]
     assert chart.bars[0].counts == [0, 0, 2]
-    assert [part.status for part in chart.bars[0].parts] == ["failed"]
+    assert [part.key for part in chart.bars[0].parts] == ["failed"]
     assert chart.jobs == 5
 
 
@@ -41,7 +62,7 @@ def test_what_is_outside_of_the_range_is_not_drawn() -> None:
 def test_the_parts_of_a_bar_stand_on_each_other() -> None:
     counts = {("successful", NOON): 50, ("cancelled", NOON): 30, ("failed", NOON): 20}
     parts = build_chart(HOUR, NOON, counts).bars[-1].parts
-    assert [(part.status, part.y, part.height) for part in parts] == [
+    assert [(part.key, part.y, part.height) for part in parts] == [
         ("successful", "50", "50"),
         ("cancelled", "20", "30"),
         ("failed", "0", "20"),
@@ -71,7 +92,7 @@ def test_a_week_says_the_day() -> None:
 
 @pytest.mark.parametrize("key", RANGES)
 def test_every_range_ends_now_and_covers_what_it_says(key: str) -> None:
-    seconds = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800}[key]
+    seconds = {"1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}[key]
     chosen = RANGES[key]
     assert chosen.bucket_seconds * chosen.buckets == seconds
     assert len(build_chart(chosen, 1_000, {("failed", 1_000): 1}).bars) == chosen.buckets
@@ -96,6 +117,24 @@ def test_coordinates_are_the_same_in_every_language() -> None:
         assert COORDINATE.fullmatch(text), text
     assert "," not in spark.path
     assert "12.345" in chart.label
+
+
+def test_a_month_says_the_days() -> None:
+    month = RANGES["30d"]
+    chart = build_chart(month, NOON * 60 // month.bucket_seconds, {})
+    assert chart.bars[-1].time == "November 21 5:45 a.m. – November 22 5:45 a.m."
+
+
+def test_the_names_with_most_jobs_have_a_color_and_the_rest_is_one() -> None:
+    named = [Series("", f"queue {number}", {NOON: number}, "q") for number in range(1, 12)]
+    found = largest(named, {NOON - 1: 5}, "others")
+    assert [each.key for each in found] == [*"12345678", "others"]
+    assert [each.label for each in found[:2]] == ["queue 11", "queue 10"]
+    assert (found[-1].counts, found[-1].query) == ({NOON: 6, NOON - 1: 5}, "")
+    chart = build_chart_of(HOUR, NOON, found)
+    assert chart.jobs == sum(range(12)) + 5
+    assert "6 queue 6, 5 queue 5, 4 queue 4, 11 others." in chart.label
+    assert largest(named[:8], {}, "others")[-1].key == "8"
 
 
 def test_a_coordinate_has_one_digit_at_most() -> None:

@@ -13,9 +13,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgjobs.admin.overview.chart import RANGES
-from django_pgjobs.admin.overview.page import describe, read_numbers
 from django_pgjobs.models import Mute
+from tests.admin.overview_support import numbers
 from tests.admin.warning_support import no_dead_rows
 from tests.factories import make_jobs, make_worker
 
@@ -48,7 +47,7 @@ def viewer(client: Client) -> Client:
 
 def subjects() -> tuple[list[str], list[str]]:
     """Return what the shown warnings are about, and the muted ones."""
-    found = describe(read_numbers(RANGES["1h"]), RANGES["1h"])
+    found = numbers()
     shown = [notice.subject for notice in found["warnings"]]
     return shown, [each.notice.subject for each in found["muted"]]
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.models import Pause, QueueSettings
-from tests.admin.overview_support import ago, numbers
+from django_pgjobs.admin.overview.chart import SPLITS
+from django_pgjobs.models import Pause, QueueSample, QueueSettings
+from django_pgjobs.queries import numbers as queries
+from django_pgjobs.queries import statistics
+from django_pgjobs.queries.statistics import (
+    Cell,
+    Minute,
+    count_enqueued,
+    measure_queues,
+    write_statistics,
+)
+from tests.admin.overview_support import ago, numbers, read, record, words
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
 pytestmark = pytest.mark.django_db
 
 
-def tiles() -> dict[str, int]:
+def tiles() -> dict[str, float | None]:
     """Return the numbers at the top by their names."""
     return {tile.key: tile.number for tile in numbers()["tiles"]}
 
@@ -24,12 +39,56 @@ def test_tiles_count_the_statuses_and_their_views() -> None:
     make_jobs(2, run_after=later)
     make_jobs(3, due_at=later, attempts=2)
     make_jobs(5, hold="dependencies", waits_for=1)
-    make_jobs(6, status="failed", finished_at=ago(60))
+    make_jobs(6, status="failed", finished_at=ago(90))
     make_jobs(7, status="failed", finished_at=ago(4_000))
-    make_jobs(8, status="successful", finished_at=ago(60))
-    assert tiles() == {
-        "ready": 4, "running": 1, "scheduled": 2, "retrying": 3, "blocked": 5, "failed": 6,
+    make_jobs(8, status="successful", finished_at=ago(90))
+    record()
+    make_jobs(9, status="failed", finished_at=ago(2))
+    found = tiles()
+    del found["finished"], found["enqueued"]
+    assert found == {
+        "ready": 4, "running": 1, "scheduled": 2, "retrying": 3, "blocked": 5, "failed": 15,
     }  # fmt: skip
+
+
+def test_many_jobs_are_those_of_the_last_sample_and_say_how_old_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queries, "FEW", 3)
+    make_jobs(9, queue_name="mail")
+    found = numbers()
+    assert [tile.number for tile in found["tiles"][:5]] == [None] * 5
+    assert found["queues"][0].size is None
+    with connection.cursor() as cursor:
+        measure_queues(cursor)
+    QueueSample.objects.update(measured_at=timezone.now() - timedelta(seconds=40))
+    make_jobs(1, queue_name="mail")
+    tile = numbers()["tiles"][0]
+    assert (tile.key, tile.number, tile.age, tile.is_cut) == ("ready", 9, "as of 40 s ago", False)
+    QueueSample.objects.update(is_cut=True)
+    assert numbers()["tiles"][0].is_cut
+
+
+def test_what_just_finished_is_missing_while_that_is_much_and_the_page_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queries, "FEW", 3)
+    make_jobs(9, status="failed", finished_at=ago(150))
+    record()
+    make_jobs(9, status="failed", finished_at=ago(1))
+    found = numbers()
+    [tile] = [tile for tile in found["tiles"] if tile.key == "failed"]
+    assert tile.number == 9
+    assert tile.age.startswith("as of ")
+    assert found["hour_age"] == found["chart_age"] == tile.age
+
+
+def test_what_is_counted_just_now_has_no_age() -> None:
+    make_jobs(3)
+    make_jobs(3, status="successful", finished_at=ago(1))
+    found = numbers()
+    assert {tile.age for tile in found["tiles"]} == {""}
+    assert {found[name] for name in ("size_age", "hour_age", "chart_age")} == {""}
 
 
 def test_the_oldest_waiting_job_is_the_one_that_could_run_for_longest() -> None:
@@ -40,29 +99,75 @@ def test_the_oldest_waiting_job_is_the_one_that_could_run_for_longest() -> None:
     make_job(enqueued_at=ago(9_000), due_at=sql.SQL("now() + interval '1 hour'"))
     make_running_job(enqueued_at=ago(9_000))
     found = numbers()
-    assert (found["facts"].now - found["oldest"]).total_seconds() == pytest.approx(200, abs=5)
+    waits = found["facts"].now - found["size"].waiting_since
+    assert waits.total_seconds() == pytest.approx(200, abs=5)
 
 
 def test_a_queue_of_which_none_may_run_has_no_oldest() -> None:
     make_job(due_at=sql.SQL("now() + interval '1 hour'"))
     make_job(queue_name="b", hold="dependencies", waits_for=1)
     make_running_job(queue_name="c")
-    assert [queue.waiting_since for queue in numbers()["queues"]] == [None] * 3
+    assert [queue.size.waiting_since for queue in numbers()["queues"]] == [None] * 3
 
 
-def test_finished_per_minute_is_the_mean_of_five() -> None:
-    make_jobs(10, status="successful", finished_at=ago(30))
+def test_finished_per_minute_is_the_mean_of_five_that_are_over() -> None:
+    make_jobs(10, status="successful", finished_at=ago(80))
     make_jobs(5, status="cancelled", finished_at=ago(250))
     make_jobs(99, status="successful", finished_at=ago(400))
-    assert numbers()["finished_a_minute"] == 3
+    record()
+    assert tiles()["finished"] == 3
 
 
-@pytest.mark.parametrize(("key", "jobs"), [("1h", 1), ("6h", 3), ("24h", 6), ("7d", 10)])
-def test_the_chart_counts_what_finished_in_its_time(key: str, jobs: int) -> None:
+def test_enqueued_per_minute_is_known_up_to_the_last_sample_but_one() -> None:
+    with connection.cursor() as cursor:
+        measure_queues(cursor)
+        make_jobs(10, enqueued_at=ago(150))
+        make_jobs(99, enqueued_at=ago(400))
+        assert tiles()["enqueued"] is None
+        for _ in range(2):
+            measure_queues(cursor)
+        count_enqueued(cursor)
+    assert tiles()["enqueued"] == 2
+
+
+def test_how_long_it_took_is_told_of_the_last_hour() -> None:
+    fast, slow = Cell([90, 0, 0, 0]), Cell([0, 10, 0, 0])
+    fast.waits[2] = fast.runs[4] = 90
+    slow.waits[12] = slow.runs[14] = 10
+    minute = int(timezone.now().timestamp()) // 60 - 5
+    cells = {("mail", "a"): fast, ("fax", "b"): slow}
+    with connection.cursor() as cursor:
+        write_statistics(cursor, [Minute(minute, cells)])
+    found = numbers()
+    assert (found["waited"].half, found["ran"].half) == (
+        pytest.approx(0.0031, abs=0.0001),
+        pytest.approx(0.0124, abs=0.0001),
+    )
+    assert (found["waited"].most, found["ran"].most) == (3.072, 12.288)
+    assert {queue.name: queue.waited.most > 1 for queue in found["queues"]} == {
+        "fax": True,
+        "mail": False,
+    }
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize(
+    ("key", "jobs"), [("1h", 1), ("6h", 3), ("24h", 6), ("7d", 10), ("30d", 15)]
+)
+def test_the_chart_counts_what_finished_in_its_time(key: str, jobs: int, by: str) -> None:
     for count, seconds in ((1, 1_800), (2, 10_000), (3, 50_000), (4, 300_000), (5, 700_000)):
-        make_jobs(count, status="failed", finished_at=ago(seconds))
-    found = numbers(key)["chart"]
-    assert (found.jobs, found.legend[2][2]) == (jobs, jobs)
+        make_jobs(count, "a.b", queue_name="c", status="failed", finished_at=ago(seconds))
+    make_jobs(6, status="failed", finished_at=ago(3_000_000))
+    record()
+    found = numbers(key, by)["chart"]
+    label, query = {
+        "outcome": ("Failed", "tab=failed"),
+        "queue": ("c", "tab=all&queue=c"),
+        "task": ("a.b", "tab=all&task=a.b"),
+    }[by]
+    [part] = [each for each in found.legend if each.total]
+    assert (found.jobs, part.total, part.label) == (jobs, jobs, label)
+    assert part.query.startswith(f"{query}&finished_at__range__gte_0=")
 
 
 def test_a_queue_says_what_waits_runs_and_ended() -> None:
@@ -70,39 +175,29 @@ def test_a_queue_says_what_waits_runs_and_ended() -> None:
     make_jobs(2, queue_name="mail")
     make_running_job(queue_name="mail")
     make_job(queue_name="mail", backend="other")
-    make_jobs(3, queue_name="mail", status="successful", finished_at=ago(60))
-    make_jobs(1, queue_name="mail", status="failed", finished_at=ago(60))
+    make_jobs(3, queue_name="mail", status="successful", finished_at=ago(90))
+    make_jobs(1, queue_name="mail", status="failed", finished_at=ago(90))
     make_jobs(9, queue_name="mail", status="failed", finished_at=ago(9_000))
     make_job(queue_name="past", status="failed", finished_at=ago(9_000))
+    record()
     [queue] = numbers("24h")["queues"]
-    assert (queue.name, queue.ready, queue.running, queue.max_running) == ("mail", 3, 1, 9)
-    assert (queue.finished_hour, queue.failed_percent) == (4, 25)
+    assert (queue.name, queue.size.ready, queue.size.running) == ("mail", 3, 1)
+    assert (queue.row.max_running, queue.finished, queue.failed_percent) == (9, 4, 25)
 
 
 def test_queues_with_settings_or_a_pause_are_there_without_jobs() -> None:
     QueueSettings.objects.create(queue_name="a", max_running=9)
     Pause.objects.create(kind="queue", name="b", reason="full disk", paused_by="ann")
     Pause.objects.create(kind="task", name="c")
-    queues = {queue.name: queue for queue in numbers()["queues"]}
+    make_worker(queues=["d"])
+    queues = {queue.name: queue.row for queue in numbers()["queues"]}
     assert set(queues) == {"a", "b"}
-    assert (queues["b"].is_paused, queues["b"].reason, queues["a"].is_paused) == (
-        True, "full disk", False,
-    )  # fmt: skip
+    assert (queues["b"].reason, queues["a"].paused_at) == ("full disk", None)
 
 
 def test_a_pause_that_is_over_is_none() -> None:
     Pause.objects.create(kind="queue", name="b", resume_at="2020-01-01T00:00Z")
     assert numbers()["queues"] == []
-
-
-def test_keys_that_jobs_wait_with_come_by_their_number() -> None:
-    make_jobs(2, concurrency_key="shop:1")
-    make_jobs(3, rate_limit_keys="api:7\nmail")
-    make_running_job(concurrency_key="shop:1")
-    make_running_job(concurrency_key="shop:2")
-    make_jobs(9)
-    keys = [(row.first, row.second, row.ready, row.running) for row in numbers()["keys"]]
-    assert keys == [(None, "api:7\nmail", 3, 0), ("shop:1", None, 2, 1)]
 
 
 def test_workers_say_what_they_run() -> None:
@@ -128,3 +223,24 @@ def test_failures_of_the_last_day_are_grouped() -> None:
         make_job(status="failed", finished_at=ago(seconds), errors=[error])
     [group] = numbers()["groups"]
     assert (group.row.jobs, group.class_name) == (2, "Boom")
+
+
+def test_numbers_that_are_cut_or_old_say_so(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "FEW", 5)
+    monkeypatch.setattr(statistics, "MAX_JOBS", 10)
+    make_job(enqueued_at=ago(7_200))
+    make_jobs(15, queue_name="mail")
+    text = words(read(admin_client))
+    assert "no worker has counted them yet" in text
+    assert "Ready –" in text
+    with connection.cursor() as cursor:
+        measure_queues(cursor)
+    QueueSample.objects.update(measured_at=timezone.now() - timedelta(seconds=40))
+    text = words(read(admin_client))
+    assert "Ready more than 11 as of 40 s ago" in text
+    assert "Running more than 0 as of 40 s ago" in text
+    assert "Oldest waiting 2 h 0 min as of 40 s ago" in text
+    assert "What waits and runs: as of 40 s ago." in text
+    assert "more than 10" in text

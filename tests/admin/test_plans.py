@@ -21,7 +21,7 @@ from django_pgjobs.admin.overview import failures
 from django_pgjobs.admin.overview import page as overview
 from django_pgjobs.admin.workflows import listing
 from django_pgjobs.bulk import preview
-from django_pgjobs.queries import job_page, limit_pages, queue_pages, workflow_pages
+from django_pgjobs.queries import job_page, limit_pages, numbers, queue_pages, workflow_pages
 from tests.admin.large_pages import list_pages
 from tests.admin.many_jobs import fill, vacuum
 
@@ -37,14 +37,15 @@ BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
     changelist: ("LOOK_THROUGH", "LOOK_THROUGH_RARE"),
     batches: ("MAX_SORTED",),
     suggestions: ("RECENT_JOBS",),
-    overview: ("MAX_FINISHED_JOBS", "MAX_READY_JOBS", "MAX_FAILED_JOBS"),
+    overview: ("MAX_FAILED_JOBS", "MAX_LANES"),
+    numbers: ("FEW",),
     failures: ("MAX_JOBS",),
     preview: ("MAX_COUNTED", "MAX_SKIPPED", "MAX_ROWS"),
     job_page: ("MAX_LOOKED_AT",),
     listing: ("LOOK_THROUGH",),
     workflow_pages: ("MAX_SUMMED",),
     limit_pages: ("MAX_JOBS", "MAX_RUNNING", "MAX_STATES"),
-    queue_pages: ("MAX_READY", "MAX_READY_ROWS", "MAX_DUE", "MAX_RUNNING"),
+    queue_pages: ("MAX_RUNNING",),
 }
 
 

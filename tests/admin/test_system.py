@@ -120,6 +120,13 @@ def test_diagnostics_hold_no_secret(admin_client: Client, monkeypatch: pytest.Mo
     assert 'data-pgjobs-copy="#pgjobs-diagnostics"' in text
 
 
+@override_settings(PGJOBS={"METRICS_TOKEN": "hunter-two-hunter", "REDACT": ["other"]})
+def test_the_token_of_the_metrics_is_shown_to_nobody(admin_client: Client) -> None:
+    text = read(admin_client)
+    assert "METRICS_TOKEN" in text
+    assert "hunter" not in text
+
+
 @override_settings(PGJOBS={"LEASE_SECONDS": 17})
 def test_the_settings_in_force_are_shown_and_whose_they_are(admin_client: Client) -> None:
     text = read(admin_client)

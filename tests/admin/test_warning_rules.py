@@ -33,25 +33,25 @@ class TestBusyQueues:
         return Crew(["default"], ["mail"], [], 4, running)._replace(**changes)
 
     def row(self, seconds: float, ready: int = 9) -> Waiting:
-        return Waiting("default", "mail", ready, NOW - timedelta(seconds=seconds))
+        return Waiting("mail", ready, NOW - timedelta(seconds=seconds))
 
     def test_a_queue_that_waits_for_slots(self) -> None:
-        [found] = busy_queues([self.row(61)], [self.crew(4), self.crew(5)], set(), NOW)
+        [found] = busy_queues([self.row(61)], [self.crew(4), self.crew(5)], NOW)
         assert (found.queue_name, found.ready, found.slots) == ("mail", 9, 8)
 
     @pytest.mark.parametrize(
-        ("seconds", "crews", "paused"),
+        ("seconds", "crews", "is_paused"),
         [
-            (59, [{"running": 4}], set()),
-            (61, [{"running": 3}], set()),
-            (61, [{"running": 4}, {"running": 0}], set()),
-            (61, [{"running": 4}], {"mail"}),
-            (61, [{"running": 4, "queues": ["fax"]}], set()),
+            (59, [{"running": 4}], False),
+            (61, [{"running": 3}], False),
+            (61, [{"running": 4}, {"running": 0}], False),
+            (61, [{"running": 4}], True),
+            (61, [{"running": 4, "queues": ["fax"]}], False),
         ],
     )
-    def test_near_misses(self, seconds: float, crews: list[Any], paused: set[str]) -> None:
+    def test_near_misses(self, seconds: float, crews: list[Any], is_paused: bool) -> None:
         made = [self.crew(**crew) for crew in crews]
-        assert busy_queues([self.row(seconds)], made, paused, NOW) == []
+        assert busy_queues([self.row(seconds)._replace(is_paused=is_paused)], made, NOW) == []
 
     def test_the_page_says_it_instead_of_a_long_wait(self, admin_client: Client) -> None:
         worker = make_worker(slots=2)

@@ -10,10 +10,9 @@ from django.urls import reverse
 from psycopg import sql
 
 from django_pgjobs.admin.overview import page
-from django_pgjobs.admin.overview.chart import RANGES
 from django_pgjobs.admin.overview.notices import Notice
-from django_pgjobs.admin.overview.page import describe, read_numbers
 from django_pgjobs.queries.overview import Installation, get_installation
+from tests.admin.overview_support import numbers
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +37,7 @@ def texts() -> list[str]:
 
 def notices() -> list[Notice]:
     """Return the warnings of the page."""
-    found: list[Notice] = describe(read_numbers(RANGES["1h"]), RANGES["1h"])["warnings"]
+    found: list[Notice] = numbers()["warnings"]
     return found
 
 

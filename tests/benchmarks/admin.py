@@ -28,7 +28,9 @@ from tests.benchmarks.report import format_value, make_table
 
 DATABASE = "pgjobs_admin_bench"
 FINISHED = 2_000_000
-WAITING = 100_000
+WAITING = 1_000_000
+# Pairs of a queue and a task: 50 tasks in each of 10 queues.
+CELLS = 500
 MAX_MILLISECONDS = 150.0
 MAX_QUERIES = 12
 MAX_BYTES = 150_000
@@ -86,7 +88,7 @@ def set_up(*, is_fresh: bool) -> None:
         from tests.admin.many_jobs import fill, vacuum
 
         print(f"{FINISHED:,} finished and {WAITING:,} waiting jobs are made ...", file=sys.stderr)
-        fill(finished=FINISHED, waiting=WAITING)
+        fill(finished=FINISHED, waiting=WAITING, cells=CELLS)
         vacuum()
 
 

@@ -58,7 +58,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail if a module that spoils its process was imported into this one."""
     spoiling = {
         f"tests.process.{name}"
-        for name in ("hoarding", "impatient", "receivers", "slow_start", "watchful")
+        for name in ("hoarding", "impatient", "receivers", "slow_start", "told", "watchful")
     }
     imported = spoiling & sys.modules.keys()
     assert not imported, f"name these as text, for workers to import: {imported}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import connections
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.formats import number_format
@@ -18,10 +19,10 @@ from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import PageAdmin, page
 from django_pgjobs.bulk import ACTIONS, cancel_change, drop_job, enqueue_change
 from django_pgjobs.bulk.changes import find_user
-from django_pgjobs.models import BulkChange, Job, Worker
+from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import Verb, may, may_end, narrow_changes, visible_ids
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.overview import Service
+from django_pgjobs.queries.queue_pages import list_queues
 from django_pgjobs.status import FINISHED
 
 # Changes that the list shows.
@@ -216,8 +217,6 @@ def _nobody_takes(job: Job) -> bool:
     """Is there no live worker that serves the queue of a waiting job?"""
     if job.status != "ready":
         return False
-    workers = Worker.objects.using(job_database()).filter(
-        Worker.that_is_live(), quiet_requested_at=None
-    )
-    rows = workers.values_list(*Service._fields)[:MAX_WORKERS]
-    return not any(Service._make(row).takes(job.backend, job.queue_name) for row in rows)
+    with connections[job_database()].cursor() as cursor:
+        queues = list_queues(cursor, queue_name=job.queue_name).rows
+    return any(queue.is_unserved for queue in queues)

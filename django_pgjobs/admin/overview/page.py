@@ -1,110 +1,111 @@
 """The Overview: the numbers of the whole installation on one page.
 
-Everything is read from the tables as they are, in bounded statements, and kept for two
-seconds for all who look.
+They are those of the statistics, and of the rows themselves where these are few. What was read is
+kept for two seconds for all who look, a chart of more than an hour for longer.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.overview.chart import RANGES, Range, build_chart
+from django_pgjobs.admin.numbers import (
+    MINUTE,
+    Hour,
+    QueueLine,
+    Rate,
+    add_up,
+    as_of,
+    enqueue_rate,
+    finish_rate,
+    jobs_query,
+    queue_lines,
+    read_hour,
+    span_of,
+)
+from django_pgjobs.admin.overview.chart import (
+    RANGES,
+    SPLITS,
+    Range,
+    Split,
+    build_chart,
+    build_spark,
+)
 from django_pgjobs.admin.overview.failures import make_groups
-from django_pgjobs.admin.overview.live import is_refresh, kept, unchanged
+from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
 from django_pgjobs.admin.overview.muting import part
 from django_pgjobs.admin.overview.rules import waiting_of
+from django_pgjobs.admin.overview.series import read_series, series_of
 from django_pgjobs.admin.overview.situation import Seen, read_signs
+from django_pgjobs.admin.overview.trend import trend_text
 from django_pgjobs.admin.overview.warnings import (
     OLD_TRANSACTION_SECONDS,
     UNSEALED_SECONDS,
     Situation,
     heartbeat_state,
-    is_served,
     list_warnings,
 )
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
+from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.failures import FailureRow, list_failures
-from django_pgjobs.queries.overview import (
-    FinishedRow,
-    Installation,
-    LiveRow,
-    QueueFact,
-    count_finished_jobs,
-    count_live_jobs,
-    get_installation,
-)
+from django_pgjobs.queries.numbers import Number, Size
+from django_pgjobs.queries.overview import Installation, get_installation
+from django_pgjobs.queries.queue_pages import Queues, list_queues
 from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
-from django_pgjobs.queries.schedule_pages import Troubled, list_troubled
 from django_pgjobs.schedules.words import LATE_AFTER
-from django_pgjobs.status import JobStatus
 
 # Seconds that one statement may take.
 OVERVIEW_SECONDS = 1.0
-# Rows that one statement reads at most: what can be read in 0.05 s. Of jobs that run it is
-# 10,000 more, see the statement.
-MAX_FINISHED_JOBS = 50_000
-MAX_READY_JOBS = 30_000
 # Failed jobs have long texts: each costs as much as twenty others.
 MAX_FAILED_JOBS = 1_000
-MAX_QUEUES = 50
-MAX_KEYS = 5
+# Lanes with keys whose first jobs are asked for limits that are not there.
+MAX_LANES = 500
+MAX_QUEUES = 30
 MAX_GROUPS = 6
 MAX_WORKERS = 10
-MAX_FACTS = 200
 DAY_SECONDS = 86_400.0
-# What "finished per minute" is the mean of; the statement says the same.
-RATE_MINUTES = 5
-DEFAULT_RANGE = "1h"
+DEFAULT_RANGE, DEFAULT_SPLIT = "1h", "outcome"
+# Of the seconds of a bucket, so many parts is a chart kept; not longer than a minute.
+KEPT_PART = 60
+MAX_KEPT_SECONDS = 60
 
 
 class Numbers(NamedTuple):
     """What the statements found."""
 
-    live: list[LiveRow]
-    finished: list[FinishedRow]
+    queues: Queues
+    hour: Hour
     failures: list[FailureRow]
     facts: Installation
     missing_rates: list[MissingRate]
-    troubled: list[Troubled]
+    drawn: list[Number]
     seen: Seen
 
 
-class QueueLine(NamedTuple):
-    """A line of the table of queues."""
-
-    name: str
-    is_paused: bool
-    reason: str
-    paused_by: str
-    is_unserved: bool
-    ready: int
-    running: int
-    max_running: int | None
-    retrying: int
-    scheduled: int
-    held: int
-    waiting_since: datetime | None
-    finished_hour: int
-    failed_percent: float | None
-
-
 class Tile(NamedTuple):
-    """A number with its name; *tab* is the list it leads to."""
+    """A number with its name, and the query of the jobs that it counts.
+
+    *number* is None if it is not known, *is_cut* if there are more; *age* says how old it is.
+    """
 
     key: str
-    number: int
-    tab: str
+    label: str
+    number: float | None
+    query: str
+    is_cut: bool = False
     is_bad: bool = False
+    age: str = ""
 
 
 def overview(request: HttpRequest) -> dict[str, Any]:
@@ -115,14 +116,17 @@ def overview(request: HttpRequest) -> dict[str, Any]:
     if is_narrowed(request.user):
         return context | {"state": "narrowed"}
     chosen = RANGES.get(request.GET.get("range", ""), RANGES[DEFAULT_RANGE])
+    split = SPLITS.get(request.GET.get("by", ""), SPLITS[DEFAULT_SPLIT])
+    context |= {
+        "ranges": RANGES.values(), "chosen": chosen, "splits": SPLITS.values(), "split": split
+    }  # fmt: skip
     try:
-        numbers = kept(f"overview:{chosen.key}", lambda: read_numbers(chosen))
+        name = f"overview:{chosen.key}:{split.key}"
+        numbers = kept(name, lambda: read_numbers(chosen, split))
     except TooSlow:
-        return context | {"state": "too_slow", "ranges": RANGES.values(), "chosen": chosen}
-    described = describe(numbers, chosen)
+        return context | {"state": "too_slow"}
+    described = describe(numbers, chosen, split)
     return context | {
-        "ranges": RANGES.values(),
-        "chosen": chosen,
         "may_pause": may(request.user, Verb.CONTROL_QUEUES),
         "fingerprint": (fingerprint(numbers), described["warnings"], described["muted"]),
         **described,
@@ -131,9 +135,8 @@ def overview(request: HttpRequest) -> dict[str, Any]:
 
 def situation_of(numbers: Numbers) -> Situation:
     """Return what the warnings are judged by."""
-    waiting = waiting_of(numbers.live)
-    rates, troubled = numbers.missing_rates, numbers.troubled
-    return Situation(numbers.facts, waiting, rates, troubled, *numbers.seen)
+    waiting = waiting_of(numbers.queues.rows)
+    return Situation(numbers.facts, waiting, numbers.missing_rates, *numbers.seen)
 
 
 def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
@@ -153,148 +156,137 @@ def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
 
 def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
     """Return what makes the page look different: all but the time that passes."""
-    facts = numbers.facts
+    facts, queues = numbers.facts, numbers.queues
     workers = [
         (worker.id, worker.running, worker.is_quiet, heartbeat_state(worker.silent_seconds))
         for worker in facts.workers
     ]
-    steady = (
-        *facts[1:2], workers, *facts[3:9], facts.old_transaction is not None, facts.standing
+    sizes = [_steady(queues.size), *((row[0], _steady(row.size), row[2:]) for row in queues.rows)]
+    finished = [[each[:-1] for each in found] for found in (numbers.hour.numbers, numbers.drawn)]
+    steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
+    return (
+        sizes, finished, numbers.hour.times, numbers.failures, workers, steady, facts.samples,
+        numbers.missing_rates,
     )  # fmt: skip
-    rest = (numbers.missing_rates, numbers.troubled)
-    return (numbers.live, numbers.finished, numbers.failures, steady, *rest)
 
 
-def read_numbers(chosen: Range) -> Numbers:
+def _steady(size: Size | None) -> Any:
+    return size and (size[:7], size.is_cut)
+
+
+def read_numbers(chosen: Range, split: Split) -> Numbers:
     """Ask the database; raise TooSlow if one of the statements takes too long."""
     alias = job_database()
     with time_budget(alias, OVERVIEW_SECONDS), connections[alias].cursor() as cursor:
-        live = count_live_jobs(
-            cursor, max_jobs=MAX_READY_JOBS, max_queues=MAX_QUEUES, max_keys=MAX_KEYS
-        )
+        hour = read_hour(cursor)
+        found = list_queues(cursor, also_names=hour.queue_names)
         return Numbers(
-            live,
-            count_finished_jobs(
-                cursor,
-                bucket_seconds=chosen.bucket_seconds,
-                seconds=chosen.bucket_seconds * chosen.buckets,
-                max_jobs=MAX_FINISHED_JOBS,
-                max_queues=MAX_QUEUES,
-            ),
+            found,
+            hour,
             list_failures(
                 cursor, seconds=DAY_SECONDS, max_jobs=MAX_FAILED_JOBS, max_groups=MAX_GROUPS
             ),
             get_installation(
                 cursor,
-                max_rows=MAX_FACTS,
                 max_workers=MAX_WORKERS,
                 old_seconds=OLD_TRANSACTION_SECONDS,
                 unsealed_seconds=UNSEALED_SECONDS,
+                late=LATE_AFTER.total_seconds(),
             ),
-            list_missing_rates(cursor),
-            list_troubled(cursor, late=LATE_AFTER.total_seconds()),
-            read_signs(cursor, waiting_of(live)),
+            list_missing_rates(cursor, max_lanes=MAX_LANES),
+            _read_chart(cursor, hour, chosen, split),
+            read_signs(cursor, waiting_of(found.rows)),
         )
 
 
-def describe(numbers: Numbers, chosen: Range) -> dict[str, Any]:
+def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> list[Number]:
+    """Return what the chart shows: of the last hour most of it is known."""
+    if chosen.key == DEFAULT_RANGE and split.key != "task":
+        return hour.numbers
+    seconds = min(max(chosen.bucket_seconds // KEPT_PART, KEPT_SECONDS), MAX_KEPT_SECONDS)
+    name = f"chart:{chosen.key}:{split.key}"
+    return kept(name, lambda: read_series(cursor, chosen, split), seconds=seconds)
+
+
+def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
     """Return the numbers as the template draws them."""
-    live = [row for row in numbers.live if not row.is_of_keys]
-    finished, facts = numbers.finished, numbers.facts
-    counts = {(row.status, row.bucket): row.jobs for row in finished if row.bucket is not None}
-    last_bucket = (
-        finished[0].last_bucket if finished else int(facts.now.timestamp()) // chosen.bucket_seconds
-    )
-    queues = queue_lines(live, finished, facts)
-    is_partial = bool(finished) and finished[0].looked_at >= MAX_FINISHED_JOBS
+    drawn = numbers.drawn
+    facts, hour, size = numbers.facts, numbers.hour, numbers.queues.size
+    lines = queue_lines(numbers.queues.rows, hour)
+    times = add_up(hour.times.values())
+    shown = [line for line in lines if _is_shown(line)]
     warnings, muted = part(list_warnings(situation_of(numbers)), numbers.seen.signs.mutes)
     return {
         "warnings": warnings,
         "muted": muted,
-        "tiles": tiles(live, finished),
-        "oldest": min((row.waiting_since for row in live if row.waiting_since), default=None),
-        "finished_a_minute": sum(row.jobs_minutes for row in finished if row.bucket is not None)
-        / RATE_MINUTES,
+        "tiles": [*size_tiles(size), *rate_tiles(numbers)],
+        "size": size,
+        "max_few": queries.FEW,
+        "trend": trend_text(facts.samples, size),
+        "backlog": build_spark(ready for _, ready in facts.samples),
+        "waited": span_of(times.waits),
+        "ran": span_of(times.runs),
         "facts": facts,
+        "now": timezone.now(),
         "workers": [(worker, heartbeat_state(worker.silent_seconds)) for worker in facts.workers],
-        "chart": build_chart(chosen, last_bucket, counts),
-        "covered_since": finished[0].since if is_partial else None,
-        "max_finished": MAX_FINISHED_JOBS,
-        "has_more_ready": bool(live) and live[0].looked_at >= MAX_READY_JOBS,
-        "max_ready": MAX_READY_JOBS,
-        "queues": queues,
+        "chart": build_chart(chosen, drawn[-1].bucket, series_of(drawn, chosen, split)),
+        "chart_age": as_of(drawn[-1].upto),
+        "size_age": as_of(size.measured_at if size else None),
+        "hour_age": as_of(hour.upto),
+        "queues": shown[:MAX_QUEUES],
+        "has_more_queues": len(shown) > MAX_QUEUES or numbers.queues.has_more,
         "groups": make_groups(numbers.failures),
         "has_more_failures": bool(numbers.failures)
         and numbers.failures[0].all_jobs >= MAX_FAILED_JOBS,
         "max_failures": MAX_FAILED_JOBS,
-        "keys": [row for row in numbers.live if row.is_of_keys],
     }
 
 
-def tiles(live: list[LiveRow], finished: list[FinishedRow]) -> list[Tile]:
-    """Return the numbers at the top that lead to a list of jobs."""
-    failed = sum(
-        row.jobs_hour
-        for row in finished
-        if row.bucket is not None and row.status == JobStatus.FAILED
-    )
+def size_tiles(size: Size | None) -> list[Tile]:
+    """Return how many jobs have not finished, by what they do."""
+    age = as_of(size.measured_at if size else None)
+
+    def tile(tab: str, label: str, number: int | None) -> Tile:
+        is_cut = size is not None and size.is_cut
+        return Tile(tab, label, number, jobs_query(tab), is_cut, age=age)
+
     return [
-        Tile("ready", sum(row.ready for row in live), "ready"),
-        Tile("running", sum(row.running for row in live), "running"),
-        Tile("retrying", sum(row.retrying for row in live), "retrying"),
-        Tile("scheduled", sum(row.scheduled for row in live), "scheduled"),
-        Tile("blocked", sum(row.held for row in live), "blocked"),
-        Tile("failed", failed, "failed", is_bad=failed > 0),
+        tile("ready", _("Ready"), size and size.ready),
+        tile("running", _("Running"), size and size.running),
+        tile("retrying", _("Retrying"), size and size.retrying),
+        tile("scheduled", _("Scheduled"), size and size.scheduled),
+        tile("blocked", _("Blocked"), size and size.held),
     ]
 
 
-def queue_lines(
-    live: list[LiveRow], finished: list[FinishedRow], facts: Installation
-) -> list[QueueLine]:
-    """Return the queues that have jobs, had some in the last hour, have settings or a pause."""
-    known = {queue.name: queue for queue in facts.queues}
-    ended: dict[str, dict[str, int]] = {}
-    for row in finished:
-        if row.bucket is None and row.queue_name is not None and row.jobs_hour:
-            ended.setdefault(row.queue_name, {})[row.status] = row.jobs_hour
-    names = {row.second or "" for row in live} | known.keys() | ended.keys()
+def rate_tiles(numbers: Numbers) -> list[Tile]:
+    """Return how many jobs end and come in."""
+    hour = numbers.hour
+    failed = sum(number.failed for number in hour.numbers)
+    ends, begins = finish_rate(hour), enqueue_rate(hour, numbers.facts.samples)
+    # It is of minutes that are over, so the one that is not is no age.
     return [
-        _queue_line(
-            name,
-            [row for row in live if row.second == name],
-            ended.get(name, {}),
-            known.get(name),
-            facts,
-        )
-        for name in sorted(names)[:MAX_QUEUES]
-    ]
-
-
-def _queue_line(
-    name: str,
-    rows: list[LiveRow],
-    ended: dict[str, int],
-    known: QueueFact | None,
-    facts: Installation,
-) -> QueueLine:
-    """Return the line of a queue; *rows* are those of its backends."""
-    finished = sum(ended.values())
-    failed = ended.get(JobStatus.FAILED, 0)
-    return QueueLine(
-        name=name,
-        is_paused=bool(known and known.is_paused),
-        reason=known.reason if known else "",
-        paused_by=known.paused_by if known else "",
-        is_unserved=any(
-            row.ready and not is_served(facts.services, row.first or "", name) for row in rows
+        Tile(
+            "failed",
+            _("Failed in the last hour"),
+            failed,
+            jobs_query("failed", since=hour.since),
+            is_bad=failed > 0,
+            age=as_of(hour.upto),
         ),
-        ready=sum(row.ready for row in rows),
-        running=sum(row.running for row in rows),
-        max_running=known.max_running if known else None,
-        retrying=sum(row.retrying for row in rows),
-        scheduled=sum(row.scheduled for row in rows),
-        held=sum(row.held for row in rows),
-        waiting_since=min((row.waiting_since for row in rows if row.waiting_since), default=None),
-        finished_hour=finished,
-        failed_percent=100 * failed / finished if finished else None,
-    )
+        _rate_tile("finished", _("Finished per minute"), ends, "finished_at"),
+        _rate_tile("enqueued", _("Enqueued per minute"), begins, "enqueued_at"),
+    ]
+
+
+def _rate_tile(key: str, label: str, rate: Rate, column: str) -> Tile:
+    query = jobs_query("all", since=rate.since, until=rate.until, column=column)
+    is_old = rate.until is not None and as_of(rate.until + timedelta(seconds=MINUTE))
+    return Tile(key, label, rate.per_minute, query, age=as_of(rate.until) if is_old else "")
+
+
+def _is_shown(line: QueueLine) -> bool:
+    """Has the queue jobs, had it some in the last hour, has it settings, or is it paused?"""
+    jobs = sum(line.size[1:6]) if line.size else 1
+    ended = line.finished or line.ran
+    return bool(jobs or ended or line.row.paused_at) or line.row.boost is not None

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from django_pgjobs.queries.numbers import Sample
-from django_pgjobs.queries.overview import LiveRow
+from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.queries.signs import Crew, Ended, Failing
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
@@ -35,12 +35,13 @@ PARTS = 3
 
 
 class Waiting(NamedTuple):
-    """Jobs of a queue that may run; *backend* None: of any."""
+    """Jobs of a queue that may run; no live worker takes them where it *is_unserved*."""
 
-    backend: str
     queue_name: str
     ready: int
     waiting_since: datetime | None
+    is_unserved: bool = False
+    is_paused: bool = False
 
 
 class BusyQueue(NamedTuple):
@@ -61,24 +62,29 @@ class Growth(NamedTuple):
     seconds: float
 
 
-def waiting_of(rows: Iterable[LiveRow]) -> list[Waiting]:
-    """Return what waits in queues, of the rows of the Overview."""
+def waiting_of(rows: Iterable[QueueRow]) -> list[Waiting]:
+    """Return what waits in queues; at least one job where some wait that nobody takes."""
     return [
-        Waiting(row.first or "", row.second or "", row.ready, row.waiting_since)
+        Waiting(
+            row.name,
+            max(row.size.ready if row.size else 0, int(row.is_unserved)),
+            row.size.waiting_since if row.size else None,
+            row.is_unserved,
+            row.paused_at is not None,
+        )
         for row in rows
-        if not row.is_of_keys
     ]
 
 
 def busy_queues(
-    waiting: Iterable[Waiting], crews: Sequence[Crew], paused: set[str], now: datetime
+    waiting: Iterable[Waiting], crews: Sequence[Crew], now: datetime
 ) -> list[BusyQueue]:
     """Return the queues whose workers have no free slot while a job waits too long."""
     found = []
     for row in waiting:
-        takers = [crew for crew in crews if crew.takes(row.backend, row.queue_name)]
+        takers = [crew for crew in crews if crew.takes(row.queue_name)]
         slots = sum(crew.slots for crew in takers)
-        if not takers or row.queue_name in paused or row.waiting_since is None or not row.ready:
+        if not takers or row.is_paused or row.waiting_since is None or not row.ready:
             continue
         seconds = (now - row.waiting_since).total_seconds()
         if seconds > BUSY_SECONDS and all(crew.running >= crew.slots for crew in takers):

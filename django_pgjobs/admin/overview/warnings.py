@@ -25,9 +25,8 @@ from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.stuck import Stuck
 from django_pgjobs.queries.numbers import Sample
-from django_pgjobs.queries.overview import Installation, Service, StandingBatch
+from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
-from django_pgjobs.queries.schedule_pages import Troubled
 from django_pgjobs.queries.signs import Ended, Signs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.moments import duration_in_words
@@ -80,33 +79,27 @@ class Situation(NamedTuple):
     facts: Installation
     waiting: Sequence[Waiting] = ()
     missing_rates: Sequence[MissingRate] = ()
-    troubled: Sequence[Troubled] = ()
     signs: Signs = Signs([], [], [])
     stuck: Sequence[Stuck] = ()
     samples: Mapping[str, Sequence[Sample]] = {}
     before: Mapping[str, Ended] = {}
 
-    @property
-    def paused(self) -> set[str]:
-        """The names of queues that are paused."""
-        return {queue.name for queue in self.facts.queues if queue.is_paused}
-
 
 def list_warnings(seen: Situation) -> list[Notice]:
     """Return what is wrong now, the worst first."""
-    busy = busy_queues(seen.waiting, seen.signs.crews, seen.paused, seen.facts.now)
+    busy = busy_queues(seen.waiting, seen.signs.crews, seen.facts.now)
     notices = [
-        *_unserved_queues(seen.facts.services, seen.waiting),
+        *_unserved_queues(seen.facts, seen.waiting),
         *_missing_rates(seen.missing_rates),
         *_failing_tasks(seen),
         *_stuck_jobs(seen.stuck),
         *_busy_queues(busy),
         *_long_waits(seen, {queue.queue_name for queue in busy}),
         *_growing_queues(seen),
-        *_troubled_schedules(seen.troubled),
+        *_troubled_schedules(seen.facts.troubled),
         *_lost_workers(seen.facts),
         *_standing_batches(seen.facts.standing),
-        *_paused_queues(seen.waiting, seen.paused),
+        *_paused_queues(seen.waiting),
         *_server(seen.facts),
         *_versions(seen.facts),
         *(
@@ -117,11 +110,6 @@ def list_warnings(seen: Situation) -> list[Notice]:
     return sorted(notices, key=lambda notice: HARM.index(notice.kind))
 
 
-def is_served(services: Sequence[Service], backend: str, queue_name: str) -> bool:
-    """Does any live worker take jobs of this queue?"""
-    return any(service.takes(backend, queue_name) for service in services)
-
-
 def wrong_settings() -> list[CheckMessage]:
     """Return what the package's own checks of settings say, if it is not silenced."""
     return [
@@ -129,13 +117,9 @@ def wrong_settings() -> list[CheckMessage]:
     ]
 
 
-def _unserved_queues(services: Sequence[Service], waiting: Sequence[Waiting]) -> Iterator[Notice]:
-    unserved = [
-        row
-        for row in waiting
-        if row.ready > 0 and not is_served(services, row.backend, row.queue_name)
-    ]
-    if not services and unserved:
+def _unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterator[Notice]:
+    unserved = [row for row in waiting if row.is_unserved]
+    if not facts.live_workers and unserved:
         jobs = sum(row.ready for row in unserved)
         text = ngettext(
             "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
@@ -261,9 +245,8 @@ def _long_waits(seen: Situation, busy: set[str]) -> Iterator[Notice]:
     since = [
         (row.waiting_since, row.queue_name)
         for row in seen.waiting
-        if row.waiting_since
-        and row.queue_name not in seen.paused | busy
-        and is_served(seen.facts.services, row.backend, row.queue_name)
+        if row.waiting_since and row.queue_name not in busy
+        if not row.is_paused and not row.is_unserved
     ]
     if not since:
         return
@@ -278,8 +261,7 @@ def _long_waits(seen: Situation, busy: set[str]) -> Iterator[Notice]:
 def _growing_queues(seen: Situation) -> Iterator[Notice]:
     ready: dict[str, int] = {}
     for row in seen.waiting:
-        is_taken = is_served(seen.facts.services, row.backend, row.queue_name)
-        if is_taken and row.queue_name not in seen.paused:
+        if not row.is_paused and not row.is_unserved:
             ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
     found = [growth_of(name, seen.samples.get(name, ()), jobs) for name, jobs in ready.items()]
     growing = sorted((each for each in found if each), key=lambda each: each.before - each.now)
@@ -334,10 +316,10 @@ def _standing_batches(standing: Sequence[StandingBatch]) -> Iterator[Notice]:
         yield Notice("batch", text % {"name": name}, "pgjobs_batch_change", batch.id, "", subject)
 
 
-def _paused_queues(waiting: Sequence[Waiting], paused: set[str]) -> Iterator[Notice]:
+def _paused_queues(waiting: Sequence[Waiting]) -> Iterator[Notice]:
     ready: dict[str, int] = {}
     for row in waiting:
-        if row.queue_name in paused and row.ready:
+        if row.is_paused and row.ready:
             ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
     for name, jobs in list(ready.items())[:MAX_NAMED]:
         text = ngettext(

@@ -2,54 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.admin.utils import quote
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.bulk.asking import bulk_address
+from django_pgjobs.admin.numbers import Hour, QueueLine, as_of, queue_lines, read_hour
+from django_pgjobs.admin.overview.chart import Spark, build_spark
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.queues.forms import PauseForm
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Worker
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import queue_pages
+from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.queue_pages import QueueRow
+from django_pgjobs.queries.numbers import list_peaks
+from django_pgjobs.queries.queue_pages import QueueRow, Queues
 from django_pgjobs.status import JobStatus, PauseKind
 
 MAX_WORKERS = 50
 # Queues without a worker that are warned about one by one.
 MAX_WARNINGS = 5
+# The line of ready jobs is of the last three hours, a bar for ten minutes.
+STEP_SECONDS = 600
+STEPS = 18
 
 
 def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     """Return the page of all queues, and of the pauses of tasks and keys."""
     with connections[job_database()].cursor() as cursor:
-        rows = queue_pages.list_queues(cursor)
+        hour = read_hour(cursor)
+        queues = queue_pages.list_queues(cursor, also_names=hour.queue_names)
         pauses = queue_pages.list_pauses(cursor)
-    may_control = may(request.user, Verb.CONTROL_QUEUES)
-    queues = [_shown(model_admin, row) for row in rows]
-    unserved = [queue for queue in queues if queue.is_unserved]
+        peaks = _peaks(cursor, queues.rows)
+    shown = _shown(model_admin, queues.rows, hour, peaks)
+    unserved = [queue for queue in shown if queue.row.is_unserved]
     context = {
         "title": _("Queues"),
-        "queues": queues,
+        "queues": shown,
         "unserved": unserved[:MAX_WARNINGS],
         "more_unserved": max(0, len(unserved) - MAX_WARNINGS),
         "pauses": [{"row": row, "kind": PauseKind(row.kind).label} for row in pauses],
-        "is_cut": len(rows) >= queue_pages.MAX_QUEUES or len(pauses) >= queue_pages.MAX_PAUSES,
-        "due_is_cut": sum(row.scheduled + row.retrying for row in rows) >= queue_pages.MAX_DUE,
-        "max_due": queue_pages.MAX_DUE,
+        "is_cut": queues.has_more or len(pauses) >= queue_pages.MAX_PAUSES,
         "max_rows": queue_pages.MAX_QUEUES,
-        "may_control": may_control,
-        "pause_url": model_admin.url("pgjobs_queue_pause"),
-        "resume_url": model_admin.url("pgjobs_queue_resume"),
         "add_url": model_admin.url("pgjobs_queuesettings_add"),
-        "here": request.get_full_path(),
+        **_ages(queues, hour),
+        **_addresses(model_admin, request),
     }
     return model_admin.render_page(request, "queues.html", context)
 
@@ -57,15 +62,20 @@ def draw_queues(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
 def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpResponse:
     """Return the page of one queue, which may be one that nothing is known of."""
     with connections[job_database()].cursor() as cursor:
-        rows = {row.name: row for row in queue_pages.list_queues(cursor)}
+        hour = read_hour(cursor)
+        names = hour.queue_names & {name}
+        queues = queue_pages.list_queues(cursor, also_names=names, queue_name=name)
+        peaks = _peaks(cursor, queues.rows)
         running = queue_pages.list_running_in_queue(cursor, name)
-    row = rows.get(name)
-    list_url = model_admin.url("pgjobs_queuesettings_changelist")
+    shown = _shown(model_admin, queues.rows, hour, peaks)
+    queue = shown[0] if shown else None
     context = {
         "title": _("Queue %(name)s") % {"name": name},
-        "steps": [{"label": _("Queues"), "url": list_url}],
+        "steps": [
+            {"label": _("Queues"), "url": model_admin.url("pgjobs_queuesettings_changelist")}
+        ],
         "name": name,
-        "queue": _shown(model_admin, row) if row is not None else None,
+        "queue": queue,
         "running": [
             {
                 "row": job,
@@ -77,14 +87,30 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
             for job in running
         ],
         "workers": _serving(model_admin, name),
-        "may_control": may(request.user, Verb.CONTROL_QUEUES),
-        "form": _pause_form(name, row),
-        "pause_url": model_admin.url("pgjobs_queue_pause"),
-        "resume_url": model_admin.url("pgjobs_queue_resume"),
-        "cancel_url": _cancel_url(model_admin, request, row) if row is not None else "",
-        "here": request.get_full_path(),
+        "form": _pause_form(name, queue.row if queue else None),
+        "cancel_url": _cancel_url(model_admin, request, queue) if queue else "",
+        **_ages(queues, hour),
+        **_addresses(model_admin, request),
     }
     return model_admin.render_page(request, "queue.html", context)
+
+
+def _ages(queues: Queues, hour: Hour) -> dict[str, Any]:
+    return {
+        "now": timezone.now(),
+        "size_age": as_of(queues.size.measured_at if queues.size else None),
+        "hour_age": as_of(hour.upto),
+    }
+
+
+def _addresses(model_admin: PageAdmin, request: HttpRequest) -> dict[str, Any]:
+    return {
+        "may_control": may(request.user, Verb.CONTROL_QUEUES),
+        "jobs_url": model_admin.url("pgjobs_job_changelist"),
+        "pause_url": model_admin.url("pgjobs_queue_pause"),
+        "resume_url": model_admin.url("pgjobs_queue_resume"),
+        "here": request.get_full_path(),
+    }
 
 
 def queue_url(model_admin: PageAdmin, name: str) -> str:
@@ -92,36 +118,53 @@ def queue_url(model_admin: PageAdmin, name: str) -> str:
     return f"{model_admin.url('pgjobs_queue')}?{urlencode({'name': name})}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownQueue:
-    """What a template says of a queue: its row, addresses, how full it is.
+class ShownQueue(NamedTuple):
+    """What a template says of a queue: its numbers, addresses, and how many jobs were ready."""
 
-    No live worker takes the jobs of one that *is_unserved*; *ready_cap* is what its ready jobs
-    are counted up to.
-    """
-
-    row: QueueRow
+    line: QueueLine
     url: str
     settings_url: str
-    is_full: bool
-    is_unserved: bool
-    ready_cap: int
+    spark: Spark
+
+    @property
+    def row(self) -> QueueRow:
+        """What holds for the queue."""
+        return self.line.row
 
 
-def _shown(model_admin: PageAdmin, row: QueueRow) -> ShownQueue:
-    if row.boost is None:
-        settings_url = model_admin.url("pgjobs_queuesettings_add")
-        settings_url += "?" + urlencode({"queue_name": row.name})
-    else:
-        settings_url = model_admin.url("pgjobs_queuesettings_change", quote(row.name))
-    return ShownQueue(
-        row=row,
-        url=queue_url(model_admin, row.name),
-        settings_url=settings_url,
-        is_full=row.max_running is not None and row.running >= row.max_running,
-        is_unserved=not row.workers and row.ready > 0,
-        ready_cap=row.ready - 1 if row.ready_is_cut else row.ready,
+def _peaks(cursor: Cursor, rows: Sequence[QueueRow]) -> dict[str, dict[int, int]]:
+    return list_peaks(
+        cursor,
+        seconds=STEP_SECONDS * STEPS,
+        step_seconds=STEP_SECONDS,
+        queue_names=[row.name for row in rows],
     )
+
+
+def _shown(
+    model_admin: PageAdmin,
+    rows: Sequence[QueueRow],
+    hour: Hour,
+    peaks: Mapping[str, Mapping[int, int]],
+) -> list[ShownQueue]:
+    last = int(timezone.now().timestamp()) // STEP_SECONDS
+    steps = range(last - STEPS + 1, last + 1)
+    return [
+        ShownQueue(
+            line,
+            queue_url(model_admin, line.name),
+            _settings_url(model_admin, line.row),
+            build_spark(peaks.get(line.name, {}).get(step, 0) for step in steps),
+        )
+        for line in queue_lines(rows, hour)
+    ]
+
+
+def _settings_url(model_admin: PageAdmin, row: QueueRow) -> str:
+    if row.boost is not None:
+        return model_admin.url("pgjobs_queuesettings_change", quote(row.name))
+    url = model_admin.url("pgjobs_queuesettings_add")
+    return f"{url}?{urlencode({'queue_name': row.name})}"
 
 
 def _pause_form(name: str, row: QueueRow | None) -> PauseForm:
@@ -140,8 +183,10 @@ class ServingWorker(NamedTuple):
 
 
 def _serving(model_admin: PageAdmin, name: str) -> list[ServingWorker]:
-    """Return the live workers that serve a queue."""
-    live = Worker.objects.filter(Worker.that_is_live())
+    """Return the live workers that take jobs of a queue."""
+    live = Worker.objects.filter(
+        Worker.that_is_live(), quiet_requested_at=None, stop_requested_at=None
+    )
     fields = ("name", "queues", "excluded_queues", "slots")
     return [
         ServingWorker(worker.name, worker.slots, model_admin.url("pgjobs_worker_change", worker.pk))
@@ -150,10 +195,12 @@ def _serving(model_admin: PageAdmin, name: str) -> list[ServingWorker]:
     ]
 
 
-def _cancel_url(model_admin: PageAdmin, request: HttpRequest, row: QueueRow) -> str:
+def _cancel_url(model_admin: PageAdmin, request: HttpRequest, queue: ShownQueue) -> str:
     """Return where all waiting jobs of a queue are cancelled, "" if that is not for this person."""
-    if not may(request.user, Verb.OPERATE) or not (row.ready or row.scheduled or row.retrying):
+    size = queue.row.size
+    is_empty = size is not None and not (size.ready or size.scheduled or size.retrying)
+    if is_empty or not may(request.user, Verb.OPERATE):
         return ""
-    lookups = {"status__in": [JobStatus.READY.value], "queue_name": row.name}
-    back = queue_url(model_admin, row.name)
+    lookups = {"status__in": [JobStatus.READY.value], "queue_name": queue.row.name}
+    back = queue_url(model_admin, queue.row.name)
     return bulk_address(model_admin, "cancel", Selection(lookups), back=back)

@@ -19,8 +19,8 @@ from django.utils.translation import gettext as _
 
 import django_pgjobs
 from django_pgjobs import migrations
-from django_pgjobs.conf import Conf, get_conf
-from django_pgjobs.declaring.redaction import redact
+from django_pgjobs.conf import SECRETS, Conf, get_conf
+from django_pgjobs.declaring.redaction import MASK, redact
 from django_pgjobs.queries import system
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.system import RelationRow, ServerRow, TransactionRow
@@ -119,6 +119,8 @@ def _settings() -> list[tuple[str, Any, bool]]:
     conf, default = get_conf(), Conf()
     values = {field.name: getattr(conf, field.name) for field in dataclasses.fields(Conf)}
     masked = redact({name: _plain(value) for name, value in values.items()})
+    # Whatever the project's own expressions are.
+    masked |= {name: MASK for name in SECRETS if values[name] is not None}
     return [(name, masked[name], values[name] != getattr(default, name)) for name in values]
 
 

@@ -25,6 +25,7 @@ from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,
     duration,
+    port,
     queue_names,
     queue_slots,
     seconds,
@@ -41,7 +42,10 @@ from django_pgjobs.management.starting import (
 )
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.worker.process.code_changes import watch_files
+from django_pgjobs.worker.process.exit_status import EXIT_USAGE
+from django_pgjobs.worker.process.health import HealthUnusable
 from django_pgjobs.worker.process.job_log import set_up_logging
+from django_pgjobs.worker.process.overseer import Systemd
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.signal_pipe import SignalPipe, held_signals, leave_within
 from django_pgjobs.worker.process.supervisor import Supervisor
@@ -188,7 +192,30 @@ class Command(BaseCommand):
             action="store_true",
             help="Check settings, database, rights and queues, say what would run, and exit.",
         )
+        self._add_health(parser)
         how.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+
+    def _add_health(self, parser: CommandParser) -> None:
+        health = parser.add_argument_group("how others see how it does")
+        health.add_argument(
+            "--health-port",
+            type=port,
+            metavar="PORT",
+            help="Answer /live, /ready and /metrics over HTTP. With --processes, the first child "
+            "takes this port, the next ones those behind it.",
+        )
+        health.add_argument(
+            "--health-host",
+            default="127.0.0.1",
+            metavar="HOST",
+            help="The address for that, without a password (default: 127.0.0.1).",
+        )
+        health.add_argument(
+            "--health-file",
+            default="",
+            metavar="PATH",
+            help="Touch this file each second while live. With --processes, PATH.1, PATH.2 ...",
+        )
 
     def handle(self, **flags: Any) -> None:
         with held_signals():
@@ -215,7 +242,8 @@ class Command(BaseCommand):
         if flags["check"]:
             return None
         if not flags["child"] and (processes > 1 or reloads):
-            return Supervisor(child_flags(flags), options, processes=processes).run()
+            lines = child_flags(flags)
+            return Supervisor(lines, options, processes=processes, overseer=Systemd()).run()
         return run_worker(options, is_child=flags["child"], reloads=flags["reload"] is True)
 
     def _say_first(self, lines: list[str], warnings: list[str], checks: bool) -> None:
@@ -244,10 +272,13 @@ def run_worker(options: Options, *, is_child: bool, reloads: bool) -> int:
     translation.gettext("job")
     pipe = SignalPipe()
     with pipe.installed():
-        parent = Parent(sys.stdin.fileno()) if is_child else None
-        runner = WorkerProcess(options, pipe, parent)
-        if parent is not None:
-            parent.end_with(runner.ask_to_stop)
+        overseer = Parent(sys.stdin.fileno()) if is_child else Systemd()
+        try:
+            runner = WorkerProcess(options, pipe, overseer)
+        except HealthUnusable as error:
+            raise CommandError(str(error), returncode=EXIT_USAGE) from error
+        if isinstance(overseer, Parent):
+            overseer.end_with(runner.ask_to_stop)
         if reloads:
             watch_files(runner.ask_to_reload)
         try:
@@ -290,6 +321,9 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         max_time=flags["max_time"],
         max_memory_mib=flags["max_memory"],
         name=flags["name"],
+        health_port=flags["health_port"],
+        health_host=flags["health_host"],
+        health_file=flags["health_file"],
     )
 
 

@@ -1,11 +1,14 @@
-"""Builds the pump and the upkeep of a worker, which know of each other."""
+"""Builds the roles of a worker that know of several others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.metrics.cells import Cells, attempts_of, fold
+from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
+from django_pgjobs.tracing.headers import is_tracing
+from django_pgjobs.tracing.tracers import observe
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer, declaring_paths, detailed_paths
 from django_pgjobs.worker.claiming.completer import Completer
@@ -13,10 +16,20 @@ from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.pump import Pump
-from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.process.health import Health
+from django_pgjobs.worker.process.health_server import HealthServer
+from django_pgjobs.worker.process.leases import LeaseKeeper
+from django_pgjobs.worker.process.vitals import Vitals
+from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.capacity import Capacity
+from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.upkeep.duties import Duties
 from django_pgjobs.worker.upkeep.upkeep import Upkeep
+
+# However short the lease, its renewal may take that long to be answered.
+LEAST_ANSWER_SECONDS = 5.0
+ROW_LOCK_SECONDS = 0.2
 
 
 def build_pump_and_upkeep(
@@ -62,5 +75,55 @@ def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refu
         refusals,
         detailed_paths=detailed_paths(),
         declaring_paths=declaring_paths(),
-        wants_details=lambda: has_receivers(task_started),
+        wants_details=lambda: has_receivers(task_started) or is_tracing(),
     )
+
+
+def build_connections(options: Options) -> dict[str, OwnConnection]:
+    """Return the connections of a worker by the roles that use them."""
+    # So that a row that somebody has locked does not keep the others for long.
+    connections = {
+        role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
+        for role in (*CONNECTED_ROLES, "pruner", "recorder")
+    }
+    # So that a renewal that gets no answer can be sent again on a new connection.
+    connections["lease"] = OwnConnection(
+        options.database,
+        "lease",
+        answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
+    )
+    return connections
+
+
+def build_health(
+    state: WorkerState,
+    connections: Mapping[str, OwnConnection],
+    pump: Pump,
+    leases: LeaseKeeper,
+    vitals: Vitals,
+    slots: Capacity,
+    async_slots: Capacity,
+    totals: Callable[[], Cells],
+    on_crash: Callable[[str], None],
+) -> list[Role]:
+    """Return the roles that say how the worker does, none if nobody asks.
+
+    Raise HealthUnusable if the port or the file cannot be had.
+    """
+    observe(lambda: attempts_of(fold(totals())))
+    options = state.options
+    if options.health_port is None and not options.health_file:
+        return []
+    health = Health(
+        state,
+        connections,
+        {"threads": slots, "event loop": async_slots},
+        pump=pump,
+        leases=leases,
+        vitals=vitals,
+        totals=totals,
+        on_crash=on_crash,
+    )
+    if options.health_port is None:
+        return [health]
+    return [health, HealthServer(options.health_host, options.health_port, health, on_crash)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection
 from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -47,7 +48,14 @@ def log_start(attempt: Attempt, worker: str) -> None:
 
 
 def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
-    """Log what an attempt came to."""
+    """Log what an attempt came to, as if in it, if it is traced."""
+    if attempt.trace is None:
+        _log_outcome(attempt, outcome, worker)
+    else:
+        attempt.trace.run(partial(_log_outcome, attempt, outcome, worker))
+
+
+def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
     level = LEVELS.get(outcome.kind, logging.INFO)
     if not logger.isEnabledFor(level):
         return

@@ -78,6 +78,8 @@ class LeaseKeeper(Role):
         self._on_change = on_change
         self._on_stop = on_stop
         self._is_endangered = False
+        # By time.monotonic().
+        self.renewed_at = 0.0
         self._note_renewed(time.monotonic())
         self._is_woken = False
         # Did it renew because it had jobs?
@@ -85,6 +87,8 @@ class LeaseKeeper(Role):
         # Jobs that the server refused to rescue.
         self._told = Told()
         self.is_leader = False
+        # Is there trouble with the database, as far as the last turn knows?
+        self.is_failing = False
 
     def run(self) -> None:
         while not self.stop_requested:
@@ -121,8 +125,11 @@ class LeaseKeeper(Role):
             if renewal.is_asked_where:
                 self._tell_where()
             failing = "lease renewed, but lost workers not looked after"
-            return self._rescue_if_lost(renewal)
+            pause = self._rescue_if_lost(renewal)
+            self.is_failing = False
+            return pause
         except psycopg.Error as error:
+            self.is_failing = True
             logger.warning("worker=%s %s: %s", self._state.name, failing, str(error).strip())
             self._connection.close_if_broken()
             return min(RETRY_SECONDS, self._state.options.lease / 10)
@@ -198,7 +205,7 @@ class LeaseKeeper(Role):
         self._on_change()
 
     def _note_renewed(self, asked_at: float) -> None:
-        self._renewed_at = asked_at
+        self.renewed_at = asked_at
         self._state.danger_at = asked_at + self._state.options.lease * 2 / 3
         self._is_endangered = False
 
@@ -210,7 +217,7 @@ class LeaseKeeper(Role):
         now = time.monotonic()
         if now >= self._state.danger_at and not self._is_endangered:
             self._is_endangered = True
-            silent = now - self._renewed_at
+            silent = now - self.renewed_at
             logger.error("worker=%s no lease for %.0f s: ends its jobs", self._state.name, silent)
             self._on_danger()
 

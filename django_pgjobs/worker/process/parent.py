@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from django_pgjobs.worker.process.overseer import Overseer
 from django_pgjobs.worker.process.signal_pipe import write_at_once
 
 READY = b"r"
 ALIVE = b"."
 
 
-class Parent:
+class Parent(Overseer):
     """The supervisor, as a child sees it.
 
     The socket, *channel*, is standard input, but it is kept under a number of its own as well,

@@ -29,6 +29,7 @@ from django_pgjobs.worker.process.exit_status import (
     EXIT_UNREACHABLE,
     EXIT_USAGE,
 )
+from django_pgjobs.worker.process.overseer import Overseer
 from django_pgjobs.worker.process.parent import READY
 from django_pgjobs.worker.process.signal_pipe import SignalPipe, held_signals
 from django_pgjobs.worker.safe_log import get_logger
@@ -49,6 +50,20 @@ READY_LOOK_SECONDS = 0.1
 # A child that has been ready is frozen if it gives no sign for twice its lease and so long.
 SILENT_SECONDS = 10.0
 CANNOT_START = {EXIT_USAGE, EXIT_UNREACHABLE}
+
+
+def own_flags(options: Options, number: int, processes: int) -> list[str]:
+    """Return the flags in which a child differs from the others, numbered from 1."""
+    flags = []
+    if options.name:
+        flags += ["--name", f"{options.name}-{number}"]
+    if options.health_port is not None:
+        flags += ["--health-port", str(options.health_port + number - 1)]
+        flags += ["--health-host", options.health_host]
+    if options.health_file:
+        path = options.health_file
+        flags += ["--health-file", path if processes == 1 else f"{path}.{number}"]
+    return flags
 
 
 @dataclass
@@ -76,9 +91,17 @@ class Child:
 class Supervisor:
     """Keeps *processes* children running `runjobs` with *flags*."""
 
-    def __init__(self, flags: list[str], options: Options, *, processes: int) -> None:
+    def __init__(
+        self,
+        flags: list[str],
+        options: Options,
+        *,
+        processes: int,
+        overseer: Overseer | None = None,
+    ) -> None:
         self._flags = flags
         self._options = options
+        self._overseer = overseer or Overseer()
         self._children = [Child(number) for number in range(1, processes + 1)]
         self._stopping_since: float | None = None
         # Has any child ever been ready?
@@ -89,6 +112,7 @@ class Supervisor:
         pipe = SignalPipe(extra=(signal.SIGCHLD,))
         with pipe.installed():
             while not self._is_done():
+                self._overseer.tell_alive()
                 for child in self._children:
                     self._look_after(child)
                 self._replace_next()
@@ -126,8 +150,7 @@ class Supervisor:
 
     def _start(self, child: Child) -> None:
         command = [sys.executable, "-m", "django", "runjobs", *self._flags, "--child"]
-        if self._options.name:
-            command += ["--name", f"{self._options.name}-{child.number}"]
+        command += own_flags(self._options, child.number, len(self._children))
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             ENVIRONMENT_VARIABLE: settings.SETTINGS_MODULE,
@@ -157,6 +180,7 @@ class Supervisor:
         if self._has_worked:
             return
         self._has_worked = True
+        self._overseer.tell_ready()
         for child in self._children:
             if child.is_done and CANNOT_START.intersection(child.exit_codes[-1:]):
                 logger.info("child %d is tried again, as another one works", child.number)
@@ -252,16 +276,16 @@ class Supervisor:
             if child.process is None and not child.is_done
         ]
         waits = [max(0.0, min(starts) - time.monotonic())] if starts else []
-        if any(child.process is not None for child in self._children):
+        if self._overseer.is_watching or any(child.process for child in self._children):
             waits.append(LOOK_SECONDS)
         return min(waits, default=None)
 
     def _handle(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            self._stopping_since = self._stopping_since or time.monotonic()
+            self._note_end()
             self._send(signal.SIGTERM, self._children)
         elif number == signal.SIGQUIT:
-            self._stopping_since = self._stopping_since or time.monotonic()
+            self._note_end()
             self._send(signal.SIGQUIT, self._children)
         elif number in (signal.SIGUSR1, signal.SIGUSR2):
             self._send(number, self._children)
@@ -269,6 +293,10 @@ class Supervisor:
             logger.info("HUP: the child processes are replaced, one after the other")
             for child in self._children:
                 child.is_stale = True
+
+    def _note_end(self) -> None:
+        self._stopping_since = self._stopping_since or time.monotonic()
+        self._overseer.tell_stopping()
 
     def _send(self, number: int, children: list[Child]) -> None:
         for child in children:

@@ -13,8 +13,10 @@ Whoever keeps the interpreter's lock silences it, and then the supervisor ends t
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import PurePath
@@ -56,6 +58,7 @@ class Vitals(Role):
         self._farewell = farewell
         self._tell_alive = tell_alive
         self._end: tuple[Stillness, float, int] | None = None
+        self._looked_at = math.inf
 
     def end_within(self, seconds: float, code: int) -> None:
         """End the process after so many seconds with this status, whatever it is doing."""
@@ -70,8 +73,19 @@ class Vitals(Role):
                 if still > STILL_SECONDS:
                     self._farewell.loses_jobs = True
                     self._leave(f"{name} has stood still for {still:.0f} s", EXIT_RESTART)
+            self._looked_at = time.monotonic()
             self._end_if_late()
             self.wait(LOOK_SECONDS)
+
+    def name_still(self, seconds: float) -> str:
+        """Return the part that has stood still for so many seconds, empty if none has.
+
+        Safe from any thread.
+        """
+        for name, stillness in self._stillness.items():
+            if stillness.seconds > seconds:
+                return name
+        return "the look at it" if time.monotonic() - self._looked_at > seconds else ""
 
     def _end_if_late(self) -> None:
         if self._end is None:

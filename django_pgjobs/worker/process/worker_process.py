@@ -19,7 +19,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
-from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
+from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.words import counted
@@ -27,7 +27,11 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.filling import split
-from django_pgjobs.worker.process.building import build_pump_and_upkeep
+from django_pgjobs.worker.process.building import (
+    build_connections,
+    build_health,
+    build_pump_and_upkeep,
+)
 from django_pgjobs.worker.process.exit_status import (
     EXIT_CRASHED,
     EXIT_DISMISSED,
@@ -42,6 +46,7 @@ from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.process.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.limits import ProcessLimits
+from django_pgjobs.worker.process.overseer import Overseer
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.process.recorder import Recorder
@@ -58,7 +63,7 @@ from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
-from django_pgjobs.worker.state import CONNECTED_ROLES, Options, WorkerState
+from django_pgjobs.worker.state import Options, WorkerState
 
 logger = get_logger("django_pgjobs.worker")
 
@@ -67,39 +72,29 @@ RELOAD_SECONDS = 3.0
 LAST_SECONDS = 3.0
 # So many times as long the steps of a shutdown take at most, if nothing answers.
 LAST_STEPS = 5.5
-# However short the lease, its renewal may take that long to be answered.
-LEAST_ANSWER_SECONDS = 5.0
-ROW_LOCK_SECONDS = 0.2
 END = (signal.SIGTERM, signal.SIGINT)
 
 
 class WorkerProcess:
     """One worker process, from registration to goodbye."""
 
-    def __init__(self, options: Options, pipe: SignalPipe, parent: Parent | None = None) -> None:
+    def __init__(
+        self, options: Options, pipe: SignalPipe, overseer: Overseer | None = None
+    ) -> None:
         self._options = options
         self._pipe = pipe
         self._exit_code = EXIT_OK
-        self._parent = parent
-        self._dismissed_code = EXIT_DISMISSED if parent else EXIT_OK
-        self._done_code = EXIT_DONE if parent else EXIT_OK
+        self._overseer = overseer or Overseer()
+        is_child = isinstance(overseer, Parent)
+        codes = (EXIT_DISMISSED, EXIT_DONE) if is_child else (EXIT_OK, EXIT_OK)
+        self._dismissed_code, self._done_code = codes
         self._stop_reason = ""
         self._is_told_to_end = False
         self._shutdown_timeout = options.shutdown_timeout
         self._limits = ProcessLimits(options)
         self._host = socket.gethostname()
         self.state = WorkerState(options, options.name or f"{self._host}:{os.getpid()}")
-        # So that a row that somebody has locked does not keep the others for long.
-        self._connections = {
-            role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
-            for role in (*CONNECTED_ROLES, "pruner", "recorder")
-        }
-        # So that a renewal that gets no answer can be sent again on a new connection.
-        self._connections["lease"] = OwnConnection(
-            options.database,
-            "lease",
-            answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
-        )
+        self._connections = build_connections(options)
         self._build_slots()
         self._build_roles()
         self._build_watchers()
@@ -179,14 +174,13 @@ class WorkerProcess:
         self.vitals = Vitals(
             marks_of([self.pump, self.upkeep, self.leases, self.watchdog], own)
             | marks_of([self.pruner, self.scheduler, self.recorder], own)
-            | {
-                "the main thread": lambda: self._pipe.moved_at,
-                "a log handler": oldest_call,
-            },
+            | {"the main thread": lambda: self._pipe.moved_at, "a log handler": oldest_call},
             farewell=self._farewell,
-            tell_alive=self._parent.tell_alive if self._parent else lambda: None,
+            tell_alive=self._overseer.tell_alive,
             on_crash=self._crashed,
         )
+        parts = self.pump, self.leases, self.vitals, self.slots, self.async_slots
+        self.health = build_health(self.state, own, *parts, self.tally.totals, self._crashed)
 
     # The life of the process
 
@@ -201,23 +195,23 @@ class WorkerProcess:
         for role in self._roles():
             role.start()
         logger.info("ready   worker=%s", self.state.name)
-        if self._parent:
-            self._parent.tell_ready()
+        self._overseer.tell_ready()
         while not self._stop_reason:
             for number in self._pipe.wait(self._limits.seconds_to_look()):
                 self._handle(number)
             self.leases.check_danger()
             self._check_own_limits()
         self._shut_down()
-        self.vitals.stop()
-        self.vitals.join()
+        for role in (self.vitals, *self.health):
+            role.stop()
+            role.join(LAST_SECONDS)
         return self._exit_code
 
     def _roles(self) -> list[Role]:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
         if self._options.schedules and not self._options.drain:
             roles.append(self.scheduler)
-        return [self.vitals, *roles, self.recorder, self.upkeep]
+        return [self.vitals, *self.health, *roles, self.recorder, self.upkeep]
 
     def _register(self, connection: OwnConnection) -> None:
         row = registration(self.state, self._host)
@@ -338,6 +332,7 @@ class WorkerProcess:
         is_broken = self._exit_code in (EXIT_CRASHED, EXIT_RESTART)
         timeout = 0.0 if is_broken else self._shutdown_timeout
         self.state.stopping = True
+        self._overseer.tell_stopping()
         # Every step may wait for ever, even for a line of the log.
         self.vitals.end_within(timeout + LAST_STEPS * LAST_SECONDS, self._exit_code or EXIT_RESTART)
         log_stop(self._stop_reason, self._running(), timeout)

@@ -23,6 +23,7 @@ from django_pgjobs.worker.running.capacity import Capacity
 from django_pgjobs.worker.running.forks import watched
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.outcome import Outcome, success
+from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
@@ -123,6 +124,7 @@ class AsyncSlots(Capacity):
             self._note_crash(error)
 
     async def _outcome_of(self, attempt: Attempt) -> Outcome:
+        trace = begin_trace(attempt)
         attempt.started_at = time.monotonic()
         try:
             call = await self._prepare(attempt)
@@ -135,6 +137,7 @@ class AsyncSlots(Capacity):
             )
         attempt.disarm()
         calling.settle(attempt, outcome)
+        end_trace(trace, outcome)
         return outcome
 
     async def _prepare(self, attempt: Attempt) -> calling.Call:

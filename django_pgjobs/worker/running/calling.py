@@ -39,6 +39,7 @@ from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.gathering import gather_results
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
+from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 
@@ -130,6 +131,7 @@ def run_in_thread(attempt: Attempt, options: Options) -> Outcome:
 
 def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
     outcome: Outcome | None = None
+    trace = begin_trace(attempt)
     attempt.started_at = time.monotonic()
     try:
         try:
@@ -146,6 +148,7 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
         attempt.disarm()
         outcome = outcome or failure(attempt, interrupt, options)
     settle(attempt, outcome)
+    end_trace(trace, outcome)
     return outcome
 
 

@@ -65,7 +65,7 @@ def _tell_that_it_lacks() -> None:
 def _send(attempt: Attempt, outcome: Outcome) -> None:
     name, instant = json.loads(attempt.scheduled or "")
     with connections[job_database()].cursor() as cursor:
-        config = monitor_of(schedules.get_when(cursor, name))
+        config: Any = monitor_of(schedules.get_when(cursor, name))
     if config is None:
         return
     # A check says it to a project that turns this on without the package.

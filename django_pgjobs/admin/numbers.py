@@ -1,0 +1,223 @@
+"""Numbers that several pages show: of each queue, by the statistics, and where each leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from django_pgjobs.admin.job_list.links import OLDEST, SORT
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.numbers import Number, Size, Times, list_statistics, quantile, times_of
+from django_pgjobs.queries.queue_pages import QueueRow
+from django_pgjobs.queries.statistics import OTHERS
+from django_pgjobs.values.moments import duration
+
+MINUTE, HOUR = 60, 3_600
+# What "the last hour" is: 60 minutes of the clock, the last of which is not over.
+HOUR_SECONDS = HOUR - MINUTE
+# What "per minute" is the mean of: minutes that are over.
+RATE_MINUTES = 5
+# Seconds from which on a number says how old it is.
+OLD_SECONDS = 5.0
+
+
+class Hour(NamedTuple):
+    """What ended and came in within the last hour, by minute and queue, and how long it took."""
+
+    numbers: list[Number]
+    times: dict[str, Times]
+
+    @property
+    def since(self) -> datetime:
+        """When the first minute began."""
+        return start_of(self.numbers[-1].bucket - HOUR // MINUTE + 1, MINUTE)
+
+    @property
+    def queue_names(self) -> set[str]:
+        """The queues of which something ended or came in."""
+        found = {number.queue_name or "" for number in self.numbers}
+        return (found | self.times.keys()) - {"", OTHERS[0]}
+
+    @property
+    def upto(self) -> datetime:
+        """Up to when all that ended is counted."""
+        return self.numbers[-1].upto
+
+
+def read_hour(cursor: Cursor) -> Hour:
+    """Ask the statistics."""
+    numbers = list_statistics(cursor, seconds=HOUR_SECONDS, bucket_seconds=MINUTE, by_queue=True)
+    return Hour(numbers, times_of(cursor, seconds=HOUR))
+
+
+class Span(NamedTuple):
+    """How long half of some attempts took at most, and 95 of 100, in seconds."""
+
+    half: float
+    most: float
+
+
+def span_of(counts: Sequence[int]) -> Span | None:
+    """Return how long attempts took, None if there were none; *counts* are those of the classes."""
+    half, most = quantile(counts, 0.5), quantile(counts, 0.95)
+    return Span(half, most) if half is not None and most is not None else None
+
+
+def add_up(times: Iterable[Times]) -> Times:
+    """Return the times of all together."""
+    waits: list[int] = []
+    runs: list[int] = []
+    for each in times:
+        waits = [a + b for a, b in zip(waits, each.waits, strict=True)] if waits else each.waits
+        runs = [a + b for a, b in zip(runs, each.runs, strict=True)] if runs else each.runs
+    return Times(waits, runs)
+
+
+def finished(number: Number) -> int:
+    """Return how many jobs ended."""
+    return number.successful + number.failed + number.cancelled
+
+
+def start_of(bucket: int, seconds: int) -> datetime:
+    """Return when a bucket of time begins."""
+    return datetime.fromtimestamp(bucket * seconds, UTC)
+
+
+def jobs_query(
+    tab: str,
+    names: Mapping[str, str] | None = None,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    column: str = "finished_at",
+) -> str:
+    """Return the query of the list of jobs that shows what a number counts.
+
+    *column* is a time of theirs from *since* until before *until*, both whole seconds; *names* are
+    filters such as {"queue": "mail"}.
+    """
+    query = {"tab": tab, **(names or {})}
+    if since is not None:
+        query |= _moment(f"{column}__range__gte", since)
+    if until is not None:
+        query |= _moment(f"{column}__range__lte", until - timedelta(seconds=1))
+    return urlencode(query)
+
+
+def _moment(name: str, instant: datetime) -> dict[str, str]:
+    local = timezone.localtime(instant)
+    return {f"{name}_0": local.strftime("%Y-%m-%d"), f"{name}_1": local.strftime("%H:%M:%S")}
+
+
+def as_of(instant: datetime | None) -> str:
+    """Return how old a number is, in words; nothing for one that is new."""
+    seconds = (timezone.now() - instant).total_seconds() if instant else 0.0
+    return _("as of %s ago") % duration(round(seconds)) if seconds >= OLD_SECONDS else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLine:
+    """What pages say of a queue; *queries* are those of the lists of jobs behind its numbers."""
+
+    row: QueueRow
+    finished: int
+    failed: int
+    failed_percent: float | None
+    waited: Span | None
+    ran: Span | None
+    queries: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.row.name
+
+    @property
+    def size(self) -> Size | None:
+        """What has not finished in it, None if that is not known."""
+        return self.row.size
+
+    @property
+    def is_full(self) -> bool:
+        """Do as many jobs of it run as may?"""
+        most = self.row.max_running
+        return most is not None and self.size is not None and self.size.running >= most
+
+
+def queue_lines(rows: Iterable[QueueRow], hour: Hour) -> list[QueueLine]:
+    """Return the lines of queues."""
+    ended: dict[str, list[int]] = {}
+    for number in hour.numbers:
+        if number.queue_name is not None:
+            counts = ended.setdefault(number.queue_name, [0, 0])
+            counts[0] += finished(number)
+            counts[1] += number.failed
+    return [_line(row, ended.get(row.name, [0, 0]), hour) for row in rows]
+
+
+def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
+    ended, failed = counts
+    times = hour.times.get(row.name)
+    queries = {
+        tab: jobs_query(tab, {"queue": row.name})
+        for tab in ("ready", "running", "retrying", "scheduled", "blocked")
+    }
+    queries["oldest"] = f"{queries['ready']}&{urlencode({SORT: OLDEST})}"
+    queries["finished"] = jobs_query("all", {"queue": row.name}, since=hour.since)
+    queries["failed"] = jobs_query("failed", {"queue": row.name}, since=hour.since)
+    return QueueLine(
+        row=row,
+        finished=ended,
+        failed=failed,
+        failed_percent=100 * failed / ended if ended else None,
+        waited=span_of(times.waits) if times else None,
+        ran=span_of(times.runs) if times else None,
+        queries=queries,
+    )
+
+
+class Rate(NamedTuple):
+    """So many jobs in minutes that are over; *per_minute* None: not known.
+
+    *since* and *until* are when those minutes began and ended.
+    """
+
+    per_minute: float | None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def rate_of(counts: dict[int, int], until: datetime | None, hour: Hour) -> Rate:
+    """Return the rate of *counts*, by minute, in the last minutes that are over *until* then."""
+    if until is None:
+        return Rate(None)
+    last = int(until.timestamp()) // MINUTE
+    first = last - RATE_MINUTES
+    if start_of(first, MINUTE) < hour.since:
+        return Rate(None)
+    jobs = sum(counts.get(minute, 0) for minute in range(first, last))
+    return Rate(jobs / RATE_MINUTES, start_of(first, MINUTE), start_of(last, MINUTE))
+
+
+def finish_rate(hour: Hour) -> Rate:
+    """Return how many jobs finish per minute."""
+    return rate_of(_by_minute(hour, finished), hour.upto, hour)
+
+
+def enqueue_rate(hour: Hour, samples: Sequence[tuple[float, int]]) -> Rate:
+    """Return how many jobs come in per minute: they are counted up to the last sample but one."""
+    until = datetime.fromtimestamp(samples[-2][0], UTC) if len(samples) > 2 else None
+    return rate_of(_by_minute(hour, lambda number: number.enqueued), until, hour)
+
+
+def _by_minute(hour: Hour, count: Callable[[Number], int]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for number in hour.numbers:
+        counts[number.bucket] = counts.get(number.bucket, 0) + count(number)
+    return counts

@@ -1,0 +1,140 @@
+"""What the database says of all queues, workers and schedules together.
+
+All of it are gauges. Statistics are pruned, so a sum over them would fall some day; what ended in
+the last five complete minutes does not, and is the same whoever asks when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import connections
+
+from django_pgjobs.metrics import names
+from django_pgjobs.metrics.exposition import Exposition
+from django_pgjobs.queries import numbers
+from django_pgjobs.queries.budget import time_budget
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.limit_pages import MAX_LIMITS, list_rate_keys
+from django_pgjobs.queries.metrics import list_delays
+from django_pgjobs.queries.overview import Installation, get_installation
+from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.queries.statistics import MINUTE
+from django_pgjobs.queries.system import list_relations
+
+# No statement may take longer.
+ASKED_SECONDS = 5.0
+RECENT_MINUTES = 5
+# Of the facts, only numbers are read.
+FEWEST = 1
+STATES = ("ready", "running", "scheduled", "retrying", "held")
+OUTCOMES = ("successful", "failed", "cancelled", "retried", "lost")
+
+
+def describe_installation() -> bytes:
+    """Return the metrics of the installation; raise TooSlow, or what Django's connection raises."""
+    alias = job_database()
+    said = Exposition()
+    with time_budget(alias, ASKED_SECONDS), connections[alias].cursor() as cursor:
+        facts = get_installation(
+            cursor,
+            max_rows=FEWEST,
+            max_workers=FEWEST,
+            old_seconds=0.0,
+            unsealed_seconds=MINUTE,
+        )
+        _add_sizes(said, cursor)
+        _add_queues(said, cursor, facts.now)
+        _add_facts(said, facts)
+        _add_recent(said, cursor)
+        _add_rules(said, cursor)
+        for relation in list_relations(cursor):
+            if not relation.is_index:
+                said.add(names.TABLE_BYTES, relation.bytes + relation.index_bytes, relation.name)
+                said.add(names.DEAD_ROWS, relation.dead or 0, relation.name)
+    return said.text()
+
+
+def _add_sizes(said: Exposition, cursor: Cursor) -> None:
+    sizes = numbers.list_sizes(cursor)
+    for size in sizes:
+        if size.queue_name is not None:
+            for state in STATES:
+                said.add(names.QUEUE_JOBS, getattr(size, state), size.queue_name, state)
+    if sizes:
+        said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
+
+
+def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
+    for queue in list_queues(cursor):
+        waited = 0.0 if queue.oldest is None else (now - queue.oldest).total_seconds()
+        said.add(names.OLDEST_READY, max(waited, 0.0), queue.name)
+        said.add(names.QUEUE_PAUSED, int(queue.paused_at is not None), queue.name)
+        said.add(names.QUEUE_WORKERS, queue.workers, queue.name)
+
+
+def _add_facts(said: Exposition, facts: Installation) -> None:
+    said.add(names.WORKERS, facts.live_workers, "live")
+    said.add(names.WORKERS, facts.lost_workers, "lost")
+    said.add(names.ALL_SLOTS, facts.slots)
+    oldest = facts.old_transaction
+    said.add(names.OLDEST_TRANSACTION, oldest.seconds if oldest else 0.0)
+
+
+def _add_recent(said: Exposition, cursor: Cursor) -> None:
+    found = numbers.list_statistics(
+        cursor,
+        # Some of the minutes are not over, or not written yet.
+        seconds=(RECENT_MINUTES + 3) * MINUTE,
+        bucket_seconds=MINUTE,
+        by_queue=True,
+        by_task=True,
+    )
+    enqueued: Counter[tuple[str, ...]] = Counter()
+    ended: Counter[tuple[str, ...]] = Counter()
+    for row in _in_recent_minutes(found):
+        queue, task = row.queue_name or "", row.task_path or ""
+        if row.enqueued:
+            enqueued[queue, task] += row.enqueued
+        for outcome in OUTCOMES:
+            if number := getattr(row, outcome):
+                ended[queue, task, outcome] += number
+    for (queue, task), number in _folded(enqueued).items():
+        said.add(names.RECENT_ENQUEUED, number, queue, task)
+    for (queue, task, outcome), number in _folded(ended).items():
+        said.add(names.RECENT_ATTEMPTS, number, queue, task, outcome)
+
+
+def _in_recent_minutes(found: list[numbers.Number]) -> Iterable[numbers.Number]:
+    """Yield the rows of the last minutes for which everything is written."""
+    end = int((found[-1].upto.timestamp() - numbers.CLOSING_SECONDS) // MINUTE)
+    return (
+        row
+        for row in found
+        if end - RECENT_MINUTES <= row.bucket < end and row.queue_name is not None
+    )
+
+
+def _folded(counts: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:
+    """Return counts with a bounded number of tasks: those with most jobs, and the others."""
+    by_task: Counter[str] = Counter()
+    for (_queue, task, *_rest), number in counts.items():
+        by_task[task] += number
+    known = {task for task, _ in by_task.most_common(names.MAX_TASKS)}
+    folded: Counter[tuple[str, ...]] = Counter()
+    for (queue, task, *rest), number in counts.items():
+        folded[(queue, task if task in known else names.OTHERS, *rest)] += number
+    return folded
+
+
+def _add_rules(said: Exposition, cursor: Cursor) -> None:
+    for delay in list_delays(cursor):
+        said.add(names.SCHEDULE_LATE, delay.seconds, delay.name)
+        said.add(names.SCHEDULE_ERROR, int(delay.has_error), delay.name)
+    for name, keys in list_rate_keys(cursor, limits=MAX_LIMITS).items():
+        if name is not None:
+            said.add(names.RATE_LIMIT_JOBS, keys[0].jobs_of_limit, name)
+            said.add(names.RATE_LIMIT_KEYS, keys[0].keys, name)

@@ -1,0 +1,23 @@
+"""Questions of the metrics that no page asks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django_pgjobs.queries.cursor import Cursor, fetch
+
+MAX_SCHEDULES = 200
+
+
+class Delay(NamedTuple):
+    """By how many seconds a schedule is late."""
+
+    name: str
+    seconds: float
+    has_error: bool
+
+
+def list_delays(cursor: Cursor) -> list[Delay]:
+    """Return the schedules in force, the latest first, at most MAX_SCHEDULES."""
+    params = {"max_schedules": MAX_SCHEDULES}
+    return [Delay._make(row) for row in fetch(cursor, "list_schedule_delays", params)]

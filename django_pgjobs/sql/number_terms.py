@@ -1,0 +1,94 @@
+"""What statements say of numbers: the terms of `terms.py` that count."""
+
+from __future__ import annotations
+
+NUMBER_TERMS = {
+    # Of a statement's list of live jobs: how many there are of each queue, and behind that, in a
+    # CTE of the name *size*, also of all together.
+    "sizes": """\
+counted AS MATERIALIZED (
+    SELECT
+        {it}.queue_name,
+        count(*) AS jobs,
+        count(*) FILTER (WHERE {{it}.is_ready}) AS ready,
+        count(*) FILTER (WHERE {it}.status = 'running') AS running,
+        count(*) FILTER (
+            WHERE {{it}.is_later} AND {it}.attempts <= 0
+        ) AS scheduled,
+        count(*) FILTER (WHERE {{it}.is_later} AND {it}.attempts > 0) AS retrying,
+        count(*) FILTER (WHERE {it}.status <> 'running' AND {it}.hold IS NOT NULL) AS held,
+        min({{it}.waiting_since}) FILTER (WHERE {{it}.is_ready}) AS waiting_since
+    FROM {it}
+    GROUP BY {it}.queue_name
+),
+size AS (
+    SELECT
+        NULL AS queue_name, TRUE AS is_sum, COALESCE(sum(counted.jobs), 0)::bigint AS jobs,
+        COALESCE(sum(counted.ready), 0)::bigint AS ready,
+        COALESCE(sum(counted.running), 0)::bigint AS running,
+        COALESCE(sum(counted.scheduled), 0)::bigint AS scheduled,
+        COALESCE(sum(counted.retrying), 0)::bigint AS retrying,
+        COALESCE(sum(counted.held), 0)::bigint AS held,
+        min(counted.waiting_since) AS waiting_since
+    FROM counted
+    UNION ALL
+    SELECT
+        counted.queue_name, FALSE, counted.jobs, counted.ready, counted.running,
+        counted.scheduled, counted.retrying, counted.held, counted.waiting_since
+    FROM counted
+)""",
+    # Of a parameter, seconds after which a minute is written: the end of the last one that is.
+    "minute_written": (
+        "date_trunc('minute',"
+        " statement_timestamp() - make_interval(secs => %({it})s::double precision), 'UTC')"
+    ),
+    # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
+    # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
+    # else as the newest sample says. Without a row there are many, and no sample.
+    "sizes_now": """\
+few AS MATERIALIZED (
+    SELECT count(*) <= %(max_jobs)s::bigint AS holds
+    FROM (SELECT job.id FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS oldest
+),
+found AS (
+    SELECT
+        job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
+        job.enqueued_at, job.run_after
+    FROM {it} AS job
+    WHERE (SELECT few.holds FROM few)
+    ORDER BY job.id
+    LIMIT %(max_jobs)s::bigint + 1
+),
+{found.sizes},
+sized AS MATERIALIZED (
+    SELECT
+        size.queue_name, size.ready, size.running, size.scheduled, size.retrying, size.held,
+        size.waiting_since, statement_timestamp() AS measured_at, FALSE AS is_cut
+    FROM size
+    WHERE (SELECT few.holds FROM few)
+    UNION ALL
+    SELECT
+        sample.queue_name, sample.ready, sample.running, sample.scheduled, sample.retrying,
+        sample.held, sample.waiting_since, sample.measured_at, sample.is_cut
+    FROM pgjobs_queue_sample AS sample
+    WHERE
+        NOT (SELECT few.holds FROM few)
+        AND sample.measured_at = (
+            SELECT latest.measured_at
+            FROM pgjobs_queue_sample AS latest
+            WHERE latest.measured_at <= statement_timestamp()
+            ORDER BY latest.measured_at DESC
+            LIMIT 1
+        )
+)""",
+    # Of a statement's list of jobs that it has ended, or not: what statistics count.
+    "statistics": """\
+INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelled)
+    SELECT
+        date_trunc('minute', statement_timestamp(), 'UTC'), {it}.queue_name, {it}.task_path,
+        count(*) FILTER (WHERE {it}.status = 'failed'),
+        count(*) FILTER (WHERE {it}.status = 'cancelled')
+    FROM {it}
+    WHERE {it}.status NOT IN ('ready', 'running')
+    GROUP BY {it}.queue_name, {it}.task_path""",
+}

@@ -1,0 +1,52 @@
+"""Traces of enqueues: a span around the INSERT, and its headers in the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from django_pgjobs.tracing.headers import bounded, is_tracing
+from django_pgjobs.tracing.tracers import Sending, Sent, guarded, tracers
+
+# The spans of the enqueue that is under way.
+_current: ContextVar[tuple[Sending, ...]] = ContextVar("pgjobs_sending", default=())
+
+
+class Inserted:
+    """What was inserted, for the spans to say."""
+
+    ids: list[int] | int | None = None
+
+
+@contextmanager
+def sending(task_path: str, queue_name: str) -> Iterator[Inserted]:
+    """Trace the block as an enqueue, if the settings ask for it; it notes what it inserted."""
+    inserted = Inserted()
+    if not is_tracing():
+        yield inserted
+        return
+    begun = [
+        guarded("enqueue", lambda: each.send(Sent(task_path, queue_name)))  # noqa: B023
+        for each in tracers()
+    ]
+    spans = tuple(each for each in begun if each is not None)
+    token = _current.set(spans)
+    error: BaseException | None = None
+    try:
+        yield inserted
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        _current.reset(token)
+        for span in reversed(spans):
+            guarded("enqueue", lambda: span.end(inserted.ids, error))  # noqa: B023
+
+
+def current_headers() -> dict[str, str]:
+    """Return what the jobs that are being enqueued are to keep of the trace, empty for nothing."""
+    headers: dict[str, str] = {}
+    for span in _current.get():
+        headers |= guarded("headers", span.headers) or {}
+    return bounded(headers)

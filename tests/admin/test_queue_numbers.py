@@ -1,0 +1,87 @@
+"""What pages say of a queue: its numbers, its last hours, and whether anybody serves it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from psycopg import sql
+
+from django_pgjobs.models import QueueSample
+from django_pgjobs.queries import numbers, queue_pages, statistics
+from tests.admin.test_queues import LATER, read, rows
+from tests.factories import make_job, make_jobs, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers, "FEW", 5)
+    monkeypatch.setattr(statistics, "MAX_QUEUES", 2)
+    monkeypatch.setattr(queue_pages, "MAX_SAMPLED", 2)
+    for name, count in (("few", 1), ("mail", 20), ("more", 5)):
+        make_jobs(count, queue_name=name)
+    assert {row.size for row in rows().values()} == {None}
+    with connection.cursor() as cursor:
+        statistics.measure_queues(cursor)
+    known = {name: row.size and row.size.ready for name, row in rows().items()}
+    assert known == {"few": None, "mail": 20, "more": 5}
+    QueueSample.objects.filter(queue_name="more").delete()
+    make_jobs(1, queue_name="new")
+    assert rows()["new"].size.ready == 0  # type: ignore[union-attr]
+    assert "tab=ready&amp;queue=mail" in read(admin_client)
+
+
+@pytest.mark.parametrize(
+    ("worker", "job", "is_unserved"),
+    [
+        ({}, {}, False),
+        ({"queues": ["mail"]}, {}, False),
+        ({"queues": ["other"]}, {}, True),
+        ({"excluded_queues": ["mail"]}, {}, True),
+        ({"backends": ["other"]}, {}, True),
+        ({"backends": ["other"]}, {"backend": "other"}, False),
+        ({"lease_seconds": -1}, {}, True),
+        ({"quiet_requested_at": sql.SQL("now()")}, {}, True),
+        ({"stop_requested_at": sql.SQL("now()")}, {}, True),
+        ({"queues": ["other"]}, {"concurrency_key": "shop:1"}, True),
+        ({"queues": ["other"]}, {"due_at": LATER}, False),
+        ({"queues": ["other"]}, {"hold": "dependencies", "waits_for": 1}, False),
+    ],
+    ids=str,
+)
+def test_every_page_says_the_same_of_who_serves_a_queue(
+    admin_client: Client, worker: dict[str, Any], job: dict[str, Any], is_unserved: bool
+) -> None:
+    make_worker(**worker)
+    make_job(queue_name="mail", **job)
+    assert rows()["mail"].is_unserved is is_unserved
+    overview = admin_client.get(reverse("admin:app_list", args=["pgjobs"])).content.decode()
+    page = read(admin_client, "admin:pgjobs_queue", name="mail")
+    for text, words in (
+        (overview, "No worker</span>"),
+        (read(admin_client), "No worker</span>"),
+        (page, "No worker</span>"),
+        (page, "Jobs wait in this queue and no live worker serves it."),
+    ):
+        assert (words in text) is is_unserved
+
+
+def test_a_queue_shows_its_last_hours(admin_client: Client) -> None:
+    make_jobs(7, queue_name="mail")
+    make_jobs(3, queue_name="mail", status="successful", finished_at=sql.SQL("now()"))
+    make_job(queue_name="mail", status="failed", finished_at=sql.SQL("now()"))
+    make_job(queue_name="past", status="failed", finished_at=sql.SQL("now()"))
+    with connection.cursor() as cursor:
+        statistics.measure_queues(cursor)
+    for text in (read(admin_client), read(admin_client, "admin:pgjobs_queue", name="mail")):
+        assert 'aria-label="Ready jobs in the last 3 hours: at most 7"' in text
+        assert re.search(r"tab=all&amp;queue=mail&amp;finished_at[^>]*>4</a>", text)
+        assert "25 %" in text
+    assert "queue=past&amp;finished_at" in read(admin_client)

@@ -121,11 +121,9 @@ class Attempt:
         self.progressed_at = self.longest_pause = 0.0
         # What the job gets that its task declares, instead of a run: nothing else may be written.
         self.control: Control | None = None
-        self.cancelling = False
-        self.losing = False
+        self.cancelling = self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None
-        # The spans of it, if it is traced.
-        self.trace: Trace | None = None
+        self.trace: Trace | None = None  # The spans of it, if it is traced.
         self._lock = threading.Lock()
         self._interruptible = False
         self._thread_id = 0

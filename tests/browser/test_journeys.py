@@ -117,7 +117,7 @@ def test_a_queue_is_paused_with_a_reason_and_resumed(open_window: OpenWindow) ->
     follow(window, "Resume reports")
     wait_for(window, "the PDFs are empty")
     press(window, "Yes, resume")
-    wait_for(window, "Active")
+    wait_for(window, "Resumed: reports.")
     assert not Pause.objects.exists()
 
 

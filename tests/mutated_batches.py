@@ -61,8 +61,15 @@ BATCHES = (
     (
         "batch that is sealed only if nobody adds",
         CHANGES,
-        "            FOR UPDATE SKIP LOCKED\n        );\n        IF cardinality(free)",
-        "        );\n        IF cardinality(free)",
+        "            FOR UPDATE SKIP LOCKED\n        );\n        unsealed",
+        "        );\n        unsealed",
+        RACES,
+    ),
+    (
+        "batch whose wish to seal comes while it is counted",
+        CHANGES,
+        "(change.seals OR change.predecessors <> 0) AND change.batch_id = ANY (unsealed)",
+        "FALSE",
         RACES,
     ),
     (

@@ -360,6 +360,13 @@ BATCHES = (
         RERUNS,
     ),
     (
+        "workflow that is retried while somebody begins to delete it",
+        "django_pgjobs/sql/hold_tree.sql",
+        "FOR KEY SHARE\n",
+        "",
+        RERUNS,
+    ),
+    (
         "batch that the job which has opened it adds to again",
         TERMS,
         "SELECT FROM asking WHERE asking.id = {it}.opener_id",

@@ -11,7 +11,7 @@ from django_pgjobs.queries import batch_retries, batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
-from django_pgjobs.workflows.blocks import AnyBatch, is_of_caller, row_of, rows, unknown
+from django_pgjobs.workflows.blocks import AnyBatch, is_of_caller, unknown
 
 PAGE = 1_000
 
@@ -21,12 +21,10 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
 
     Those that somebody else has locked are left out.
     """
-    root = rows().filter(pk=row_of(batch).root_id).first()
-    if root is not None and root.deleting_at is not None:
-        raise JobError(f"workflow {root.pk} is being deleted: nothing of it runs again.")
     statuses = [JobStatus.FAILED.value, *([JobStatus.CANCELLED.value] if cancelled else [])]
     database = job_database()
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        hold(cursor, batch.pk)
         refuse_below_cancelled(cursor, batch.pk)
         count, touched = _requeue(cursor, batch.pk, statuses, of_wholes=False)
         is_open = cancelled or count > 0
@@ -42,6 +40,16 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
             touched |= set(batch_retries.uncancel_batches(cursor, batch.pk))
         batches.open_again(cursor, touched)
     return count + wholes
+
+
+def hold(cursor: Cursor, batch_id: int) -> None:
+    """Keep the tree of a batch from being deleted; raise JobError if it is being deleted."""
+    held = batch_retries.hold_tree(cursor, batch_id)
+    if held is None:
+        raise unknown(batch_id)
+    root_id, is_deleting = held
+    if is_deleting:
+        raise JobError(f"workflow {root_id} is being deleted: nothing of it runs again.")
 
 
 def refuse_below_cancelled(cursor: Cursor, batch_id: int) -> None:

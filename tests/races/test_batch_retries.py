@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_pgjobs import workflow
-from django_pgjobs.exceptions import BatchOpen, JobError
+from django_pgjobs.exceptions import BatchOpen, JobError, UnknownBatch
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batch_care, batches
 from django_pgjobs.testing import run_jobs
@@ -229,6 +229,54 @@ def test_a_tree_that_is_being_deleted_is_not_retried() -> None:
         left.requeue()
     flow.delete()
     assert not Batch.objects.exists()
+
+
+def begin_deletion(flow: Batch) -> None:
+    """As `flow.delete()` does, a page before its end."""
+    with connection.cursor() as cursor:
+        assert batch_care.begin_deletion(cursor, [flow.pk]) == [flow.pk]
+
+
+def delete_wholly(flow: Batch) -> None:
+    flow.delete()
+
+
+@pytest.mark.parametrize(
+    ("deleting", "error", "text"),
+    [
+        (begin_deletion, JobError, "is being deleted"),
+        (delete_wholly, UnknownBatch, "does not exist"),
+    ],
+)
+def test_a_retry_beside_the_begin_of_a_deletion_begins_nothing(
+    in_thread: InThread, deleting: Callable[[Batch], None], error: type[Exception], text: str
+) -> None:
+    """Neither does it open again what a cancel has kept from being made."""
+    with workflow("cancelled") as flow:
+        flow.add(tasks.add.s(1, 1))
+        flow.then(tasks.seen.s("then"), after_failure="run")
+    flow.cancel()
+    run_jobs()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def delete() -> None:
+        with transaction.atomic():
+            deleting(Batch.objects.get(pk=flow.pk))
+            begun.set()
+            assert goes_on.wait(30)
+
+    deleter = in_thread(delete)
+    assert begun.wait(30)
+    retrying = in_thread(lambda: flow.retry(cancelled=True))
+    retrying.wait_until_executed("FOR KEY SHARE")
+    goes_on.set()
+    deleter.result()
+    with pytest.raises(error, match=text):
+        retrying.result()
+    run_jobs()
+    assert not tasks.SEEN
+    assert not Batch.objects.filter(tree_completed_at=None).exists()
+    assert not Batch.objects.filter(cancel_requested_at=None).exists()
 
 
 # In the second one a retry counts nothing itself.

@@ -318,6 +318,13 @@ BATCHES = (
         UNCANCELLED,
     ),
     (
+        "batch whose results change while it is cancelled",
+        CHANGES,
+        "(batch.jobs = 0 OR batch.runs_again)",
+        "batch.jobs = 0",
+        UNCANCELLED,
+    ),
+    (
         "batch whose job runs when what it follows has changed",
         CHANGES,
         "OR (batch.runs_again AND tally.finishes)",

@@ -18,7 +18,7 @@ from tests import tasks
 from tests.races.support import open_transaction
 from tests.races.test_batches import InThread, turn
 from tests.test_workflow_retry import correct, state_of
-from tests.test_workflow_uncancel import run_some
+from tests.test_workflow_uncancel import change_result, run_some
 from tests.worker.support import claim
 from tests.worker.test_batches import settle
 
@@ -79,6 +79,23 @@ def test_what_gathers_and_runs_is_run_again_when_it_has_finished(own: Any, worke
     assert ([2, 5],) in tasks.SEEN
     assert Job.objects.get(batch_id=gathered.pk).attempts == 1
     assert mailed.counts() == (2, 2, 0, 0)
+    assert state_of(flow) == (True, False)
+
+
+def test_what_gathers_and_runs_when_it_is_cancelled_is_run_again(own: Any, worker: int) -> None:
+    with workflow("gathers") as flow:
+        flow.add(tasks.add.s(1, 1))
+        gathered = flow.gather(tasks.echo.s())
+    run_some(1)
+    [row] = claim(own, worker, 1)
+    change_result(flow)
+    run_jobs()
+    gathered.cancel()
+    turn(own, row)
+    settle_all(own)
+    flow.retry(cancelled=True)
+    run_jobs()
+    assert Job.objects.get(batch_id=gathered.pk).result == [[[20]], {}]
     assert state_of(flow) == (True, False)
 
 

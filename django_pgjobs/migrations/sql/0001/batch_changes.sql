@@ -138,6 +138,12 @@ BEGIN
             open_children = batch.open_children + tally.children,
             failed_children = batch.failed_children + tally.failed_children,
             failed_predecessors = batch.failed_predecessors + tally.failed_predecessors,
+            -- What it cannot begin now it does when the cancel is taken back.
+            runs_again = batch.runs_again OR (
+                (batch.cancel_requested_at IS NOT NULL OR tally.cancels)
+                AND tally.is_moved AND batch.jobs > 0
+                AND COALESCE(batch.follows, '') IN ('gather', 'completion')
+            ),
             cancel_requested_at = CASE
                 WHEN batch.cancel_requested_at IS NOT NULL THEN batch.cancel_requested_at
                 -- Else it is too late: the tree was complete before.
@@ -163,7 +169,7 @@ BEGIN
             (
                 tally.is_moved
                 OR (batch.runs_again AND tally.finishes)
-                OR (tally.reopens AND batch.jobs = 0 AND NOT EXISTS (
+                OR (tally.reopens AND (batch.jobs = 0 OR batch.runs_again) AND NOT EXISTS (
                     -- What it follows is still to learn that it is open again.
                     SELECT
                     FROM home.pgjobs_batch_edge AS edge

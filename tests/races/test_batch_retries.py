@@ -15,6 +15,7 @@ from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batch_care, batches
 from django_pgjobs.testing import run_jobs
 from tests import tasks
+from tests.helpers import connect
 from tests.races.support import open_transaction
 from tests.races.test_batches import InThread, turn
 from tests.test_workflow_retry import correct, state_of
@@ -363,3 +364,24 @@ def test_a_running_job_is_not_asked_to_end_any_more(own: Any, worker: int) -> No
     assert Job.objects.get(pk=row.id).cancel_requested_at is not None
     flow.retry(cancelled=True)
     assert Job.objects.get(pk=row.id).cancel_requested_at is None
+
+
+def test_a_running_job_that_is_locked_is_told_later_that_it_is_not_to_end(
+    own: Any, worker: int
+) -> None:
+    with workflow("asked") as flow:
+        flow.add(tasks.add.s(1, 1), tasks.add.s(2, 2))
+    rows = claim(own, worker, 2)
+    flow.cancel()
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR NO KEY UPDATE", [rows[0].id])
+        assert flow.retry(cancelled=True) == 0
+        # By itself, and later: that one is to end.
+        Job.objects.get(pk=rows[1].id).cancel()
+        settle(own, flow.pk)
+        assert Job.objects.get(pk=rows[0].id).cancel_requested_at is not None
+    settle_all(own)
+    assert Job.objects.get(pk=rows[0].id).cancel_requested_at is None
+    assert Job.objects.get(pk=rows[1].id).cancel_requested_at is not None
+    flow.refresh_from_db()
+    assert (flow.cancel_requested_at, flow.unasked_at) == (None, None)

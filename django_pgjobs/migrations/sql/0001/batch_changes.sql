@@ -90,11 +90,12 @@ $body$;
 -- Return how many had something noted, and which of them: have all predecessors complete now, and a
 -- job of their own to make (*begun*); may be open again, whatever they come to together
 -- (*reopening*); have more children (*growing*); are to be cancelled (*stopped*); have a job that
--- failed now, and a policy for that (*failing*). The last three say whether any is to be looked at so.
+-- failed now, and a policy for that (*failing*); have jobs that are not to end any more (*resumed*).
+-- The last three say whether any is to be looked at so.
 CREATE FUNCTION home.pgjobs_fold_changes_v1(
     locked bigint[], unsealed bigint[], OUT changed bigint, OUT begun bigint[],
     OUT reopening bigint[], OUT growing bigint[], OUT stopped bigint[], OUT failing bigint[],
-    OUT may_cancel boolean, OUT may_reopen boolean, OUT has_parts boolean
+    OUT resumed bigint[], OUT may_cancel boolean, OUT may_reopen boolean, OUT has_parts boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $body$
@@ -187,6 +188,7 @@ BEGIN
             tally.fails AND batch.failed > 0 AND batch.on_failed_job <> 'continue'
             AND batch.cancel_requested_at IS NULL AS fails,
             batch.cancel_requested_at IS NOT NULL AS is_cancelled,
+            batch.cancel_requested_at IS NULL AND batch.unasked_at IS NOT NULL AS resumes,
             batch.completed_at IS NOT NULL AS was_complete,
             batch.open_parts > 0 AS has_open_parts
     )
@@ -197,9 +199,12 @@ BEGIN
         COALESCE(array_agg(folded.id) FILTER (WHERE folded.grows), '{}'),
         COALESCE(array_agg(folded.id) FILTER (WHERE folded.stops), '{}'),
         COALESCE(array_agg(folded.id) FILTER (WHERE folded.fails), '{}'),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.resumes), '{}'),
         bool_or(folded.fails OR folded.is_cancelled), bool_or(folded.was_complete),
         bool_or(folded.has_open_parts)
-    INTO changed, begun, reopening, growing, stopped, failing, may_cancel, may_reopen, has_parts
+    INTO
+        changed, begun, reopening, growing, stopped, failing, resumed, may_cancel, may_reopen,
+        has_parts
     FROM folded;
 END
 $body$;

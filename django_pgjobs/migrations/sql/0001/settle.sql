@@ -85,6 +85,9 @@ BEGIN
                 missed := missed || cancel.batches;
             END IF;
         END IF;
+        IF cardinality(folded.resumed) > 0 THEN
+            missed := missed || ARRAY(SELECT home.pgjobs_unask_jobs_v1(folded.resumed));
+        END IF;
         IF folded.may_reopen THEN
             following := following
                 || ARRAY(SELECT home.pgjobs_reopen_batches_v1(taken.locked, folded.reopening))

@@ -13,7 +13,7 @@ from django_pgjobs.queries import batch_retries, batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
-from django_pgjobs.workflows.blocks import AnyBatch, is_of_caller, unknown
+from django_pgjobs.workflows.blocks import AnyBatch, id_of, is_of_caller, unknown
 
 PAGE = 1_000
 
@@ -38,7 +38,7 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
     statuses = [JobStatus.FAILED.value, *([JobStatus.CANCELLED.value] if cancelled else [])]
     database = job_database()
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
-        hold(cursor, batch.pk)
+        hold(cursor, id_of(batch))
         refuse_below_cancelled(cursor, batch.pk)
         requeue = partial(jobs.requeue_jobs, cursor, run_after=None, delay=None)
         return len(requeue_tree(cursor, batch.pk, statuses, requeue).ids)
@@ -133,7 +133,7 @@ def cancel(batch: AnyBatch) -> bool:
     database = job_database()
     is_left = is_of_caller(connections[database])
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
-        is_news = batches.cancel_batch(cursor, batch.pk)
+        is_news = batches.cancel_batch(cursor, id_of(batch))
         if is_news is None:
             raise unknown(batch.pk)
         if is_news and (is_left or batches.is_left(cursor, [batch.pk])):

@@ -278,8 +278,8 @@ BATCHES = (
     (
         "batch whose results came while it was cancelled",
         FINISH,
-        "follower.is_cancelled OR each.is_list AND sum(each.jobs)",
-        "each.is_list AND sum(each.jobs)",
+        "follower.is_cancelled OR kept.is_there OR each.is_list AND sum(each.jobs)",
+        "kept.is_there OR each.is_list AND sum(each.jobs)",
         RETRIES,
     ),
     (

@@ -291,7 +291,7 @@ class Migration(migrations.Migration):
                     ("metadata", PlainJSONField(default=dict, verbose_name="metadata")),
                     ("told_at", models.DateTimeField(editable=False, help_text="When it was told that the jobs of the tree are to be deleted.", null=True, verbose_name="told at")),
                     ("deleting_at", models.DateTimeField(editable=False, help_text="Nothing of it runs again.", null=True, verbose_name="deleting since")),
-                    ("unasked_at", models.DateTimeField(editable=False, help_text="When its jobs that run were no longer to end; empty: they know.", null=True, verbose_name="unasked at")),
+                    ("unasked_at", models.DateTimeField(editable=False, null=True, verbose_name="unasked at")),
                     ("runs_again", models.BooleanField(default=False, editable=False, verbose_name="runs again")),
                     ("broken", models.TextField(default="", editable=False, help_text="Why it could not be counted, and is left alone since.", verbose_name="broken")),
                     ("parent", models.ForeignKey(editable=False, null=True, on_delete=models.DO_NOTHING, related_name="children", to="pgjobs.batch", verbose_name="parent")),

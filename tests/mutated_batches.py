@@ -61,8 +61,15 @@ BATCHES = (
     (
         "batch that is sealed only if nobody adds",
         CHANGES,
-        "            FOR UPDATE SKIP LOCKED\n        );\n        IF cardinality(free)",
-        "        );\n        IF cardinality(free)",
+        "            FOR UPDATE SKIP LOCKED\n        );\n        unsealed",
+        "        );\n        unsealed",
+        RACES,
+    ),
+    (
+        "batch whose wish to seal comes while it is counted",
+        CHANGES,
+        "(change.seals OR change.predecessors <> 0) AND change.batch_id = ANY (unsealed)",
+        "FALSE",
         RACES,
     ),
     (
@@ -271,8 +278,8 @@ BATCHES = (
     (
         "batch whose results came while it was cancelled",
         FINISH,
-        "follower.is_cancelled OR each.is_list AND sum(each.jobs)",
-        "each.is_list AND sum(each.jobs)",
+        "follower.is_cancelled OR kept.is_there OR each.is_list AND sum(each.jobs)",
+        "kept.is_there OR each.is_list AND sum(each.jobs)",
         RETRIES,
     ),
     (
@@ -308,6 +315,13 @@ BATCHES = (
         CHANGES,
         "WHERE edge.batch_id = batch.id AND noted.reopens",
         "WHERE FALSE",
+        UNCANCELLED,
+    ),
+    (
+        "batch whose results change while it is cancelled",
+        CHANGES,
+        "(batch.jobs = 0 OR batch.runs_again)",
+        "batch.jobs = 0",
         UNCANCELLED,
     ),
     (
@@ -350,6 +364,13 @@ BATCHES = (
         "django_pgjobs/sql/mark_deleting.sql",
         "        FOR UPDATE SKIP LOCKED\n",
         "        FOR NO KEY UPDATE SKIP LOCKED\n",
+        RERUNS,
+    ),
+    (
+        "workflow that is retried while somebody begins to delete it",
+        "django_pgjobs/sql/hold_tree.sql",
+        "FOR KEY SHARE\n",
+        "",
         RERUNS,
     ),
     (

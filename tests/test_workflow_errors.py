@@ -18,11 +18,7 @@ from tests import tasks
 pytestmark = pytest.mark.django_db
 
 
-def gone() -> Any:
-    """Return a batch that is not there."""
-    return Batch(pk=10**9)
-
-
+@pytest.mark.parametrize("batch_id", [10**9, 2**70, "x", None])
 @pytest.mark.parametrize(
     "ask",
     [
@@ -41,10 +37,12 @@ def gone() -> Any:
         lambda batch: batch.delete(),
     ],
 )
-def test_of_a_batch_that_is_gone_all_say_the_same(ask: Callable[[Any], object]) -> None:
+def test_of_a_batch_that_is_gone_all_say_the_same(
+    ask: Callable[[Any], object], batch_id: Any
+) -> None:
     with transaction.atomic():
-        with pytest.raises(UnknownBatch, match="batch 1000000000 does not exist"):
-            ask(gone())
+        with pytest.raises(UnknownBatch, match=f"batch {batch_id} does not exist"):
+            ask(Batch(pk=batch_id))
         assert not Batch.objects.exists()
 
 
@@ -56,6 +54,8 @@ def test_of_a_batch_that_is_gone_all_say_the_same(ask: Callable[[Any], object]) 
             TypeError,
             r"such as add\.s\(\.\.\.\), got the task add",
         ),
+        (lambda flow: flow.add_from(tasks.add, None), TypeError, "expected a QuerySet, got None"),
+        (lambda flow: flow.join(None), TypeError, r"join\(\) expected batches, got None"),
         (lambda flow: flow.counts(tree="x"), TypeError, "tree to be True or False, got 'x'"),
         (lambda flow: flow.retry(cancelled=1), TypeError, "cancelled to be True or False, got 1"),
         (lambda flow: flow.add([tasks.add.s(1)]), TypeError, r"got \[add\.s\(\.\.\.\)\]"),

@@ -110,6 +110,31 @@ def test_what_gathers_does_not_begin_beside_the_retry_of_what_it_gathers() -> No
     assert gathered.counts().jobs == 1
 
 
+def test_what_has_gathered_other_results_before_the_cancel_gathers_again() -> None:
+    with workflow("gathers") as flow:
+        flow.add(tasks.add.s(1, 1))
+        gathered = flow.gather(tasks.echo.s())
+        gathered.each(tasks.seen.s())
+    run_some(2)
+    gathered.cancel()
+    run_jobs()
+    change_result(flow)
+    run_jobs()
+    assert flow.retry(cancelled=True) == 1
+    run_jobs()
+    assert list(Job.objects.filter(batch_id=gathered.pk).values_list("result", flat=True)) == [
+        [[[20]], {}]
+    ]
+    assert state_of(flow) == (True, False)
+
+
+def change_result(flow: Batch) -> None:
+    """Let the first job of a batch run again, to another result."""
+    job = Job.objects.filter(batch_id=flow.pk).earliest("pk")
+    Job.objects.filter(pk=job.pk).update(args=[10, 10])
+    assert job.requeue()
+
+
 def test_the_part_of_a_cancelled_tree_is_not_run_again_by_itself() -> None:
     with workflow("cancelled") as flow:
         part = flow.batch("part")

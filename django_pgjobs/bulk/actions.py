@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, TypedDict
 
 from django.db.models import Q
@@ -14,13 +15,13 @@ from django_pgjobs.permissions import Verb
 from django_pgjobs.queries import batches, bulk, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.status import FINISHED, Hold, JobStatus
+from django_pgjobs.workflows.retrying import requeue_tree
 
 
 class Options(TypedDict, total=False):
     """What a person chose on the page of confirmation, as it is stored in JSON.
 
     *delay* and *spread* are seconds, *at* is ISO text; what is None or absent was not chosen.
-    *uncancel* is a batch that may begin jobs again, with all below it.
     """
 
     delay: float | None
@@ -30,7 +31,6 @@ class Options(TypedDict, total=False):
     queue_name: str | None
     priority: int | None
     note: str
-    uncancel: int
 
 
 class When(TypedDict):
@@ -102,6 +102,13 @@ def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
     notifications.notify_workers(cursor, queues)
     batches.open_again(cursor, batch_ids)
     return effect
+
+
+def retry_tree(cursor: Cursor, batch_id: int, statuses: list[str], options: Options) -> Effect:
+    """Retry jobs of a tree as `Batch.retry` does, all at once: its end is told once."""
+    requeue = partial(jobs.requeue_jobs, cursor, **_when(options))
+    done = requeue_tree(cursor, batch_id, statuses, requeue)
+    return Effect(done.ids, done.conflicts)
 
 
 def _reschedule(cursor: Cursor, ids: list[int], options: Options) -> Effect:

@@ -16,10 +16,10 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from django_pgjobs.bulk import trees
-from django_pgjobs.bulk.actions import ACTIONS, Action, Effect, Options
+from django_pgjobs.bulk.actions import ACTIONS, Action, Effect, Options, retry_tree
 from django_pgjobs.bulk.selection import Selection
-from django_pgjobs.bulk.trees import workflow_to_delete
-from django_pgjobs.bulk.walk import Walk, allowed_to
+from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
+from django_pgjobs.bulk.walk import Position, Walk, allowed_to
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import BulkChange, Job
 from django_pgjobs.permissions import is_narrowed, may, narrow
@@ -128,23 +128,39 @@ def find_user(change: BulkChange) -> Any:
 def _do_page(change: BulkChange, database: str) -> Page:
     user = find_user(change)
     action = ACTIONS.get(change.verb)
-    root_id = workflow_to_delete(change.verb, Selection.from_json(change.selection))
-    problem = _refusal(user, action) or (trees.begin_deletion(root_id) if root_id else "")
-    if not problem and change.position is None and "uncancel" in change.options:
-        # Not at every page: somebody may cancel it in between.
-        problem = trees.uncancel(change.options["uncancel"])
+    selection = Selection.from_json(change.selection)
+    root_id = workflow_to_delete(change.verb, selection)
+    problem = _refusal(change, user, action) or (trees.begin_deletion(root_id) if root_id else "")
     if problem or action is None:
         return _stop(change, problem, database)
+    if (tree_id := tree_to_retry(change.verb, selection)) is not None:
+        return _retry_tree(change, tree_id, sorted(selection.statuses), database)
     ids, position = _walk(change, user).page(change.position)
     effect = _apply(change, action, user, ids, database) if ids else Effect()
     if effect is None:
         text = _("Stopped: %s may not act on the jobs where they would be.")
         return _stop(change, text % user.get_username(), database)
-    _add_up(change, ids, effect)
+    _add_up(change, len(ids), effect)
+    if position is None and root_id:
+        trees.delete_batches(root_id)
+    return _save(change, effect, position, database)
+
+
+def _retry_tree(change: BulkChange, tree_id: int, statuses: list[str], database: str) -> Page:
+    """Retry jobs of a tree at once: between pages workers would complete a part of it."""
+    problem = trees.begin_retry(tree_id)
+    if problem:
+        return _stop(change, problem, database)
+    with connections[database].cursor() as cursor:
+        effect = retry_tree(cursor, tree_id, statuses, change.options)
+    _add_up(change, len(effect.changed) + len(effect.conflicts), effect)
+    return _save(change, effect, None, database)
+
+
+def _save(change: BulkChange, effect: Effect, position: Position | None, database: str) -> Page:
+    """Store what a page came to, and where the next one begins; None: there is none."""
     change.position = position
     if position is None:
-        if root_id:
-            trees.delete_batches(root_id)
         change.finished_at = Now()
     change.save(
         using=database,
@@ -181,28 +197,31 @@ def _stop(change: BulkChange, problem: str, database: str) -> Page:
     return Page([], False)
 
 
-def _refusal(user: Any, action: Action | None) -> str:
+def _refusal(change: BulkChange, user: Any, action: Action | None) -> str:
     """Return why the change must not go on, an empty text if it may."""
     if action is None:
         return _("This version does not know the action.")
     if user is None:
         return _("Stopped: whoever asked for it has no account any more.")
-    if not may(user, action.verb):
+    # A deletion leaves no jobs of which that could be told.
+    is_new = change.position is None
+    selection = Selection.from_json(change.selection)
+    if not may(user, action.verb) or (is_new and not trees.may_do(user, action, selection)):
         return str(_("Stopped: %s is no longer allowed to do this.") % user.get_username())
     return ""
 
 
 def _walk(change: BulkChange, user: Any) -> Walk:
     action = ACTIONS[change.verb]
-    selection = Selection.from_json(change.selection)
+    selection = trees.as_counted(change.verb, Selection.from_json(change.selection))
     allowed = allowed_to(user, action.verb, selection)
     return Walk(selection, action.statuses, action.suits(change.options), allowed)
 
 
-def _add_up(change: BulkChange, ids: list[int], effect: Effect) -> None:
+def _add_up(change: BulkChange, jobs: int, effect: Effect) -> None:
     change.changed += len(effect.changed)
     change.conflicts += len(effect.conflicts)
-    change.passed_over += len(ids) - len(effect.changed) - len(effect.conflicts)
+    change.passed_over += jobs - len(effect.changed) - len(effect.conflicts)
     room = MAX_CONFLICTS - len(change.conflict_ids)
     change.conflict_ids = [*change.conflict_ids, *map(list, effect.conflicts[: max(room, 0)])]
     change.error = ""

@@ -1,12 +1,18 @@
-"""Bulk changes of the jobs of a tree; one that deletes all jobs of a workflow deletes that, too."""
+"""Bulk changes that act on a tree as a whole: its deletion, and a retry of its failed part."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 from django.db import connections
 from django.utils.translation import gettext as _
 
+from django_pgjobs.bulk.actions import Action
 from django_pgjobs.bulk.selection import Selection
-from django_pgjobs.models import Batch
+from django_pgjobs.models import Batch, Job
+from django_pgjobs.models.batch_states import is_of_whole
+from django_pgjobs.permissions import whole_workflows
 from django_pgjobs.queries import batch_care, batch_retries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.workflow_pages import summarise_trees
@@ -19,6 +25,37 @@ def workflow_to_delete(verb: str, selection: Selection) -> int | None:
     """Return the root of the workflow that a change deletes, None for any other change."""
     is_whole = verb == "delete" and set(selection.lookups) == {"tree"}
     return selection.lookups["tree"] if is_whole else None
+
+
+def tree_to_retry(verb: str, selection: Selection) -> int | None:
+    """Return the batch that a change retries as `Batch.retry` does, None for any other change.
+
+    One of some jobs of a tree is that of any jobs: a cancel is not taken back.
+    """
+    is_whole = verb == "retry" and set(selection.lookups) == {"tree", "status__in"}
+    return selection.lookups["tree"] if is_whole else None
+
+
+def may_do(user: Any, action: Action, selection: Selection) -> bool:
+    """May *user* do this to the tree, if it is done to a tree as a whole?"""
+    tree_id = workflow_to_delete(action.name, selection) or tree_to_retry(action.name, selection)
+    if tree_id is None:
+        return True
+    roots = Batch.objects.using(job_database()).filter(pk=tree_id).values_list("root_id", flat=True)
+    return bool(whole_workflows(user, action.verb, roots or [tree_id]))
+
+
+def as_counted(verb: str, selection: Selection) -> Selection:
+    """Return the selection of the jobs that a change requeues itself.
+
+    What follows whole batches runs again when they are complete, if anything of them does.
+    """
+    if tree_to_retry(verb, selection) is None:
+        return selection
+    others = selection.conditions() & ~is_of_whole()
+    if not Job.objects.using(job_database()).filter(others).exists():
+        return selection
+    return replace(selection, lookups={**selection.lookups, "follows_failure": False})
 
 
 def is_small_tree(selection: Selection, max_jobs: int) -> bool:
@@ -44,13 +81,17 @@ def begin_deletion(root_id: int) -> str:
     return _("Stopped: the workflow is not complete. Cancel it first, and wait.")
 
 
-def uncancel(batch_id: int) -> str:
-    """Let a tree begin jobs again, in the open transaction; return why that cannot be, or ""."""
+def begin_retry(batch_id: int) -> str:
+    """Keep a tree from being deleted until the transaction ends; return why it must not be retried,
+    "" if it may.
+    """
     with connections[job_database()].cursor() as cursor:
+        held = batch_retries.hold_tree(cursor, batch_id)
+        if held is None or held[1]:
+            return _("Stopped: the workflow is being deleted.")
         owner_id = batch_retries.find_cancelled_owner(cursor, batch_id)
-        if owner_id is None:
-            batch_retries.uncancel_batches(cursor, batch_id)
-            return ""
+    if owner_id is None:
+        return ""
     return _("Stopped: batch %d above it is cancelled. Retry that one.") % owner_id
 
 

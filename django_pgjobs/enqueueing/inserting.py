@@ -144,6 +144,8 @@ def insert_from(
     batch_id: int | None = None,
 ) -> int:
     """Insert a job per row of *queryset*, in a batch or in none; return the number of new jobs."""
+    if not isinstance(queryset, QuerySet):
+        raise TypeError(f"expected a QuerySet, got {queryset!r:.80}.")
     check_signature(task, (), arguments)
     merging.refuse_function(task)
     database = job_database()

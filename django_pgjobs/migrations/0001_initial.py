@@ -70,12 +70,12 @@ DROP FUNCTION pgjobs_count_v1();
 """
 DROP_SETTLE = """
 DROP FUNCTION pgjobs_settle_v1(bigint[], integer);
-DROP FUNCTION pgjobs_take_batches_v1(bigint[]), pgjobs_fold_changes_v1(bigint[]);
+DROP FUNCTION pgjobs_take_batches_v1(bigint[]), pgjobs_fold_changes_v1(bigint[], bigint[]);
 DROP FUNCTION pgjobs_start_v1(json[], json[], bigint[], bigint[]),
     pgjobs_begin_batches_v1(bigint[]), pgjobs_run_again_v1(bigint[]),
     pgjobs_find_former_v1(bigint[]), pgjobs_expand_page_v1(bigint[], integer);
 DROP FUNCTION pgjobs_cancel_page_v1(bigint[], integer),
-    pgjobs_carry_cancels_v1(bigint[], bigint[]);
+    pgjobs_carry_cancels_v1(bigint[], bigint[]), pgjobs_unask_jobs_v1(bigint[]);
 DROP FUNCTION pgjobs_reopen_batches_v1(bigint[], bigint[]),
     pgjobs_reopen_trees_v1(bigint[], bigint[]), pgjobs_seal_parts_v1(bigint[]),
     pgjobs_complete_batches_v1(bigint[]), pgjobs_complete_trees_v1(bigint[]);
@@ -293,6 +293,7 @@ class Migration(migrations.Migration):
                     ("metadata", PlainJSONField(default=dict, verbose_name="metadata")),
                     ("told_at", models.DateTimeField(editable=False, help_text="When it was told that the jobs of the tree are to be deleted.", null=True, verbose_name="told at")),
                     ("deleting_at", models.DateTimeField(editable=False, help_text="Nothing of it runs again.", null=True, verbose_name="deleting since")),
+                    ("unasked_at", models.DateTimeField(editable=False, null=True, verbose_name="unasked at")),
                     ("runs_again", models.BooleanField(default=False, editable=False, verbose_name="runs again")),
                     ("broken", models.TextField(default="", editable=False, help_text="Why it could not be counted, and is left alone since.", verbose_name="broken")),
                     ("parent", models.ForeignKey(editable=False, null=True, on_delete=models.DO_NOTHING, related_name="children", to="pgjobs.batch", verbose_name="parent")),

@@ -23,6 +23,7 @@ from django_pgjobs.models.batches import Batch
 from django_pgjobs.models.jobs import Job
 from django_pgjobs.status import FINISHED, BatchState, Follows, JobStatus
 
+EVERY = Q()
 # Of a workflow; its own index holds the few that are.
 _HAS_BROKEN_BELOW = Exists(
     Batch.objects.filter(root_id=OuterRef("pk")).exclude(broken="").order_by()
@@ -100,10 +101,13 @@ def follows_failure() -> Q:
     """Return the condition that a job is that of a `gather` or `then` behind something that failed,
     or that is open: it runs again when that is complete, and is not to be requeued with it.
     """
+    return is_of_whole(Q(failed_predecessors__gt=0) | Q(open_predecessors__gt=0))
+
+
+def is_of_whole(condition: Q = EVERY) -> Q:
+    """Return the condition that a job is that of a `gather` or `then`, of a batch that is so."""
     wholes = Batch.objects.filter(
-        Q(failed_predecessors__gt=0) | Q(open_predecessors__gt=0),
-        pk=OuterRef("batch_id"),
-        follows__in=(Follows.GATHER, Follows.COMPLETION),
+        condition, pk=OuterRef("batch_id"), follows__in=(Follows.GATHER, Follows.COMPLETION)
     )
     return Q(Exists(wholes), source_id=0)
 

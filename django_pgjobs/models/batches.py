@@ -187,6 +187,7 @@ class Batch(AsyncBatch, models.Model):
     deleting_at = InstantField(
         _("deleting since"), null=True, editable=False, help_text=_("Nothing of it runs again.")
     )
+    unasked_at = InstantField(_("unasked at"), null=True, editable=False)
     runs_again = models.BooleanField(_("runs again"), default=False, editable=False)
     broken = models.TextField(
         _("broken"),

@@ -14,6 +14,15 @@ def find_deleting_root(cursor: Cursor, job_id: int) -> int | None:
     return rows[0][0] if rows else None
 
 
+def hold_tree(cursor: Cursor, batch_id: int) -> tuple[int, bool] | None:
+    """Keep the tree of a batch from being deleted until the transaction ends.
+
+    Return its root, and whether it is being deleted already; None if there is no such batch.
+    """
+    rows: list[tuple[int, bool]] = fetch(cursor, "hold_tree", {"batch_id": batch_id})
+    return rows[0] if rows else None
+
+
 def find_cancelled_owner(cursor: Cursor, batch_id: int) -> int | None:
     """Return the highest batch above this one that is cancelled, None if none is."""
     rows = fetch(cursor, "find_cancelled_owner", {"batch_id": batch_id})

@@ -1,10 +1,11 @@
 -- Finish attempts that returned, all of them of jobs of batches: what follows these gets jobs of
 -- their results, and the batches have something to count. Elements beyond *max_streamed* jobs of
--- one statement are left to pages, and so is what a cancelled batch would get.
+-- one statement are left to pages, and so is what a cancelled batch would get, or has kept.
 -- Parameters: as finish_successful; max_streamed integer
 -- Returns: id of each job that was finished, NULL; behind them NULL, a queue that got jobs
 -- Locks: the finished rows, by primary key; waits only for a cancel of the same row
--- Index: pgjobs_job_live_pkey, pgjobs_batch_edge_waits_for, pgjobs_batch_pkey
+-- Index: pgjobs_job_live_pkey, pgjobs_batch_edge_waits_for, pgjobs_batch_pkey,
+--     pgjobs_batch_page_pkey
 WITH finished AS (
     {head of finish_successful}
     RETURNING job.id, job.batch_id, job.result
@@ -43,7 +44,7 @@ source AS MATERIALIZED (
         finished.id, finished.batch_id AS waits_for, follower.id AS batch_id,
         COALESCE(finished.result, 'null') AS result, each.is_list,
         follower.is_cancelled,
-        follower.is_cancelled OR each.is_list AND sum(each.jobs)
+        follower.is_cancelled OR kept.is_there OR each.is_list AND sum(each.jobs)
             OVER (ORDER BY finished.id, follower.id)
             > %(max_streamed)s::integer AS is_paged
     FROM finished
@@ -59,6 +60,15 @@ source AS MATERIALIZED (
                 ELSE 1
             END AS jobs
     ) AS each
+    -- Nothing is made yet of a result before, which a cancel has kept: this one takes its place.
+    CROSS JOIN LATERAL (
+        SELECT (
+            SELECT page.batch_id
+            FROM pgjobs_batch_page AS page
+            WHERE page.batch_id = follower.id AND page.source_id = finished.id AND page.position = 0
+            LIMIT 1
+        ) IS NOT NULL AS is_there
+    ) AS kept
     WHERE
         finished.result IS NOT NULL
         OR (follower.follows = 'each' AND NOT follower.skips_none)

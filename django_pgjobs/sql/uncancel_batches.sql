@@ -1,13 +1,14 @@
 -- Let a tree begin jobs again, also those that a cancel has kept from being made: each batch that was
 -- cancelled is open again, and takes back what it said to those that follow it and to its owner. All
 -- of them at once, so that none is complete before it has heard of those it waits for. A cancel that
--- is only noted is taken back, too, and running jobs are not asked to end any more. What was complete
--- before the cancel stays so, and nothing of it runs again.
+-- is only noted is taken back, too. What was complete before the cancel stays so, and nothing of it
+-- runs again. Running jobs are not asked to end any more by whoever settles their batches: one may be
+-- locked now.
 -- Parameters: batch_id bigint (at the top, of a tree that lock_tree has locked)
 -- Returns: id of each batch that is to be settled
--- Locks: those that were cancelled (locked before); running jobs of them, SKIP LOCKED
+-- Locks: those that were cancelled (locked before)
 -- Index: pgjobs_batch_pkey, pgjobs_batch_parent, pgjobs_batch_edge_waits_for,
---     pgjobs_batch_change_batch, pgjobs_job_cancelling, pgjobs_job_live_pkey
+--     pgjobs_batch_change_batch, pgjobs_job_cancelling
 WITH RECURSIVE {batch_id.tree},
 taken AS MATERIALIZED (
     SELECT
@@ -28,6 +29,13 @@ taken AS MATERIALIZED (
     ORDER BY batch.id
     FOR NO KEY UPDATE
 ),
+asked AS MATERIALIZED (
+    SELECT DISTINCT running.batch_id
+    FROM pgjobs_job_live AS running
+    WHERE
+        running.status = 'running' AND running.cancel_requested_at IS NOT NULL
+        AND running.batch_id IS NOT NULL
+),
 opened AS (
     UPDATE pgjobs_batch AS batch
     SET
@@ -35,7 +43,10 @@ opened AS (
         completed_at = CASE WHEN taken.stays_complete THEN batch.completed_at END,
         tree_completed_at = NULL,
         carried_failure = taken.stays_complete AND batch.carried_failure,
-        tree_failed = FALSE
+        tree_failed = FALSE,
+        unasked_at = CASE
+            WHEN batch.id IN (SELECT asked.batch_id FROM asked) THEN statement_timestamp()
+        END
     FROM taken
     WHERE batch.id = taken.id AND batch.id = ANY (ARRAY(SELECT taken.id FROM taken))
 ),
@@ -43,20 +54,6 @@ unnoted AS (
     UPDATE pgjobs_batch_change AS change
     SET cancels = FALSE
     WHERE change.batch_id = ANY (ARRAY(SELECT tree.id FROM tree)) AND change.cancels
-),
-unasked AS (
-    UPDATE pgjobs_job_live AS job
-    SET cancel_requested_at = NULL
-    WHERE
-        job.id = ANY (ARRAY(
-            SELECT running.id
-            FROM pgjobs_job_live AS running
-            WHERE
-                running.status = 'running' AND running.cancel_requested_at IS NOT NULL
-                AND running.batch_id = ANY (ARRAY(SELECT taken.id FROM taken))
-            FOR NO KEY UPDATE SKIP LOCKED
-        ))
-        AND {job.runs}
 ),
 noted AS (
     INSERT INTO pgjobs_batch_change AS change (

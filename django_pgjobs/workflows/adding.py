@@ -26,6 +26,7 @@ from django_pgjobs.workflows.blocks import (
     B,
     Block,
     asking_of,
+    id_of,
     is_in_block,
     is_known,
     is_of_caller,
@@ -90,7 +91,7 @@ def add_from(
         return 0
     with transaction.atomic(using=job_database()):
         hold(batch)
-        count = inserting.insert_from(task, queryset, arguments, batch_id=batch.pk)
+        count = inserting.insert_from(task, queryset, arguments, batch_id=id_of(batch))
         note_added(batch, count)
         end_block(batch)
     return count
@@ -100,16 +101,17 @@ def seal(batch: AnyBatch) -> None:
     """Say that nothing more is added by hand; what is empty or finished is complete at once."""
     if is_replay(batch):
         return
+    batch_id = id_of(batch)
     is_private = batch.block is not None and batch.block.is_private
     is_left = is_of_caller(connections[job_database()]) and not is_private
     with transaction.atomic(using=job_database(), savepoint=False):
         with connections[job_database()].cursor() as cursor:
-            is_news = batches.seal_batch(cursor, batch.pk)
-            if is_news and (is_left or batches.is_left(cursor, [batch.pk])):
+            is_news = batches.seal_batch(cursor, batch_id)
+            if is_news and (is_left or batches.is_left(cursor, [batch_id])):
                 # Somebody adds to it, or the transaction keeps an old snapshot.
                 notifications.notify_of_batches(cursor)
     if is_news is None:
-        raise unknown(batch.pk)
+        raise unknown(batch_id)
 
 
 def open_part(
@@ -190,7 +192,7 @@ def open_below(batch: B, row: BatchColumns, *, waits_for: Sequence[int] = ()) ->
             )
     with connections[job_database()].cursor() as cursor:
         opened = batches.open_batch(
-            cursor, batch.pk, row, waits_for=waits_for, asking=asking_of(batch)
+            cursor, id_of(batch), row, waits_for=waits_for, asking=asking_of(batch)
         )
     if opened is None:
         _refuse_to_follow(batch, waits_for)
@@ -224,7 +226,7 @@ def _find_below(batch: B, row: BatchColumns, waits_for: Sequence[int]) -> B | No
     """Return the batch that was opened when *batch* was, in the same way; None if none was."""
     follows = row["follows"]
     with connections[job_database()].cursor() as cursor:
-        found = batches.list_below(cursor, batch.pk, follows=follows, waits_for=waits_for)
+        found = batches.list_below(cursor, id_of(batch), follows=follows, waits_for=waits_for)
     replayed = cast(Block, batch.block).replayed
     key = batch.pk, follows, *sorted(waits_for)
     place = replayed[key]
@@ -238,7 +240,7 @@ def add_callback(batch: AnyBatch, event: str, call: Call) -> None:
     if is_replay(batch) or (is_known(batch) and _has_callback(batch, step)):
         return
     with connections[job_database()].cursor() as cursor:
-        is_added = batches.add_callbacks(cursor, batch.pk, json.dumps([step]))
+        is_added = batches.add_callbacks(cursor, id_of(batch), json.dumps([step]))
     if not is_added:
         refuse(batch, "callbacks")
 

@@ -11,6 +11,7 @@ from django.apps import apps
 from django_pgjobs.exceptions import UnknownBatch
 from django_pgjobs.queries.batches import NOBODY, Asking
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.job_ids import parse_job_id
 
 
 @dataclass
@@ -64,9 +65,17 @@ def unknown(batch_id: object) -> UnknownBatch:
     return UnknownBatch(f"batch {batch_id} does not exist.")
 
 
+def id_of(batch: AnyBatch) -> int:
+    """Return the id of a batch; raise UnknownBatch if none can have it."""
+    batch_id = parse_job_id(str(batch.pk))
+    if batch_id is None:
+        raise unknown(batch.pk)
+    return batch_id
+
+
 def row_of(batch: AnyBatch) -> Any:
     """Return the batch as it is now; raise UnknownBatch if it is gone."""
-    found = rows().filter(pk=batch.pk).first()
+    found = rows().filter(pk=id_of(batch)).first()
     if found is None:
         raise unknown(batch.pk)
     return found

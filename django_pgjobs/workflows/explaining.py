@@ -13,7 +13,7 @@ from django_pgjobs.control.explanation import Reason
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import BatchFacts
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.workflows.blocks import AnyBatch, unknown
+from django_pgjobs.workflows.blocks import AnyBatch, id_of, unknown
 
 MAX_NAMED = 10
 MAX_COUNTED = 1_000
@@ -34,7 +34,9 @@ class BatchExplanation:
 def explain(batch: AnyBatch) -> BatchExplanation:
     """Say what a batch waits for; nothing is written or locked."""
     with connections[job_database()].cursor() as cursor:
-        facts = batches.get_facts(cursor, batch.pk, max_named=MAX_NAMED, max_counted=MAX_COUNTED)
+        facts = batches.get_facts(
+            cursor, id_of(batch), max_named=MAX_NAMED, max_counted=MAX_COUNTED
+        )
     if facts is None:
         raise unknown(batch.pk)
     return BatchExplanation(batch.pk, facts.is_tree_complete, tuple(_reasons(facts)))

@@ -10,7 +10,7 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.status import Follows
 from django_pgjobs.values.given import flag
 from django_pgjobs.workflows.adding import columns_of_batch, open_below
-from django_pgjobs.workflows.blocks import B, Policy, is_in_block
+from django_pgjobs.workflows.blocks import B, Policy, batch_model, id_of, is_in_block
 from django_pgjobs.workflows.steps import make_step, name_of, refuse_keys_of_arguments
 
 AfterFailureOfStep = Literal["cancel", "run"]
@@ -53,7 +53,7 @@ def open_follower(
     if follows is Follows.GATHER:
         refuse_keys_of_arguments(call.task, leading)
     row["skips_none"], row["runs_after_failure"] = skips_none, runs_after_failure
-    made, _ = open_below(owner, row, waits_for=[batch.pk for batch in waits_for])
+    made, _ = open_below(owner, row, waits_for=[id_of(batch) for batch in waits_for])
     made.block = owner.block
     return made
 
@@ -64,6 +64,9 @@ class Join(Generic[B]):
     def __init__(self, owner: B, batches: Sequence[B]) -> None:
         if not batches:
             raise ValueError("join() expected at least one batch, got none.")
+        for each in batches:
+            if not isinstance(each, batch_model()):
+                raise TypeError(f"join() expected batches, got {each!r:.80}.")
         if len({batch.pk for batch in batches}) < len(batches):
             raise ValueError("join() expected each batch once, got one of them twice.")
         self._owner = owner

@@ -21,7 +21,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.enqueue import Line
 from django_pgjobs.signals import has_receivers
 from django_pgjobs.tracing.sending import sending
-from django_pgjobs.workflows.blocks import AnyBatch, asking_of, row_of
+from django_pgjobs.workflows.blocks import AnyBatch, asking_of, id_of, row_of
 
 Pair = tuple[Any, Mapping[str, Any]]
 OnConflict = Literal["raise", "return"]
@@ -102,7 +102,7 @@ def refuse(batch: AnyBatch, what: str) -> NoReturn:
 def hold(batch: AnyBatch) -> None:
     """Keep the batch from being sealed until the transaction ends; raise as `refuse` does."""
     with connections[job_database()].cursor() as cursor:
-        if not batches.hold_batch(cursor, batch.pk, asking=asking_of(batch)):
+        if not batches.hold_batch(cursor, id_of(batch), asking=asking_of(batch)):
             refuse(batch, "jobs")
 
 
@@ -115,7 +115,7 @@ def note_added(batch: AnyBatch, jobs: int) -> None:
 def _insert_all(batch: AnyBatch, task: AnyTask, lines: Sequence[Line]) -> list[int]:
     row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
     with connections[job_database()].cursor() as cursor:
-        ids = batches.add_jobs(cursor, batch.pk, row, start, lines, asking=asking_of(batch))
+        ids = batches.add_jobs(cursor, id_of(batch), row, start, lines, asking=asking_of(batch))
     if lines and not ids:
         refuse(batch, "jobs")
     return ids
@@ -134,7 +134,7 @@ def _insert_unique(
     batch: AnyBatch, task: Task, lines: Sequence[Line]
 ) -> tuple[list[int], list[bool]]:
     hold(batch)
-    known = merging.insert_lines(task, lines, detailed=False, batch_id=batch.pk)
+    known = merging.insert_lines(task, lines, detailed=False, batch_id=id_of(batch))
     are_new = [each.is_new for each in known]
     note_added(batch, sum(are_new))
     return [each.id for each in known], are_new
@@ -171,7 +171,7 @@ def _find_or_add(
     for _ in range(batches.TRIES):
         with connections[job_database()].cursor() as cursor:
             given = batches.add_jobs_once(
-                cursor, batch.pk, row, start, lines, keys, asking=asking_of(batch)
+                cursor, id_of(batch), row, start, lines, keys, asking=asking_of(batch)
             )
         # What was new at the first look stays so.
         found = {each.dedupe_key: each for each in given} | found

@@ -17,7 +17,7 @@ from django_pgjobs.exceptions import JobError, seconds_or_none
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.payload import decode_value
-from django_pgjobs.workflows.blocks import AnyBatch, B, is_of_caller, row_of, rows, unknown
+from django_pgjobs.workflows.blocks import AnyBatch, B, id_of, is_of_caller, row_of, rows, unknown
 
 PAGE = 1_000
 
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
 def counts(batch: AnyBatch, *, of_tree: bool) -> Counts:
     """Return the numbers of a batch, or of all below it, in one look."""
     with connections[job_database()].cursor() as cursor:
-        found = batches.count_jobs(cursor, batch.pk, of_tree=of_tree)
+        found = batches.count_jobs(cursor, id_of(batch), of_tree=of_tree)
     if found is None:
         raise unknown(batch.pk)
     return Counts(*found)
@@ -48,7 +48,7 @@ def counts(batch: AnyBatch, *, of_tree: bool) -> Counts:
 def results(batch: AnyBatch) -> Iterator[Any]:
     """Yield the results of what nothing follows below a batch, in order."""
     with connections[job_database()].cursor() as cursor:
-        final = batches.list_final(cursor, batch.pk)
+        final = batches.list_final(cursor, id_of(batch))
     if not final:
         raise unknown(batch.pk)
     for batch_id in final:

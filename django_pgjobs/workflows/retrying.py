@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from django.db import connections, transaction
 
@@ -11,9 +13,21 @@ from django_pgjobs.queries import batch_retries, batches, jobs, notifications
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
-from django_pgjobs.workflows.blocks import AnyBatch, is_of_caller, row_of, rows, unknown
+from django_pgjobs.workflows.blocks import AnyBatch, id_of, is_of_caller, unknown
 
 PAGE = 1_000
+
+
+# Gives the jobs of a page new attempts, at the time that somebody has chosen.
+Requeue = Callable[[list[int]], list[jobs.Requeued]]
+
+
+class Requeued(NamedTuple):
+    """Jobs that were requeued, those that a twin with their key keeps from it, and the batches."""
+
+    ids: list[int]
+    conflicts: list[tuple[int, int | None]]
+    touched: set[int]
 
 
 def retry(batch: AnyBatch, *, cancelled: bool) -> int:
@@ -21,27 +35,50 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
 
     Those that somebody else has locked are left out.
     """
-    root = rows().filter(pk=row_of(batch).root_id).first()
-    if root is not None and root.deleting_at is not None:
-        raise JobError(f"workflow {root.pk} is being deleted: nothing of it runs again.")
     statuses = [JobStatus.FAILED.value, *([JobStatus.CANCELLED.value] if cancelled else [])]
     database = job_database()
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
+        hold(cursor, id_of(batch))
         refuse_below_cancelled(cursor, batch.pk)
-        count, touched = _requeue(cursor, batch.pk, statuses, of_wholes=False)
-        is_open = cancelled or count > 0
-        if is_open:
-            touched |= set(batch_retries.uncancel_batches(cursor, batch.pk))
-        # Counted when the jobs are requeued: before that nothing of them is unfinished.
-        batches.open_again(cursor, touched)
-        # What is open again lets the jobs that follow it run again; the others are left.
-        wholes, touched = _requeue(
-            cursor, batch.pk, statuses, of_wholes=True, despite_failures=count == 0
-        )
-        if wholes and not is_open:
-            touched |= set(batch_retries.uncancel_batches(cursor, batch.pk))
-        batches.open_again(cursor, touched)
-    return count + wholes
+        requeue = partial(jobs.requeue_jobs, cursor, run_after=None, delay=None)
+        return len(requeue_tree(cursor, batch.pk, statuses, requeue).ids)
+
+
+def requeue_tree(
+    cursor: Cursor, batch_id: int, statuses: Sequence[str], requeue: Requeue
+) -> Requeued:
+    """Requeue the jobs below a batch that ended with *statuses*, in the open transaction.
+
+    A cancel of the tree is taken back.
+    """
+    first = _requeue(cursor, batch_id, statuses, requeue, of_wholes=False)
+    touched = first.touched
+    is_open = JobStatus.CANCELLED in statuses or bool(first.ids)
+    if is_open:
+        touched = touched | set(batch_retries.uncancel_batches(cursor, batch_id))
+    # Counted when the jobs are requeued: before that nothing of them is unfinished.
+    batches.open_again(cursor, touched)
+    # What is open again lets the jobs that follow it run again; the others are left.
+    wholes = _requeue(
+        cursor, batch_id, statuses, requeue, of_wholes=True, despite_failures=not first.ids
+    )
+    touched = wholes.touched
+    if wholes.ids and not is_open:
+        touched = touched | set(batch_retries.uncancel_batches(cursor, batch_id))
+    batches.open_again(cursor, touched)
+    return Requeued(
+        first.ids + wholes.ids, first.conflicts + wholes.conflicts, first.touched | wholes.touched
+    )
+
+
+def hold(cursor: Cursor, batch_id: int) -> None:
+    """Keep the tree of a batch from being deleted; raise JobError if it is being deleted."""
+    held = batch_retries.hold_tree(cursor, batch_id)
+    if held is None:
+        raise unknown(batch_id)
+    root_id, is_deleting = held
+    if is_deleting:
+        raise JobError(f"workflow {root_id} is being deleted: nothing of it runs again.")
 
 
 def refuse_below_cancelled(cursor: Cursor, batch_id: int) -> None:
@@ -58,12 +95,13 @@ def _requeue(
     cursor: Cursor,
     batch_id: int,
     statuses: Sequence[str],
+    requeue: Requeue,
     *,
     of_wholes: bool,
     despite_failures: bool = False,
-) -> tuple[int, set[int]]:
-    """Requeue jobs page by page; return how many, and their batches."""
-    count, touched, queues = 0, set[int](), set[str]()
+) -> Requeued:
+    """Requeue jobs page by page."""
+    done, queues = Requeued([], [], set()), set[str]()
     behind = batch_retries.BEGIN
     while True:
         page = batch_retries.list_unsuccessful(
@@ -76,17 +114,18 @@ def _requeue(
             max_jobs=PAGE,
         )
         if page:
-            ids = [job_id for _, job_id in page]
-            requeued = jobs.requeue_jobs(cursor, ids, run_after=None, delay=None)
-            names = [row.queue_name for row in requeued if row.queue_name is not None]
-            count += len(names)
-            queues.update(names)
-            touched.update(owner for owner, _ in page)
+            for row in requeue([job_id for _, job_id in page]):
+                if row.queue_name is None:
+                    done.conflicts.append((row.id, row.twin_id))
+                else:
+                    done.ids.append(row.id)
+                    queues.add(row.queue_name)
+            done.touched.update(owner for owner, _ in page)
         if len(page) < PAGE:
             break
         behind = page[-1]
     notifications.notify_workers(cursor, list(queues))
-    return count, touched
+    return done
 
 
 def cancel(batch: AnyBatch) -> bool:
@@ -94,7 +133,7 @@ def cancel(batch: AnyBatch) -> bool:
     database = job_database()
     is_left = is_of_caller(connections[database])
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
-        is_news = batches.cancel_batch(cursor, batch.pk)
+        is_news = batches.cancel_batch(cursor, id_of(batch))
         if is_news is None:
             raise unknown(batch.pk)
         if is_news and (is_left or batches.is_left(cursor, [batch.pk])):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -14,7 +15,9 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.races.support import open_transaction
+from tests.races.test_batch_retries import settle_all
 from tests.races.test_batches import InThread, OpenOwn, is_complete, run, turn
+from tests.test_workflow_retry import state_of
 from tests.worker.support import claim
 from tests.worker.test_batches import open_batch, settle
 
@@ -106,3 +109,26 @@ def test_two_retries_at_the_same_time(in_thread: InThread) -> None:
         batches.settle(cursor, [flow.pk])
     assert not is_complete(flow)
     assert (flow.jobs, flow.cancelled) == (20, 0)
+
+
+def test_a_kept_result_that_is_replaced_beside_the_retry_is_made_once(
+    own: Any, worker: int
+) -> None:
+    tasks.SEEN.clear()
+    with workflow("kept") as flow:
+        each = flow.each(tasks.seen.s())
+        flow.add(tasks.add.s(1, 1))
+    each.cancel()
+    run_jobs()
+    assert Job.objects.get(batch_id=flow.pk).requeue()
+    [row] = claim(own, worker, 1)
+    with transaction.atomic():
+        # So that the retry counts nothing itself.
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        flow.retry(cancelled=True)
+    turn(own, row, settles=False)
+    settle_all(own)
+    run_jobs()
+    assert len(tasks.SEEN) == 1
+    assert state_of(flow) == (True, False)

@@ -10,15 +10,16 @@ import pytest
 from django.db import connection, transaction
 
 from django_pgjobs import workflow
-from django_pgjobs.exceptions import BatchOpen, JobError
+from django_pgjobs.exceptions import BatchOpen, JobError, UnknownBatch
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import batch_care, batches
 from django_pgjobs.testing import run_jobs
 from tests import tasks
+from tests.helpers import connect
 from tests.races.support import open_transaction
 from tests.races.test_batches import InThread, turn
 from tests.test_workflow_retry import correct, state_of
-from tests.test_workflow_uncancel import run_some
+from tests.test_workflow_uncancel import change_result, run_some
 from tests.worker.support import claim
 from tests.worker.test_batches import settle
 
@@ -79,6 +80,23 @@ def test_what_gathers_and_runs_is_run_again_when_it_has_finished(own: Any, worke
     assert ([2, 5],) in tasks.SEEN
     assert Job.objects.get(batch_id=gathered.pk).attempts == 1
     assert mailed.counts() == (2, 2, 0, 0)
+    assert state_of(flow) == (True, False)
+
+
+def test_what_gathers_and_runs_when_it_is_cancelled_is_run_again(own: Any, worker: int) -> None:
+    with workflow("gathers") as flow:
+        flow.add(tasks.add.s(1, 1))
+        gathered = flow.gather(tasks.echo.s())
+    run_some(1)
+    [row] = claim(own, worker, 1)
+    change_result(flow)
+    run_jobs()
+    gathered.cancel()
+    turn(own, row)
+    settle_all(own)
+    flow.retry(cancelled=True)
+    run_jobs()
+    assert Job.objects.get(batch_id=gathered.pk).result == [[[20]], {}]
     assert state_of(flow) == (True, False)
 
 
@@ -231,6 +249,54 @@ def test_a_tree_that_is_being_deleted_is_not_retried() -> None:
     assert not Batch.objects.exists()
 
 
+def begin_deletion(flow: Batch) -> None:
+    """As `flow.delete()` does, a page before its end."""
+    with connection.cursor() as cursor:
+        assert batch_care.begin_deletion(cursor, [flow.pk]) == [flow.pk]
+
+
+def delete_wholly(flow: Batch) -> None:
+    flow.delete()
+
+
+@pytest.mark.parametrize(
+    ("deleting", "error", "text"),
+    [
+        (begin_deletion, JobError, "is being deleted"),
+        (delete_wholly, UnknownBatch, "does not exist"),
+    ],
+)
+def test_a_retry_beside_the_begin_of_a_deletion_begins_nothing(
+    in_thread: InThread, deleting: Callable[[Batch], None], error: type[Exception], text: str
+) -> None:
+    """Neither does it open again what a cancel has kept from being made."""
+    with workflow("cancelled") as flow:
+        flow.add(tasks.add.s(1, 1))
+        flow.then(tasks.seen.s("then"), after_failure="run")
+    flow.cancel()
+    run_jobs()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def delete() -> None:
+        with transaction.atomic():
+            deleting(Batch.objects.get(pk=flow.pk))
+            begun.set()
+            assert goes_on.wait(30)
+
+    deleter = in_thread(delete)
+    assert begun.wait(30)
+    retrying = in_thread(lambda: flow.retry(cancelled=True))
+    retrying.wait_until_executed("FOR KEY SHARE")
+    goes_on.set()
+    deleter.result()
+    with pytest.raises(error, match=text):
+        retrying.result()
+    run_jobs()
+    assert not tasks.SEEN
+    assert not Batch.objects.filter(tree_completed_at=None).exists()
+    assert not Batch.objects.filter(cancel_requested_at=None).exists()
+
+
 # In the second one a retry counts nothing itself.
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
 @pytest.mark.parametrize("is_pruned", [False, True])
@@ -298,3 +364,24 @@ def test_a_running_job_is_not_asked_to_end_any_more(own: Any, worker: int) -> No
     assert Job.objects.get(pk=row.id).cancel_requested_at is not None
     flow.retry(cancelled=True)
     assert Job.objects.get(pk=row.id).cancel_requested_at is None
+
+
+def test_a_running_job_that_is_locked_is_told_later_that_it_is_not_to_end(
+    own: Any, worker: int
+) -> None:
+    with workflow("asked") as flow:
+        flow.add(tasks.add.s(1, 1), tasks.add.s(2, 2))
+    rows = claim(own, worker, 2)
+    flow.cancel()
+    with connect(autocommit=False) as other:
+        other.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR NO KEY UPDATE", [rows[0].id])
+        assert flow.retry(cancelled=True) == 0
+        # By itself, and later: that one is to end.
+        Job.objects.get(pk=rows[1].id).cancel()
+        settle(own, flow.pk)
+        assert Job.objects.get(pk=rows[0].id).cancel_requested_at is not None
+    settle_all(own)
+    assert Job.objects.get(pk=rows[0].id).cancel_requested_at is None
+    assert Job.objects.get(pk=rows[1].id).cancel_requested_at is not None
+    flow.refresh_from_db()
+    assert (flow.cancel_requested_at, flow.unasked_at) == (None, None)

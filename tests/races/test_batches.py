@@ -110,6 +110,39 @@ def test_two_batches_crosswise(open_own: OpenOwn) -> None:
     assert all(is_complete(flow) for flow in flows)
 
 
+def test_a_seal_that_comes_while_a_batch_is_counted_waits_for_who_adds(
+    own: OwnConnection, in_thread: InThread
+) -> None:
+    """W7: the wish is noted behind the look that says which batches are to be sealed."""
+    flow = open_batch(1)
+    added, goes_on = threading.Event(), threading.Event()
+
+    def add() -> None:
+        with transaction.atomic():
+            Batch.objects.get(pk=flow.pk).add(tasks.add.s(2, 2))
+            added.set()
+            assert goes_on.wait(10)
+
+    adder = in_thread(add)
+    assert added.wait(10)
+    with open_transaction(own) as end:
+        counting = own.open()
+        taken = counting.execute(
+            "SELECT locked, unsealed FROM public.pgjobs_take_batches_v1(%s)", [[flow.pk]]
+        ).fetchone()
+        assert taken == ([flow.pk], [flow.pk])
+        flow.seal()
+        counting.execute("SELECT public.pgjobs_fold_changes_v1(%s, %s)", taken)
+        end("COMMIT")
+    flow.refresh_from_db()
+    assert (flow.jobs, flow.sealed_at) == (1, None)
+    goes_on.set()
+    adder.result()
+    settle(own, flow.pk)
+    flow.refresh_from_db()
+    assert flow.jobs == 2 and flow.sealed_at
+
+
 def test_nothing_is_sealed_while_somebody_adds(in_thread: InThread) -> None:
     """W7."""
     flow = open_batch(1)

@@ -40,7 +40,7 @@ from django_pgjobs.bulk.changes import first_tasks
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
 from django_pgjobs.bulk.selection import StoredSelection
-from django_pgjobs.bulk.trees import workflow_to_delete
+from django_pgjobs.bulk.trees import as_counted, may_do, tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import allowed_to
 from django_pgjobs.models import BulkChange
 from django_pgjobs.permissions import Verb, may
@@ -101,6 +101,8 @@ def bulk_view(job_admin: PageAdmin, request: HttpRequest) -> HttpResponseBase:
     if action is None or selection is None:
         messages.error(request, _("This link is damaged or too old. Select the jobs again."))
         return HttpResponseRedirect(job_admin.url("pgjobs_job_changelist"))
+    if not may_do(request.user, action, selection):
+        raise PermissionDenied
     if request.method == "POST":
         return _confirm(job_admin, request, action, selection)
     return _ask(job_admin, request, action, selection)
@@ -121,7 +123,8 @@ def _ask(
     """Draw the page of confirmation; everything is read before, within a time of its own."""
     form = _form(request, action, selection)
     pinned = selection.pinned()
-    seen = preview(action, pinned, allowed_to(request.user, action.verb, pinned))
+    counted = as_counted(action.name, pinned)
+    seen = preview(action, counted, allowed_to(request.user, action.verb, pinned))
     root_id = workflow_to_delete(action.name, pinned)
     of_tree = texts_of_tree(job_admin, request, action, pinned)
     listed = job_admin.url("pgjobs_job_changelist")
@@ -144,7 +147,7 @@ def _ask(
         "runs_again": action.name == "retry" and "successful" in dict(seen.statuses),
         "can_run": seen.total != 0 or seen.more != 0 or root_id is not None,
         "lead": of_tree.lead if of_tree else "",
-        "is_pinned": root_id is None,
+        "is_pinned": root_id is None and tree_to_retry(action.name, pinned) is None,
         "pgjobs_page": "workflows" if of_tree else job_admin.nav_key,
     }
     return job_admin.render_page(request, "bulk_confirm.html", context)
@@ -236,8 +239,6 @@ def _confirm(
     if isinstance(form, ExportForm):
         return _export(job_admin, request, seen, form)
     options, total = form.options(), token["total"]
-    if action.name == "retry" and "tree" in seen.lookups:
-        options["uncancel"] = seen.lookups["tree"]
     if total is not None and options.get("reset_attempts"):
         total = None if token["more"] is None else total + token["more"]
     if total == 0 and workflow_to_delete(action.name, seen) is None:

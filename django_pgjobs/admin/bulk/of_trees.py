@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.drawing import steps
 from django_pgjobs.bulk import Action, Selection
-from django_pgjobs.bulk.trees import workflow_to_delete
+from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.models import Batch
 from django_pgjobs.permissions import Verb, whole_workflows
 from django_pgjobs.status import JobStatus
@@ -36,13 +36,13 @@ def texts_of_tree(
         batch = None
     name = str(batch) if batch is not None else f"#{tree_id}"
     owners: list[Any] = [batch.root] if batch is not None and batch.parent_id else []
-    titles = {
-        "retry": _("Retry the failed part of %(batch)s: are you sure?"),
-        "delete": _("Delete %(batch)s: are you sure?"),
-    }
-    if action.name == "retry" and JobStatus.CANCELLED in selection.statuses:
-        titles["retry"] = _("Retry what failed or was cancelled in %(batch)s: are you sure?")
-    title = titles.get(action.name, _("%(action)s: are you sure?"))
+    title = _("%(action)s: are you sure?")
+    if action.name == "delete":
+        title = _("Delete %(batch)s: are you sure?")
+    elif tree_to_retry(action.name, selection) is not None:
+        title = _("Retry the failed part of %(batch)s: are you sure?")
+        if JobStatus.CANCELLED in selection.statuses:
+            title = _("Retry what failed or was cancelled in %(batch)s: are you sure?")
     return TreeTexts(
         title % {"batch": name, "action": action.label},
         steps(model_admin, *owners, *([batch] if batch is not None else [])),
@@ -54,7 +54,7 @@ def _lead(action: Action, selection: Selection, batch: Batch | None) -> str:
     """Return what happens beside the change of the jobs, "" if nothing does."""
     if workflow_to_delete(action.name, selection) is not None:
         return _("The workflow %(batch)s goes with its jobs, and all batches of it.")
-    if action.name != "retry":
+    if tree_to_retry(action.name, selection) is None:
         return ""
     text = _(
         "%(batch)s opens again, with all batches above it: what follows these jobs runs with "

@@ -185,7 +185,8 @@ def buttons_for(
     """Return what the person may do to the batch and all below it."""
     found = []
     is_ended = batch.tree_completed_at is not None
-    if whole_workflows(request.user, Verb.OPERATE, [batch.root_id]):
+    is_kept = batch.root.deleting_at is None
+    if is_kept and whole_workflows(request.user, Verb.OPERATE, [batch.root_id]):
         if total.failed:
             url = retry_address(model_admin, request, batch, "failed")
             found.append(Button(_("Retry failed part…"), url))
@@ -220,8 +221,7 @@ def seal_url(model_admin: PageAdmin, request: HttpRequest, batch: Any) -> str:
 def retry_address(model_admin: PageAdmin, request: HttpRequest, batch: Batch, which: str) -> str:
     """Return the page that asks whether to retry jobs of a tree."""
     statuses = [status.value for status in RETRIED[which]]
-    lookups = {"tree": batch.pk, "status__in": statuses, "follows_failure": False}
-    selection = Selection(lookups)
+    selection = Selection({"tree": batch.pk, "status__in": statuses})
     return bulk_address(model_admin, "retry", selection, back=request.path)
 
 

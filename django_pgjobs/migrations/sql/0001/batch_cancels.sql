@@ -108,6 +108,57 @@ EXCEPTION WHEN serialization_failure THEN
 END
 $body$;
 
+-- Let jobs run to their ends that the cancel of a batch has asked to end, before it was taken back. It
+-- passes over those that are locked. Return the batches of which some are left; it is noted that
+-- they are to be looked at again.
+CREATE FUNCTION home.pgjobs_unask_jobs_v1(resumed bigint[]) RETURNS SETOF bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+DECLARE
+    postponed bigint[];
+BEGIN
+    BEGIN
+        UPDATE home.pgjobs_job_live AS job
+        SET cancel_requested_at = NULL
+        WHERE
+            job.id = ANY (ARRAY(
+                SELECT running.id
+                FROM home.pgjobs_job_live AS running
+                WHERE
+                    running.status = 'running' AND running.cancel_requested_at <= (
+                        SELECT batch.unasked_at
+                        FROM home.pgjobs_batch AS batch
+                        WHERE batch.id = running.batch_id AND batch.id = ANY (resumed)
+                    )
+                FOR NO KEY UPDATE SKIP LOCKED
+            ))
+            AND job.status IN ('ready', 'running') AND job.status <> 'ready';
+    EXCEPTION WHEN serialization_failure THEN
+        -- One was moved to the other partition while we wanted its lock.
+        NULL;
+    END;
+    postponed := ARRAY(
+        SELECT batch.id
+        FROM home.pgjobs_batch AS batch
+        WHERE
+            batch.id = ANY (resumed)
+            AND EXISTS (
+                SELECT FROM home.pgjobs_job_live AS running
+                WHERE
+                    running.status = 'running' AND running.batch_id = batch.id
+                    AND running.cancel_requested_at <= batch.unasked_at
+            )
+    );
+    UPDATE home.pgjobs_batch AS batch
+    SET unasked_at = NULL
+    WHERE batch.id = ANY (resumed) AND batch.id <> ALL (postponed);
+    RETURN QUERY
+    INSERT INTO home.pgjobs_batch_change AS change (batch_id)
+    SELECT one FROM unnest(postponed) AS one
+    RETURNING change.batch_id;
+END
+$body$;
+
 -- Note the cancels of the batches below those *stopped*, and those that begin where a job has failed
 -- (*failing*). What is cancelled and open by hand is to be sealed, as soon as nobody adds to it.
 -- Return the batches.

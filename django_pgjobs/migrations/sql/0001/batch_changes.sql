@@ -4,9 +4,11 @@ DO $do$
 BEGIN
     EXECUTE replace($create$
 -- Lock those of the batches *todo* that nobody else has locked; those that are to be sealed, only if
--- nobody adds to them. The others are *missed*. Broken ones are neither.
+-- nobody adds to them. The others are *missed*. Broken ones are neither. To those of *locked* that
+-- are *unsealed* somebody may add: nothing that seals them is noted yet.
 CREATE FUNCTION home.pgjobs_take_batches_v1(
-    todo bigint[], OUT locked bigint[], OUT missed bigint[], OUT may_have_pages boolean
+    todo bigint[], OUT locked bigint[], OUT missed bigint[], OUT unsealed bigint[],
+    OUT may_have_pages boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $body$
@@ -15,10 +17,14 @@ DECLARE
     free bigint[];
 BEGIN
     missed := '{}';
-    SELECT COALESCE(array_agg(taken.id), '{}'), COALESCE(bool_or(taken.has_items), FALSE)
-    INTO locked, may_have_pages
+    SELECT
+        COALESCE(array_agg(taken.id), '{}'),
+        COALESCE(array_agg(taken.id) FILTER (WHERE taken.sealed_at IS NULL), '{}'),
+        COALESCE(bool_or(taken.has_items), FALSE)
+    INTO locked, unsealed, may_have_pages
     FROM (
-        SELECT batch.id, batch.follows IN ('each', 'each item') AS has_items
+        SELECT
+            batch.id, batch.sealed_at, batch.follows IN ('each', 'each item') AS has_items
         FROM home.pgjobs_batch AS batch
         WHERE batch.id = ANY (todo) AND batch.broken = ''
         ORDER BY batch.id
@@ -40,17 +46,23 @@ BEGIN
             SELECT FROM home.pgjobs_batch AS batch WHERE batch.id = page.batch_id
         );
     END IF;
+    IF cardinality(unsealed) = 0 THEN
+        RETURN;
+    END IF;
     -- Who adds jobs holds FOR KEY SHARE: nothing is sealed beside that.
     sealing := ARRAY(
         SELECT batch.id
         FROM home.pgjobs_batch AS batch
         WHERE
-            batch.id = ANY (locked) AND batch.sealed_at IS NULL
-            AND EXISTS (
-                SELECT FROM home.pgjobs_batch_change AS change
-                WHERE
-                    change.batch_id = batch.id
-                    AND (change.seals OR change.predecessors <> 0)
+            batch.id = ANY (unsealed)
+            AND (
+                (batch.follows IS NOT NULL AND batch.open_predecessors <= 0)
+                OR EXISTS (
+                    SELECT FROM home.pgjobs_batch_change AS change
+                    WHERE
+                        change.batch_id = batch.id
+                        AND (change.seals OR change.predecessors <> 0)
+                )
             )
     );
     IF cardinality(sealing) > 0 THEN
@@ -61,6 +73,7 @@ BEGIN
             ORDER BY batch.id
             FOR UPDATE SKIP LOCKED
         );
+        unsealed := ARRAY(SELECT one FROM unnest(unsealed) AS one WHERE one <> ALL (free));
         IF cardinality(free) < cardinality(sealing) THEN
             sealing := ARRAY(SELECT one FROM unnest(sealing) AS one WHERE one <> ALL (free));
             missed := missed || sealing;
@@ -70,22 +83,30 @@ BEGIN
 END
 $body$;
 
--- Add what was noted of the batches *locked* to their rows, and seal them. Return how many had
--- something noted, and which of them: have all predecessors complete now, and a job of their own to
--- make (*begun*); may be open again, whatever they come to together (*reopening*); have more
--- children (*growing*); are to be cancelled (*stopped*); have a job that failed now, and a policy
--- for that (*failing*). The last three say whether any is to be looked at so.
+-- Add what was noted of the batches *locked* to their rows, and seal them. What would seal those that
+-- are *unsealed* stays noted: it was committed after they were locked, and nobody knows whether
+-- somebody adds to them. Whoever noted it looks after it.
+--
+-- Return how many had something noted, and which of them: have all predecessors complete now, and a
+-- job of their own to make (*begun*); may be open again, whatever they come to together
+-- (*reopening*); have more children (*growing*); are to be cancelled (*stopped*); have a job that
+-- failed now, and a policy for that (*failing*); have jobs that are not to end any more (*resumed*).
+-- The last three say whether any is to be looked at so.
 CREATE FUNCTION home.pgjobs_fold_changes_v1(
-    locked bigint[], OUT changed bigint, OUT begun bigint[], OUT reopening bigint[],
-    OUT growing bigint[], OUT stopped bigint[], OUT failing bigint[], OUT may_cancel boolean,
-    OUT may_reopen boolean, OUT has_parts boolean
+    locked bigint[], unsealed bigint[], OUT changed bigint, OUT begun bigint[],
+    OUT reopening bigint[], OUT growing bigint[], OUT stopped bigint[], OUT failing bigint[],
+    OUT resumed bigint[], OUT may_cancel boolean, OUT may_reopen boolean, OUT has_parts boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $body$
 BEGIN
     WITH gone AS (
         DELETE FROM home.pgjobs_batch_change AS change
-        WHERE change.batch_id = ANY (locked)
+        WHERE
+            change.batch_id = ANY (locked)
+            AND NOT (
+                (change.seals OR change.predecessors <> 0) AND change.batch_id = ANY (unsealed)
+            )
         RETURNING
             change.batch_id, change.jobs, change.successful, change.failed, change.cancelled,
             change.predecessors, change.parts, change.children, change.failed_children,
@@ -118,6 +139,12 @@ BEGIN
             open_children = batch.open_children + tally.children,
             failed_children = batch.failed_children + tally.failed_children,
             failed_predecessors = batch.failed_predecessors + tally.failed_predecessors,
+            -- What it cannot begin now it does when the cancel is taken back.
+            runs_again = batch.runs_again OR (
+                (batch.cancel_requested_at IS NOT NULL OR tally.cancels)
+                AND tally.is_moved AND batch.jobs > 0
+                AND COALESCE(batch.follows, '') IN ('gather', 'completion')
+            ),
             cancel_requested_at = CASE
                 WHEN batch.cancel_requested_at IS NOT NULL THEN batch.cancel_requested_at
                 -- Else it is too late: the tree was complete before.
@@ -143,7 +170,7 @@ BEGIN
             (
                 tally.is_moved
                 OR (batch.runs_again AND tally.finishes)
-                OR (tally.reopens AND batch.jobs = 0 AND NOT EXISTS (
+                OR (tally.reopens AND (batch.jobs = 0 OR batch.runs_again) AND NOT EXISTS (
                     -- What it follows is still to learn that it is open again.
                     SELECT
                     FROM home.pgjobs_batch_edge AS edge
@@ -161,6 +188,7 @@ BEGIN
             tally.fails AND batch.failed > 0 AND batch.on_failed_job <> 'continue'
             AND batch.cancel_requested_at IS NULL AS fails,
             batch.cancel_requested_at IS NOT NULL AS is_cancelled,
+            batch.cancel_requested_at IS NULL AND batch.unasked_at IS NOT NULL AS resumes,
             batch.completed_at IS NOT NULL AS was_complete,
             batch.open_parts > 0 AS has_open_parts
     )
@@ -171,9 +199,12 @@ BEGIN
         COALESCE(array_agg(folded.id) FILTER (WHERE folded.grows), '{}'),
         COALESCE(array_agg(folded.id) FILTER (WHERE folded.stops), '{}'),
         COALESCE(array_agg(folded.id) FILTER (WHERE folded.fails), '{}'),
+        COALESCE(array_agg(folded.id) FILTER (WHERE folded.resumes), '{}'),
         bool_or(folded.fails OR folded.is_cancelled), bool_or(folded.was_complete),
         bool_or(folded.has_open_parts)
-    INTO changed, begun, reopening, growing, stopped, failing, may_cancel, may_reopen, has_parts
+    INTO
+        changed, begun, reopening, growing, stopped, failing, resumed, may_cancel, may_reopen,
+        has_parts
     FROM folded;
 END
 $body$;

@@ -61,7 +61,9 @@ CREATE TABLE pgjobs_batch (
     told_at             pgjobs_time,
     -- Since when they are being deleted: none of them runs again.
     deleting_at         pgjobs_time,
-    -- Its job of all results ran when these changed: it runs again when it has finished.
+    -- When a cancel was taken back; NULL: no job that runs is still to be told.
+    unasked_at          pgjobs_time,
+    -- Its job of all results ran when these changed, or it was cancelled: it runs again after that.
     runs_again          boolean      NOT NULL DEFAULT FALSE,
     -- Why settling it raised, since when it is left alone.
     broken              text         NOT NULL DEFAULT '',

@@ -55,7 +55,9 @@ BEGIN
         END IF;
         levels := levels - 1;
         SELECT * INTO taken FROM home.pgjobs_take_batches_v1(todo);
-        SELECT * INTO folded FROM home.pgjobs_fold_changes_v1(taken.locked);
+        SELECT * INTO folded FROM home.pgjobs_fold_changes_v1(
+            taken.locked, taken.unsealed
+        );
         seen := seen || taken.locked;
         missed := missed || taken.missed;
         IF cardinality(folded.begun) > 0 THEN
@@ -82,6 +84,9 @@ BEGIN
             ELSE
                 missed := missed || cancel.batches;
             END IF;
+        END IF;
+        IF cardinality(folded.resumed) > 0 THEN
+            missed := missed || ARRAY(SELECT home.pgjobs_unask_jobs_v1(folded.resumed));
         END IF;
         IF folded.may_reopen THEN
             following := following

@@ -22,6 +22,7 @@ from django_pgjobs.queries.limit_pages import MAX_LIMITS, list_rate_keys
 from django_pgjobs.queries.metrics import list_delays
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.queries.statistics import MAX_QUEUES as MAX_SAMPLED
 from django_pgjobs.queries.statistics import MINUTE
 from django_pgjobs.queries.system import list_relations
 
@@ -41,10 +42,10 @@ def describe_installation() -> bytes:
     with time_budget(alias, ASKED_SECONDS), connections[alias].cursor() as cursor:
         facts = get_installation(
             cursor,
-            max_rows=FEWEST,
             max_workers=FEWEST,
             old_seconds=0.0,
             unsealed_seconds=MINUTE,
+            late=MINUTE,
         )
         _add_sizes(said, cursor)
         _add_queues(said, cursor, facts.now)
@@ -69,8 +70,9 @@ def _add_sizes(said: Exposition, cursor: Cursor) -> None:
 
 
 def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
-    for queue in list_queues(cursor):
-        waited = 0.0 if queue.oldest is None else (now - queue.oldest).total_seconds()
+    for queue in list_queues(cursor, max_queues=MAX_SAMPLED).rows:
+        since = queue.size.waiting_since if queue.size else None
+        waited = 0.0 if since is None else (now - since).total_seconds()
         said.add(names.OLDEST_READY, max(waited, 0.0), queue.name)
         said.add(names.QUEUE_PAUSED, int(queue.paused_at is not None), queue.name)
         said.add(names.QUEUE_WORKERS, queue.workers, queue.name)

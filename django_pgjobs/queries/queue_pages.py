@@ -52,12 +52,16 @@ class Queues(NamedTuple):
 
 
 def list_queues(
-    cursor: Cursor, *, also_names: Iterable[str] = (), queue_name: str | None = None
+    cursor: Cursor,
+    *,
+    also_names: Iterable[str] = (),
+    queue_name: str | None = None,
+    max_queues: int = MAX_QUEUES,
 ) -> Queues:
-    """Return at most MAX_QUEUES queues, or one; those of *also_names* may have no jobs."""
+    """Return at most *max_queues* queues, or one; those of *also_names* may have no jobs."""
     params = {
         "max_jobs": numbers.FEW,
-        "max_queues": MAX_QUEUES + 1,
+        "max_queues": max_queues + 1,
         "max_sampled": MAX_SAMPLED,
         "max_lanes": MAX_LANES,
         "also_names": list(also_names),
@@ -69,7 +73,7 @@ def list_queues(
         is_known = None not in (size.ready, size.measured_at)
         found.append(QueueRow(row[0], size if is_known else None, *row[9:]))
     total, *rows = found
-    return Queues(total.size, rows[:MAX_QUEUES], len(rows) > MAX_QUEUES)
+    return Queues(total.size, rows[:max_queues], len(rows) > max_queues)
 
 
 def list_pauses(cursor: Cursor) -> list[PauseRow]:

@@ -52,9 +52,7 @@ SELECT
                         job.status = 'running' AND job.worker_id = worker.id AND NOT job.is_async
                 )) AS running
             FROM pgjobs_worker AS worker
-            WHERE
-                {worker.is_live}
-                AND worker.quiet_requested_at IS NULL AND worker.stop_requested_at IS NULL
+            WHERE {worker.claims}
             GROUP BY worker.backends, worker.queues, worker.excluded_queues
             LIMIT %(max_rows)s::integer
         ) AS crew

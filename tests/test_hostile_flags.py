@@ -30,6 +30,8 @@ OF_TEXT = {
     "by",
     "worker",
     "web",
+    "health_host",
+    "health_file",
 }
 # Ids have many digits.
 OF_IDS = {"id", "ids"}

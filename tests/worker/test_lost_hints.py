@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
 CANCEL_LISTING = "job.status = 'running' AND job.cancel_requested_at IS NOT NULL"
-PROGRESS = "progress = report.progress"
+PROGRESS = "report.progress::jsonb"
 
 
 @pytest.fixture

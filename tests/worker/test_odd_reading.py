@@ -50,6 +50,7 @@ ANSWERS: dict[str, Any] = {
     "statuses": ["failed"],
     "roots": [1],
     "queue_names": None,
+    "also_names": [],
     "task_paths": None,
 }
 

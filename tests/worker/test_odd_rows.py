@@ -84,7 +84,7 @@ def claim_and_succeed(rows: Rows) -> None:
     rows.make()
     taken = claim(rows).values()
     outcomes = [jobs.Success(r.id, r.claim, "3", 0.1, 0.1) for r in taken]
-    progress = [(r.id, r.claim, '{"done": 1}') for r in taken]
+    progress = [(r.id, r.claim, 0.0, '{"done": 1}') for r in taken]
     assert len(ask(jobs.send_progress, progress)) == len(outcomes)
     assert len(ask(jobs.send_successes, outcomes)) == len(outcomes)
     rows.expect("successful", "ready")

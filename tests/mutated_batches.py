@@ -61,8 +61,8 @@ BATCHES = (
     (
         "batch that is sealed only if nobody adds",
         CHANGES,
-        "            FOR UPDATE SKIP LOCKED\n        );\n        unsealed",
-        "        );\n        unsealed",
+        "            FOR UPDATE SKIP LOCKED\n        );\n    END IF",
+        "        );\n    END IF",
         RACES,
     ),
     (
@@ -250,8 +250,8 @@ BATCHES = (
     (
         "batch cancelled beside who adds to it",
         CHANGES,
-        "AND (change.seals OR change.predecessors <> 0)",
-        "AND (change.seals OR change.cancels OR change.predecessors <> 0)",
+        "(change.seals OR change.predecessors <> 0)\n            ) AS seals",
+        "(change.seals OR change.cancels)\n            ) AS seals",
         CANCELLED,
     ),
     (

@@ -106,7 +106,7 @@ def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
 
 def retry_tree(cursor: Cursor, batch_id: int, statuses: list[str], options: Options) -> Effect:
     """Retry jobs of a tree as `Batch.retry` does, all at once: its end is told once."""
-    requeue = partial(jobs.requeue_jobs, cursor, **_when(options))
+    requeue = partial(jobs.requeue_jobs, cursor, **_when(options), statuses=statuses)
     done = requeue_tree(cursor, batch_id, statuses, requeue)
     return Effect(done.ids, done.conflicts)
 

@@ -70,7 +70,8 @@ DROP FUNCTION pgjobs_count_v1();
 """
 DROP_SETTLE = """
 DROP FUNCTION pgjobs_settle_v1(bigint[], integer);
-DROP FUNCTION pgjobs_take_batches_v1(bigint[]), pgjobs_fold_changes_v1(bigint[], bigint[]);
+DROP FUNCTION pgjobs_take_batches_v1(bigint[], bigint[]),
+    pgjobs_fold_changes_v1(bigint[], bigint[]);
 DROP FUNCTION pgjobs_start_v1(json[], json[], bigint[], bigint[]),
     pgjobs_begin_batches_v1(bigint[]), pgjobs_run_again_v1(bigint[]),
     pgjobs_find_former_v1(bigint[]), pgjobs_expand_page_v1(bigint[], integer);

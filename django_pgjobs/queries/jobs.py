@@ -6,7 +6,7 @@ round trip (`queries.connection.OwnConnection.round_trip`), whose rows come afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
+from django_pgjobs.status import FINISHED
 
 # So many times a job may be interrupted because of its worker; each time more uses up an attempt.
 FREE_INTERRUPTIONS = 10
@@ -267,10 +268,12 @@ def requeue_jobs(
     run_after: datetime | None,
     delay: float | None,
     spread: float = 0.0,
+    statuses: Collection[str] = FINISHED,
 ) -> list[Requeued]:
     """Give finished jobs new attempts; those that another transaction locks are left out.
 
-    With *delay*, each of them is due at random within *spread* seconds after it.
+    So are those that have not one of *statuses* any more. With *delay*, each of them is due at
+    random within *spread* seconds after it.
     """
     # Who waits for the end that they have had does not wait for the next one.
     dependencies.resolve_dependencies(cursor, ids)
@@ -279,6 +282,7 @@ def requeue_jobs(
         "run_after": run_after,
         "delay": delay,
         "spread": spread,
+        "statuses": sorted(statuses),
         "note": "requeued",
     }
     return [Requeued._make(row) for row in fetch_again_if_crossed(cursor, "requeue_jobs", params)]

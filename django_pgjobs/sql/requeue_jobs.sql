@@ -4,7 +4,8 @@
 -- key a live job has by now stays where it is. If that twin was not committed when the
 -- statement began, it is not seen, and twin_id is NULL: ask again. A job of a tree that is being
 -- deleted is as good as gone.
--- Parameters: ids bigint[]; run_after timestamptz or NULL; delay double precision (seconds) or
+-- Parameters: ids bigint[]; statuses text[] (those of other jobs stay: somebody has run them again);
+--     run_after timestamptz or NULL; delay double precision (seconds) or
 --     NULL; both NULL: at once; spread double precision (seconds): each job gets a random part of
 --     it on top of *delay*; note text
 -- Returns: id, queue_name, NULL, batch_id; or id, NULL, twin_id, NULL of one that stays
@@ -53,6 +54,7 @@ taken AS MATERIALIZED (
     WHERE
         job.id = ANY (%(ids)s::bigint[])
         AND job.status IN ('successful', 'failed', 'cancelled')
+        AND job.status = ANY (%(statuses)s::text[])
         AND NOT EXISTS (
             SELECT
             FROM pgjobs_batch AS batch

@@ -40,7 +40,8 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
     with transaction.atomic(using=database), connections[database].cursor() as cursor:
         hold(cursor, id_of(batch))
         refuse_below_cancelled(cursor, batch.pk)
-        requeue = partial(jobs.requeue_jobs, cursor, run_after=None, delay=None)
+        # What another retry has let succeed meanwhile is left.
+        requeue = partial(jobs.requeue_jobs, cursor, run_after=None, delay=None, statuses=statuses)
         return len(requeue_tree(cursor, batch.pk, statuses, requeue).ids)
 
 

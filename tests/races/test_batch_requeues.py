@@ -10,14 +10,14 @@ from django.db import connection, transaction
 
 from django_pgjobs import requeue, workflow
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.queries import batches
+from django_pgjobs.queries import batch_retries, batches
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.races.support import open_transaction
 from tests.races.test_batch_retries import settle_all
 from tests.races.test_batches import InThread, OpenOwn, is_complete, run, turn
-from tests.test_workflow_retry import state_of
+from tests.test_workflow_retry import correct, state_of
 from tests.worker.support import claim
 from tests.worker.test_batches import open_batch, settle
 
@@ -129,6 +129,34 @@ def test_a_kept_result_that_is_replaced_beside_the_retry_is_made_once(
         flow.retry(cancelled=True)
     turn(own, row, settles=False)
     settle_all(own)
+    run_jobs()
+    assert len(tasks.SEEN) == 1
+    assert state_of(flow) == (True, False)
+
+
+def test_what_another_retry_has_let_succeed_is_not_run_again(
+    in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks.SEEN.clear()
+    with workflow("twice") as flow:
+        flow.each(tasks.seen.s())
+        flow.add(tasks.fail_once.s())
+    run_jobs()
+    correct(flow)
+    look = batch_retries.list_unsuccessful
+
+    def retry() -> None:
+        assert Batch.objects.get(pk=flow.pk).retry() == 1
+        run_jobs()
+
+    def look_slowly(*args: Any, **options: Any) -> Any:
+        found = look(*args, **options)
+        monkeypatch.setattr(batch_retries, "list_unsuccessful", look)
+        in_thread(retry).result()
+        return found
+
+    monkeypatch.setattr(batch_retries, "list_unsuccessful", look_slowly)
+    assert flow.retry() == 0
     run_jobs()
     assert len(tasks.SEEN) == 1
     assert state_of(flow) == (True, False)

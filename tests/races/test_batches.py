@@ -128,7 +128,7 @@ def test_a_seal_that_comes_while_a_batch_is_counted_waits_for_who_adds(
     with open_transaction(own) as end:
         counting = own.open()
         taken = counting.execute(
-            "SELECT locked, unsealed FROM public.pgjobs_take_batches_v1(%s)", [[flow.pk]]
+            "SELECT locked, unsealed FROM public.pgjobs_take_batches_v1(%s, '{}')", [[flow.pk]]
         ).fetchone()
         assert taken == ([flow.pk], [flow.pk])
         flow.seal()

@@ -6,27 +6,69 @@ BEGIN
 -- Lock those of the batches *todo* that nobody else has locked; those that are to be sealed, only if
 -- nobody adds to them. The others are *missed*. Broken ones are neither. To those of *locked* that
 -- are *unsealed* somebody may add: nothing that seals them is noted yet.
+--
+-- Who adds jobs holds FOR KEY SHARE: nothing is sealed beside that. FOR UPDATE is to be the first lock
+-- of a batch that is sealed, so those *held* are left for the next transaction, if they are open by
+-- hand: where a weaker one stands beside that of an adder, both are kept in a list of lockers, and the
+-- server does not tell a later adder, who still sees an older version of the row, that it was sealed.
 CREATE FUNCTION home.pgjobs_take_batches_v1(
-    todo bigint[], OUT locked bigint[], OUT missed bigint[], OUT unsealed bigint[],
-    OUT may_have_pages boolean
+    todo bigint[], held bigint[], OUT locked bigint[], OUT missed bigint[],
+    OUT unsealed bigint[], OUT may_have_pages boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
 AS $body$
 DECLARE
     sealing bigint[];
-    free bigint[];
+    stopping bigint[];
+    free bigint[] := '{}';
 BEGIN
     missed := '{}';
     SELECT
+        COALESCE(array_agg(batch.id) FILTER (WHERE batch.seals), '{}'),
+        COALESCE(array_agg(batch.id) FILTER (WHERE NOT batch.seals AND batch.stops), '{}')
+    INTO sealing, stopping
+    FROM (
+        SELECT
+            taken.id,
+            (taken.follows IS NOT NULL AND taken.open_predecessors <= 0) OR EXISTS (
+                SELECT FROM home.pgjobs_batch_change AS change
+                WHERE change.batch_id = taken.id
+                    AND (change.seals OR change.predecessors <> 0)
+            ) AS seals,
+            -- It may be sealed next, but is cancelled in any case.
+            taken.follows IS NULL AND EXISTS (
+                SELECT FROM home.pgjobs_batch_change AS change
+                WHERE change.batch_id = taken.id AND change.cancels
+            ) AS stops
+        FROM home.pgjobs_batch AS taken
+        WHERE taken.id = ANY (todo) AND taken.sealed_at IS NULL
+    ) AS batch;
+    IF cardinality(sealing) > 0 OR cardinality(stopping) > 0 THEN
+        free := ARRAY(
+            SELECT batch.id
+            FROM home.pgjobs_batch AS batch
+            WHERE
+                batch.id = ANY (sealing || stopping) AND batch.broken = ''
+                AND (batch.follows IS NOT NULL OR batch.id <> ALL (held))
+            ORDER BY batch.id
+            FOR UPDATE SKIP LOCKED
+        );
+    END IF;
+    SELECT
         COALESCE(array_agg(taken.id), '{}'),
-        COALESCE(array_agg(taken.id) FILTER (WHERE taken.sealed_at IS NULL), '{}'),
+        COALESCE(
+            array_agg(taken.id) FILTER (WHERE taken.sealed_at IS NULL AND taken.id <> ALL (free)),
+            '{}'
+        ),
         COALESCE(bool_or(taken.has_items), FALSE)
     INTO locked, unsealed, may_have_pages
     FROM (
         SELECT
             batch.id, batch.sealed_at, batch.follows IN ('each', 'each item') AS has_items
         FROM home.pgjobs_batch AS batch
-        WHERE batch.id = ANY (todo) AND batch.broken = ''
+        WHERE
+            batch.id = ANY (todo) AND batch.broken = ''
+            AND (batch.id = ANY (free) OR batch.id <> ALL (sealing))
         ORDER BY batch.id
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS taken;
@@ -45,40 +87,6 @@ BEGIN
         WHERE page.batch_id = ANY (todo) AND NOT EXISTS (
             SELECT FROM home.pgjobs_batch AS batch WHERE batch.id = page.batch_id
         );
-    END IF;
-    IF cardinality(unsealed) = 0 THEN
-        RETURN;
-    END IF;
-    -- Who adds jobs holds FOR KEY SHARE: nothing is sealed beside that.
-    sealing := ARRAY(
-        SELECT batch.id
-        FROM home.pgjobs_batch AS batch
-        WHERE
-            batch.id = ANY (unsealed)
-            AND (
-                (batch.follows IS NOT NULL AND batch.open_predecessors <= 0)
-                OR EXISTS (
-                    SELECT FROM home.pgjobs_batch_change AS change
-                    WHERE
-                        change.batch_id = batch.id
-                        AND (change.seals OR change.predecessors <> 0)
-                )
-            )
-    );
-    IF cardinality(sealing) > 0 THEN
-        free := ARRAY(
-            SELECT batch.id
-            FROM home.pgjobs_batch AS batch
-            WHERE batch.id = ANY (sealing)
-            ORDER BY batch.id
-            FOR UPDATE SKIP LOCKED
-        );
-        unsealed := ARRAY(SELECT one FROM unnest(unsealed) AS one WHERE one <> ALL (free));
-        IF cardinality(free) < cardinality(sealing) THEN
-            sealing := ARRAY(SELECT one FROM unnest(sealing) AS one WHERE one <> ALL (free));
-            missed := missed || sealing;
-            locked := ARRAY(SELECT one FROM unnest(locked) AS one WHERE one <> ALL (sealing));
-        END IF;
     END IF;
 END
 $body$;

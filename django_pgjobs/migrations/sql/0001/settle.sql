@@ -31,6 +31,7 @@ DECLARE
     todo bigint[] := ARRAY(SELECT DISTINCT one FROM unnest(touched) AS one);
     following bigint[];
     seen bigint[] := '{}';
+    held bigint[] := '{}';
     missed bigint[] := '{}';
     paged bigint[] := '{}';
     queues text[] := '{}';
@@ -54,7 +55,8 @@ BEGIN
             EXIT;
         END IF;
         levels := levels - 1;
-        SELECT * INTO taken FROM home.pgjobs_take_batches_v1(todo);
+        SELECT * INTO taken FROM home.pgjobs_take_batches_v1(todo, held);
+        held := held || taken.unsealed;
         SELECT * INTO folded FROM home.pgjobs_fold_changes_v1(
             taken.locked, taken.unsealed
         );

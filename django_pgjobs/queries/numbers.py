@@ -16,7 +16,7 @@ FEW = 10_000
 
 
 class Size(NamedTuple):
-    """How many jobs of a queue had not finished; *queue_name* None: of all together."""
+    """How many jobs of a queue had not finished at a moment; *queue_name* None: of all together."""
 
     queue_name: str | None
     ready: int
@@ -26,20 +26,6 @@ class Size(NamedTuple):
     held: int
     waiting_since: datetime | None
     measured_at: datetime
-    is_cut: bool
-
-
-class Sample(NamedTuple):
-    """A size of a queue at a time; *queue_name* None: of all together."""
-
-    measured_at: datetime
-    queue_name: str | None
-    ready: int
-    running: int
-    scheduled: int
-    retrying: int
-    held: int
-    waiting_since: datetime | None
     is_cut: bool
 
 
@@ -75,10 +61,10 @@ def list_sizes(cursor: Cursor) -> list[Size]:
 
 def list_samples(
     cursor: Cursor, *, seconds: float, queue_names: Sequence[str] | None = None
-) -> list[Sample]:
+) -> list[Size]:
     """Return what had not finished at each time of the last *seconds*, of queues or of all."""
     params = {"seconds": seconds, "queue_names": _array(queue_names)}
-    return [Sample._make(row) for row in fetch(cursor, "list_samples", params)]
+    return [Size._make(row) for row in fetch(cursor, "list_samples", params)]
 
 
 def list_peaks(

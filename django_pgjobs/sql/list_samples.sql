@@ -1,11 +1,11 @@
 -- Tell how many jobs of a queue had not finished, by time.
 -- Parameters: seconds double precision (how long ago at most); queue_names text[] (NULL: all together)
--- Returns: measured_at, queue_name, ready, running, scheduled, retrying, held, waiting_since, is_cut
+-- Returns: queue_name, ready, running, scheduled, retrying, held, waiting_since, measured_at, is_cut
 -- Locks: none
 -- Index: pgjobs_queue_sample_measured
 SELECT
-    sample.measured_at, sample.queue_name, sample.ready, sample.running, sample.scheduled,
-    sample.retrying, sample.held, sample.waiting_since, sample.is_cut
+    sample.queue_name, sample.ready, sample.running, sample.scheduled, sample.retrying,
+    sample.held, sample.waiting_since, sample.measured_at, sample.is_cut
 FROM pgjobs_queue_sample AS sample
 WHERE
     sample.measured_at

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from django_pgjobs.queries.numbers import Sample
+from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.queries.signs import Crew, Ended, Failing
 
@@ -107,7 +107,7 @@ def share_of(failed: int, successful: int) -> float:
     return failed / (failed + successful) if failed else 0.0
 
 
-def growth_of(queue_name: str, samples: Sequence[Sample], now: int) -> Growth | None:
+def growth_of(queue_name: str, samples: Sequence[Size], now: int) -> Growth | None:
     """Return how a backlog of *now* jobs grew, None if it did not; *samples* by time."""
     if len(samples) < PARTS:
         return None

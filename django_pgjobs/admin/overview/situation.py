@@ -25,7 +25,7 @@ from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.numbers import Sample, list_samples
+from django_pgjobs.queries.numbers import Size, list_samples
 from django_pgjobs.queries.signs import Ended, Signs, list_signs, sum_ended
 from django_pgjobs.queries.stuck import list_long_runs
 
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
     signs: Signs
     stuck: list[Stuck]
-    samples: Mapping[str, Sequence[Sample]]
+    samples: Mapping[str, Sequence[Size]]
     before: Mapping[str, Ended]
 
 
@@ -63,7 +63,7 @@ def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
         max_jobs=MAX_FAILED_JOBS,
         max_rows=MAX_ROWS,
     )
-    samples: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Size]] = {}
     names = _backlogs(waiting)
     found = list_samples(cursor, seconds=GROWTH_SECONDS, queue_names=names) if names else ()
     for sample in found:

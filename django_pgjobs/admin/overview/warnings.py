@@ -24,7 +24,7 @@ from django_pgjobs.admin.overview.rules import (
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.stuck import Stuck
-from django_pgjobs.queries.numbers import Sample
+from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, Signs
@@ -81,7 +81,7 @@ class Situation(NamedTuple):
     missing_rates: Sequence[MissingRate] = ()
     signs: Signs = Signs([], [], [])
     stuck: Sequence[Stuck] = ()
-    samples: Mapping[str, Sequence[Sample]] = {}
+    samples: Mapping[str, Sequence[Size]] = {}
     before: Mapping[str, Ended] = {}
 
 

@@ -105,6 +105,9 @@ SCHEDULE_LATE = Metric(
 SCHEDULE_ERROR = Metric(
     "pgjobs_schedule_error", GAUGE, "1 if the schedule cannot enqueue, else 0.", ("schedule",)
 )
+SCHEDULE_FAILED = Metric(
+    "pgjobs_schedule_failed", GAUGE, "1 if the schedule's last job failed, else 0.", ("schedule",)
+)
 RATE_LIMIT_JOBS = Metric(
     "pgjobs_rate_limit_waiting_jobs", GAUGE, "Jobs that wait for tokens of the limit.", ("limit",)
 )
@@ -128,6 +131,6 @@ OF_WORKERS = (
 
 OF_INSTALLATION = (
     QUEUE_JOBS, QUEUE_JOBS_AT, OLDEST_READY, QUEUE_PAUSED, QUEUE_WORKERS, WORKERS, ALL_SLOTS,
-    RECENT_ENQUEUED, RECENT_ATTEMPTS, SCHEDULE_LATE, SCHEDULE_ERROR, RATE_LIMIT_JOBS,
-    RATE_LIMIT_KEYS, OLDEST_TRANSACTION, TABLE_BYTES, DEAD_ROWS,
+    RECENT_ENQUEUED, RECENT_ATTEMPTS, SCHEDULE_LATE, SCHEDULE_ERROR, SCHEDULE_FAILED,
+    RATE_LIMIT_JOBS, RATE_LIMIT_KEYS, OLDEST_TRANSACTION, TABLE_BYTES, DEAD_ROWS,
 )  # fmt: skip

@@ -136,6 +136,7 @@ def _add_rules(said: Exposition, cursor: Cursor) -> None:
     for delay in list_delays(cursor):
         said.add(names.SCHEDULE_LATE, delay.seconds, delay.name)
         said.add(names.SCHEDULE_ERROR, int(delay.has_error), delay.name)
+        said.add(names.SCHEDULE_FAILED, int(delay.has_failed), delay.name)
     for name, keys in list_rate_keys(cursor, limits=MAX_LIMITS).items():
         if name is not None:
             said.add(names.RATE_LIMIT_JOBS, keys[0].jobs_of_limit, name)

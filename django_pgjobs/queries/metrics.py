@@ -10,11 +10,12 @@ MAX_SCHEDULES = 200
 
 
 class Delay(NamedTuple):
-    """By how many seconds a schedule is late."""
+    """By how many seconds a schedule is late, and what is the matter with it."""
 
     name: str
     seconds: float
     has_error: bool
+    has_failed: bool
 
 
 def list_delays(cursor: Cursor) -> list[Delay]:

@@ -227,6 +227,19 @@ def test_schedules_say_how_late_they_are() -> None:
     assert value_of(metrics, "pgjobs_schedule_error", schedule="good") == 0
 
 
+def test_schedules_say_whether_their_last_job_failed() -> None:
+    for name, status in (("bad", "failed"), ("good", "successful"), ("new", "ready")):
+        schedule = make_schedule(name)
+        job_id = make_job(status=status)
+        type(schedule).objects.filter(pk=schedule.pk).update(last_job_id=job_id)
+    metrics = read(describe_installation())
+    shown = {
+        name: value_of(metrics, "pgjobs_schedule_failed", schedule=name)
+        for name in ("bad", "good", "new")
+    }
+    assert shown == {"bad": 1, "good": 0, "new": 0}
+
+
 def test_limits_say_who_waits_for_them() -> None:
     RateLimit.objects.create(name="shop", count=1, period=3600)
     metrics = read(describe_installation())

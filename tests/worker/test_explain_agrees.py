@@ -126,7 +126,7 @@ def test_a_lane_is_judged_by_its_first_job_whatever_the_others_ask_for(own: OwnC
     narrow = make_job(concurrency_key="shop:3")
     make_running_job(concurrency_key="shop:3")
     assert not explain(narrow).is_ready_to_run
-    taken = keyed_claim(own, make_worker())
+    taken = keyed_claim(own, make_worker(task_paths=["tests.tasks.add"]))
     assert [row.lane for row in taken] == ["shop:3\n"]
     assert narrow not in [row.id for row in taken]
     assert explain(skipping).reasons[0].code == "key_order"

@@ -31,7 +31,7 @@ MAX_WHOLE_NAME = 12
 # The path of an exception's class and its message.
 LAST_ERROR = (
     "left(COALESCE(%(expressions)s -> -1 ->> 'exception_class', ''), 200) || ': '"
-    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 500)"
+    " || left(COALESCE(%(expressions)s -> -1 ->> 'message', ''), 300)"
 )
 NO_ERROR = ": "
 

@@ -31,8 +31,8 @@ MAX_READ = 10_000
 # Pairs of a queue and a task, of which the statistics have rows.
 CELLS = 40
 MAX_QUERIES = 12
-# A job that others wait for has them counted, under a budget of its own; the Overview asks for signs
-# of what to warn of.
+# A job that others wait for has them counted, under a budget of its own; the Overview asks for
+# signs of what to warn of.
 MAX_QUERIES_OF_MUCH = 15
 MAX_BYTES = 150_000
 

@@ -6,6 +6,7 @@ The bounds and the tables are a tenth of the real ones or less, so 10,000 rows s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -110,8 +111,10 @@ def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
         with CaptureQueriesContext(connection) as queries:
             response = client.get(page.address)
         statements = [query["sql"] for query in queries]
-        if response.status_code != 200 or len(response.content) > MAX_BYTES:
-            wrong.append(f"{page.name}: {response.status_code}, {len(response.content)} bytes")
+        # How many names there are to choose from, other tests decide: they declare tasks.
+        size = len(re.sub(rb"<datalist.*?</datalist>", b"", response.content, flags=re.DOTALL))
+        if response.status_code != 200 or size > MAX_BYTES:
+            wrong.append(f"{page.name}: {response.status_code}, {size} bytes")
         is_of_control = page.name.startswith("control:")
         if len(statements) > (MAX_QUERIES if is_of_control else MAX_QUERIES_OF_MUCH):
             wrong.append(f"{page.name}: {len(statements)} statements")

@@ -227,7 +227,13 @@ class TestSizes:
             )
         for seconds, sizes in ((HOUR, [1, 3]), (60, [3])):
             found = list_signs(
-                cursor, recent=0, least=1, max_jobs=1, max_rows=1, queues=["mail"], sampled=seconds
+                cursor,
+                recent=0,
+                least=1,
+                max_jobs=1,
+                max_rows=1,
+                queue_names=["mail"],
+                sampled=seconds,
             )
             assert [each.ready for each in found.backlogs["mail"]] == sizes
 

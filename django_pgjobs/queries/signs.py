@@ -72,12 +72,12 @@ def list_signs(
     least: int,
     max_jobs: int,
     max_rows: int,
-    queues: Sequence[str],
+    queue_names: Sequence[str],
     sampled: float,
 ) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
-    Failures of the last *recent* seconds are counted. The backlogs are those of *queues* in the
+    Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in the
     last *sampled* seconds.
     """
     params = {
@@ -85,7 +85,7 @@ def list_signs(
         "least": least,
         "max_jobs": max_jobs,
         "max_rows": max_rows,
-        "queues": list(queues),
+        "queue_names": list(queue_names),
         "sampled": sampled,
     }
     [(crews, failing, mutes, samples)] = fetch(cursor, "list_signs", params)

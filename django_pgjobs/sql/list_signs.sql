@@ -1,7 +1,7 @@
 -- Read what the warnings of the Overview are judged by and no other part of it shows.
 -- Parameters: recent double precision (failures of the last so many seconds are counted); least
 --     integer (failed jobs of a task); max_jobs integer (failed jobs that are looked at); max_rows
---     integer (of each list); queues text[] (whose samples are wanted); sampled double precision
+--     integer (of each list); queue_names text[] (whose samples are wanted); sampled double precision
 --     (those of the last so many seconds)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
@@ -94,7 +94,7 @@ SELECT
                 sample.measured_at
                 >= statement_timestamp() - make_interval(secs => %(sampled)s::double precision)
                 AND sample.measured_at <= statement_timestamp()
-                AND sample.queue_name = ANY (%(queues)s::text[])
+                AND sample.queue_name = ANY (%(queue_names)s::text[])
             ORDER BY sample.measured_at
         ) AS sampled
     ), '[]')

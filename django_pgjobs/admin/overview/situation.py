@@ -60,7 +60,7 @@ def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
         least=LEAST_FAILED,
         max_jobs=MAX_FAILED_JOBS,
         max_rows=MAX_ROWS,
-        queues=_backlogs(waiting),
+        queue_names=_backlogs(waiting),
         sampled=GROWTH_SECONDS,
     )
     before = _before(cursor) if signs.failing else {}

@@ -77,8 +77,8 @@ def list_signs(
 ) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
-    Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in the
-    last *sampled* seconds.
+    Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in
+    the last *sampled* seconds.
     """
     params = {
         "recent": recent,

@@ -23,6 +23,8 @@ MINUTE, HOUR = 60, 3_600
 HOUR_SECONDS = HOUR - MINUTE
 # What "per minute" is the mean of: minutes that are over.
 RATE_MINUTES = 5
+# Tabs of what has not finished.
+OLDEST_FIRST = frozenset({"scheduled", "ready", "running", "retrying", "blocked"})
 # Seconds from which on a number says how old it is.
 OLD_SECONDS = 5.0
 
@@ -100,9 +102,12 @@ def jobs_query(
     """Return the query of the list of jobs that shows what a number counts.
 
     *column* is a time of theirs from *since* until before *until*, both whole seconds; *names* are
-    filters such as {"queue": "mail"}.
+    filters such as {"queue": "mail"}. Of what has not finished the oldest or longest comes first:
+    it is what somebody has to look at.
     """
     query = {"tab": tab, **(names or {})}
+    if tab in OLDEST_FIRST:
+        query[SORT] = OLDEST
     if since is not None:
         query |= _moment(f"{column}__range__gte", since)
     if until is not None:
@@ -168,7 +173,6 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
         tab: jobs_query(tab, {"queue": row.name})
         for tab in ("ready", "running", "retrying", "scheduled", "blocked")
     }
-    queries["oldest"] = f"{queries['ready']}&{urlencode({SORT: OLDEST})}"
     queries["finished"] = jobs_query("all", {"queue": row.name}, since=hour.since)
     queries["failed"] = jobs_query("failed", {"queue": row.name}, since=hour.since)
     return QueueLine(

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
 
-# Open batches, the oldest first, that are looked at for such as stand still, and such as are named.
+# Open batches, the oldest first, that are looked at for such as stand still, and such as are told
+# of. Warnings of some of these may be muted: those that are not are to be found as well.
 MAX_OPEN = 1_000
-MAX_NAMED = 5
+MAX_NAMED = 100
 # Samples of the last hour: there is one a minute.
 MAX_SAMPLES = 90
 # Last runs of schedules that are looked at for failed ones, and schedules that are told of.
 MAX_LAST_RUNS = 1_000
-MAX_TROUBLED = 6
+MAX_TROUBLED = 100
 
 
 class Troubled(NamedTuple):

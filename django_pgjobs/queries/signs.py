@@ -56,13 +56,24 @@ class Backlog(NamedTuple):
     measured_at: float
 
 
+class Vain(NamedTuple):
+    """How many ready jobs of a queue wait for a rate limit that lets none go.
+
+    *others_since*: since when the oldest of its other ready jobs has waited, None without any.
+    """
+
+    jobs: int
+    others_since: datetime | None
+
+
 class Signs(NamedTuple):
-    """What was read; the backlogs of each queue by time."""
+    """What was read; the backlogs of each queue by time, and what waits in vain in it."""
 
     crews: list[Crew]
     failing: list[Failing]
     mutes: list[MuteRow]
     backlogs: dict[str, list[Backlog]]
+    vain: dict[str, Vain] = {}
 
 
 def list_signs(
@@ -74,11 +85,13 @@ def list_signs(
     max_rows: int,
     queue_names: Sequence[str],
     sampled: float,
+    max_live: int,
 ) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
     Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in
-    the last *sampled* seconds.
+    the last *sampled* seconds. Of live jobs the *max_live* oldest are looked at for such as wait
+    for a rate limit that lets none go.
     """
     params = {
         "recent": recent,
@@ -87,8 +100,9 @@ def list_signs(
         "max_rows": max_rows,
         "queue_names": list(queue_names),
         "sampled": sampled,
+        "max_live": max_live,
     }
-    [(crews, failing, mutes, samples)] = fetch(cursor, "list_signs", params)
+    [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
     backlogs: dict[str, list[Backlog]] = {}
     for sample in _decoded(samples):
         backlogs.setdefault(sample["queue_name"], []).append(Backlog(**sample))
@@ -103,7 +117,15 @@ def list_signs(
             for mute in _decoded(mutes)
         ],
         backlogs,
+        {
+            row["queue_name"]: Vain(row["jobs"], _instant(row["others_since"]))
+            for row in _decoded(vain)
+        },
     )
+
+
+def _instant(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 class Ended(NamedTuple):

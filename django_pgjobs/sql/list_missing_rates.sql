@@ -4,7 +4,8 @@
 -- Parameters: names text[], costs integer[] (of limits that declared tasks name, and the most that
 --     a start takes of them); max_lanes, max_keys integer
 -- Returns: key; whether ready jobs wait for it; the name and the burst of its limit, and what a
---     start takes (all three NULL: there is no limit); in order of key
+--     start takes (all three NULL: there is no limit); the first key of each limit, or of each name
+--     that is to be made, then the second ones and so on: many keys of one hide no other limit
 -- Locks: none
 -- Index: pgjobs_job_ready_lanes, pgjobs_rate_limit_pkey
 WITH RECURSIVE head AS (
@@ -57,5 +58,9 @@ FROM wanted
 LEFT JOIN LATERAL ({wanted.key.rate_limit}) AS rule ON TRUE
 WHERE rule.name IS NULL OR wanted.cost > rule.burst
 GROUP BY wanted.key, rule.name, rule.burst
-ORDER BY wanted.key
+ORDER BY
+    row_number() OVER (
+        PARTITION BY COALESCE(rule.name, split_part(wanted.key, ':', 1)) ORDER BY wanted.key
+    ),
+    wanted.key
 LIMIT %(max_keys)s::integer

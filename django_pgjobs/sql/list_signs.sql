@@ -2,13 +2,15 @@
 -- Parameters: recent double precision (failures of the last so many seconds are counted); least
 --     integer (failed jobs of a task); max_jobs integer (failed jobs that are looked at); max_rows
 --     integer (of each list); queue_names text[] (whose samples are wanted); sampled double precision
---     (those of the last so many seconds)
+--     (those of the last so many seconds); max_live integer (live jobs, the oldest, that are looked
+--     at for such as wait in vain)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded; the warnings that are muted, as JSON; how many jobs were ready
---     in these queues, by time, as JSON
+--     in these queues, by time, as JSON; how many ready jobs of a queue wait for a rate limit that lets
+--     none go, and since when the oldest other one waits or NULL, as JSON
 -- Locks: none
--- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin, pgjobs_queue_sample_measured
+-- Index: pgjobs_job_running, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin, pgjobs_queue_sample_measured
 WITH span AS MATERIALIZED (
     SELECT
         date_trunc(
@@ -97,4 +99,39 @@ SELECT
                 AND sample.queue_name = ANY (%(queue_names)s::text[])
             ORDER BY sample.measured_at
         ) AS sampled
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(vain)
+        FROM (
+            SELECT
+                judged.queue_name, count(*) FILTER (WHERE judged.is_vain) AS jobs,
+                date_part(
+                    'epoch', min(judged.waiting_since) FILTER (WHERE NOT judged.is_vain)
+                ) AS others_since
+            FROM (
+                SELECT
+                    job.queue_name, {job.waiting_since} AS waiting_since,
+                    EXISTS (
+                        SELECT
+                        FROM unnest(string_to_array(job.rate_limit_keys, E'\n')) AS wanted (key)
+                        WHERE
+                            NOT EXISTS (
+                                SELECT
+                                FROM ({wanted.key.rate_limit}) AS rule
+                                WHERE (job.rate_cost > rule.burst) IS NOT TRUE
+                            )
+                    ) AS is_vain
+                FROM (
+                    SELECT
+                        live.queue_name, live.status, live.due_at, live.hold, live.ready_at,
+                        live.enqueued_at, live.run_after, live.rate_limit_keys, live.rate_cost
+                    FROM pgjobs_job_live AS live
+                    ORDER BY live.id
+                    LIMIT %(max_live)s::integer
+                ) AS job
+                WHERE {job.is_ready}
+            ) AS judged
+            GROUP BY judged.queue_name
+            HAVING count(*) FILTER (WHERE judged.is_vain) > 0
+        ) AS vain
     ), '[]')

@@ -13,10 +13,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgjobs.models import Mute
+from django_pgjobs.models import Mute, Schedule, Statistic
 from tests.admin.overview_support import numbers
-from tests.admin.warning_support import no_dead_rows
-from tests.factories import make_jobs, make_worker
+from tests.admin.warning_support import ago, no_dead_rows
+from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
 
 __all__ = ["no_dead_rows"]
 
@@ -91,6 +91,61 @@ def test_it_is_shown_again_at_its_end_and_when_somebody_says_so(admin_client: Cl
         UNMUTE, {"kind": "unserved", "subject": "reports"}, follow=True
     ).content.decode()
     assert "is not muted any more" in text
+
+
+def mute(client: Client, kind: str, *subjects: str) -> None:
+    for subject in subjects:
+        client.post(MUTE, FORM | {"kind": kind, "subject": subject})
+
+
+def warned_of(kind: str) -> list[str]:
+    return [notice.subject for notice in numbers()["warnings"] if notice.kind == kind]
+
+
+def test_muting_five_of_a_kind_hides_no_other(admin_client: Client) -> None:
+    make_worker("b:1")
+    for number in range(7):
+        make_job(rate_limit_keys=f"limit-{number}:1")
+    names = [f"limit-{number}" for number in range(7)]
+    assert warned_of("missing_rate") == [*names[:5], "(others)"]
+    mute(admin_client, "missing_rate", *names[:5])
+    assert warned_of("missing_rate") == names[5:]
+
+
+def test_muting_a_queue_that_waits_hides_no_other(admin_client: Client) -> None:
+    make_worker("b:1", queues=["api", "keyed"])
+    make_job(queue_name="api", enqueued_at=ago(900))
+    make_job(queue_name="keyed", enqueued_at=ago(600))
+    assert warned_of("long_wait") == ["api", "keyed"]
+    mute(admin_client, "long_wait", "api")
+    assert warned_of("long_wait") == ["keyed"]
+
+
+def test_muting_stuck_jobs_hides_no_other(admin_client: Client) -> None:
+    worker = make_worker("b:1", slots=9)
+    Statistic.objects.create(
+        begins_at=timezone.now() - timedelta(hours=1),
+        queue_name="default",
+        task_path="tests.tasks.add",
+        runs=[0] * 10 + [50],
+    )
+    known = [str(make_running_job(worker, last_attempted_at=ago(900)).id) for _ in range(2)]
+    mute(admin_client, "stuck", *known)
+    assert warned_of("stuck") == []
+    third = make_running_job(worker, last_attempted_at=ago(500)).id
+    assert warned_of("stuck") == [str(third)]
+
+
+def test_muting_batches_and_schedules_hides_no_other(admin_client: Client) -> None:
+    batches = [str(make_batch(broken="odd")) for _ in range(8)]
+    names = [f"nightly-{number}" for number in range(8)]
+    for name in names:
+        Schedule.objects.create(name=name, task_path="tests.tasks.add", every=60.0)
+    Schedule.objects.update(next_at=None, error="odd")
+    mute(admin_client, "batch", *batches[:7])
+    mute(admin_client, "schedule", *(f"error:{name}" for name in names[:7]))
+    assert warned_of("batch") == batches[7:]
+    assert warned_of("schedule") == [f"error:{names[7]}"]
 
 
 def test_muting_again_changes_reason_and_end(admin_client: Client) -> None:

@@ -30,6 +30,8 @@ def samples(*ready: int) -> list[tuple[float, int]]:
         ([390, 390], 390, "stays as it is"),
         # What came at once is worked off since then.
         ([0, 0, 8_000, 7_000], 6_000, "gone in about 6 min"),
+        # It is worked off faster than ten minutes ago.
+        ([1_854, 1_850, 1_846, 1_842, 1_838, 1_538, 1_238], 938, "gone in about 3 min"),
         ([900, 100, 200], 300, "grows by 100 a minute"),
         ([1_000_060], 1_000_000, "shrinks by 60 a minute"),
         ([2_000], 30, "gone in about 1 s"),

@@ -141,10 +141,23 @@ class TestGrowth:
             (range(100, 400, 10), {"is_cut": True}, 410),
             (range(100, 400, 10), {}, 20),
             ([100, 200, 900, 900, 800, 500], {}, 500),
+            ([*range(100, 1_900, 60), 1_500], {}, 918),
+            ([*range(100, 1_900, 60), 1_500, 1_400], {}, 1_400),
             ([300] * 9, {}, 300),
             ([1, 500], {}, 500),
         ],
-        ids=["few", "slowly", "short", "cut", "gone by now", "wave", "steady", "two"],
+        ids=[
+            "few",
+            "slowly",
+            "short",
+            "cut",
+            "gone by now",
+            "wave",
+            "falls now",
+            "has fallen",
+            "steady",
+            "two",
+        ],
     )
     def test_near_misses(self, sizes: Sequence[int], changes: dict[str, Any], now: int) -> None:
         assert growth_of("mail", self.samples(sizes, **changes), now) is None

@@ -93,7 +93,10 @@ def test_a_job_that_has_waited_long() -> None:
     make_worker()
     make_job(queue_name="slow", enqueued_at=ago(601))
     make_job(enqueued_at=ago(400))
-    assert texts() == ["The oldest job of queue slow that may run has waited for 10 min."]
+    assert texts() == [
+        "The oldest job of queue slow that may run has waited for 10 min.",
+        "The oldest job of queue default that may run has waited for 6 min.",
+    ]
 
 
 def test_a_job_that_waits_as_it_should() -> None:
@@ -147,7 +150,7 @@ def test_many_dead_rows() -> None:
     assert list_warnings(Situation(facts(live_rows=10, dead_rows=49_999))) == []
     assert list_warnings(Situation(facts(live_rows=90_000, dead_rows=80_000))) == []
     [notice] = list_warnings(Situation(facts(live_rows=10, dead_rows=80_000)))
-    assert notice.text.startswith("The table of live jobs holds 80000 dead rows and 10 live ones")
+    assert notice.text.startswith("The table of live jobs holds 80,000 dead rows and 10 live ones")
 
 
 def test_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
@@ -195,6 +198,39 @@ def test_a_rate_limit_without_its_row_is_warned_about_while_jobs_wait_for_it() -
     assert not [text for text in texts() if "rate limit" in text]
 
 
+def test_many_keys_of_a_rate_limit_are_one_warning() -> None:
+    make_worker()
+    for key in ("shopify:1", "shopify:2", "shopify:3", "shopify:4", "mail"):
+        make_job(rate_limit_keys=key)
+    assert [notice.subject for notice in notices()] == ["mail", "shopify"]
+    assert texts()[1] == (
+        "Jobs wait for the rate limit of shopify:1, shopify:2, shopify:3, …, which does not "
+        "exist: they cannot start. Make one named shopify."
+    )
+
+
+def test_many_keys_of_a_rate_limit_hide_no_other_one() -> None:
+    make_worker()
+    for number in range(30):
+        make_job(rate_limit_keys=f"shopify:{number:02}")
+    make_job(rate_limit_keys="trello:1")
+    assert [notice.subject for notice in notices()] == ["shopify", "trello"]
+
+
+def test_jobs_that_wait_for_a_limit_in_vain_wait_for_no_slot() -> None:
+    worker = make_worker(slots=1)
+    make_running_job(worker, queue_name="default")
+    make_job(rate_limit_keys="shopify:17", enqueued_at=ago(3_000))
+    make_job(rate_limit_keys="mail", rate_cost=6, enqueued_at=ago(2_000))
+    RateLimit.objects.create(name="mail", count=5, period=1.0)
+    assert [notice.kind for notice in notices()] == ["missing_rate", "missing_rate"]
+    make_job(rate_limit_keys="mail", enqueued_at=ago(90))
+    [text] = [notice.text for notice in notices() if notice.kind == "busy"]
+    assert text == (
+        "The only slot of the workers of queue default is busy, and 1 job waits, for 90 s."
+    )
+
+
 def test_batches_that_stand_still() -> None:
     make_batch("whole")
     make_batch("filling", sealed_at=None)
@@ -238,13 +274,17 @@ def test_jobs_that_look_stuck(admin_client: Client) -> None:
     make_running_job(worker, last_attempted_at=ago(50))
     assert texts() == []
     ids = [make_running_job(worker, last_attempted_at=ago(500 + each)).id for each in range(2)]
-    [notice] = notices()
-    assert notice.text.startswith("2 jobs look stuck: they run far longer")
-    text = admin_client.get(reverse(f"admin:{notice.page}")).content.decode()
-    assert "2 running jobs look stuck." in text
+    first, second = notices()
+    assert (first.page, first.key, second.key) == ("pgjobs_job_change", ids[1], ids[0])
+    assert first.text.startswith(f"Job {ids[1]} of tests.tasks.add looks stuck. It has run for 8 ")
+    ids += [make_running_job(worker, last_attempted_at=ago(400 - each)).id for each in range(4)]
+    shown = notices()
+    assert (len(shown), shown[-1].text) == (6, "1 more job looks stuck.")
+    text = admin_client.get(reverse(f"admin:{shown[-1].page}")).content.decode()
+    assert "6 running jobs look stuck." in text
     for job_id in ids:
         assert f'href="{reverse("admin:pgjobs_job_change", args=[job_id])}"' in text
-    assert text.count("data-pgjobs-row=") == 2
+    assert text.count("data-pgjobs-row=") == 6
 
 
 def test_the_page_of_stuck_jobs_without_any(admin_client: Client) -> None:

@@ -15,8 +15,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.audit import record
-from django_pgjobs.admin.overview.notices import Notice
-from django_pgjobs.admin.overview.warnings import KINDS, OTHERS
+from django_pgjobs.admin.overview.notices import OTHERS, Notice
+from django_pgjobs.admin.overview.warnings import KINDS
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.queues.shared import back, refuse_unless_posted, say
 from django_pgjobs.models import Mute

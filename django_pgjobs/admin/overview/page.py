@@ -40,7 +40,8 @@ from django_pgjobs.admin.overview.chart import (
 from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
 from django_pgjobs.admin.overview.muting import part
-from django_pgjobs.admin.overview.rules import waiting_of
+from django_pgjobs.admin.overview.notices import shorten
+from django_pgjobs.admin.overview.rules import waiting_of, without_vain
 from django_pgjobs.admin.overview.series import read_series, series_of
 from django_pgjobs.admin.overview.situation import Seen, read_signs
 from django_pgjobs.admin.overview.trend import trend_text
@@ -135,7 +136,8 @@ def overview(request: HttpRequest) -> dict[str, Any]:
 
 def situation_of(numbers: Numbers) -> Situation:
     """Return what the warnings are judged by."""
-    waiting = waiting_of(numbers.queues.rows)
+    rows, vain = waiting_of(numbers.queues.rows), numbers.seen.signs.vain
+    waiting = [without_vain(row, vain.get(row.queue_name)) for row in rows]
     return Situation(numbers.facts, waiting, numbers.missing_rates, *numbers.seen)
 
 
@@ -180,6 +182,7 @@ def read_numbers(chosen: Range, split: Split) -> Numbers:
     with time_budget(alias, OVERVIEW_SECONDS), connections[alias].cursor() as cursor:
         hour = read_hour(cursor)
         found = list_queues(cursor, also_names=hour.queue_names)
+        missing = list_missing_rates(cursor, max_lanes=MAX_LANES)
         return Numbers(
             found,
             hour,
@@ -193,9 +196,9 @@ def read_numbers(chosen: Range, split: Split) -> Numbers:
                 unsealed_seconds=UNSEALED_SECONDS,
                 late=LATE_AFTER.total_seconds(),
             ),
-            list_missing_rates(cursor, max_lanes=MAX_LANES),
+            missing,
             _read_chart(cursor, hour, chosen, split),
-            read_signs(cursor, waiting_of(found.rows)),
+            read_signs(cursor, waiting_of(found.rows), has_missing=bool(missing)),
         )
 
 
@@ -217,7 +220,7 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
     shown = [line for line in lines if _is_shown(line)]
     warnings, muted = part(list_warnings(situation_of(numbers)), numbers.seen.signs.mutes)
     return {
-        "warnings": warnings,
+        "warnings": shorten(warnings),
         "muted": muted,
         "tiles": [*size_tiles(size), *rate_tiles(numbers)],
         "size": size,

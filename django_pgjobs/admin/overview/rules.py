@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from django_pgjobs.queries.queue_pages import QueueRow
-from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing
+from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing, Vain
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
 BUSY_SECONDS = 60.0
@@ -27,10 +27,12 @@ SHARE_WITHOUT_BEFORE = 0.5
 GROWTH_SECONDS = 1_800.0
 LEAST_GROWTH_SECONDS = 1_200.0
 # It grows if so many jobs came to it, it is half as long again, and each third of the time had
-# more jobs than the one before: a wave that is going down again is none.
+# more jobs than the one before: a wave that is going down again is none. Nor is one that has begun
+# to: less than this part of the most that there were is left.
 LEAST_GROWTH = 100
 GROWTH = 1.5
 PARTS = 3
+STILL = 0.9
 
 
 class Waiting(NamedTuple):
@@ -73,6 +75,15 @@ def waiting_of(rows: Iterable[QueueRow]) -> list[Waiting]:
         )
         for row in rows
     ]
+
+
+def without_vain(row: Waiting, vain: Vain | None) -> Waiting:
+    """Return *row* without the jobs that wait in vain: they wait for no slot and may not run."""
+    if vain is None or row.is_paused or row.is_unserved:
+        return row
+    ready = max(0, row.ready - vain.jobs)
+    since = (vain.others_since or row.waiting_since) if ready else None
+    return row._replace(ready=ready, waiting_since=since)
 
 
 def busy_queues(
@@ -121,6 +132,7 @@ def growth_of(queue_name: str, samples: Sequence[Backlog], now: int) -> Growth |
     ]
     is_steady = all(earlier < later for earlier, later in pairwise(means))
     least = max(first.ready + LEAST_GROWTH, GROWTH * first.ready)
+    least = max(least, STILL * max(each.ready for each in samples))
     grew = is_steady and min(last.ready, now) >= least
     return Growth(queue_name, first.ready, now, seconds) if grew else None
 

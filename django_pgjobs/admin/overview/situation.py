@@ -36,6 +36,8 @@ STEADY_BUDGET_SECONDS = 1.0
 # Of a task of which more jobs failed, some are left out.
 MAX_FAILED_JOBS = 10_000
 MAX_ROWS = 200
+# Live jobs, the oldest, that are looked at for such as wait in vain.
+MAX_LIVE_JOBS = 10_000
 # Queues, those with the most ready jobs, that are looked at for a backlog that grows.
 MAX_BACKLOGS = 20
 
@@ -52,8 +54,11 @@ class Seen(NamedTuple):
     before: Mapping[str, Ended]
 
 
-def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
-    """Ask the database; *waiting* are the jobs of queues that may run."""
+def read_signs(cursor: Cursor, waiting: Iterable[Waiting], *, has_missing: bool) -> Seen:
+    """Ask the database; *waiting* are the jobs of queues that may run.
+
+    *has_missing*: some of them may wait for a rate limit that lets none go.
+    """
     signs = list_signs(
         cursor,
         recent=RECENT_SECONDS,
@@ -62,6 +67,7 @@ def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
         max_rows=MAX_ROWS,
         queue_names=_backlogs(waiting),
         sampled=GROWTH_SECONDS,
+        max_live=MAX_LIVE_JOBS if has_missing else 0,
     )
     before = _before(cursor) if signs.failing else {}
     if before is None:

@@ -13,7 +13,7 @@ from django_pgjobs.values.moments import duration_in_words
 
 MINUTE = 60.0
 # How far back is looked, and how far two points are apart at least.
-LOOK_BACK_SECONDS = 600.0
+LOOK_BACK_SECONDS = 180.0
 LEAST_SECONDS = 20.0
 # Fewer ready jobs than this are no backlog.
 LEAST_READY = 10

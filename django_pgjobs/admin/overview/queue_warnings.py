@@ -1,0 +1,132 @@
+"""What the Overview warns of queues, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_pgjobs.admin.numbers import jobs_query
+from django_pgjobs.admin.overview.notices import JOBS, Notice
+from django_pgjobs.admin.overview.rules import BusyQueue, Waiting, growth_of
+from django_pgjobs.queries.overview import Installation
+from django_pgjobs.queries.signs import Backlog
+from django_pgjobs.templatetags.pgjobs_numbers import counted
+from django_pgjobs.values.moments import duration_in_words
+
+# A job that may run and waits longer than this is worth a warning, in seconds.
+LONG_WAIT_SECONDS = 300.0
+
+
+def _of_queue(kind: str, text: str, queue_name: str) -> Notice:
+    """Return a warning that leads to the ready jobs of a queue, the oldest first."""
+    query = jobs_query("ready", {"queue": queue_name})
+    return Notice(kind, text, JOBS, query=query, subject=queue_name)
+
+
+def unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterator[Notice]:
+    """Yield the queues that no live worker listens to, or that no worker is alive."""
+    unserved = [row for row in waiting if row.is_unserved]
+    if not facts.live_workers and unserved:
+        jobs = sum(row.ready for row in unserved)
+        text = ngettext(
+            "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
+            "%(jobs)s jobs wait and no worker is alive. Start one: manage.py runjobs.",
+            jobs,
+        )
+        yield Notice("no_worker", text % {"jobs": counted(jobs)}, JOBS, query=jobs_query("ready"))
+        return
+    for row in unserved:
+        text = ngettext(
+            "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
+            "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
+            row.ready,
+        )
+        values = {"jobs": counted(row.ready), "queue": row.queue_name}
+        yield _of_queue("unserved", text % values, row.queue_name)
+
+
+def queues_without_slots(busy: Sequence[BusyQueue]) -> Iterator[Notice]:
+    """Yield the queues whose workers have no free slot."""
+    for queue in busy:
+        values = {
+            "slots": counted(queue.slots),
+            "queue": queue.queue_name,
+            "jobs": counted(queue.ready),
+            "time": duration_in_words(queue.seconds),
+        }
+        yield _of_queue("busy", _busy_text(queue) % values, queue.queue_name)
+
+
+def _busy_text(queue: BusyQueue) -> str:
+    if queue.slots == 1:
+        return ngettext(
+            "The only slot of the workers of queue %(queue)s is busy, and %(jobs)s job waits, for "
+            "%(time)s.",
+            "The only slot of the workers of queue %(queue)s is busy, and %(jobs)s jobs wait, the "
+            "oldest for %(time)s.",
+            queue.ready,
+        )
+    return ngettext(
+        "All %(slots)s slots of the workers of queue %(queue)s are busy, and %(jobs)s job "
+        "waits, for %(time)s.",
+        "All %(slots)s slots of the workers of queue %(queue)s are busy, and %(jobs)s jobs "
+        "wait, the oldest for %(time)s.",
+        queue.ready,
+    )
+
+
+def long_waits(waiting: Sequence[Waiting], busy: set[str], now: datetime) -> Iterator[Notice]:
+    """Yield the longest waits of queues that workers take jobs of, and have slots for."""
+    since = [
+        (row.waiting_since, row.queue_name)
+        for row in waiting
+        if row.waiting_since and row.queue_name not in busy
+        if not row.is_paused and not row.is_unserved
+    ]
+    for oldest, queue in sorted(since):
+        seconds = (now - oldest).total_seconds()
+        if seconds > LONG_WAIT_SECONDS:
+            text = _(
+                "The oldest job of queue %(queue)s that may run has waited for %(minutes)s min."
+            )
+            values = {"queue": queue, "minutes": counted(int(seconds // 60))}
+            yield _of_queue("long_wait", text % values, queue)
+
+
+def growing_queues(
+    waiting: Sequence[Waiting], backlogs: Mapping[str, Sequence[Backlog]]
+) -> Iterator[Notice]:
+    """Yield the queues that grow, first the one that grew by most jobs."""
+    ready: dict[str, int] = {}
+    for row in waiting:
+        if not row.is_paused and not row.is_unserved:
+            ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
+    found = [growth_of(name, backlogs.get(name, ()), jobs) for name, jobs in ready.items()]
+    growing = sorted((each for each in found if each), key=lambda each: each.before - each.now)
+    for growth in growing:
+        text = _("Queue %(queue)s grows: %(before)s jobs were ready %(time)s ago, %(now)s are now.")
+        values = {
+            "queue": growth.queue_name,
+            "before": counted(growth.before),
+            "now": counted(growth.now),
+            "time": duration_in_words(growth.seconds),
+        }
+        yield _of_queue("growth", text % values, growth.queue_name)
+
+
+def paused_queues(waiting: Sequence[Waiting]) -> Iterator[Notice]:
+    """Yield the queues that are paused while jobs wait in them."""
+    ready: dict[str, int] = {}
+    for row in waiting:
+        if row.is_paused and row.ready:
+            ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
+    for name, jobs in ready.items():
+        text = ngettext(
+            "Queue %(queue)s is paused and %(jobs)s job waits in it.",
+            "Queue %(queue)s is paused and %(jobs)s jobs wait in it.",
+            jobs,
+        )
+        yield _of_queue("paused", text % {"queue": name, "jobs": counted(jobs)}, name)

@@ -21,6 +21,12 @@ ICONS = {
 }
 
 
+def counted(number: float) -> str:
+    """Return a number as one counts it: with separators, a small fraction with one digit."""
+    digits = 1 if 0 < number < 10 and number != int(number) else 0
+    return formats.number_format(round(number, digits), digits, force_grouping=True)
+
+
 def status_badge(status: str) -> SafeString:
     """Draw a job's status as an icon and its word."""
     label = JobStatus(status).label if status in JobStatus.values else status

@@ -234,6 +234,7 @@ class TestSizes:
                 max_rows=1,
                 queue_names=["mail"],
                 sampled=seconds,
+                max_live=0,
             )
             assert [each.ready for each in found.backlogs["mail"]] == sizes
 
@@ -339,12 +340,14 @@ class TestTimes:
         [
             ([], 0.5, None),
             ([0, 0], 0.5, None),
-            ([4], 0.5, 0.0005),
-            ([0, 0, 4], 0.5, 0.003),
-            ([0, 0, 4], 1.0, 0.004),
-            ([2, 0, 2], 0.5, 0.001),
-            ([1] * 28, 1.0, 134217.728),
+            ([4], 0.5, (0.0, 0.001)),
+            # Of runs of three milliseconds it is not true that half took less than that.
+            ([0, 0, 4], 0.5, (0.002, 0.004)),
+            ([0, 0, 4], 1.0, (0.002, 0.004)),
+            ([2, 0, 2], 0.5, (0.0, 0.001)),
+            ([2, 0, 2], 0.51, (0.002, 0.004)),
+            ([1] * 28, 1.0, (67_108.864, 134_217.728)),
         ],
     )
-    def test_a_quantile(self, counts: list[int], part: float, expected: float | None) -> None:
-        assert numbers.quantile(counts, part) == (expected and pytest.approx(expected))
+    def test_a_quantile(self, counts: list[int], part: float, expected: Any) -> None:
+        assert numbers.quantile(counts, part) == expected

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 from psycopg import sql
@@ -168,7 +168,7 @@ class TestTheRows:
         reasons = {reason.code: reason.text for reason in explain(job.id).reasons}
         assert list(reasons) == ["running", "runs_long"]
         assert reasons["runs_long"] == (
-            "It has run for 2 h 0 min; jobs of its task usually take 2.3 s to 4.1 s."
+            "It has run for 2 h 0 min; jobs of its task usually take 2.0 s to 4.1 s."
         )
 
     def test_a_job_whose_progress_stands_still_is_explained(self) -> None:
@@ -177,6 +177,9 @@ class TestTheRows:
         job = make_running_job(last_attempted_at=ago(7_200), progress=progress)
         [text] = [each.text for each in explain(job.id).reasons if each.code == "stands_still"]
         assert text == "Its progress has stood still for 1 h 0 min."
+
+    def test_the_command_does_not_fail_without_any(self) -> None:
+        call_command("jobs", "stuck", "--fail", stdout=StringIO())
 
     def test_the_command_lists_them(self) -> None:
         usually(12)
@@ -187,7 +190,10 @@ class TestTheRows:
         head, line = text.getvalue().splitlines()
         assert head.split() == ["id", "running", "queue_name", "worker", "task_path", "why"]
         assert line.split()[0] == str(job.id)
-        assert "usually take 2.3 s to 4.1 s." in line
+        assert "usually take 2.0 s to 4.1 s." in line
+        with pytest.raises(CommandError, match=r"^1 job looks stuck\.$") as caught:
+            call_command("jobs", "stuck", "--fail", stdout=StringIO())
+        assert caught.value.returncode == 1
         text = StringIO()
         call_command("jobs", "stuck", "--json", stdout=text)
         [row] = json.loads(text.getvalue())

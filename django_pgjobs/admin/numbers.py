@@ -68,7 +68,7 @@ class Span(NamedTuple):
 def span_of(counts: Sequence[int]) -> Span | None:
     """Return how long attempts took, None if there were none; *counts* are those of the classes."""
     half, most = quantile(counts, 0.5), quantile(counts, 0.95)
-    return Span(half, most) if half is not None and most is not None else None
+    return Span(half.most, most.most) if half is not None and most is not None else None
 
 
 def add_up(times: Iterable[Times]) -> Times:

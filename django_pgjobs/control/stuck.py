@@ -95,9 +95,10 @@ def usual_times(cursor: Cursor, task_paths: Iterable[str] | None = None) -> dict
 
 def usual_of(times: Times) -> Usual | None:
     """Return what is usual by these numbers of runs, None if they are too few to say."""
-    if sum(times.runs) < LEAST_RUNS:
+    few, most = quantile(times.runs, FEW), quantile(times.runs, MOST)
+    if few is None or most is None or sum(times.runs) < LEAST_RUNS:
         return None
-    return Usual(quantile(times.runs, FEW) or 0.0, quantile(times.runs, MOST) or 0.0)
+    return Usual(few.least, most.most)
 
 
 def judge(runs: Iterable[LongRun], usual: Mapping[str, Usual]) -> list[Stuck]:

@@ -10,6 +10,7 @@ from django.db import connections
 from django_pgjobs.control.stacks import ask_where, where_it_is
 from django_pgjobs.control.stuck import Stuck, find_stuck
 from django_pgjobs.management.printing import Write, json_text, write_table
+from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import duration
 
@@ -19,13 +20,13 @@ POLL_SECONDS = 0.1
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")
 
 
-def list_stuck(write: Write, *, as_json: bool) -> None:
-    """Print the jobs that look stuck, the longest running first."""
+def list_stuck(write: Write, *, as_json: bool) -> int:
+    """Print the jobs that look stuck, the longest running first; return how many."""
     with connections[job_database()].cursor() as cursor:
         found = find_stuck(cursor)
     if as_json:
         write(json_text([_as_values(stuck) for stuck in found]))
-        return
+        return len(found)
     rows = [
         [
             stuck.run.id,
@@ -38,14 +39,18 @@ def list_stuck(write: Write, *, as_json: bool) -> None:
         for stuck in found
     ]
     write_table(write, COLUMNS, rows)
+    return len(found)
 
 
 def show_stack(write: Write, job_id: int) -> None:
     """Ask the worker of a running job where the job is, wait for the answer and print it.
 
-    Raise LookupError if the job does not run, or its worker does not answer within its lease.
+    Raise LookupError if there is no such job, it does not run, or its worker does not answer within
+    its lease.
     """
     if not ask_where(job_id):
+        if not Job.objects.filter(pk=job_id).exists():
+            raise LookupError(f"there is no job {job_id}.")
         raise LookupError(f"job {job_id} does not run, or its worker is gone.")
     while (found := where_it_is(job_id)) is not None and found.written_at is None:
         if found.is_late:

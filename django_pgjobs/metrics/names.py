@@ -76,6 +76,7 @@ QUEUE_PAUSED = Metric("pgjobs_queue_paused", GAUGE, "1 if the queue is paused, e
 QUEUE_WORKERS = Metric(
     "pgjobs_queue_live_workers", GAUGE, "Live workers that serve the queue.", ("queue",)
 )
+STUCK_JOBS = Metric("pgjobs_stuck_jobs", GAUGE, "Running jobs that look stuck.")
 WORKERS = Metric(
     "pgjobs_workers",
     GAUGE,
@@ -130,7 +131,7 @@ OF_WORKERS = (
 )  # fmt: skip
 
 OF_INSTALLATION = (
-    QUEUE_JOBS, QUEUE_JOBS_AT, OLDEST_READY, QUEUE_PAUSED, QUEUE_WORKERS, WORKERS, ALL_SLOTS,
-    RECENT_ENQUEUED, RECENT_ATTEMPTS, SCHEDULE_LATE, SCHEDULE_ERROR, SCHEDULE_FAILED,
+    QUEUE_JOBS, QUEUE_JOBS_AT, OLDEST_READY, QUEUE_PAUSED, QUEUE_WORKERS, STUCK_JOBS, WORKERS,
+    ALL_SLOTS, RECENT_ENQUEUED, RECENT_ATTEMPTS, SCHEDULE_LATE, SCHEDULE_ERROR, SCHEDULE_FAILED,
     RATE_LIMIT_JOBS, RATE_LIMIT_KEYS, OLDEST_TRANSACTION, TABLE_BYTES, DEAD_ROWS,
 )  # fmt: skip

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 
 from django.db import connections
 
+from django_pgjobs.control.stuck import find_stuck
+from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.metrics import names
 from django_pgjobs.metrics.exposition import Exposition
 from django_pgjobs.queries import numbers
@@ -21,13 +24,15 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.limit_pages import MAX_LIMITS, list_rate_keys
 from django_pgjobs.queries.metrics import list_delays
 from django_pgjobs.queries.overview import Installation, get_installation
-from django_pgjobs.queries.queue_pages import list_queues
+from django_pgjobs.queries.queue_pages import QueueRow, list_queues
 from django_pgjobs.queries.statistics import MAX_QUEUES as MAX_SAMPLED
 from django_pgjobs.queries.statistics import MINUTE
 from django_pgjobs.queries.system import list_relations
 
 # No statement may take longer.
 ASKED_SECONDS = 5.0
+# What is usual is read from the statistics of a week.
+STUCK_SECONDS = 2.0
 RECENT_MINUTES = 5
 # Of the facts, only numbers are read.
 FEWEST = 1
@@ -47,8 +52,10 @@ def describe_installation() -> bytes:
             unsealed_seconds=MINUTE,
             late=MINUTE,
         )
-        _add_sizes(said, cursor)
-        _add_queues(said, cursor, facts.now)
+        queues = list_queues(cursor, max_queues=MAX_SAMPLED).rows
+        _add_sizes(said, cursor, queues)
+        _add_queues(said, queues, facts.now)
+        _add_stuck(said, cursor)
         _add_facts(said, facts)
         _add_recent(said, cursor)
         _add_rules(said, cursor)
@@ -59,8 +66,11 @@ def describe_installation() -> bytes:
     return said.text()
 
 
-def _add_sizes(said: Exposition, cursor: Cursor) -> None:
+def _add_sizes(said: Exposition, cursor: Cursor, queues: Iterable[QueueRow]) -> None:
     sizes = numbers.list_sizes(cursor)
+    told = {size.queue_name for size in sizes}
+    # A queue that is served and has no jobs has none in each state: rules find a number.
+    sizes += [queue.size for queue in queues if queue.size and queue.name not in told]
     for size in sizes:
         if size.queue_name is not None:
             for state in STATES:
@@ -69,13 +79,19 @@ def _add_sizes(said: Exposition, cursor: Cursor) -> None:
         said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
 
 
-def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
-    for queue in list_queues(cursor, max_queues=MAX_SAMPLED).rows:
+def _add_queues(said: Exposition, queues: Iterable[QueueRow], now: datetime) -> None:
+    for queue in queues:
         since = queue.size.waiting_since if queue.size else None
         waited = 0.0 if since is None else (now - since).total_seconds()
         said.add(names.OLDEST_READY, max(waited, 0.0), queue.name)
         said.add(names.QUEUE_PAUSED, int(queue.paused_at is not None), queue.name)
         said.add(names.QUEUE_WORKERS, queue.workers, queue.name)
+
+
+def _add_stuck(said: Exposition, cursor: Cursor) -> None:
+    """Say how many jobs look stuck; nothing if that takes too long, for the rest is of use."""
+    with suppress(TooSlow), time_budget(job_database(), STUCK_SECONDS):
+        said.add(names.STUCK_JOBS, len(find_stuck(cursor)))
 
 
 def _add_facts(said: Exposition, facts: Installation) -> None:

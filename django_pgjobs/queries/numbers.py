@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
@@ -128,22 +129,26 @@ def times_of(
     return found
 
 
-def quantile(counts: Sequence[int], part: float) -> float | None:
-    """Return how many seconds that *part* of attempts took at most; None: there are none.
+class Bounds(NamedTuple):
+    """Seconds that an attempt took more than, and those that it took at most."""
 
-    Within a class they are taken as evenly spread: it is wrong by less than a factor of two.
+    least: float
+    most: float
+
+
+def quantile(counts: Sequence[int], part: float) -> Bounds | None:
+    """Return the class of time of that *part* of attempts; None: there are none.
+
+    So many of them took its end at most. Nobody knows where in it they are, so nothing more exact
+    would be true of all.
     """
     wanted = part * sum(counts)
     if not wanted:
         return None
-    below = 0
-    for place, count in enumerate(counts):
-        if count and below + count >= wanted:
-            lower = upper_bound(place - 1) if place else 0.0
-            upper = min(upper_bound(place), 2 * lower) if place else upper_bound(0)
-            return lower + (upper - lower) * (wanted - below) / count
-        below += count
-    return None
+    place = next(place for place, below in enumerate(accumulate(counts)) if below >= wanted)
+    least = upper_bound(place - 1) if place else 0.0
+    # What is told is a number, also of the last class, which never ends.
+    return Bounds(least, min(upper_bound(place), 2 * least) if place else upper_bound(0))
 
 
 def _array(names: Sequence[str] | None) -> list[str] | None:

@@ -103,9 +103,6 @@ def list_signs(
         "max_live": max_live,
     }
     [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
-    backlogs: dict[str, list[Backlog]] = {}
-    for sample in _decoded(samples):
-        backlogs.setdefault(sample["queue_name"], []).append(Backlog(**sample))
     return Signs(
         [Crew(**crew) for crew in _decoded(crews)],
         [
@@ -116,16 +113,25 @@ def list_signs(
             MuteRow(**mute | {"until": datetime.fromtimestamp(mute["until"], UTC)})
             for mute in _decoded(mutes)
         ],
-        backlogs,
-        {
-            row["queue_name"]: Vain(row["jobs"], _instant(row["others_since"]))
-            for row in _decoded(vain)
-        },
+        _backlogs_of(samples),
+        _vain_of(vain),
     )
 
 
-def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+def _backlogs_of(samples: Any) -> dict[str, list[Backlog]]:
+    backlogs: dict[str, list[Backlog]] = {}
+    for sample in _decoded(samples):
+        backlogs.setdefault(sample["queue_name"], []).append(Backlog(**sample))
+    return backlogs
+
+
+def _vain_of(rows: Any) -> dict[str, Vain]:
+    found = {}
+    for row in _decoded(rows):
+        since = row["others_since"]
+        others_since = None if since is None else datetime.fromtimestamp(since, UTC)
+        found[row["queue_name"]] = Vain(row["jobs"], others_since)
+    return found
 
 
 class Ended(NamedTuple):

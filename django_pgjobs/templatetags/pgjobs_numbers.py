@@ -10,17 +10,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from django_pgjobs.drawing import time_element
+from django_pgjobs.drawing import counted, time_element
 from django_pgjobs.values.moments import duration
 
 register = template.Library()
 
 
-@register.filter
-def counted(number: float) -> str:
-    """Return a number as one counts it: with separators, a small fraction with one digit."""
-    digits = 1 if 0 < number < 10 and number != int(number) else 0
-    return formats.number_format(round(number, digits), digits, force_grouping=True)
+register.filter(counted)
 
 
 @register.simple_tag

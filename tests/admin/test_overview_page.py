@@ -67,7 +67,8 @@ def test_the_page_shows_the_numbers_and_links_to_the_lists(admin_client: Client)
     assert "Ready 1,234" in words(text)
     jobs = reverse("admin:pgjobs_job_changelist")
     for tab in ("ready", "running", "retrying", "scheduled", "blocked"):
-        assert f'href="{jobs}?tab={tab}"' in text
+        # The oldest, or what has run for longest, comes first.
+        assert f'href="{jobs}?tab={tab}&amp;sort=oldest"' in text
     assert f'href="{jobs}?tab=failed&amp;finished_at__range__gte_0=' in text
     assert f'href="{jobs}?tab=ready&amp;sort=oldest"' in text
     assert f'href="{jobs}?tab=ready&amp;queue=default&amp;sort=oldest"' in text

@@ -71,7 +71,7 @@ def test_an_attempt_leads_back_to_its_enqueue(telemetry: Telemetry, worker: Star
         names.CONVERSATION_ID: "order 7",
         names.ATTEMPT: 1,
         names.MAX_ATTEMPTS: 25,
-        names.OUTCOME: "done",
+        names.OUTCOME: "successful",
     }
 
 
@@ -83,7 +83,7 @@ def test_retries_link_to_the_same_enqueue(telemetry: Telemetry, worker: Start) -
     assert {span.links[0].context.span_id for span in spans} == {enqueue.context.span_id}
     assert len({span.context.trace_id for span in spans}) == 3
     assert [span.attributes[names.ATTEMPT] for span in spans] == [1, 2, 3]
-    assert [span.attributes[names.OUTCOME] for span in spans] == ["retry", "retry", "fail"]
+    assert [span.attributes[names.OUTCOME] for span in spans] == ["retried", "retried", "failed"]
     for span in spans:
         assert span.status.status_code is StatusCode.ERROR
         assert span.attributes[names.ERROR_TYPE] == "tests.tasks.Mishap"
@@ -118,7 +118,7 @@ def test_what_steers_a_job_is_no_error(telemetry: Telemetry) -> None:
         (span.attributes[names.OUTCOME], span.status.status_code)
         for span in telemetry.spans("process ")
     ]
-    assert outcomes[0] == ("retry", StatusCode.UNSET)
+    assert outcomes[0] == ("retried", StatusCode.UNSET)
     assert outcomes[-1][1] is StatusCode.ERROR
 
 
@@ -205,8 +205,8 @@ def test_metrics_count_what_was_sent_and_consumed(telemetry: Telemetry, worker: 
     done, failed = "tests.tasks.add", "tests.tasks.fail_once"
     assert of(names.SENT_MESSAGES)[done, None].value == 1
     assert of(names.OPERATION_DURATION)[failed, None].count == 1
-    assert of(names.PROCESS_DURATION)[done, "done"].count == 1
-    point = of(names.PROCESS_DURATION)[failed, "fail"]
+    assert of(names.PROCESS_DURATION)[done, "successful"].count == 1
+    point = of(names.PROCESS_DURATION)[failed, "failed"]
     assert point.attributes[names.ERROR_TYPE] == "tests.tasks.Mishap"
     assert tuple(point.explicit_bounds) == names.DURATION_BOUNDS
     # The tally: what is stored.

@@ -115,6 +115,8 @@ def test_a_worker_that_does_not_answer_within_its_lease_is_late() -> None:
     found = where_it_is(job.id)
     assert found is not None
     assert found.is_late
+    with pytest.raises(CommandError, match="there is no job 99999999"):
+        call_command("jobs", "stack", "99999999")
     with pytest.raises(CommandError, match="does not run"):
         call_command("jobs", "stack", make_job())
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_pgjobs.templatetags.pgjobs_numbers import counted
+from django_pgjobs.drawing import counted
 
 # Warnings of one kind that are spelled out.
 MAX_NAMED = 5

@@ -11,9 +11,9 @@ from django.utils.translation import ngettext
 from django_pgjobs.admin.numbers import jobs_query
 from django_pgjobs.admin.overview.notices import JOBS, Notice
 from django_pgjobs.admin.overview.rules import BusyQueue, Waiting, growth_of
+from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation
 from django_pgjobs.queries.signs import Backlog
-from django_pgjobs.templatetags.pgjobs_numbers import counted
 from django_pgjobs.values.moments import duration_in_words
 
 # A job that may run and waits longer than this is worth a warning, in seconds.

@@ -34,10 +34,10 @@ from django_pgjobs.admin.overview.rules import (
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.stuck import Stuck
+from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, Failing, Signs
-from django_pgjobs.templatetags.pgjobs_numbers import counted
 
 # A transaction that keeps dead rows from being removed for longer is worth a warning, ...
 OLD_TRANSACTION_SECONDS = 600.0

@@ -132,6 +132,9 @@ class Command(BaseCommand):
         stuck = actions.add_parser(
             "stuck", help="List running jobs that take far longer than usual, or stand still."
         )
+        stuck.add_argument(
+            "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."
+        )
         where = actions.add_parser(
             "stack", help="Ask the worker of a running job where the job is: its stack."
         )
@@ -267,7 +270,9 @@ class Command(BaseCommand):
         write_table(self._write, LISTED, [[row[name] for name in LISTED] for row in rows])
 
     def _stuck(self, **flags: Any) -> None:
-        looks.list_stuck(self._write, as_json=flags["json"])
+        count = looks.list_stuck(self._write, as_json=flags["json"])
+        if count and flags["fail"]:
+            raise CommandError("1 job looks stuck." if count == 1 else f"{count} jobs look stuck.")
 
     def _stack(self, **flags: Any) -> None:
         try:

@@ -9,6 +9,17 @@ from django_pgjobs.tracing.tracers import End, Run
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 
+# The words of `pgjobs.outcome`: those of statistics and metrics, for what these count.
+_WORDS = {
+    Kind.DONE: "successful",
+    Kind.FAIL: "failed",
+    Kind.CANCEL: "cancelled",
+    Kind.EXPIRE: "cancelled",
+    Kind.RETRY: "retried",
+    Kind.SNOOZE: "snoozed",
+    Kind.RELEASE: "released",
+}
+
 
 def begin_trace(attempt: Attempt) -> AttemptTrace | None:
     """Begin the trace of an attempt in this context, if the settings ask for it."""
@@ -39,4 +50,5 @@ def end_trace(trace: AttemptTrace | None, outcome: Outcome) -> None:
     # A task that asks for another attempt has not failed, unless there is none left.
     asks = outcome.kind is Kind.RETRY and isinstance(error, Retry)
     is_failure = outcome.kind in (Kind.FAIL, Kind.RETRY) and not asks
-    trace.end(End(outcome.kind.lower(), outcome.duration, is_failure, error))
+    word = _WORDS.get(outcome.kind, outcome.kind.lower())
+    trace.end(End(word, outcome.duration, is_failure, error))

@@ -265,6 +265,23 @@ def test_a_wrong_filter_by_itself_keeps_no_jobs(
     assert not wrong.queryset(request, Job.objects.all()).exists()
 
 
+def test_filters_that_an_address_fills_in_are_folded_and_said(admin_client: Client) -> None:
+    """Who follows a number sees its jobs, not a form."""
+
+    def folded(**query: str) -> tuple[bool, str]:
+        text = admin_client.get(reverse("admin:pgjobs_job_changelist"), query).content.decode()
+        [(attributes, words)] = re.findall(r"<details([^>]*)><summary[^>]*>(.*?)</summary>", text)
+        return "open" not in attributes, re.sub(r"<[^>]*>", "", words)
+
+    assert folded() == (True, "Filter")
+    moment = {f"{FINISHED}gte_0": "2026-01-31", f"{FINISHED}gte_1": "14:30:00"}
+    assert folded(queue="mail & more", attempts__range__lte="4", **moment) == (
+        True,
+        "Filter Queue: mail &amp; more · Finished: from 01/31/2026 2:30 p.m. · Attempts: to 4",
+    )
+    assert folded(attempts__range__lte="many") == (False, "Filter")
+
+
 def test_a_filter_that_is_not_filled_in_says_nothing() -> None:
     field = Job._meta.get_field("attempts")
     spec = NumberRangeFilter(field, None, {}, Job, None, field_path="attempts")

@@ -94,6 +94,17 @@ def test_jobs_of_a_limit_that_does_not_exist_are_warned_about(admin_client: Clie
     )
 
 
+def test_many_keys_of_a_limit_that_does_not_exist_are_one_warning(admin_client: Client) -> None:
+    for number in range(5):
+        make_jobs(2, rate_limit_keys=f"shopify:{number}")
+    text = read(admin_client)
+    assert text.count("which does not exist") == 1
+    assert "10 jobs wait for the rate limit of “shopify:0, shopify:1, shopify:2, …”" in text
+    url = f"{reverse('admin:pgjobs_ratelimit_add')}?name=shopify"
+    assert f'<a href="{url}">Make it' in text
+    assert 'value="shopify"' in admin_client.get(url).content.decode()
+
+
 def test_of_many_keys_those_with_most_jobs_are_shown(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.formats import date_format, localize
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rangefilter.filters import DateTimeRangeFilter, NumericRangeFilter
@@ -59,6 +60,15 @@ class JobFilter:
         values = self.form.cleaned_data
         return {name: value for name, value in values.items() if value not in (None, "")}
 
+    @property
+    def words(self) -> str:
+        """What was filled in, as it is said where the form is folded; nothing if nothing was."""
+        said = [
+            f"{self.form.fields[name].label} {_said(value)}" if self.is_range else _said(value)
+            for name, value in self.given.items()
+        ]
+        return f"{self.title}: {', '.join(said)}" if said else ""
+
     def parts(self) -> list[Condition]:
         """Return what the jobs have to be like; nothing if nothing was filled in."""
         raise NotImplementedError
@@ -82,6 +92,12 @@ class JobFilter:
 
     def get_facet_counts(self, pk_attname: str, filtered_qs: QuerySet[Any]) -> dict[str, Any]:
         return {}
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, datetime):
+        return date_format(timezone.localtime(value), "SHORT_DATETIME_FORMAT")
+    return str(localize(value))
 
 
 class TextFilter(JobFilter, admin.ListFilter):

@@ -91,6 +91,11 @@ class ListLinks:
         return [spec for spec in specs if isinstance(spec, JobFilter)]
 
     @property
+    def filters_in_words(self) -> str:
+        """What the filters that share one form were filled in with."""
+        return " · ".join(spec.words for spec in self.form_filters if spec.words)
+
+    @property
     def foreign_filters(self) -> list[Any]:
         """The filters of a subclass of the project, which draw themselves."""
         return [spec for spec in self.filter_specs if not isinstance(spec, JobFilter)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -26,6 +27,9 @@ from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import limit_pages
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.limit_pages import RateKeyRow
+
+# Keys of a limit that is not there that are spelled out.
+MAX_NAMED = 3
 
 
 class ConcurrencyLimitAdmin(KeyIsKept):
@@ -84,7 +88,9 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     context = {
         "title": _("Limits"),
         "rates": [_shown_rate(model_admin, rate, keys_of.get(rate.name, [])) for rate in rates],
-        "orphans": keys_of.get(None, []) if len(rates) < limit_pages.MAX_LIMITS else [],
+        "missing": list(_missing(model_admin, keys_of.get(None, [])))
+        if len(rates) < limit_pages.MAX_LIMITS
+        else [],
         "limits": [
             {
                 "row": limit,
@@ -111,6 +117,24 @@ def draw_limits(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         "here": request.get_full_path(),
     }
     return model_admin.render_page(request, "limits.html", context)
+
+
+class MissingLimit(NamedTuple):
+    """A rate limit that is not there: keys that jobs wait for, and where it is made."""
+
+    keys: str
+    jobs: int
+    url: str
+
+
+def _missing(model_admin: PageAdmin, keys: list[RateKeyRow]) -> Iterator[MissingLimit]:
+    by_name: dict[str, list[RateKeyRow]] = {}
+    for row in keys:
+        by_name.setdefault(row.key.partition(":")[0], []).append(row)
+    for name, rows in by_name.items():
+        url = f"{model_admin.url('pgjobs_ratelimit_add')}?{urlencode({'name': name})}"
+        said = [*(row.key for row in rows[:MAX_NAMED]), *["…"][: len(rows) > MAX_NAMED]]
+        yield MissingLimit(", ".join(said), sum(row.jobs for row in rows), url)
 
 
 class ShownKey(NamedTuple):

@@ -54,9 +54,9 @@ def duration(seconds: float | None) -> str:
         return "–"
     if seconds < 0:
         seconds = 0.0
-    if seconds < 1:
+    if round(seconds * 1000) < 1000:
         return pgettext("length of time", "%s ms") % formats.number_format(round(seconds * 1000))
-    if seconds < MINUTE:
+    if round(seconds, 1) < MINUTE:
         return pgettext("length of time", "%s s") % formats.number_format(round(seconds, 1))
     if seconds >= DAY:
         return _two_units(seconds, DAY, HOUR, pgettext("length of time", "%(large)s d %(small)s h"))
@@ -68,7 +68,8 @@ def duration(seconds: float | None) -> str:
 
 
 def _two_units(seconds: float, size: int, smaller: int, text: str) -> str:
-    large, rest = divmod(int(seconds), size)
+    # What is rounded to the smallest number of the unit may be a part of a second less.
+    large, rest = divmod(int(max(seconds, size)), size)
     return text % {"large": formats.number_format(large), "small": rest // smaller}
 
 

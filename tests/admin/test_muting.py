@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -70,6 +72,28 @@ def test_a_warning_is_muted_and_shown_below(admin_client: Client) -> None:
     entry = LogEntry.objects.get()
     assert entry.object_repr == "unserved reports"
     assert entry.change_message == "mute: known"
+
+
+def test_what_is_kept_of_the_page_is_forgotten(
+    admin_client: Client, django_capture_on_commit_callbacks: Any, settings: Any
+) -> None:
+    """Who has muted a warning does not see it above."""
+
+    def is_listed() -> bool:
+        text = admin_client.get(HOME).content.decode()
+        return f"subject=reports&amp;next={quote(HOME, safe='')}" in text
+
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "muted"}
+    }
+    cache.clear()
+    assert is_listed()
+    with django_capture_on_commit_callbacks(execute=True):
+        admin_client.post(MUTE, FORM)
+    assert not is_listed()
+    with django_capture_on_commit_callbacks(execute=True):
+        admin_client.post(UNMUTE, {"kind": "unserved", "subject": "reports"})
+    assert is_listed()
 
 
 def test_the_number_may_change_meanwhile(admin_client: Client) -> None:

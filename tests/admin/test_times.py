@@ -15,12 +15,30 @@ from django.urls import reverse
 
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.models import Job, Pause
+from django_pgjobs.values.moments import duration
 from tests import tasks
 from tests.admin.bulk_support import address, confirm
 from tests.factories import get_job, make_job
 from tests.test_admin import NOW, page
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.9994, "999 ms"),
+        (0.9996, "1.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (119.9, "1 min 59 s"),
+    ],
+)
+def test_a_length_of_time_is_told_in_the_larger_unit_as_soon_as_it_is_one(
+    seconds: float, text: str
+) -> None:
+    assert duration(seconds) == text
+
 
 TIMES: dict[str, datetime | None] = {
     "2040-01-01T00:00+23:59": datetime(2039, 12, 31, 0, 1, tzinfo=UTC),

@@ -37,7 +37,7 @@ def kept(name: str, make: Callable[[], T], *, seconds: int = KEPT_SECONDS) -> T:
 
     Raise TooSlow if it did, within the last 15 seconds. A cache that fails is none.
     """
-    key = f"django_pgjobs:{job_database()}:{name}"
+    key = _key(name)
     found: tuple[T, ...] | None = None
     with contextlib.suppress(Exception):
         found = cache.get(key)
@@ -51,6 +51,16 @@ def kept(name: str, make: Callable[[], T], *, seconds: int = KEPT_SECONDS) -> T:
     if not found:
         raise TooSlow("the numbers of this page took longer than they may.")
     return found[0]
+
+
+def forget(*names: str) -> None:
+    """Read what is kept under *names* again next time: somebody has changed what it shows."""
+    with contextlib.suppress(Exception):
+        cache.delete_many([_key(name) for name in names])
+
+
+def _key(name: str) -> str:
+    return f"django_pgjobs:{job_database()}:{name}"
 
 
 def unchanged(request: HttpRequest, *parts: Any) -> tuple[str, HttpResponse | None]:

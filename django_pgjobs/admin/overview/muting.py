@@ -15,6 +15,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.audit import record
+from django_pgjobs.admin.overview.chart import RANGES, SPLITS
+from django_pgjobs.admin.overview.live import forget
 from django_pgjobs.admin.overview.notices import OTHERS, Notice
 from django_pgjobs.admin.overview.warnings import KINDS
 from django_pgjobs.admin.pages import PageAdmin
@@ -126,6 +128,7 @@ def mute_view(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
             },
         )
         Mute.objects.filter(until__lt=timezone.now()).delete()
+        transaction.on_commit(_show_now, using=job_database())
     target, reason = str(mute), given["reason"]
     record(request.user, "mute", target=target, reason=reason, site=model_admin.admin_site)
     say(request, _("Muted. It is shown below the other warnings until it ends."))
@@ -142,6 +145,7 @@ def unmute_view(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     count = 0
     if form.is_valid():
         count, _by_model = Mute.objects.filter(kind=kind, subject=subject).delete()
+        transaction.on_commit(_show_now, using=job_database())
     if count:
         target = f"{kind} {subject}".strip()
         record(request.user, "unmute", target=target, site=model_admin.admin_site)
@@ -149,6 +153,11 @@ def unmute_view(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     else:
         say(request, _("The warning is not muted any more."), is_good=False)
     return back(request, model_admin.url("pgjobs_job_overview"))
+
+
+def _show_now() -> None:
+    """Let the Overview, which is kept for a moment, show what was changed."""
+    forget(*(f"overview:{chosen}:{split}" for chosen in RANGES for split in SPLITS))
 
 
 def _draw(model_admin: PageAdmin, request: HttpRequest, form: MuteForm) -> HttpResponse:

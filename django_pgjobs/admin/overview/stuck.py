@@ -7,7 +7,13 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.control.stuck import FACTOR, LEAST_STILL_SECONDS, find_stuck
+from django_pgjobs.control.stuck import (
+    FACTOR,
+    LEAST_RUNS,
+    LEAST_SECONDS,
+    LEAST_STILL_SECONDS,
+    find_stuck,
+)
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import exact_duration
@@ -31,5 +37,7 @@ def draw_stuck(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         "more_jobs": max(0, len(found) - MAX_ROWS),
         "factor": FACTOR,
         "still": exact_duration(LEAST_STILL_SECONDS),
+        "least": exact_duration(LEAST_SECONDS),
+        "runs": LEAST_RUNS,
     }
     return model_admin.render_page(request, "stuck.html", context)

@@ -139,11 +139,9 @@ def test_how_long_it_took_is_told_of_the_last_hour() -> None:
     with connection.cursor() as cursor:
         write_statistics(cursor, [Minute(minute, cells)])
     found = numbers()
-    assert (found["waited"].half, found["ran"].half) == (
-        pytest.approx(0.0031, abs=0.0001),
-        pytest.approx(0.0124, abs=0.0001),
-    )
-    assert (found["waited"].most, found["ran"].most) == (3.072, 12.288)
+    # The ends of their classes: at most that is true of all that is in one.
+    assert (found["waited"].half, found["ran"].half) == (0.004, 0.016)
+    assert (found["waited"].most, found["ran"].most) == (4.096, 16.384)
     assert {queue.name: queue.waited.most > 1 for queue in found["queues"]} == {
         "fax": True,
         "mail": False,

@@ -64,7 +64,7 @@ QUEUE_JOBS = Metric(
 QUEUE_JOBS_AT = Metric(
     "pgjobs_queue_jobs_timestamp_seconds",
     GAUGE,
-    "When pgjobs_queue_jobs was counted, in seconds since 1970: up to a minute ago if many wait.",
+    "When pgjobs_queue_jobs was counted, in seconds since 1970: by the last sample if many wait.",
 )
 OLDEST_READY = Metric(
     "pgjobs_queue_oldest_ready_seconds",

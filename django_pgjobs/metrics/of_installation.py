@@ -65,13 +65,12 @@ def _add_sizes(said: Exposition, cursor: Cursor) -> None:
         if size.queue_name is not None:
             for state in STATES:
                 said.add(names.QUEUE_JOBS, getattr(size, state), size.queue_name, state)
-    if sizes:
-        said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
+    said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
 
 
 def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
     for queue in list_queues(cursor, max_queues=MAX_SAMPLED).rows:
-        since = queue.size.waiting_since if queue.size else None
+        since = queue.waiting_since
         waited = 0.0 if since is None else (now - since).total_seconds()
         said.add(names.OLDEST_READY, max(waited, 0.0), queue.name)
         said.add(names.QUEUE_PAUSED, int(queue.paused_at is not None), queue.name)

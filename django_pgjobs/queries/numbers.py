@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.statistics import CLASSES, upper_bound
+from django_pgjobs.queries.statistics import CLASSES, MAX_QUEUES, upper_bound
 
 # Minutes are written so many seconds after their end, at the latest.
 CLOSING_SECONDS = 15.0
@@ -24,7 +24,6 @@ class Size(NamedTuple):
     scheduled: int
     retrying: int
     held: int
-    waiting_since: datetime | None
     measured_at: datetime
     is_cut: bool
 
@@ -52,11 +51,9 @@ class Times(NamedTuple):
 
 
 def list_sizes(cursor: Cursor) -> list[Size]:
-    """Return what has not finished: of all queues together, then of those with the most jobs.
-
-    Empty: there are many jobs, and none was measured yet.
-    """
-    return [Size._make(row) for row in fetch(cursor, "list_sizes", {"max_jobs": FEW})]
+    """Return what has not finished: of all queues together, then of those with the most jobs."""
+    params = {"max_jobs": FEW, "max_queues": MAX_QUEUES}
+    return [Size._make(row) for row in fetch(cursor, "list_sizes", params)]
 
 
 def list_peaks(

@@ -16,9 +16,10 @@ from django_pgjobs import pause
 from django_pgjobs.checks import check_settings
 from django_pgjobs.metrics import names, of_installation, views
 from django_pgjobs.metrics.of_installation import _folded, describe_installation
-from django_pgjobs.models import RateLimit
+from django_pgjobs.models import QueueSample, RateLimit
+from django_pgjobs.queries import numbers
 from tests import tasks
-from tests.factories import make_job, make_worker
+from tests.factories import make_job, make_jobs, make_worker
 from tests.metrics.parsing import read, value_of
 from tests.schedules.support import make_schedule
 
@@ -174,6 +175,33 @@ def test_queues_say_what_waits_and_who_serves_them() -> None:
     assert value_of(metrics, "pgjobs_queue_paused", queue="other") == 1
     assert value_of(metrics, "pgjobs_queue_paused", queue="mail") == 0
     assert value_of(metrics, "pgjobs_workers", state="live") == 1
+
+
+@pytest.mark.parametrize("few", [10_000, 2])
+@pytest.mark.parametrize("keys", [{}, {"concurrency_key": "shop"}], ids=["plain", "keyed"])
+@pytest.mark.parametrize("sampled", ["never", "before", "then"])
+def test_how_long_the_oldest_waits_is_of_now_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch, few: int, keys: dict[str, Any], sampled: str
+) -> None:
+    """All workers have ended in order, so nobody measures any more, or the oldest has run since."""
+    monkeypatch.setattr(numbers, "FEW", few)
+    now = timezone.now()
+    if sampled != "never":
+        QueueSample.objects.create(
+            measured_at=now - timedelta(minutes=30),
+            ready=9 if sampled == "then" else 0,
+            waiting_since=now - timedelta(hours=5),
+        )
+    make_jobs(5, queue_name="other", enqueued_at=now - timedelta(minutes=10))
+    # A retry has the lowest id, and waits only since it may run again.
+    make_job(queue_name="mail", priority=5, ready_at=now, **keys)
+    for priority, minutes in ((5, 1), (0, 20), (-5, 2)):
+        enqueued_at = now - timedelta(minutes=minutes)
+        make_job(queue_name="mail", priority=priority, enqueued_at=enqueued_at, **keys)
+    metrics = read(describe_installation())
+    for queue, minutes in (("mail", 20), ("other", 10)):
+        seconds = value_of(metrics, "pgjobs_queue_oldest_ready_seconds", queue=queue)
+        assert seconds == pytest.approx(60 * minutes, abs=30)
 
 
 ENTER = """

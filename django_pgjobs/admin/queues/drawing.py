@@ -98,7 +98,7 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
 def _ages(queues: Queues, hour: Hour) -> dict[str, Any]:
     return {
         "now": timezone.now(),
-        "size_age": as_of(queues.size.measured_at if queues.size else None),
+        "size_age": as_of(queues.size.measured_at),
         "hour_age": as_of(hour.upto),
     }
 

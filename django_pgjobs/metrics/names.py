@@ -86,7 +86,7 @@ ALL_SLOTS = Metric("pgjobs_slots", GAUGE, "Jobs that live workers run in threads
 RECENT_ENQUEUED = Metric(
     "pgjobs_enqueued_last_5m",
     GAUGE,
-    "Jobs enqueued in the last five complete minutes.",
+    "Jobs enqueued in the last five minutes that are counted.",
     ("queue", "task"),
 )
 RECENT_ATTEMPTS = Metric(

@@ -7,8 +7,7 @@ the last five complete minutes does not, and is the same whoever asks when.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connections
 
@@ -28,7 +27,6 @@ from django_pgjobs.queries.system import list_relations
 
 # No statement may take longer.
 ASKED_SECONDS = 5.0
-RECENT_MINUTES = 5
 # Of the facts, only numbers are read.
 FEWEST = 1
 STATES = ("ready", "running", "scheduled", "retrying", "held")
@@ -50,7 +48,7 @@ def describe_installation() -> bytes:
         _add_sizes(said, cursor)
         _add_queues(said, cursor, facts.now)
         _add_facts(said, facts)
-        _add_recent(said, cursor)
+        _add_recent(said, cursor, facts)
         _add_rules(said, cursor)
         for relation in list_relations(cursor):
             if not relation.is_index:
@@ -79,44 +77,37 @@ def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
 
 def _add_facts(said: Exposition, facts: Installation) -> None:
     said.add(names.WORKERS, facts.live_workers, "live")
-    said.add(names.WORKERS, facts.lost_workers, "lost")
+    said.add(names.WORKERS, facts.unended_workers - facts.live_workers, "lost")
     said.add(names.ALL_SLOTS, facts.slots)
     oldest = facts.old_transaction
     said.add(names.OLDEST_TRANSACTION, oldest.seconds if oldest else 0.0)
 
 
-def _add_recent(said: Exposition, cursor: Cursor) -> None:
+def _add_recent(said: Exposition, cursor: Cursor, facts: Installation) -> None:
+    written = numbers.recent_minutes(facts.now - timedelta(seconds=numbers.CLOSING_SECONDS))
+    counted_until = numbers.enqueues_counted_until(facts.samples)
+    counted = numbers.recent_minutes(counted_until) if counted_until else range(0)
+    first = min(minutes.start for minutes in (written, counted) if minutes)
     found = numbers.list_statistics(
         cursor,
-        # Some of the minutes are not over, or not written yet.
-        seconds=(RECENT_MINUTES + 3) * MINUTE,
+        seconds=facts.now.timestamp() - first * MINUTE,
         bucket_seconds=MINUTE,
         by_queue=True,
         by_task=True,
     )
     enqueued: Counter[tuple[str, ...]] = Counter()
     ended: Counter[tuple[str, ...]] = Counter()
-    for row in _in_recent_minutes(found):
+    for row in found:
         queue, task = row.queue_name or "", row.task_path or ""
-        if row.enqueued:
+        if row.enqueued and row.bucket in counted:
             enqueued[queue, task] += row.enqueued
-        for outcome in OUTCOMES:
+        for outcome in OUTCOMES if row.bucket in written else ():
             if number := getattr(row, outcome):
                 ended[queue, task, outcome] += number
     for (queue, task), number in _folded(enqueued).items():
         said.add(names.RECENT_ENQUEUED, number, queue, task)
     for (queue, task, outcome), number in _folded(ended).items():
         said.add(names.RECENT_ATTEMPTS, number, queue, task, outcome)
-
-
-def _in_recent_minutes(found: list[numbers.Number]) -> Iterable[numbers.Number]:
-    """Yield the rows of the last minutes for which everything is written."""
-    end = int((found[-1].upto.timestamp() - numbers.CLOSING_SECONDS) // MINUTE)
-    return (
-        row
-        for row in found
-        if end - RECENT_MINUTES <= row.bucket < end and row.queue_name is not None
-    )
 
 
 def _folded(counts: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:

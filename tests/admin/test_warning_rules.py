@@ -115,6 +115,20 @@ class TestFailures:
         )
         assert linked_ids(admin_client, notice) == set(ids)
 
+    @pytest.mark.parametrize("few", [10_000, 100])
+    def test_both_are_counted_up_to_the_same_moment(
+        self, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        """What ends now is in no statistics yet: one job of a hundred fails, as ever."""
+        monkeypatch.setattr(situation, "MAX_FAILED_JOBS", few)
+        make_worker()
+        row = {"queue_name": "default", "task_path": "tests.tasks.fail", "period": "minute"}
+        before = timezone.now() - timedelta(hours=5)
+        Statistic.objects.create(**row, begins_at=before, failed=100, successful=9_900)
+        make_jobs(990, "tests.tasks.fail", status="successful", finished_at=ago(5))
+        make_jobs(10, "tests.tasks.fail", status="failed", finished_at=ago(5))
+        assert texts() == []
+
 
 class TestGrowth:
     """A backlog over the last half hour."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.test import Client
 from django.utils import timezone
 
@@ -16,7 +17,7 @@ from django_pgjobs import pause
 from django_pgjobs.checks import check_settings
 from django_pgjobs.metrics import names, of_installation, views
 from django_pgjobs.metrics.of_installation import _folded, describe_installation
-from django_pgjobs.models import QueueSample, RateLimit
+from django_pgjobs.models import QueueSample, RateLimit, Statistic
 from django_pgjobs.queries import numbers
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
@@ -204,27 +205,72 @@ def test_how_long_the_oldest_waits_is_of_now_however_many_there_are(
         assert seconds == pytest.approx(60 * minutes, abs=30)
 
 
-ENTER = """
-INSERT INTO pgjobs_statistic (period, begins_at, queue_name, task_path, enqueued, successful, lost)
-SELECT
-    'part', date_trunc('minute', statement_timestamp(), 'UTC') - make_interval(mins => minute),
-    'mail', 'shop.send', 10, 1, 0
-FROM unnest(%s::integer[]) AS minute
-"""
+def test_workers_that_were_rescued_are_lost_no_more() -> None:
+    make_worker("live:1", slots=3)
+    make_worker("live:2", slots=4, quiet_requested_at=timezone.now())
+    make_worker("gone:1", lease_seconds=-5)
+    make_worker("gone:2", lease_seconds=-900, lost=True, ended_at=timezone.now())
+    make_worker("ended:1", lease_seconds=-900, ended_at=timezone.now())
+    metrics = read(describe_installation())
+    found = [value_of(metrics, "pgjobs_workers", state=state) for state in ("live", "lost")]
+    assert [*found, value_of(metrics, "pgjobs_slots")] == [2, 1, 7]
 
 
-def test_what_ended_lately_is_that_of_five_complete_minutes() -> None:
-    """However often they are written, and whatever of now is not written yet."""
-    with connection.cursor() as cursor:
-        # The minutes of now, and the one before, may not be written yet.
-        cursor.execute(ENTER, [[0, *range(2, 20), *range(2, 20)]])
+def enter(*minutes: int, **counts: int) -> None:
+    """Write statistics of a task in the minutes of these numbers."""
+    for minute in minutes:
+        Statistic.objects.create(
+            begins_at=datetime.fromtimestamp(60 * minute, UTC),
+            queue_name="mail",
+            task_path="shop.send",
+            **counts,
+        )
+
+
+@pytest.mark.parametrize("few", [10_000, 1])
+def test_what_ended_lately_is_that_of_five_minutes_that_are_written(
+    monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """However often they are written, and whatever of now is written or counted."""
+    make_jobs(2, status="failed", queue_name="mail", finished_at=timezone.now())
+    monkeypatch.setattr(numbers, "FEW", few)
+    # Longer than a minute, so that it always matters.
+    monkeypatch.setattr(numbers, "CLOSING_SECONDS", 70.0)
+    before, after = written(), 0
+    while before != after:
+        before = written()
+        Statistic.objects.all().delete()
+        enter(*range(before - 20, before + 2), *range(before - 20, before + 2), successful=1)
+        enter(before - 6, before, failed=1000)
+        enter(before - 5, before - 1, retried=4, lost=1)
+        metrics = read(describe_installation())
+        after = written()
+    task = {"queue": "mail", "task": "shop.send"}
+    found = {
+        outcome: value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome=outcome)
+        for outcome in of_installation.OUTCOMES
+    }
+    assert found == {"successful": 10, "failed": None, "cancelled": None, "retried": 8, "lost": 2}
+
+
+def written() -> int:
+    """Return the number of the first minute that may not be written yet."""
+    return int((time.time() - numbers.CLOSING_SECONDS) // 60)
+
+
+def test_what_came_in_lately_is_that_of_five_minutes_that_are_counted() -> None:
+    """Enqueues are counted up to the last sample but one."""
+    now = timezone.now()
+    for seconds in (130, 70, 10):
+        QueueSample.objects.create(measured_at=now - timedelta(seconds=seconds))
+    last = int((now.timestamp() - 70) // 60)
+    enter(*range(last - 20, last), enqueued=60)
+    enter(last, enqueued=7)
     metrics = read(describe_installation())
     task = {"queue": "mail", "task": "shop.send"}
-    ended = value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome="successful")
-    # The last one that is complete is the one before this, or the one before that.
-    assert ended in (8, 10)
-    assert value_of(metrics, "pgjobs_enqueued_last_5m", **task) == 10 * ended
-    assert value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome="lost") is None
+    assert value_of(metrics, "pgjobs_enqueued_last_5m", **task) == 300
+    QueueSample.objects.all().delete()
+    assert value_of(read(describe_installation()), "pgjobs_enqueued_last_5m", **task) is None
 
 
 def test_tasks_without_number_are_folded() -> None:

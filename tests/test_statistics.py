@@ -96,6 +96,12 @@ class TestWhoEndsJobsCountsThem:
         assert sums(queue_name="first") == {"lost": 1}
         assert sums(queue_name="last") == {"lost": 1, "failed": 1}
 
+    def test_what_waited_for_a_failed_job(self) -> None:
+        failed = tasks.fail_once.enqueue()
+        tasks.add.using(after=[failed], queue_name="mail").enqueue(1, 2)
+        run_jobs()
+        assert sums(queue_name="mail") == {"cancelled": 1}
+
     def test_what_is_cancelled_with_its_batch(self) -> None:
         with workflow("of three") as flow:
             flow.add_many(tasks.add, [(1, 2)] * 3)

@@ -166,6 +166,33 @@ class TestRolling:
         times = QueueSample.objects.order_by("measured_at").values_list("measured_at", flat=True)
         assert list(times) == kept
 
+    def test_an_hour_without_a_sample_of_its_first_minute_keeps_another(self, cursor: Any) -> None:
+        """Measuring takes its time, so that there is one every two minutes."""
+        hour = datetime.now(UTC).replace(minute=0) - timedelta(days=3)
+        for minutes in range(1, 240, 2):
+            moment = hour + timedelta(minutes=minutes)
+            for queue_name in (None, "mail"):
+                QueueSample.objects.create(measured_at=moment, queue_name=queue_name)
+        statistics.prune_statistics(cursor, retention=400 * 86400)
+        kept = QueueSample.objects.filter(queue_name="mail").order_by("measured_at")
+        times = [hour + timedelta(minutes=60 * number + 1) for number in range(4)]
+        assert [sample.measured_at for sample in kept] == times
+        assert QueueSample.objects.count() == 8
+        assert statistics.prune_statistics(cursor, retention=400 * 86400) == 0
+
+    @pytest.mark.parametrize(
+        ("retention", "days", "stays"),
+        [(None, 31, True), (None, 33, False), (2 * 86400, 3, False), (400 * 86400, 3, True)],
+    )
+    def test_samples_go_whatever_is_kept(
+        self, cursor: Any, retention: float | None, days: int, stays: bool
+    ) -> None:
+        write(cursor, 500 * 1440, {("mail", TASK): cell(1, 0, 0, 0)})
+        QueueSample.objects.create(measured_at=datetime.now(UTC) - timedelta(days=days))
+        statistics.prune_statistics(cursor, retention=retention)
+        assert QueueSample.objects.exists() is stays
+        assert Statistic.objects.exists() is (retention is None)
+
 
 class TestSizes:
     """What has not finished, counted or measured."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from django_pgjobs.metrics.exposition import COUNTER, GAUGE, HISTOGRAM, Metric
 
-# Values of the label "task" that are told apart, and what the others are called.
+# Values of the label "task" that are told apart, of all the pairs of queue and task, and what the
+# others are called.
 MAX_TASKS = 500
+MAX_PAIRS = 1_000
 OTHERS = "(others)"
 
 # Of one worker.

@@ -7,7 +7,9 @@ the last five complete minutes does not, and is the same whoever asks when.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.db import connections
 
@@ -29,6 +31,8 @@ from django_pgjobs.queries.system import list_relations
 ASKED_SECONDS = 5.0
 # Of the facts, only numbers are read.
 FEWEST = 1
+Key = TypeVar("Key", bound=Hashable)
+
 STATES = ("ready", "running", "scheduled", "retrying", "held")
 OUTCOMES = ("successful", "failed", "cancelled", "retried", "lost")
 
@@ -111,15 +115,28 @@ def _add_recent(said: Exposition, cursor: Cursor, facts: Installation) -> None:
 
 
 def _folded(counts: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:
-    """Return counts with a bounded number of tasks: those with most jobs, and the others."""
-    by_task: Counter[str] = Counter()
-    for (_queue, task, *_rest), number in counts.items():
-        by_task[task] += number
-    known = {task for task, _ in by_task.most_common(names.MAX_TASKS)}
-    folded: Counter[tuple[str, ...]] = Counter()
+    """Return counts with a bounded number of tasks, and of queues with a task.
+
+    Those with most jobs are told apart, and the others are together.
+    """
+    tasks = _largest(((task, number) for (_, task, *_), number in counts.items()), names.MAX_TASKS)
+    by_task: Counter[tuple[str, ...]] = Counter()
     for (queue, task, *rest), number in counts.items():
-        folded[(queue, task if task in known else names.OTHERS, *rest)] += number
+        by_task[(queue, task if task in tasks else names.OTHERS, *rest)] += number
+    pairs = _largest(((key[:2], number) for key, number in by_task.items()), names.MAX_PAIRS)
+    folded: Counter[tuple[str, ...]] = Counter()
+    for key, number in by_task.items():
+        pair = key[:2] if key[:2] in pairs else (names.OTHERS, names.OTHERS)
+        folded[(*pair, *key[2:])] += number
     return folded
+
+
+def _largest(numbers: Iterable[tuple[Key, int]], most: int) -> set[Key]:
+    """Return the keys with the largest sums, at most so many."""
+    sums: Counter[Key] = Counter()
+    for key, number in numbers:
+        sums[key] += number
+    return {key for key, _ in sums.most_common(most)}
 
 
 def _add_rules(said: Exposition, cursor: Cursor) -> None:

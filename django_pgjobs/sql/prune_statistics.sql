@@ -26,7 +26,13 @@ thinned AS (
             old.measured_at
             < statement_timestamp() - make_interval(secs => %(dense)s::double precision)
             AND (
-                date_part('minute', old.measured_at) <> 0::double precision
+                old.measured_at > (
+                    SELECT first.measured_at
+                    FROM pgjobs_queue_sample AS first
+                    WHERE first.measured_at >= date_trunc('hour', old.measured_at, 'UTC')
+                    ORDER BY first.measured_at
+                    LIMIT 1
+                )
                 OR old.measured_at < statement_timestamp() - make_interval(
                     secs => LEAST(%(sparse)s::double precision, %(retention)s::double precision)
                 )

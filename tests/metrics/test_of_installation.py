@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -274,8 +275,6 @@ def test_what_came_in_lately_is_that_of_five_minutes_that_are_counted() -> None:
 
 
 def test_tasks_without_number_are_folded() -> None:
-    from collections import Counter
-
     counts: Counter[tuple[str, ...]] = Counter(
         {("q", f"task{place}", "failed"): place + 1 for place in range(names.MAX_TASKS + 10)}
     )
@@ -283,6 +282,15 @@ def test_tasks_without_number_are_folded() -> None:
     assert len(folded) == names.MAX_TASKS + 1
     # The least of them.
     assert folded["q", names.OTHERS, "failed"] == sum(range(1, 11))
+
+
+def test_queues_with_tasks_without_number_are_folded() -> None:
+    counts: Counter[tuple[str, ...]] = Counter(
+        {(f"queue{place}", "task", "failed"): place + 1 for place in range(names.MAX_PAIRS + 10)}
+    )
+    folded = _folded(counts)
+    assert len(folded) == names.MAX_PAIRS + 1
+    assert folded[names.OTHERS, names.OTHERS, "failed"] == sum(range(1, 11))
 
 
 def test_schedules_say_how_late_they_are() -> None:
@@ -322,10 +330,12 @@ def test_limits_say_who_waits_for_them() -> None:
 
 def test_queues_without_number_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_installation, "MAX_SAMPLED", 20)
+    monkeypatch.setattr(numbers, "MAX_QUEUES", 20)
     for place in range(30):
         make_job(queue_name=f"queue {place}", task_path=tasks.add.module_path)
     metrics = read(describe_installation())
     assert len(metrics["pgjobs_queue_oldest_ready_seconds"].samples) == 20
+    assert len(metrics["pgjobs_queue_jobs"].samples) == 20 * len(of_installation.STATES)
 
 
 def test_metrics_are_called_as_prometheus_asks() -> None:

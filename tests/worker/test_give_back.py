@@ -13,7 +13,7 @@ from psycopg import sql
 
 from django_pgjobs import cancel
 from django_pgjobs.flows import workflow
-from django_pgjobs.models import Statistic
+from django_pgjobs.models import Job, Statistic
 from django_pgjobs.queries import batches, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from tests import tasks
@@ -65,7 +65,8 @@ def test_a_cancel_that_came_meanwhile_is_counted(
 ) -> None:
     if batch:
         with workflow("of one") as flow:
-            job_id = int(flow.add(tasks.add, 1, 2).id)
+            flow.add(tasks.add.s(1, 2))
+        job_id = Job.objects.get().pk
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE pgjobs_job SET status = 'running', claim = 1, worker_id = %s WHERE id = %s",

@@ -19,6 +19,7 @@ from django_pgjobs.checks import check_settings
 from django_pgjobs.metrics import names, of_installation, views
 from django_pgjobs.metrics.of_installation import _folded, describe_installation
 from django_pgjobs.models import QueueSample, RateLimit, Statistic
+from django_pgjobs.queries import metrics as metrics_queries
 from django_pgjobs.queries import numbers
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
@@ -307,6 +308,27 @@ def test_schedules_say_how_late_they_are() -> None:
     assert value_of(metrics, "pgjobs_schedule_late_seconds", schedule="good") == 0
     assert value_of(metrics, "pgjobs_schedule_error", schedule="late") == 1
     assert value_of(metrics, "pgjobs_schedule_error", schedule="good") == 0
+
+
+def test_of_many_schedules_those_in_trouble_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_queries, "MAX_SCHEDULES", 3)
+    now = timezone.now()
+    failed = make_job(status="failed")
+    changes: dict[str, tuple[int, dict[str, Any]]] = {
+        "a": (5, {}),
+        "b": (6, {}),
+        "w late": (90, {}),
+        "x broken": (-60, {"error": "no such task"}),
+        "y failed": (-60, {"last_job_id": failed}),
+    }
+    # Each one that is made fires those that are due.
+    for schedule in [make_schedule(name) for name in changes]:
+        seconds, columns = changes[schedule.name]
+        next_at = now - timedelta(seconds=seconds)
+        type(schedule).objects.filter(pk=schedule.pk).update(next_at=next_at, **columns)
+    metrics = read(describe_installation())
+    told = [each.labels["schedule"] for each in metrics["pgjobs_schedule_error"].samples]
+    assert told == ["w late", "x broken", "y failed"]
 
 
 def test_schedules_say_whether_their_last_job_failed() -> None:

@@ -312,8 +312,69 @@ class TestWhatCameIn:
             statistics.count_enqueued(cursor)
             assert sums()["enqueued"] == expected
 
-    def test_by_the_minute_of_the_enqueue(self, cursor: Any) -> None:
+    def test_by_two_leaders_once(self, cursor: Any) -> None:
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+        make_jobs(10)
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            for _ in range(2):
+                statistics.count_enqueued(cursor)
+        assert sums() == {"enqueued": 10}
+
+    def test_however_late(self, cursor: Any) -> None:
+        """Counts that failed, or nobody there for days, whose samples are pruned."""
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+        make_jobs(3)
         statistics.measure_queues(cursor)
+        QueueSample.objects.update(measured_at=datetime.now(UTC) - timedelta(days=40))
+        make_jobs(4, enqueued_at=sql.SQL("now() - interval '20 days'"))
+        for _ in range(3):
+            statistics.measure_queues(cursor)
+            statistics.prune_statistics(cursor, retention=400 * 86400)
+        statistics.count_enqueued(cursor)
+        assert sums() == {"enqueued": 7}
+        statistics.prune_statistics(cursor, retention=400 * 86400)
+        assert QueueSample.objects.filter(queue_name=None).count() == 3
+
+    def test_more_than_are_looked_at_are_counted_later(
+        self, cursor: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(statistics, "MAX_JOBS", 10)
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+        make_jobs(8)
+        make_jobs(8, status="successful")
+        make_jobs(9)
+        for expected in (0, 10, 20, 25, 25):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+            assert sums()["enqueued"] == expected
+
+    def test_when_ids_begin_anew(self, cursor: Any) -> None:
+        make_jobs(1)
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+        QueueSample.objects.filter(counted_job_id__isnull=False).update(counted_job_id=10**15)
+        statistics.measure_queues(cursor)
+        statistics.count_enqueued(cursor)
+        make_jobs(3)
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+        statistics.count_enqueued(cursor)
+        assert sums() == {"enqueued": 3}
+
+    def test_by_the_minute_of_the_enqueue(self, cursor: Any) -> None:
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
         make_job(enqueued_at=sql.SQL("now() - interval '10 minutes'"))
         make_job(enqueued_at=sql.SQL("'9999-12-01 00:00:00+00'"))
         make_job(enqueued_at=sql.SQL("'0001-02-01 00:00:00+00'"))

@@ -116,7 +116,7 @@ def measure_queues(cursor: Cursor) -> None:
 
 
 def count_enqueued(cursor: Cursor) -> None:
-    """Append how many jobs came in, as of the sample before the last one."""
+    """Append how many jobs came in up to the sample before the last one, once each."""
     execute(cursor, "count_enqueued", {"max_jobs": MAX_JOBS})
 
 

@@ -25,6 +25,8 @@ thinned AS (
         WHERE
             old.measured_at
             < statement_timestamp() - make_interval(secs => %(dense)s::double precision)
+            -- Without it nobody would know what is counted.
+            AND old.counted_job_id IS NULL
             AND (
                 old.measured_at > (
                     SELECT first.measured_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,10 +12,11 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
+from django_pgjobs.admin.overview.chart import RANGES
 from django_pgjobs.flows import workflow
 from django_pgjobs.models import Job, QueueSample, Statistic
 from django_pgjobs.queries import expiry, jobs, numbers, statistics
-from django_pgjobs.queries.signs import list_signs
+from django_pgjobs.queries.signs import list_signs, sum_ended
 from django_pgjobs.queries.statistics import DENSE_SECONDS, STEPS, Cell, Minute
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -122,10 +124,13 @@ class TestRolling:
                 {("mail", TASK): cell(1, 2, 3, 4, ran=0.5), ("fax", TASK): cell(1, 0, 0, 0)},
             )
         age(step.period, step.keep + 2 * step.step)
+        Statistic.objects.filter(queue_name="mail").update(enqueued=5, lost=6, waited=0.25)
         before = sums()
         assert statistics.roll_up(cursor, step) == 6
         row = Statistic.objects.get(queue_name="mail")
-        assert (row.period, row.ran, row.successful) == (step.into, 1.5, 3)
+        assert (row.period, row.ran, row.waited) == (step.into, 1.5, 0.75)
+        counts = (row.enqueued, row.successful, row.failed, row.cancelled, row.retried, row.lost)
+        assert counts == (15, 3, 6, 9, 12, 18)
         assert (row.runs, row.waits) == ([0, 0, 0, 0, 30], [0, 0, 30, 0, 0])
         assert row.begins_at.timestamp() % step.step == 0
         assert (sums(), Statistic.objects.count()) == (before, 2)
@@ -135,6 +140,29 @@ class TestRolling:
         write(cursor, 0, {("mail", TASK): cell(1, 0, 0, 0)})
         age(step.period, step.keep - 1)
         assert statistics.roll_up(cursor, step) == 0
+
+    @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.into)
+    def test_the_first_that_is_not_old_enough_stays(self, cursor: Any, step: Any) -> None:
+        def first() -> float:
+            return (datetime.now(UTC).timestamp() - step.keep) // step.step * step.step
+
+        before, after, count = first(), 0.0, 0
+        while before != after:
+            before = first()
+            Statistic.objects.all().delete()
+            write(cursor, 0, {("mail", TASK): cell(1, 0, 0, 0)})
+            begins_at = datetime.fromtimestamp(before, UTC)
+            Statistic.objects.update(period=step.period, begins_at=begins_at)
+            count = statistics.roll_up(cursor, step)
+            after = first()
+        assert count == 0
+
+    def test_no_chart_is_of_longer_periods_than_its_bars(self) -> None:
+        assert STEPS[0].keep >= numbers.CLOSING_SECONDS
+        for chosen in RANGES.values():
+            for step in STEPS:
+                if step.step > chosen.bucket_seconds:
+                    assert step.keep >= chosen.bucket_seconds * chosen.buckets
 
     def test_odd_lists_do_no_harm(self, cursor: Any) -> None:
         for waits in ("{}", "{NULL,3}", "{{1,2},{3,4}}", "{-5}", "{9223372036854775807}"):
@@ -391,16 +419,27 @@ class TestNumbers:
     """What ended, by time: statistics for minutes that are over, then the rows themselves."""
 
     def test_both_sources_meet_without_a_gap(self, cursor: Any) -> None:
-        for minutes in range(1, 60):
-            write(cursor, minutes, {("mail", TASK): cell(1, 0, 0, 0)})
-        moment = sql.SQL("date_trunc('minute', now() - interval '15 seconds')")
-        make_jobs(2, status="failed", queue_name="mail", finished_at=moment)
-        make_jobs(3, status="successful", finished_at=sql.SQL("statement_timestamp()"))
-        found = numbers.list_statistics(cursor, seconds=2 * HOUR, bucket_seconds=60)
-        closed = found[-1].upto.timestamp() - 15
-        counted = 59 if closed % 60 < 45 else 58
-        assert sum(each.failed for each in found) == 2
-        assert sum(each.successful for each in found) in (counted + 3, counted + 2, 62, 61)
+        def closed() -> int:
+            return int((time.time() - numbers.CLOSING_SECONDS) // 60)
+
+        before, after = closed(), 0
+        while before != after:
+            before = closed()
+            Statistic.objects.all().delete()
+            Job.objects.all().delete()
+            # Also of minutes that are not closed: their jobs are counted themselves.
+            for minutes in range(60):
+                write(cursor, minutes, {("mail", TASK): cell(1, 0, 0, 0)})
+            moments = [before * 60 - 1, before * 60, before * 60 + 1, time.time()]
+            for moment in moments:
+                finished_at = datetime.fromtimestamp(moment, UTC)
+                make_jobs(2, status="failed", queue_name="mail", finished_at=finished_at)
+            found = numbers.list_statistics(cursor, seconds=2 * HOUR, bucket_seconds=60)
+            after = closed()
+        assert sum(each.failed for each in found) == 6
+        written = {each.bucket for each in found if each.successful}
+        assert max(written) == before - 1
+        assert sum(each.successful for each in found) == len(written) >= 58
 
     def test_what_many_have_just_finished_waits_for_its_statistics(
         self, cursor: Any, monkeypatch: pytest.MonkeyPatch
@@ -424,6 +463,15 @@ class TestNumbers:
         assert shown(by_task=True) == [(None, "a", 1, 2, 1)]
         assert shown(by_task=True, queue_name="fax") == [(None, "a", 0, 2, 1)]
         assert shown(task_path="b") == []
+
+
+class TestBefore:
+    """What ended a day before, which failures of now are set beside."""
+
+    def test_it_ends_where_now_begins(self, cursor: Any) -> None:
+        for minutes, failed in ((5, 1), (30, 2), (59, 4), (70, 8)):
+            write(cursor, minutes, {("mail", TASK): cell(3, failed, 0, 0)})
+        assert sum_ended(cursor, earliest=HOUR, latest=900) == {TASK: (6, 6)}
 
 
 class TestTimes:

@@ -162,14 +162,16 @@ def queue_lines(rows: Iterable[QueueRow], hour: Hour) -> list[QueueLine]:
     ended: dict[str, list[int]] = {}
     for number in hour.numbers:
         if number.queue_name is not None:
-            counts = ended.setdefault(number.queue_name, [0, 0])
+            counts = ended.setdefault(number.queue_name, [0, 0, 0])
             counts[0] += finished(number)
-            counts[1] += number.failed
-    return [_line(row, ended.get(row.name, [0, 0]), hour) for row in rows]
+            counts[1] += number.successful
+            counts[2] += number.failed
+    return [_line(row, ended.get(row.name, [0, 0, 0]), hour) for row in rows]
 
 
 def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
-    ended, failed = counts
+    ended, successful, failed = counts
+    ran = successful + failed
     times = hour.times.get(row.name)
     queries = {
         tab: jobs_query(tab, {"queue": row.name})
@@ -182,7 +184,7 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
         row=row,
         finished=ended,
         failed=failed,
-        failed_percent=100 * failed / ended if ended else None,
+        failed_percent=100 * failed / ran if ran else None,
         waited=span_of(times.waits) if times else None,
         ran=span_of(times.runs) if times else None,
         queries=queries,

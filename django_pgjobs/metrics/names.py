@@ -46,7 +46,7 @@ LIVE = Metric("pgjobs_worker_live", GAUGE, "1 if every part of the worker moves,
 READY = Metric(
     "pgjobs_worker_ready",
     GAUGE,
-    "1 if the worker has its lease, reaches the database and does not stop, else 0.",
+    "1 if the worker has its lease, reaches the database and is neither quiet nor stopping, else 0.",
 )
 CONNECTIONS = Metric(
     "pgjobs_db_connections_opened_total",
@@ -76,7 +76,10 @@ OLDEST_READY = Metric(
 )
 QUEUE_PAUSED = Metric("pgjobs_queue_paused", GAUGE, "1 if the queue is paused, else 0.", ("queue",))
 QUEUE_WORKERS = Metric(
-    "pgjobs_queue_live_workers", GAUGE, "Live workers that serve the queue.", ("queue",)
+    "pgjobs_queue_live_workers",
+    GAUGE,
+    "Live workers that serve the queue; 0 if jobs are ready in it that none of them takes.",
+    ("queue",),
 )
 WORKERS = Metric(
     "pgjobs_workers",
@@ -111,7 +114,10 @@ SCHEDULE_FAILED = Metric(
     "pgjobs_schedule_failed", GAUGE, "1 if the schedule's last job failed, else 0.", ("schedule",)
 )
 RATE_LIMIT_JOBS = Metric(
-    "pgjobs_rate_limit_waiting_jobs", GAUGE, "Jobs that wait for tokens of the limit.", ("limit",)
+    "pgjobs_rate_limit_waiting_jobs",
+    GAUGE,
+    "Ready jobs that take tokens of the limit, also if there are some; of 20,000 with keys.",
+    ("limit",),
 )
 RATE_LIMIT_KEYS = Metric(
     "pgjobs_rate_limit_keys", GAUGE, "Keys of the limit that have been used lately.", ("limit",)

@@ -76,7 +76,8 @@ def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
         waited = 0.0 if since is None else (now - since).total_seconds()
         said.add(names.OLDEST_READY, max(waited, 0.0), queue.name)
         said.add(names.QUEUE_PAUSED, int(queue.paused_at is not None), queue.name)
-        said.add(names.QUEUE_WORKERS, queue.workers, queue.name)
+        workers = 0 if queue.is_unserved else queue.workers
+        said.add(names.QUEUE_WORKERS, workers, queue.name)
 
 
 def _add_facts(said: Exposition, facts: Installation) -> None:

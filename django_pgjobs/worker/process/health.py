@@ -91,6 +91,8 @@ class Health(Role):
         state = self._state
         if state.stopping:
             return "it takes no jobs any more"
+        if state.quiet:
+            return "it was asked to claim nothing"
         if not state.worker_id:
             return "it is not registered yet"
         if time.monotonic() >= state.danger_at:

@@ -46,7 +46,7 @@ LIVE = Metric("pgjobs_worker_live", GAUGE, "1 if every part of the worker moves,
 READY = Metric(
     "pgjobs_worker_ready",
     GAUGE,
-    "1 if the worker has its lease, reaches the database and is neither quiet nor stopping, else 0.",
+    "1 if the worker has its lease, reaches the database and is to claim jobs, else 0.",
 )
 CONNECTIONS = Metric(
     "pgjobs_db_connections_opened_total",

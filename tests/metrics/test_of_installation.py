@@ -21,8 +21,10 @@ from django_pgjobs.metrics.of_installation import _folded, describe_installation
 from django_pgjobs.models import QueueSample, RateLimit, Statistic
 from django_pgjobs.queries import metrics as metrics_queries
 from django_pgjobs.queries import numbers
+from django_pgjobs.queries.system import RelationRow
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
+from tests.helpers import connect
 from tests.metrics.parsing import read, value_of
 from tests.schedules.support import make_schedule
 
@@ -346,8 +348,48 @@ def test_schedules_say_whether_their_last_job_failed() -> None:
 
 def test_limits_say_who_waits_for_them() -> None:
     RateLimit.objects.create(name="shop", count=1, period=3600)
+    RateLimit.objects.create(name="idle", count=1, period=3600)
+    for key in ("shop:1", "shop:1", "shop:2"):
+        make_job(rate_limit_keys=key, rate_cost=1)
     metrics = read(describe_installation())
-    assert value_of(metrics, "pgjobs_rate_limit_waiting_jobs", limit="shop") in (0, None)
+    for name, number in (("waiting_jobs", 3), ("keys", 2)):
+        assert value_of(metrics, f"pgjobs_rate_limit_{name}", limit="shop") == number
+        assert value_of(metrics, f"pgjobs_rate_limit_{name}", limit="idle") is None
+
+
+def test_a_queue_whose_backend_nobody_serves_has_no_worker() -> None:
+    make_worker(backends=["default"])
+    make_job(queue_name="mail", backend="other")
+    make_job(queue_name="fax")
+    metrics = read(describe_installation())
+    found = [value_of(metrics, "pgjobs_queue_live_workers", queue=name) for name in ("mail", "fax")]
+    assert found == [0, 1]
+
+
+def test_it_says_when_it_counted() -> None:
+    make_job()
+    metrics = read(describe_installation())
+    counted_at = value_of(metrics, "pgjobs_queue_jobs_timestamp_seconds")
+    assert counted_at == pytest.approx(time.time(), abs=30)
+
+
+def test_tables_say_their_size_and_what_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = RelationRow(False, "pgjobs_x", "", 5, 7, 9, 3, None, None, 0, True)
+    index = table._replace(name="pgjobs_y", is_index=True)
+    monkeypatch.setattr(of_installation, "list_relations", lambda cursor: [table, index])
+    metrics = read(describe_installation())
+    assert value_of(metrics, "pgjobs_table_bytes", table="pgjobs_x") == 12
+    assert value_of(metrics, "pgjobs_table_dead_rows", table="pgjobs_x") == 3
+    assert value_of(metrics, "pgjobs_table_bytes", table="pgjobs_y") is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_is_open_is_told_of() -> None:
+    assert value_of(read(describe_installation()), "pgjobs_oldest_transaction_seconds") == 0
+    with connect() as other, other.transaction():
+        other.execute("SELECT pg_current_xact_id()")
+        seconds = value_of(read(describe_installation()), "pgjobs_oldest_transaction_seconds")
+    assert seconds is not None and seconds > 0
 
 
 def test_queues_without_number_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

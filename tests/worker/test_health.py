@@ -132,6 +132,7 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
     assert beat._mark_of_claims() == 0.0
     served.runner.state.quiet = True
     assert beat._mark_of_claims() == health.WAITS
+    assert beat.find_unready() == "it was asked to claim nothing"
     served.runner.state.quiet = False
     # Those that it knows of may be of a queue that has its share of the slots, say.
     served.runner.state.held[1] = SimpleNamespace()  # type: ignore[assignment]
@@ -187,7 +188,7 @@ def test_a_worker_whose_lease_may_be_over_is_not_ready(served: ThreadedWorker) -
     [beat, _server] = served.runner.health
     assert isinstance(beat, health.Health)
     beat._state = SimpleNamespace(  # type: ignore[assignment]
-        stopping=False, worker_id=1, danger_at=time.monotonic() - 1
+        stopping=False, quiet=False, worker_id=1, danger_at=time.monotonic() - 1
     )
     assert "lease may be over" in beat.find_unready()
     beat._state.worker_id = 0

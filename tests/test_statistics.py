@@ -269,6 +269,16 @@ class TestSizes:
         everything, *_ = numbers.list_sizes(cursor)
         assert (everything.ready, everything.is_cut) == (6, True)
 
+    def test_a_sample_of_the_future_is_none(
+        self, cursor: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(numbers, "FEW", 5)
+        make_jobs(9)
+        for hours, ready in ((-1, 7), (1, 8)):
+            moment = datetime.now(UTC) + timedelta(hours=hours)
+            QueueSample.objects.create(measured_at=moment, ready=ready)
+        assert [size.ready for size in numbers.list_sizes(cursor)] == [7]
+
     def test_the_largest_queues_are_told_of(
         self, cursor: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -10,10 +10,12 @@ from django.test import Client
 from django.utils import timezone
 from psycopg import sql
 
+from django_pgjobs.admin.numbers import Hour, rate_of
 from django_pgjobs.admin.overview.chart import SPLITS
 from django_pgjobs.models import Pause, QueueSample, QueueSettings
 from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries import statistics
+from django_pgjobs.queries.numbers import Number
 from django_pgjobs.queries.statistics import (
     Cell,
     Minute,
@@ -130,6 +132,15 @@ def test_enqueued_per_minute_is_known_up_to_the_last_sample_but_one() -> None:
             measure_queues(cursor)
         count_enqueued(cursor)
     assert tiles()["enqueued"] == 2
+
+
+def test_a_rate_is_of_minutes_within_the_hour() -> None:
+    now = Number(1_000, None, None, 0, 0, 0, 0, 0, 0, datetime.fromtimestamp(60_030, UTC))
+    hour = Hour([now], {})
+    counts = {941: 10, 946: 5}
+    for minutes, per_minute in ((945, None), (946, 2.0), (947, 1.0)):
+        until = datetime.fromtimestamp(60 * minutes + 30, UTC)
+        assert rate_of(counts, until, hour).per_minute == per_minute
 
 
 def test_how_long_it_took_is_told_of_the_last_hour() -> None:

@@ -46,6 +46,8 @@ class TestBusyQueues:
             (61, [{"running": 4}, {"running": 0}], False),
             (61, [{"running": 4}], True),
             (61, [{"running": 4, "queues": ["fax"]}], False),
+            (61, [{"running": 4, "excluded_queues": ["mail"]}], False),
+            (61, [{"running": 4, "queues": None, "excluded_queues": ["mail"]}], False),
         ],
     )
     def test_near_misses(self, seconds: float, crews: list[Any], is_paused: bool) -> None:

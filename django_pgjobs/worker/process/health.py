@@ -117,8 +117,7 @@ class Health(Role):
     def _mark_of_claims(self) -> float:
         """Return a mark that stays the same while there is something to claim and nothing is."""
         # A worker that runs something may know of jobs that have to wait for that.
-        is_waiting = self._state.quiet or self._state.held or not self._pump.has_room
-        is_waiting = is_waiting or self._pump.is_idle
+        is_waiting = self._state.held or not self._pump.has_room or self._pump.is_idle
         return WAITS if is_waiting or self.find_unready() else float(self._pump.claimed)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.numbers import CLOSING_SECONDS
 
 
 class Crew(NamedTuple):
@@ -89,9 +90,9 @@ def list_signs(
 ) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
-    Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in
-    the last *sampled* seconds. Of live jobs the *max_live* oldest are looked at for such as wait
-    for a rate limit that lets none go.
+    Failures of the last *recent* seconds are counted, from the beginning of the minute on. The
+    backlogs are those of *queue_names* in the last *sampled* seconds. Of live jobs the *max_live*
+    oldest are looked at for such as wait for a rate limit that lets none go.
     """
     params = {
         "recent": recent,
@@ -101,6 +102,7 @@ def list_signs(
         "queue_names": list(queue_names),
         "sampled": sampled,
         "max_live": max_live,
+        "closing": CLOSING_SECONDS,
     }
     [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
     return Signs(

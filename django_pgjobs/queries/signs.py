@@ -107,14 +107,8 @@ def list_signs(
     [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
     return Signs(
         [Crew(**crew) for crew in _decoded(crews)],
-        [
-            Failing(**task | {"since": datetime.fromtimestamp(task["since"], UTC)})
-            for task in _decoded(failing)
-        ],
-        [
-            MuteRow(**mute | {"until": datetime.fromtimestamp(mute["until"], UTC)})
-            for mute in _decoded(mutes)
-        ],
+        [Failing(**task | {"since": _instant(task["since"])}) for task in _decoded(failing)],
+        [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in _decoded(mutes)],
         _backlogs_of(samples),
         _vain_of(vain),
     )
@@ -131,9 +125,12 @@ def _vain_of(rows: Any) -> dict[str, Vain]:
     found = {}
     for row in _decoded(rows):
         since = row["others_since"]
-        others_since = None if since is None else datetime.fromtimestamp(since, UTC)
-        found[row["queue_name"]] = Vain(row["jobs"], others_since)
+        found[row["queue_name"]] = Vain(row["jobs"], None if since is None else _instant(since))
     return found
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 class Ended(NamedTuple):

@@ -58,5 +58,5 @@ def test_it_looks_back_to_the_last_turn_and_no_further() -> None:
     assert trend_per_minute([(0, 9), (60, 1), (120, 3), (180, 5)]) == 2
     assert trend_per_minute([(0, 1), (60, 9), (120, 7), (180, 5)]) == -2
     assert trend_per_minute([(0, 9)]) is None
-    # Of ten minutes at most.
-    assert trend_per_minute([(0, 1), (700, 10), (760, 12), (1_300, 20)]) == 1
+    # Of three minutes at most.
+    assert trend_per_minute([(0, 1), (119, 10), (120, 14), (300, 20)]) == 2

@@ -23,7 +23,7 @@ from django_pgjobs.queries import metrics as metrics_queries
 from django_pgjobs.queries import numbers
 from django_pgjobs.queries.system import RelationRow
 from tests import tasks
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.factories import make_job, make_jobs, make_worker
 from tests.helpers import connect
 from tests.metrics.parsing import read, value_of
 from tests.schedules.support import make_schedule
@@ -179,34 +179,6 @@ def test_queues_say_what_waits_and_who_serves_them() -> None:
     assert value_of(metrics, "pgjobs_queue_live_workers", queue="other") == 0
     assert value_of(metrics, "pgjobs_queue_paused", queue="other") == 1
     assert value_of(metrics, "pgjobs_queue_paused", queue="mail") == 0
-    assert value_of(metrics, "pgjobs_workers", state="live") == 1
-
-
-def test_a_queue_that_is_served_and_has_no_jobs_says_so() -> None:
-    make_worker(queues=["mail"])
-    make_job(queue_name="other")
-    metrics = read(describe_installation())
-    for state in ("ready", "running", "scheduled", "retrying", "held"):
-        assert value_of(metrics, "pgjobs_queue_jobs", queue="mail", state=state) == 0
-    assert value_of(metrics, "pgjobs_queue_jobs", queue="other", state="ready") == 1
-
-
-def test_jobs_that_look_stuck_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert value_of(read(describe_installation()), "pgjobs_stuck_jobs") == 0
-    changed_at = timezone.now() - timedelta(hours=1)
-    make_running_job(
-        last_attempted_at=timezone.now() - timedelta(hours=2),
-        progress={"done": 1, "changed_at": changed_at.isoformat(), "longest_pause": 2.5},
-    )
-    assert value_of(read(describe_installation()), "pgjobs_stuck_jobs") == 1
-
-    def sleep(cursor: Any) -> None:
-        cursor.execute("SELECT pg_sleep(30)")
-
-    monkeypatch.setattr(of_installation, "STUCK_SECONDS", 0.01)
-    monkeypatch.setattr(of_installation, "find_stuck", sleep)
-    metrics = read(describe_installation())
-    assert value_of(metrics, "pgjobs_stuck_jobs") is None
     assert value_of(metrics, "pgjobs_workers", state="live") == 1
 
 

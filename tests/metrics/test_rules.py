@@ -20,7 +20,7 @@ from django_pgjobs.metrics.of_worker import describe_worker
 from django_pgjobs.models import Schedule, Statistic
 from django_pgjobs.queries import numbers
 from django_pgjobs.queries.overview import Installation, Transaction, get_installation
-from tests.factories import make_job, make_jobs, make_worker
+from tests.factories import make_job, make_jobs, make_running_job, make_worker
 from tests.helpers import ROOT
 from tests.metrics.parsing import read
 from tests.metrics.promql import evaluate
@@ -93,6 +93,13 @@ def test_jobs_that_fail_or_are_lost(counts: dict[str, int], rules: set[str]) -> 
     make_worker()
     enter(**counts)
     assert told() == rules
+
+
+def test_a_job_that_looks_stuck() -> None:
+    changed_at = timezone.now() - timedelta(hours=1)
+    progress = {"done": 1, "changed_at": changed_at.isoformat(), "longest_pause": 2.5}
+    make_running_job(last_attempted_at=timezone.now() - timedelta(hours=2), progress=progress)
+    assert told() == {"PgjobsJobsAreStuck"}
 
 
 def test_a_worker_that_nobody_rescues() -> None:

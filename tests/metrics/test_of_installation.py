@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +16,7 @@ from django.utils import timezone
 from django_pgjobs import pause
 from django_pgjobs.checks import check_settings
 from django_pgjobs.metrics import names, of_installation, views
-from django_pgjobs.metrics.of_installation import _folded, describe_installation
+from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample, RateLimit, Statistic
 from django_pgjobs.queries import metrics as metrics_queries
 from django_pgjobs.queries import numbers
@@ -275,25 +274,6 @@ def test_what_came_in_lately_is_that_of_five_minutes_that_are_counted() -> None:
     assert value_of(metrics, "pgjobs_enqueued_last_5m", **task) == 300
     QueueSample.objects.all().delete()
     assert value_of(read(describe_installation()), "pgjobs_enqueued_last_5m", **task) is None
-
-
-def test_tasks_without_number_are_folded() -> None:
-    counts: Counter[tuple[str, ...]] = Counter(
-        {("q", f"task{place}", "failed"): place + 1 for place in range(names.MAX_TASKS + 10)}
-    )
-    folded = _folded(counts)
-    assert len(folded) == names.MAX_TASKS + 1
-    # The least of them.
-    assert folded["q", names.OTHERS, "failed"] == sum(range(1, 11))
-
-
-def test_queues_with_tasks_without_number_are_folded() -> None:
-    counts: Counter[tuple[str, ...]] = Counter(
-        {(f"queue{place}", "task", "failed"): place + 1 for place in range(names.MAX_PAIRS + 10)}
-    )
-    folded = _folded(counts)
-    assert len(folded) == names.MAX_PAIRS + 1
-    assert folded[names.OTHERS, names.OTHERS, "failed"] == sum(range(1, 11))
 
 
 def test_schedules_say_how_late_they_are() -> None:

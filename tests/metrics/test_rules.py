@@ -20,6 +20,7 @@ from django_pgjobs.metrics.of_worker import describe_worker
 from django_pgjobs.models import Schedule, Statistic
 from django_pgjobs.queries import numbers
 from django_pgjobs.queries.overview import Installation, Transaction, get_installation
+from django_pgjobs.queries.system import list_relations
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 from tests.helpers import ROOT
 from tests.metrics.parsing import read
@@ -139,11 +140,10 @@ def test_an_old_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dead_rows_of_the_table_of_live_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     make_worker()
-    found = of_installation.list_relations
     monkeypatch.setattr(
         of_installation,
         "list_relations",
-        lambda cursor: [each._replace(dead=1_000_001) for each in found(cursor)],
+        lambda cursor: [each._replace(dead=1_000_001) for each in list_relations(cursor)],
     )
     assert told() == {"PgjobsDeadRows"}
 

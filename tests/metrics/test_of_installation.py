@@ -184,8 +184,9 @@ def test_queues_say_what_waits_and_who_serves_them() -> None:
 @pytest.mark.parametrize("few", [10_000, 2])
 @pytest.mark.parametrize("keys", [{}, {"concurrency_key": "shop"}], ids=["plain", "keyed"])
 @pytest.mark.parametrize("sampled", ["never", "before", "then"])
+@pytest.mark.parametrize("oldest", [5, 0, -5])
 def test_how_long_the_oldest_waits_is_of_now_however_many_there_are(
-    monkeypatch: pytest.MonkeyPatch, few: int, keys: dict[str, Any], sampled: str
+    monkeypatch: pytest.MonkeyPatch, few: int, keys: dict[str, Any], sampled: str, oldest: int
 ) -> None:
     """All workers have ended in order, so nobody measures any more, or the oldest has run since."""
     monkeypatch.setattr(numbers, "FEW", few)
@@ -199,7 +200,8 @@ def test_how_long_the_oldest_waits_is_of_now_however_many_there_are(
     make_jobs(5, queue_name="other", enqueued_at=now - timedelta(minutes=10))
     # A retry has the lowest id, and waits only since it may run again.
     make_job(queue_name="mail", priority=5, ready_at=now, **keys)
-    for priority, minutes in ((5, 1), (0, 20), (-5, 2)):
+    for priority in (5, 0, -5):
+        minutes = 20 if priority == oldest else 1
         enqueued_at = now - timedelta(minutes=minutes)
         make_job(queue_name="mail", priority=priority, enqueued_at=enqueued_at, **keys)
     metrics = read(describe_installation())

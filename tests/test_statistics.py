@@ -17,6 +17,7 @@ from django_pgjobs.queries import expiry, jobs, numbers, statistics
 from django_pgjobs.queries.signs import list_signs
 from django_pgjobs.queries.statistics import DENSE_SECONDS, STEPS, Cell, Minute
 from django_pgjobs.testing import run_jobs
+from django_pgjobs.worker.running.tally import Tally
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
@@ -92,7 +93,10 @@ class TestWhoEndsJobsCountsThem:
         make_running_job(gone, lost_count=0, queue_name="first")
         other = make_worker(lease_seconds=-1)
         make_running_job(other, lost_count=2, queue_name="last")
-        jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)
+        tally = Tally()
+        tally.note_rescued(jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3))
+        assert sums() == {}
+        statistics.write_statistics(cursor, tally.take(is_last=True))
         assert sums(queue_name="first") == {"lost": 1}
         assert sums(queue_name="last") == {"lost": 1, "failed": 1}
 

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.queries.statistics import OTHERS, Cell
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running import tally as tally_module
@@ -62,6 +63,22 @@ def test_each_end_of_a_run_has_its_place(tally: Tally, kind: Kind, place: int) -
 def test_what_goes_back_is_no_end(tally: Tally, kind: Kind) -> None:
     tally.note([(attempt(), outcome(kind))])
     assert tally.totals() == {}
+
+
+def lost(status: str) -> Rescued:
+    return Rescued(1, "tests.tasks.add", "default", status, 1, 7)
+
+
+def test_losses_are_counted_where_they_are_noticed(tally: Tally) -> None:
+    """They are none of the attempts of this process."""
+    with at(30.1):
+        tally.note_rescued([lost("ready"), lost("failed"), lost("failed"), lost("cancelled")])
+    assert tally.totals() == {}
+    [minute] = tally.take(is_last=True)
+    assert minute.number == 6002
+    tally.give_back([minute, minute])
+    cell = only(tally.take(is_last=True)[0].cells)
+    assert (cell.lost, cell.ends_of_lost, cell.ends) == (8, [4, 2], [0] * 4)
 
 
 def test_times_are_counted_by_classes_that_double(tally: Tally) -> None:

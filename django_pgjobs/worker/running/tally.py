@@ -1,8 +1,9 @@
 """The tally: what a process has run, by minute, queue and task.
 
 Attempts are counted when their outcome is stored, by the minute of the server's clock in which they
-ended. Minutes that are over are taken from here and written (`queries.statistics`); `totals` is
-what the process has counted since it began, for its own metrics. Safe from any thread.
+ended; those of lost workers by the one that rescues their jobs. Minutes that are over are taken
+from here and written (`queries.statistics`); `totals` is what the process has run since it began,
+for its own metrics. Safe from any thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.queries.statistics import LAST_CLASS, MINUTE, OTHERS, Cell, Key, Minute
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
@@ -25,6 +27,8 @@ MAX_MINUTES = 120
 
 # Where each kind is counted (`Cell.ends`); other kinds are no ends of a run.
 _PLACES = {Kind.DONE: 0, Kind.FAIL: 1, Kind.CANCEL: 2, Kind.EXPIRE: 2, Kind.RETRY: 3}
+# Where is counted how a job ended with its loss (`Cell.ends_of_lost`).
+_ENDS_OF_LOST = {"failed": 0, "cancelled": 1}
 
 Cells = dict[Key, Cell]
 
@@ -63,6 +67,17 @@ class Tally:
                 cell.ran += outcome.duration
                 cell.waits[min(int(waited * 1000).bit_length(), LAST_CLASS)] += 1
                 cell.runs[min(int(outcome.duration * 1000).bit_length(), LAST_CLASS)] += 1
+
+    def note_rescued(self, rescued: Iterable[Rescued]) -> None:
+        """Count attempts of lost workers, and what became of their jobs."""
+        with self._lock:
+            cells = self._cells_of(int((time.monotonic() + self._offset) // MINUTE))
+            for job in rescued:
+                key = (job.queue_name, job.task_path)
+                cell = cells.get(key) or _new_cell(cells, key)
+                cell.lost += 1
+                if (place := _ENDS_OF_LOST.get(job.status)) is not None:
+                    cell.ends_of_lost[place] += 1
 
     @property
     def is_empty(self) -> bool:
@@ -103,7 +118,7 @@ class Tally:
             totals: Cells = {}
             for cells in (self._totals, *self._minutes.values()):
                 _merge(totals, cells)
-        return totals
+        return {key: cell for key, cell in totals.items() if any(cell.ends)}
 
     def _cells_of(self, minute: int) -> Cells:
         cells = self._minutes.get(minute)

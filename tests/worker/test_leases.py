@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -13,12 +13,8 @@ import psycopg
 import pytest
 from django.db import connection
 
-from django_pgjobs.models import Stack
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import leases
-from django_pgjobs.worker.process.building import build_connections
-from django_pgjobs.worker.process.leases import LeaseKeeper
-from django_pgjobs.worker.state import WorkerState
 from tests.factories import (
     count_jobs,
     get_job,
@@ -28,7 +24,7 @@ from tests.factories import (
     make_worker,
 )
 from tests.helpers import wait_until
-from tests.worker.support import make_options
+from tests.worker.keeping import Keep
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,123 +50,6 @@ class BrokenConnection:
 
     def close(self) -> None:
         self.own.close()
-
-
-class Kept:
-    """A lease keeper with what it told its worker."""
-
-    def __init__(self, connection: Any, **options: Any) -> None:
-        self.state = WorkerState(make_options(**options), "test:1")
-        self.state.worker_id = make_worker(lease_seconds=self.state.options.lease)
-        self.dangers = 0
-        self.stops = 0
-        self.changes: list[bool] = []
-        self.crashed: list[str] = []
-        self.rescued: list[leases.jobs.Rescued] = []
-        self.keeper = LeaseKeeper(
-            self.state,
-            connection,
-            register=self._register,
-            on_rescued=self.rescued.extend,
-            on_danger=self._note_danger,
-            on_change=self._note_quiet,
-            on_stop=self._note_stop,
-            on_crash=self.crashed.append,
-        )
-
-    def _register(self, own: OwnConnection) -> None:
-        with own.cursor() as cursor:
-            cursor.execute(
-                "INSERT INTO public.pgjobs_worker (name, host, pid, version, lease_expires_at,"
-                " backends, slots, task_paths, excluded_queues, started_at, heartbeat_at, lost,"
-                " listening)"
-                " VALUES ('test:1', 'test', 1, '0', now() + '60 s', '{default}', 1, '{}', '{}',"
-                " now(), now(), FALSE, FALSE) RETURNING id"
-            )
-            [(self.state.worker_id,)] = cursor.fetchall()
-
-    def _note_danger(self) -> None:
-        self.dangers += 1
-
-    def _note_quiet(self) -> None:
-        self.changes.append(self.state.quiet)
-
-    def _note_stop(self) -> None:
-        self.stops += 1
-
-
-Keep = Callable[..., Kept]
-
-
-@pytest.fixture
-def keep(own: OwnConnection) -> Iterator[Keep]:
-    """Start a lease keeper: `keep(connection=own, **options)`."""
-    started: list[Kept] = []
-
-    def start(connection: Any = own, **options: Any) -> Kept:
-        kept = Kept(connection, **options)
-        started.append(kept)
-        kept.keeper.start()
-        return kept
-
-    yield start
-    for kept in started:
-        kept.keeper.stop()
-        assert kept.keeper.join(15)
-        assert not kept.crashed
-
-
-@contextlib.contextmanager
-def locked(*tables: str) -> Iterator[None]:
-    """Let nobody else read or write these tables, as VACUUM FULL or a project's migration."""
-    with contextlib.closing(OwnConnection("default", "test")) as other:
-        session = other.open()
-        session.execute("BEGIN")
-        for table in tables:
-            session.execute(f"LOCK TABLE public.{table}")
-        yield
-
-
-def test_locked_statistics_and_stacks_keep_nobody_from_lease_and_rescue(keep: Keep) -> None:
-    """Or a lock on what only shows something lets jobs run twice."""
-    job = make_running_job(make_worker(lease_seconds=-1))
-    with locked("pgjobs_statistic", "pgjobs_stack", "pgjobs_queue_sample"):
-        own = build_connections(make_options(lease=3.0))["lease"]
-        kept = keep(own, lease=3.0)
-        wait_until(lambda: get_job(job.id).status == "ready")
-        first = get_worker(kept.state.worker_id).heartbeat_at
-        wait_until(lambda: get_worker(kept.state.worker_id).heartbeat_at > first)
-    assert [each.id for each in kept.rescued] == [job.id]
-    assert kept.dangers == 0
-
-
-def test_a_locked_question_is_passed_over(keep: Keep) -> None:
-    kept = keep(lease=3600.0)
-    wait_until(lambda: kept.keeper.is_leader)
-    job = make_running_job(kept.state.worker_id)
-    with contextlib.closing(OwnConnection("default", "test")) as other:
-        Stack.objects.create(job_id=job.id, claim=job.claim, worker_id=kept.state.worker_id)
-        session = other.open()
-        session.execute("BEGIN")
-        session.execute("SELECT FROM public.pgjobs_stack FOR UPDATE")
-        first = get_worker(kept.state.worker_id).heartbeat_at
-        kept.keeper.wake()
-        wait_until(lambda: get_worker(kept.state.worker_id).heartbeat_at > first)
-        assert Stack.objects.get().written_at is None
-        session.execute("ROLLBACK")
-    kept.keeper.wake()
-    wait_until(lambda: Stack.objects.get().written_at is not None)
-
-
-@pytest.mark.parametrize(("lease", "timeout"), [(10.0, "500ms"), (60.0, "3s"), (3600.0, "10s")])
-def test_the_keeper_waits_for_locks_for_a_small_part_of_its_lease(
-    lease: float, timeout: str
-) -> None:
-    """Far below the time after which a renewal without an answer is cut."""
-    own = build_connections(make_options(lease=lease))["lease"]
-    with contextlib.closing(own), own.cursor() as cursor:
-        cursor.execute("SHOW lock_timeout")
-        assert cursor.fetchall() == [(timeout,)]
 
 
 def expire(worker_id: int) -> None:

@@ -128,6 +128,7 @@ class WorkerProcess:
             grace=options.timeout_grace,
             is_running=self._is_running,
             on_stuck=self._stuck,
+            on_look=self.async_slots.tell_if_blocked,
             on_crash=crash,
         )
         self.pump, self.upkeep = build_pump_and_upkeep(

@@ -39,6 +39,11 @@ def stack_of(attempt: Attempt) -> str:
     return "\n".join(_shown(_without_worker(lines)))
 
 
+def stack_of_thread(thread_id: int) -> str:
+    """Return where a thread is in what the worker calls, the innermost call last."""
+    return "\n".join(_shown(_without_worker(_of_thread(thread_id))))
+
+
 def _of_thread(thread_id: int) -> list[Line]:
     frame = sys._current_frames().get(thread_id)
     lines = []

@@ -143,6 +143,39 @@ def test_minutes_that_cannot_be_written_become_one(tally: Tally) -> None:
     assert numbers == {6003: 3, 6004: 1, 6005: 1}
 
 
+def test_cells_that_cannot_be_written_are_bounded(tally: Tally) -> None:
+    """However many tasks there are; one minute stays whatever it holds."""
+    for number in range(5):
+        tally.note([(attempt(f"queue-{n}"), outcome(after=60.0 * number)) for n in range(3)])
+    with mock.patch.object(tally_module, "MAX_KEPT", 7):
+        tally.give_back(tally.take(is_last=True))
+    taken = tally.take(is_last=True)
+    assert [minute.number for minute in taken] == [6004, 6005]
+    with mock.patch.object(tally_module, "MAX_KEPT", 1):
+        tally.give_back(taken)
+    [minute] = tally.take(is_last=True)
+    assert (minute.number, [each.ends[0] for each in minute.cells.values()]) == (6005, [5, 5, 5])
+    assert sum(each.ends[0] for each in tally.totals().values()) == 15
+
+
+def test_what_was_counted_meanwhile_is_kept(tally: Tally) -> None:
+    tally.note([(attempt(), outcome())])
+    taken = tally.take(is_last=True)
+    tally.note([(attempt(), outcome())])
+    tally.give_back(taken)
+    [minute] = tally.take(is_last=True)
+    assert only(minute.cells).ends[0] == 2
+
+
+def test_many_cells_are_taken_in_pages(tally: Tally) -> None:
+    for number in range(5):
+        tally.note([(attempt(f"queue-{n}"), outcome(after=60.0 * number)) for n in range(3)])
+    pages = []
+    while page := tally.take(is_last=True, max_cells=4):
+        pages.append([minute.number - 6001 for minute in page])
+    assert pages == [[0, 1], [2, 3], [4]]
+
+
 @pytest.mark.parametrize(("after", "left"), [(0.0, 35.0), (34.0, 1.0), (36.0, 59.0)])
 def test_it_says_when_the_next_minute_closes(tally: Tally, after: float, left: float) -> None:
     with at(after):

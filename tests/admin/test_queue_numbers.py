@@ -9,12 +9,16 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from psycopg import sql
 
+from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample
 from django_pgjobs.queries import numbers, queue_pages, statistics
 from tests.admin.test_queues import LATER, read, rows
 from tests.factories import make_job, make_jobs, make_worker
+from tests.metrics.parsing import read as parse
+from tests.metrics.parsing import value_of
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +40,21 @@ def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
     make_jobs(1, queue_name="new")
     assert rows()["new"].size.ready == 0  # type: ignore[union-attr]
     assert "tab=ready&amp;queue=mail" in read(admin_client)
+
+
+def test_two_sums_at_one_moment_are_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By somebody's INSERT, or two leaders at once."""
+    monkeypatch.setattr(numbers, "FEW", 5)
+    make_jobs(6, queue_name="mail")
+    moment = timezone.now()
+    for _ in range(2):
+        QueueSample.objects.create(measured_at=moment, ready=6)
+        QueueSample.objects.create(measured_at=moment, ready=6, queue_name="mail")
+    assert list(rows()) == ["mail"]
+    found = value_of(
+        parse(describe_installation()), "pgjobs_queue_jobs", queue="mail", state="ready"
+    )
+    assert found == 6
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def list_queues(
         is_known = None not in (size.ready, size.measured_at)
         found.append(QueueRow(row[0], size if is_known else None, *row[9:]))
     total, *rows = found
-    # Two sums at the same moment, by somebody's INSERT.
-    rows = [row for row in rows if row.name is not None]
+    # Somebody's INSERT may have made two samples of one moment.
+    rows = list({row.name: row for row in rows if row.name is not None}.values())
     return Queues(total.size, rows[:max_queues], len(rows) > max_queues)
 
 

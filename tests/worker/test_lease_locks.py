@@ -10,10 +10,11 @@ import pytest
 from django_pgjobs.models import Stack
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process.building import build_connections
+from tests import tasks
 from tests.factories import get_job, get_worker, make_running_job, make_worker
 from tests.helpers import wait_until
 from tests.worker.keeping import Keep
-from tests.worker.support import make_options
+from tests.worker.support import StartThread, make_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,6 +41,16 @@ def test_locked_statistics_and_stacks_keep_nobody_from_lease_and_rescue(keep: Ke
         wait_until(lambda: get_worker(kept.state.worker_id).heartbeat_at > first)
     assert [each.id for each in kept.rescued] == [job.id]
     assert kept.dangers == 0
+
+
+def test_locked_statistics_keep_nobody_from_running_jobs(start_thread: StartThread) -> None:
+    """Outcomes of all kinds are written: they travel with the next claim."""
+    start_thread()
+    with locked("pgjobs_statistic", "pgjobs_queue_sample"):
+        good, bad = tasks.add.enqueue(1, 2), tasks.fail.enqueue()
+        wait_until(lambda: get_job(good.id).status == "successful")
+        wait_until(lambda: get_job(bad.id).status == "failed")
+        assert len(get_job(bad.id).errors) == 3
 
 
 def test_a_locked_question_is_passed_over(keep: Keep) -> None:

@@ -24,10 +24,13 @@ def locked(*tables: str) -> Iterator[None]:
     """Let nobody else read or write these tables, as VACUUM FULL or a project's migration."""
     with contextlib.closing(OwnConnection("default", "test")) as other:
         session = other.open()
+        # Or the server would end it, and free the tables, after a minute.
+        session.execute("SET idle_in_transaction_session_timeout = 0")
         session.execute("BEGIN")
         for table in tables:
             session.execute(f"LOCK TABLE public.{table}")
         yield
+        session.execute("ROLLBACK")
 
 
 def test_locked_statistics_and_stacks_keep_nobody_from_lease_and_rescue(keep: Keep) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection
 from psycopg import sql
 
 from django_pgjobs.admin.overview.chart import RANGES
@@ -19,6 +19,7 @@ from django_pgjobs.queries import expiry, jobs, numbers, statistics
 from django_pgjobs.queries.signs import sum_ended
 from django_pgjobs.queries.statistics import DENSE_SECONDS, STEPS, Cell, Minute
 from django_pgjobs.testing import run_jobs
+from django_pgjobs.worker.running.tally import Tally
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
@@ -94,7 +95,10 @@ class TestWhoEndsJobsCountsThem:
         make_running_job(gone, lost_count=0, queue_name="first")
         other = make_worker(lease_seconds=-1)
         make_running_job(other, lost_count=2, queue_name="last")
-        jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3)
+        tally = Tally()
+        tally.note_rescued(jobs.rescue_jobs(cursor, max_jobs=9, default_max_losses=3))
+        assert sums() == {}
+        statistics.write_statistics(cursor, tally.take(is_last=True))
         assert sums(queue_name="first") == {"lost": 1}
         assert sums(queue_name="last") == {"lost": 1, "failed": 1}
 
@@ -110,6 +114,13 @@ class TestWhoEndsJobsCountsThem:
         flow.cancel()
         run_jobs()
         assert sums() == {"cancelled": 3}
+
+
+def admit_odd_lists(cursor: Any) -> None:
+    """Let them into the table, until the test's rollback."""
+    for column in ("waits", "runs"):
+        bound = f"pgjobs_statistic_{column}_check"
+        cursor.execute(f"ALTER TABLE pgjobs_statistic DROP CONSTRAINT {bound}")
 
 
 class TestRolling:
@@ -165,14 +176,34 @@ class TestRolling:
                     assert step.keep >= chosen.bucket_seconds * chosen.buckets
 
     def test_odd_lists_do_no_harm(self, cursor: Any) -> None:
-        for waits in ("{}", "{NULL,3}", "{{1,2},{3,4}}", "{-5}", "{9223372036854775807}"):
+        admit_odd_lists(cursor)
+        many = "{0" + ",-9223372036854775808" * 4 + "}"
+        for waits in ("{}", "{NULL,3}", "{{1,2},{3,4}}", "{-5}", "{9223372036854775807}", many):
             cursor.execute(
                 "INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, waits)"
                 " VALUES (now() - interval '1 hour', 'mail', 'x', %s)",
                 [waits],
             )
-        assert statistics.roll_up(cursor, STEPS[0]) == 5
-        assert Statistic.objects.get().waits == [10**12, 5, 3, 4]
+        found = numbers.times_of(cursor, seconds=7200)["mail"]
+        assert found.waits[:5] == [10**15, 0, 0, 0, 0]
+        assert statistics.roll_up(cursor, STEPS[0]) == 6
+        assert Statistic.objects.get().waits == [10**12, 0, 0, 0, 0]
+
+    @pytest.mark.parametrize("value", ["{-1}", "{1,1000000000001}", f"{{{','.join('1' * 101)}}}"])
+    @pytest.mark.parametrize("column", ["waits", "runs"])
+    def test_lists_are_counts(self, cursor: Any, column: str, value: str) -> None:
+        with pytest.raises(IntegrityError, match=f"pgjobs_statistic_{column}_check"):
+            cursor.execute(
+                f"INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, {column})"
+                " VALUES (now(), 'mail', 'x', %s)",
+                [value],
+            )
+
+    @pytest.mark.parametrize("column", ["ready", "running", "scheduled", "retrying", "held"])
+    @pytest.mark.parametrize("value", [-1, 10**12 + 1])
+    def test_samples_are_counts(self, column: str, value: int) -> None:
+        with pytest.raises(IntegrityError, match=f"pgjobs_queue_sample_{column}_check"):
+            QueueSample.objects.create(**{column: value})
 
     def test_what_is_older_than_it_is_kept_goes(self, cursor: Any) -> None:
         for days in (1, 3):

@@ -29,10 +29,13 @@ class Exposition:
     """The samples of some metrics, each metric in one piece."""
 
     def __init__(self) -> None:
-        self._lines: dict[Metric, list[str]] = {}
+        self._lines: dict[Metric, dict[str, str]] = {}
 
     def add(self, metric: Metric, number: float, *values: str) -> None:
-        """Add a sample; *values* are those of the metric's labels, in order."""
+        """Add a sample; *values* are those of the metric's labels, in order.
+
+        Of several with the same labels the first one counts: Prometheus refuses a text with both.
+        """
         self._add(metric, "", _labels(metric.labels, values), number)
 
     def add_histogram(
@@ -59,13 +62,13 @@ class Exposition:
             lines += [
                 f"# HELP {metric.name} {metric.help}\n",
                 f"# TYPE {metric.name} {metric.kind}\n",
-                *samples,
+                *samples.values(),
             ]
         return "".join(lines).encode(errors="replace")
 
     def _add(self, metric: Metric, suffix: str, labels: str, number: float) -> None:
-        line = f"{metric.name}{suffix}{labels} {_number(number)}\n"
-        self._lines.setdefault(metric, []).append(line)
+        series = f"{metric.name}{suffix}{labels}"
+        self._lines.setdefault(metric, {}).setdefault(series, f"{series} {_number(number)}\n")
 
 
 def _labels(names: Sequence[str], values: Sequence[str]) -> str:

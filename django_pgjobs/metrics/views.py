@@ -25,6 +25,8 @@ __all__ = ["metrics"]
 
 # So long an answer is good for whoever asks, and a failure, too.
 FRESH_SECONDS = 10.0
+# What is older is given to nobody: alerts are to see that the database does not answer.
+STALE_SECONDS = 60.0
 
 
 class Fresh:
@@ -35,14 +37,18 @@ class Fresh:
         self._asking = threading.Lock()
         self._found: bytes | None = None
         self._until = float("-inf")
+        # Of the moment before it was asked for.
+        self._found_at = float("-inf")
 
     def get(self) -> bytes | None:
-        """Return it, asking again if it is old, or what is old if that takes too long."""
+        """Return it, asking again if it is old; what is a little old if that takes too long."""
         if not self._asking.acquire(timeout=FRESH_SECONDS):
-            return self._found
+            is_stale = time.monotonic() - self._found_at > STALE_SECONDS
+            return None if is_stale else self._found
         try:
             if time.monotonic() >= self._until:
-                self._found = self._ask()
+                asked_at = time.monotonic()
+                self._found, self._found_at = self._ask(), asked_at
                 self._until = time.monotonic() + FRESH_SECONDS
             return self._found
         finally:

@@ -37,6 +37,8 @@ CROSSED = ("40001", "40P01")
 LOCKED = ("55P03", "57014")
 # Classes of: connections, their authorization, transactions, resources, operators, system.
 LOST_CLASSES = ("08", "28", "25", "53", "57", "58")
+# Connections that break, servers that shut down.
+ENDED = ("08", "57P")
 # The server has ended the session because its transaction stood still.
 STOOD_STILL = "25P03"
 # The server takes no writes any more; prepared statements are gone, or there already.
@@ -79,6 +81,13 @@ def trouble_of(error: psycopg.Error) -> Trouble:
     if not _is_of_function(error) and (is_stale(error) or code.startswith(LOST_CLASSES)):
         return Trouble.LOST
     return Trouble.REFUSED
+
+
+def is_undone(error: psycopg.Error) -> bool:
+    """Has the server said that a statement failed? Else, without an answer, it may be done."""
+    cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
+    # Where a session ends, that may have come after the commit.
+    return cause.sqlstate is not None and not cause.sqlstate.startswith(ENDED)
 
 
 def is_of_the_moment(error: BaseException) -> bool:

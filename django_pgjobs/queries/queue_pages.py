@@ -76,9 +76,11 @@ def list_queues(
     found = []
     for row in fetch(cursor, "list_queues", params):
         size = Size._make(row[:8])
-        found.append((size, QueueRow(row[0], None if size.ready is None else size, *row[8:])))
+        is_known = None not in (size.ready, size.measured_at)
+        found.append((size, QueueRow(row[0], size if is_known else None, *row[8:])))
     (size, total), *others = found
-    rows = [row for _, row in others]
+    # Somebody's INSERT may have made two samples of one moment.
+    rows = list({row.name: row for _, row in others if row.name is not None}.values())
     return Queues(size, total.waiting_since, rows[:max_queues], len(rows) > max_queues)
 
 

@@ -35,7 +35,8 @@ Key = tuple[str, str]
 class Cell:
     """Attempts of one queue and task: how they ended, how long they waited and ran.
 
-    *ends* counts those that were successful, failed, were cancelled, and are to be retried.
+    *ends* counts those that were successful, failed, were cancelled, and are to be retried; *lost*
+    those of other workers that were lost, *ends_of_lost* how many of these failed, were cancelled.
     Seconds; *waits* and *runs* count by classes of time.
     """
 
@@ -44,15 +45,19 @@ class Cell:
     ran: float = 0.0
     waits: list[int] = field(default_factory=lambda: [0] * CLASSES)
     runs: list[int] = field(default_factory=lambda: [0] * CLASSES)
+    lost: int = 0
+    ends_of_lost: list[int] = field(default_factory=lambda: [0] * 2)
 
     def merge(self, other: Cell, sign: int = 1) -> None:
         """Add another cell, or take it away again."""
         self.waited += sign * other.waited
         self.ran += sign * other.ran
+        self.lost += sign * other.lost
         for mine, others in (
             (self.ends, other.ends),
             (self.waits, other.waits),
             (self.runs, other.runs),
+            (self.ends_of_lost, other.ends_of_lost),
         ):
             mine[:] = [a + sign * b for a, b in zip(mine, others, strict=True)]
 
@@ -98,7 +103,8 @@ def write_statistics(cursor: Cursor, minutes: Sequence[Minute]) -> None:
             "minute": minute.number,
             "queue_name": queue_name,
             "task_path": task_path,
-            "ends": cell.ends,
+            "ends": [a + b for a, b in zip(cell.ends, (0, *cell.ends_of_lost, 0), strict=True)],
+            "lost": cell.lost,
             "waited": cell.waited,
             "ran": cell.ran,
             "waits": _without_end(cell.waits),

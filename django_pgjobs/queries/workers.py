@@ -14,7 +14,6 @@ class Renewal(NamedTuple):
     next_expiry: float | None
     is_quiet: bool
     is_stopping: bool
-    is_asked_where: bool
 
 
 class Registration(TypedDict):

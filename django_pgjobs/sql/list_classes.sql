@@ -7,9 +7,9 @@
 SELECT
     CASE WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name END AS name,
     each.place,
-    -- The longer of the two lists has nothing beside its end, and LEAST leaves NULL out.
-    LEAST(COALESCE(sum(each.wait), 0), 1e15)::bigint,
-    LEAST(COALESCE(sum(each.run), 0), 1e15)::bigint
+    -- The longer of the two lists has nothing beside its end, and GREATEST leaves NULL out.
+    LEAST(GREATEST(sum(each.wait), 0), 1e15)::bigint,
+    LEAST(GREATEST(sum(each.run), 0), 1e15)::bigint
 FROM pgjobs_statistic AS statistic
 CROSS JOIN LATERAL unnest(statistic.waits, statistic.runs) WITH ORDINALITY AS each (wait, run, place)
 WHERE

@@ -2,9 +2,9 @@
 -- Parameters: id bigint; lease double precision (seconds)
 -- Returns: one row while the lease holds: is this the leader (the oldest live worker)?; seconds
 --     until the earliest lease of another worker ends (NULL: no other worker); is the worker
---     asked to claim nothing?; is it asked to stop?; is it asked where a job is?
+--     asked to claim nothing?; is it asked to stop?
 -- Locks: the worker's own row
--- Index: pgjobs_stack_wanted
+-- Index: pgjobs_worker_pkey
 WITH renewed AS (
     UPDATE pgjobs_worker AS worker
     SET
@@ -27,9 +27,5 @@ SELECT
     date_part('epoch', (SELECT min(other.lease_expires_at) FROM other))
     - date_part('epoch', statement_timestamp()),
     renewed.quiet_requested_at IS NOT NULL,
-    renewed.stop_requested_at IS NOT NULL,
-    EXISTS (
-        SELECT FROM pgjobs_stack AS wanted
-        WHERE wanted.worker_id = renewed.id AND wanted.written_at IS NULL
-    )
+    renewed.stop_requested_at IS NOT NULL
 FROM renewed

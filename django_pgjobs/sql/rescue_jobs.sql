@@ -170,17 +170,6 @@ told AS (
 ),
 noted AS (
     {rescued.changes_of_batches}
-),
-losses AS (
-    INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, lost)
-    SELECT
-        date_trunc('minute', statement_timestamp(), 'UTC'), rescued.queue_name, rescued.task_path,
-        count(*)
-    FROM rescued
-    GROUP BY rescued.queue_name, rescued.task_path
-),
-ended AS (
-    {rescued.statistics}
 )
 SELECT
     rescued.id, rescued.task_path, rescued.queue_name, rescued.status, rescued.attempts,

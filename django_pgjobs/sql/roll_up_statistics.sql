@@ -33,8 +33,8 @@ gone AS (
 class AS (
     SELECT
         gone.begins_at, gone.queue_name, gone.task_path, each.place,
-        LEAST(COALESCE(sum(each.wait), 0), 1e12)::bigint AS waits,
-        LEAST(COALESCE(sum(each.run), 0), 1e12)::bigint AS runs
+        LEAST(GREATEST(sum(each.wait), 0), 1e12)::bigint AS waits,
+        LEAST(GREATEST(sum(each.run), 0), 1e12)::bigint AS runs
     FROM gone
     CROSS JOIN LATERAL unnest(gone.waits, gone.runs) WITH ORDINALITY AS each (wait, run, place)
     GROUP BY gone.begins_at, gone.queue_name, gone.task_path, each.place

@@ -197,6 +197,7 @@ def test_muting_again_changes_reason_and_end(admin_client: Client) -> None:
         {"subject": "(others)"},
         {"subject": "a\0b"},
         {"subject": "x" * 1_001},
+        {"subject": "中" * 1_000},
         {"reason": "x" * 201},
     ],
     ids=str,

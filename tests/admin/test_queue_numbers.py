@@ -9,14 +9,18 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.admin.numbers import queue_lines, read_hour
 from django_pgjobs.admin.queues import drawing
+from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample
 from django_pgjobs.queries import numbers, queue_pages, statistics
 from tests.admin.test_queues import LATER, read, rows
 from tests.factories import make_job, make_jobs, make_worker
+from tests.metrics.parsing import read as parse
+from tests.metrics.parsing import value_of
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +67,22 @@ def test_workers_of_other_queues_hide_none_that_serves_it(
     text = admin_client.get(reverse("admin:pgjobs_queue"), {"name": "mail"}).content.decode()
     assert [f"server:{number}" in text for number in range(3)] == [True, True, False]
     assert "other:" not in text
+
+
+def test_two_sums_at_one_moment_are_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By somebody's INSERT, or two leaders at once."""
+    monkeypatch.setattr(numbers, "FEW", 5)
+    make_jobs(6, queue_name="mail")
+    moment = timezone.now()
+    for _ in range(2):
+        QueueSample.objects.create(measured_at=moment, ready=6)
+        QueueSample.objects.create(measured_at=moment, ready=6, queue_name="mail")
+    with connection.cursor() as cursor:
+        assert [row.name for row in queue_pages.list_queues(cursor).rows] == ["mail"]
+    found = value_of(
+        parse(describe_installation()), "pgjobs_queue_jobs", queue="mail", state="ready"
+    )
+    assert found == 6
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from django_pgjobs.queries import numbers
 from django_pgjobs.queries.system import RelationRow
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
-from tests.helpers import connect
+from tests.helpers import connect, wait_until
 from tests.metrics.parsing import read, value_of
 from tests.schedules.support import make_schedule
 
@@ -133,6 +133,30 @@ def test_callers_at_the_same_time_wait_for_one_answer() -> None:
     for thread in threads:
         thread.join(30)
     assert (asked, answers) == ([1], [b"found"] * 3)
+
+
+def test_what_is_old_is_given_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the database hangs, or no alert would see it."""
+    monkeypatch.setattr(views, "FRESH_SECONDS", 0.0)
+    asked, over = threading.Event(), threading.Event()
+
+    def find() -> bytes:
+        if asked.is_set():
+            over.wait(30)
+        return b"found"
+
+    fresh = views.Fresh(find)
+    assert fresh.get() == b"found"
+    asked.set()
+    asking = threading.Thread(target=fresh.get)
+    asking.start()
+    wait_until(fresh._asking.locked)
+    assert fresh.get() == b"found"
+    monkeypatch.setattr(views, "STALE_SECONDS", -1.0)
+    assert fresh.get() is None
+    over.set()
+    asking.join(30)
+    assert fresh.get() == b"found"
 
 
 def test_a_database_that_does_not_answer_is_asked_again_later(

@@ -42,6 +42,14 @@ def cell_of(*attempts: tuple[str, float, float]) -> Cell:
     return cell
 
 
+def test_a_series_is_told_once() -> None:
+    said = Exposition()
+    metric = Metric("jobs", "gauge", "Jobs.", ("queue",))
+    for number in (1, 2):
+        said.add(metric, number, "mail")
+    assert said.text().decode().splitlines()[2:] == ['jobs{queue="mail"} 1']
+
+
 def test_a_worker_says_how_it_does() -> None:
     metrics = read(describe_worker(FACTS, {}))
     assert value_of(

@@ -16,6 +16,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from tests.factories import make_worker
 from tests.proxy import TcpProxy
 from tests.worker import tasks
+from tests.worker.keeping import Keep, Kept
 from tests.worker.planning import Claiming, Make
 from tests.worker.support import Bench, Gate, StartThread, ThreadedWorker
 
@@ -127,3 +128,21 @@ def proxied(proxy: TcpProxy) -> Iterator[str]:
 def start_proxied(proxied: str, start_thread: StartThread) -> StartThread:
     """Start workers whose own connections go through the proxy."""
     return partial(start_thread, database=proxied)
+
+
+@pytest.fixture
+def keep(own: OwnConnection) -> Iterator[Keep]:
+    """Start a lease keeper: `keep(connection=own, **options)`."""
+    started: list[Kept] = []
+
+    def start(connection: Any = own, **options: Any) -> Kept:
+        kept = Kept(connection, **options)
+        started.append(kept)
+        kept.keeper.start()
+        return kept
+
+    yield start
+    for kept in started:
+        kept.keeper.stop()
+        assert kept.keeper.join(15)
+        assert not kept.crashed

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from django_pgjobs.worker.running import loop_watch
+from django_pgjobs.worker.stillness import WAITS
 from tests import tasks
 from tests.factories import count_jobs, get_job
 from tests.helpers import wait_until
@@ -59,6 +61,38 @@ def test_what_ends_other_loops_ends_one_job_here(
     wait_until(lambda: get_job(beside.id).status == "successful")
     after = tasks.add_async.enqueue(1, 2)
     wait_until(lambda: get_job(after.id).status == "successful")
+
+
+def test_a_blocked_loop_gets_no_more_jobs(
+    start_thread: Start,
+    gate: Gate,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are claimed once at most, and go back to whoever can run them."""
+    worker = start_thread()
+    blocking = worker_tasks.block_the_loop.enqueue()
+    gate.wait_entered()
+    job = tasks.add_async.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).claim and get_job(job.id).status == "ready")
+    claim = get_job(job.id).claim
+    slots = worker.runner.async_slots
+    monkeypatch.setattr(loop_watch, "TOLD_SECONDS", 1.0)
+    # Threads get theirs, in more turns than one.
+    for _ in range(3):
+        beside = tasks.add.enqueue(1, 2)
+        wait_until(lambda: get_job(beside.id).status == "successful")  # noqa: B023
+    assert (get_job(job.id).claim, get_job(job.id).status) == (claim, "ready")
+    wait_until(lambda: slots._watch.seconds > loop_watch.TOLD_SECONDS)
+    for _ in range(2):
+        slots.tell_if_blocked()
+    [said] = [each for each in caplog.messages if "has stood still" in each]
+    assert f"job={blocking.id}" in said
+    assert f"task={worker_tasks.block_the_loop.module_path}" in said
+    assert "in block_the_loop" in said
+    gate.open()
+    wait_until(lambda: statuses(blocking, job) == {"successful"})
+    assert slots.mark == WAITS
 
 
 def test_a_job_that_cancels_itself_fails(drain: Start) -> None:

@@ -25,9 +25,10 @@ from django_pgjobs.worker.process.health import HealthUnusable, SignFile
 from django_pgjobs.worker.process.health_server import MAX_CALLERS, HealthServer
 from tests.helpers import wait_until
 from tests.metrics.parsing import read, value_of
+from tests.tasks import add_async
 from tests.worker.health_support import ask
 from tests.worker.support import Gate, StartThread, ThreadedWorker
-from tests.worker.tasks import wait_at_gate
+from tests.worker.tasks import block_the_loop, wait_at_gate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -159,6 +160,22 @@ def test_jobs_that_nobody_claims_though_all_seems_well_are_noticed(
     assert "which knows of jobs and claims none" in ask(port_of(served), "/live").text
     wait_until(lambda: is_untouched(tmp_path / "alive"))
     monkeypatch.undo()
+    wait_until(lambda: ask(port_of(served), "/live").status == 200)
+
+
+def test_a_worker_whose_loop_a_job_blocks_is_not_live(
+    served: ThreadedWorker, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other async jobs would wait, and nobody would know."""
+    monkeypatch.setattr(health, "LIVE_SECONDS", 1.5)
+    block_the_loop.enqueue()
+    gate.wait_entered()
+    assert ask(port_of(served), "/live").status == 200
+    add_async.enqueue(1, 2)
+    wait_until(lambda: ask(port_of(served), "/live").status == 503)
+    text = ask(port_of(served), "/live").text
+    assert text == "not live: the event loop, which a job blocks, stands still\n"
+    gate.open()
     wait_until(lambda: ask(port_of(served), "/live").status == 200)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +15,6 @@ from django.db import connection
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import leases
-from django_pgjobs.worker.process.leases import LeaseKeeper
-from django_pgjobs.worker.state import WorkerState
 from tests.factories import (
     count_jobs,
     get_job,
@@ -26,7 +24,7 @@ from tests.factories import (
     make_worker,
 )
 from tests.helpers import wait_until
-from tests.worker.support import make_options
+from tests.worker.keeping import Keep
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -52,68 +50,6 @@ class BrokenConnection:
 
     def close(self) -> None:
         self.own.close()
-
-
-class Kept:
-    """A lease keeper with what it told its worker."""
-
-    def __init__(self, connection: Any, **options: Any) -> None:
-        self.state = WorkerState(make_options(**options), "test:1")
-        self.state.worker_id = make_worker(lease_seconds=self.state.options.lease)
-        self.dangers = 0
-        self.stops = 0
-        self.changes: list[bool] = []
-        self.crashed: list[str] = []
-        self.keeper = LeaseKeeper(
-            self.state,
-            connection,
-            register=self._register,
-            on_danger=self._note_danger,
-            on_change=self._note_quiet,
-            on_stop=self._note_stop,
-            on_crash=self.crashed.append,
-        )
-
-    def _register(self, own: OwnConnection) -> None:
-        with own.cursor() as cursor:
-            cursor.execute(
-                "INSERT INTO public.pgjobs_worker (name, host, pid, version, lease_expires_at,"
-                " backends, slots, task_paths, excluded_queues, started_at, heartbeat_at, lost,"
-                " listening)"
-                " VALUES ('test:1', 'test', 1, '0', now() + '60 s', '{default}', 1, '{}', '{}',"
-                " now(), now(), FALSE, FALSE) RETURNING id"
-            )
-            [(self.state.worker_id,)] = cursor.fetchall()
-
-    def _note_danger(self) -> None:
-        self.dangers += 1
-
-    def _note_quiet(self) -> None:
-        self.changes.append(self.state.quiet)
-
-    def _note_stop(self) -> None:
-        self.stops += 1
-
-
-Keep = Callable[..., Kept]
-
-
-@pytest.fixture
-def keep(own: OwnConnection) -> Iterator[Keep]:
-    """Start a lease keeper: `keep(connection=own, **options)`."""
-    started: list[Kept] = []
-
-    def start(connection: Any = own, **options: Any) -> Kept:
-        kept = Kept(connection, **options)
-        started.append(kept)
-        kept.keeper.start()
-        return kept
-
-    yield start
-    for kept in started:
-        kept.keeper.stop()
-        assert kept.keeper.join(15)
-        assert not kept.crashed
 
 
 def expire(worker_id: int) -> None:

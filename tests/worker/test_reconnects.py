@@ -145,6 +145,7 @@ def test_a_statement_whose_answer_does_not_come_is_ended_by_the_watchdog(
         [slow_server],
         grace=1.0,
         is_running=lambda attempt: False,
+        on_look=lambda: None,
         on_stuck=lambda attempt: None,
         on_crash=crashes.append,
     )

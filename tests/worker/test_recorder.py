@@ -125,6 +125,41 @@ def test_what_may_be_written_is_not_written_again(tally: Tally, own: OwnConnecti
     assert (broken.call_count, tally.is_empty) == (1, True)
 
 
+def test_a_server_that_takes_no_writes_any_more_has_not_written(
+    tally: Tally, own: OwnConnection
+) -> None:
+    """A primary that became a standby: the minute is for the next one."""
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    own.open().execute("SET default_transaction_read_only = on")
+    assert not recorder._attempt(recorder._write)
+    assert not tally.is_empty
+    assert recorder._attempt(recorder._write)
+    assert counted(queue_name="mail") == 1
+
+
+def test_a_session_that_was_ended_may_have_written(tally: Tally, own: OwnConnection) -> None:
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    ended = mock.Mock(side_effect=psycopg.errors.AdminShutdown("ended"))
+    with mock.patch.object(statistics, "write_statistics", ended):
+        assert not recorder._attempt(recorder._write)
+    assert tally.is_empty
+
+
+def test_a_long_outage_is_written_in_pages(own: OwnConnection) -> None:
+    tally = Tally()
+    for minutes in (3, 4, 5):
+        ended_at = time.monotonic() - 60 * minutes
+        tally.note([(attempt("mail"), Outcome(Kind.DONE, ended_at=ended_at))])
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    write = mock.Mock(wraps=statistics.write_statistics)
+    with (
+        mock.patch.object(statistics, "write_statistics", write),
+        mock.patch.object(module, "MAX_WRITTEN", 2),
+    ):
+        recorder._write()
+    assert (write.call_count, counted(queue_name="mail")) == (2, 3)
+
+
 def test_without_a_server_nothing_is_lost(tally: Tally, own: OwnConnection) -> None:
     recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
     with mock.patch.object(own, "open", side_effect=psycopg.OperationalError("no server")):

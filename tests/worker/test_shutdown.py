@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from django_pgjobs.models import Statistic
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process import worker_process as runner_module
@@ -178,6 +179,8 @@ def test_a_worker_that_lost_a_role_ends_and_its_jobs_count_as_lost(
     assert worker.join() == EXIT_CRASHED
     row = get_job(job.id)
     assert (row.status, row.attempts, row.lost_count) == ("ready", 1, 1)
+    # The loss is written after it, by the same process.
+    assert [each.lost for each in Statistic.objects.filter(enqueued=0)] == [1]
 
 
 def test_an_end_that_stands_still_is_cut_off(

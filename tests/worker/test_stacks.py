@@ -87,6 +87,49 @@ def test_without_a_notification_it_is_told_at_the_next_heartbeat(
     gate.open()
 
 
+class Awkward:
+    """Can be awaited, and answers nothing else."""
+
+    __slots__ = ("cr_frame", "gi_frame")
+
+    def __init__(self) -> None:
+        self.gi_frame = "a frame"
+
+    def __await__(self) -> Iterator[Any]:
+        return self  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return None
+
+    def close(self) -> None:
+        """What is awaited is closed with who awaits it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("bool")
+
+    cr_running = ag_frame = property(lambda self: self.nothing)
+
+
+def test_what_is_awaited_runs_no_code_to_say_where_it_is() -> None:
+    """A lazy object, say, that would raise: the lease waits for the answer."""
+
+    async def wait() -> None:
+        await Awkward()
+
+    body = wait()
+    body.send(None)
+    lines = stacks._of_coroutine(body, threading.get_ident())
+    assert [name.rpartition(".")[2] for _, _, name in lines] == ["wait"]
+    assert stacks._of_coroutine(Awkward(), 0) == []
+    body.close()
+
+
 def test_a_job_that_has_not_begun_has_no_stack() -> None:
     assert stack_of(make_attempt_of(1)) == ""
 

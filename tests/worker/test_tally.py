@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.queries.statistics import OTHERS, Cell
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running import tally as tally_module
@@ -62,6 +63,22 @@ def test_each_end_of_a_run_has_its_place(tally: Tally, kind: Kind, place: int) -
 def test_what_goes_back_is_no_end(tally: Tally, kind: Kind) -> None:
     tally.note([(attempt(), outcome(kind))])
     assert tally.totals() == {}
+
+
+def lost(status: str) -> Rescued:
+    return Rescued(1, "tests.tasks.add", "default", status, 1, 7)
+
+
+def test_losses_are_counted_where_they_are_noticed(tally: Tally) -> None:
+    """They are none of the attempts of this process."""
+    with at(30.1):
+        tally.note_rescued([lost("ready"), lost("failed"), lost("failed"), lost("cancelled")])
+    assert tally.totals() == {}
+    [minute] = tally.take(is_last=True)
+    assert minute.number == 6002
+    tally.give_back([minute, minute])
+    cell = only(tally.take(is_last=True)[0].cells)
+    assert (cell.lost, cell.ends_of_lost, cell.ends) == (8, [4, 2], [0] * 4)
 
 
 def test_times_are_counted_by_classes_that_double(tally: Tally) -> None:
@@ -130,6 +147,39 @@ def test_minutes_that_cannot_be_written_become_one(tally: Tally) -> None:
         tally.give_back(tally.take(is_last=True))
     numbers = {m.number: only(m.cells).ends[0] for m in tally.take(is_last=True)}
     assert numbers == {6003: 3, 6004: 1, 6005: 1}
+
+
+def test_cells_that_cannot_be_written_are_bounded(tally: Tally) -> None:
+    """However many tasks there are; one minute stays whatever it holds."""
+    for number in range(5):
+        tally.note([(attempt(f"queue-{n}"), outcome(after=60.0 * number)) for n in range(3)])
+    with mock.patch.object(tally_module, "MAX_KEPT", 7):
+        tally.give_back(tally.take(is_last=True))
+    taken = tally.take(is_last=True)
+    assert [minute.number for minute in taken] == [6004, 6005]
+    with mock.patch.object(tally_module, "MAX_KEPT", 1):
+        tally.give_back(taken)
+    [minute] = tally.take(is_last=True)
+    assert (minute.number, [each.ends[0] for each in minute.cells.values()]) == (6005, [5, 5, 5])
+    assert sum(each.ends[0] for each in tally.totals().values()) == 15
+
+
+def test_what_was_counted_meanwhile_is_kept(tally: Tally) -> None:
+    tally.note([(attempt(), outcome())])
+    taken = tally.take(is_last=True)
+    tally.note([(attempt(), outcome())])
+    tally.give_back(taken)
+    [minute] = tally.take(is_last=True)
+    assert only(minute.cells).ends[0] == 2
+
+
+def test_many_cells_are_taken_in_pages(tally: Tally) -> None:
+    for number in range(5):
+        tally.note([(attempt(f"queue-{n}"), outcome(after=60.0 * number)) for n in range(3)])
+    pages = []
+    while page := tally.take(is_last=True, max_cells=4):
+        pages.append([minute.number - 6001 for minute in page])
+    assert pages == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize(("after", "left"), [(0.0, 35.0), (34.0, 1.0), (36.0, 59.0)])

@@ -241,7 +241,7 @@ def build_spark(counts: Iterable[int]) -> Spark:
     largest = max(jobs, default=0)
     steps = []
     for place, number in enumerate(jobs):
-        if number:
+        if number > 0:
             height = coordinate(max(SPARK_HEIGHT * number / largest, LEAST_SPARK_HEIGHT))
             steps.append(f"M{place * 4} {coordinate(SPARK_HEIGHT)}v-{height}h3v{height}z")
     return Spark("".join(steps), len(jobs) * 4, largest)

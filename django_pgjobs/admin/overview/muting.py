@@ -12,7 +12,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
@@ -28,6 +28,8 @@ from django_pgjobs.queries.signs import MuteRow
 
 MAX_REASON = 200
 MAX_SUBJECT = 1_000
+# The index of the table takes no more; a key of a rate limit, the longest subject, has 1,024.
+MAX_SUBJECT_BYTES = 2_000
 SPANS = (
     ("3600", gettext_lazy("1 hour")),
     ("86400", gettext_lazy("1 day")),
@@ -65,6 +67,15 @@ class MuteForm(forms.Form):
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         help_text=gettext_lazy("By the clock of your time zone; it goes before the length."),
     )
+
+    def clean_subject(self) -> str:
+        """Refuse what cannot be stored: no queue, task or key is that long."""
+        subject: str = self.cleaned_data["subject"]
+        if len(subject.encode(errors="replace")) > MAX_SUBJECT_BYTES:
+            most = MAX_SUBJECT_BYTES
+            text = ngettext("Expected at most %s byte.", "Expected at most %s bytes.", most)
+            raise ValidationError(text % most)
+        return subject
 
     def clean_until(self) -> Any:
         """Refuse an end that is over, and one that is hardly one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from django_pgjobs.metrics.cells import Cells, attempts_of, fold
-from django_pgjobs.queries.connection import ANSWER_SECONDS, OwnConnection
+from django_pgjobs.queries.connection import ANSWER_SECONDS, LOCK_SECONDS, OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.tracing.headers import is_tracing
 from django_pgjobs.tracing.tracers import observe
@@ -30,6 +30,9 @@ from django_pgjobs.worker.upkeep.upkeep import Upkeep
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
 ROW_LOCK_SECONDS = 0.2
+# Each statement between two renewals may wait so large a part of the lease for a lock: a lock on
+# what it looks after for others is not to cost a worker its own lease.
+LOCK_SHARE = 0.05
 
 
 def build_pump_and_upkeep(
@@ -91,6 +94,7 @@ def build_connections(options: Options) -> dict[str, OwnConnection]:
         options.database,
         "lease",
         answer_seconds=min(ANSWER_SECONDS, max(LEAST_ANSWER_SECONDS, options.lease / 3)),
+        lock_seconds=min(LOCK_SECONDS, options.lease * LOCK_SHARE),
     )
     return connections
 

@@ -3,7 +3,8 @@
 *Live* is a worker whose parts move. One that is not will end by itself soon (`vitals`), so what is
 told here is told early, and to who may act on it. A worker is live without a database: to start it
 again would not help. One that knows of jobs, has free slots and the lease, and claims nothing, is
-not, even if all of its parts seem to wait for something.
+not, even if all of its parts seem to wait for something; nor is one whose event loop a job blocks
+while others wait for it.
 
 *Ready* is a worker that may claim jobs: it has its lease, reached the database when it last tried,
 and is not stopping.
@@ -68,11 +69,14 @@ class Health(Role):
         self._vitals = vitals
         self._totals = totals
         self._claiming = Stillness()
+        self._beginning = {kind: Stillness() for kind in slots}
         self._file = SignFile(state.options.health_file) if state.options.health_file else None
 
     def run(self) -> None:
         while not self.stop_requested:
             self._claiming.look(self._mark_of_claims())
+            for kind, each in self._slots.items():
+                self._beginning[kind].look(each.mark)
             if self._file is not None and not self.find_still():
                 self._file.touch()
             self.wait(LOOK_SECONDS)
@@ -82,6 +86,9 @@ class Health(Role):
     def find_still(self) -> str:
         """Return what stands still, empty if the worker is live; safe from any thread."""
         still = self._vitals.name_still(LIVE_SECONDS)
+        for kind, stillness in self._beginning.items():
+            if not still and stillness.seconds > LIVE_SECONDS:
+                still = f"the {kind}, which a job blocks,"
         if not still and self._claiming.seconds > LIVE_SECONDS:
             still = "the pump, which knows of jobs and claims none,"
         return f"{still} stands still" if still else ""

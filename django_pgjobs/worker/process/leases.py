@@ -28,7 +28,7 @@ a server that is full later takes no lease from it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -64,6 +64,7 @@ class LeaseKeeper(Role):
         connection: OwnConnection,
         *,
         register: Callable[[OwnConnection], None],
+        on_rescued: Callable[[Sequence[jobs.Rescued]], None],
         on_danger: Callable[[], None],
         on_change: Callable[[], None],
         on_stop: Callable[[], None],
@@ -73,6 +74,7 @@ class LeaseKeeper(Role):
         self._state = state
         self._connection = connection
         self._register = register
+        self._on_rescued = on_rescued
         self._on_danger = on_danger
         # Called when it may claim jobs again, or no more.
         self._on_change = on_change
@@ -122,8 +124,7 @@ class LeaseKeeper(Role):
                 return 0.0
             failing = "lease renewed, but those of others not cut"
             self._cut_leases()
-            if renewal.is_asked_where:
-                self._tell_where()
+            self._tell_where()
             failing = "lease renewed, but lost workers not looked after"
             pause = self._rescue_if_lost(renewal)
             self.is_failing = False
@@ -266,6 +267,7 @@ class LeaseKeeper(Role):
             self._note_refused(connection, job_id, str(error).strip())
 
         for rescued in in_pages(rescue, size=RESCUE_BATCH, find=find, on_refused=note):
+            self._on_rescued(rescued)
             for job in rescued:
                 log_rescue(job, self._state.name)
         return not is_over()

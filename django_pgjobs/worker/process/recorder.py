@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import psycopg
@@ -17,7 +17,7 @@ import psycopg
 from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.errors import Trouble, is_undone, trouble_of
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.tally import Tally
@@ -31,6 +31,8 @@ SPREAD_SECONDS = 3.0
 MEASURE_SHARE = 0.01
 PRUNE_SECONDS = 3600.0
 CLOCK_SECONDS = 1.0
+# So many rows take a second or so; after an outage there are many.
+MAX_WRITTEN = 5_000
 
 
 class Recorder(Role):
@@ -103,15 +105,16 @@ class Recorder(Role):
 
     def _write(self, *, is_last: bool = False) -> None:
         self._connection.open()
-        minutes = self._tally.take(is_last=is_last)
-        if not minutes:
-            return
+        while minutes := self._tally.take(is_last=is_last, max_cells=MAX_WRITTEN):
+            self._write_page(minutes)
+
+    def _write_page(self, minutes: Sequence[statistics.Minute]) -> None:
         try:
             with self._connection.cursor() as cursor:
                 statistics.write_statistics(cursor, minutes)
         except psycopg.Error as error:
             # Without an answer they may be written: rather too few are counted than too many.
-            if trouble_of(error) is not Trouble.LOST:
+            if trouble_of(error) is not Trouble.LOST or is_undone(error):
                 self._tally.give_back(minutes)
             raise
 

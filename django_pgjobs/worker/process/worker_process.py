@@ -128,6 +128,7 @@ class WorkerProcess:
             grace=options.timeout_grace,
             is_running=self._is_running,
             on_stuck=self._stuck,
+            on_look=self.async_slots.tell_if_blocked,
             on_crash=crash,
         )
         self.pump, self.upkeep = build_pump_and_upkeep(
@@ -147,6 +148,7 @@ class WorkerProcess:
             state,
             own["lease"],
             register=self._register,
+            on_rescued=self.tally.note_rescued,
             on_danger=self.pump.give_up_all,
             on_change=self.upkeep.recall,
             on_stop=self._dismiss,
@@ -349,14 +351,15 @@ class WorkerProcess:
         self.slots.stop()
         self.async_slots.stop()
         ended = [role.join(LAST_SECONDS) for role in (self.pump, self.announcer, self.scheduler)]
-        self.recorder.stop()
         self._farewell.take_steps(LAST_SECONDS, self._farewell.give_back_held)
         self.leases.stop()
-        ended += [self.leases.join(LAST_SECONDS), self.recorder.join(LAST_SECONDS)]
+        ended += [self.leases.join(LAST_SECONDS)]
         ended += [self.slots.join(0.5), self.async_slots.join(0.5)]
         if is_broken or self._farewell.loses_jobs:
             # Again, because it may be the role for it that crashed.
             self._farewell.take_steps(LAST_SECONDS, self._farewell.say_goodbye, self.leases.rescue)
+        self.recorder.stop()
+        ended += [self.recorder.join(LAST_SECONDS)]
         logger.info(
             "stop    %s finished. %s. Bye.",
             counted(self.state.finished_jobs, "job"),

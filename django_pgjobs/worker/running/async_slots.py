@@ -22,6 +22,7 @@ from django_pgjobs.worker.running import calling
 from django_pgjobs.worker.running.capacity import Capacity
 from django_pgjobs.worker.running.forks import watched
 from django_pgjobs.worker.running.housekeeping import clean_connections
+from django_pgjobs.worker.running.loop_watch import LoopWatch
 from django_pgjobs.worker.running.outcome import Outcome, success
 from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
@@ -50,13 +51,34 @@ class AsyncSlots(Capacity):
         self._on_crash = on_crash
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Whose job each one does: those with the bookkeeping and those with the bodies.
+        self._attempts: dict[asyncio.Task[Any], Attempt] = {}
+        self._watch = LoopWatch()
 
     def submit(self, attempts: list[Attempt]) -> None:
         """Queue attempts for the loop, in order."""
         self.buffer.extend(attempts)
         self._ensure_started()
-        self._loop.call_soon_threadsafe(self._fill)
+        self._watch.ask()
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def wanted(self, *, elsewhere: int = 0, waits: bool = False) -> int:
+        """Return how many jobs to claim now: none for a loop that stands still."""
+        if self._watch.is_blocked:
+            return 0
+        return super().wanted(elsewhere=elsewhere, waits=waits)
+
+    @property
+    def mark(self) -> float:
+        """A mark that stays the same while a job keeps the loop from beginning others."""
+        return self._watch.mark
+
+    def tell_if_blocked(self) -> None:
+        """Log which job blocks the loop, if one has for some time; safe from any thread."""
+        thread_id = self._thread and self._thread.ident
+        if thread_id:
+            task = asyncio.current_task(self._loop)
+            self._watch.tell(thread_id, self._attempts.get(task) if task else None)
 
     def stop(self) -> None:
         """End the loop once its jobs have ended."""
@@ -93,6 +115,12 @@ class AsyncSlots(Capacity):
         self._on_crash("event loop")
         logger.critical("the event loop crashed; the worker ends", exc_info=error)
 
+    def _begin(self) -> None:
+        """Begin jobs that were submitted; let the pump know if it took this loop for blocked."""
+        if self._watch.answer():
+            self._on_empty()
+        self._fill()
+
     def _fill(self) -> None:
         while self.free > 0:
             # Or the pump would find room for one more in between.
@@ -104,10 +132,13 @@ class AsyncSlots(Capacity):
             if attempt is None:
                 return
             task = self._loop.create_task(self._run(attempt))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._note_task(task, attempt)
             if not self.buffer:
                 self._on_empty()
+
+    def _note_task(self, task: asyncio.Task[Any], attempt: Attempt) -> None:
+        self._attempts[task] = attempt
+        task.add_done_callback(self._attempts.pop)
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -155,6 +186,7 @@ class AsyncSlots(Capacity):
         loop = self._loop
         # A task of its own, so that a cancellation ends the job and never its bookkeeping.
         body = loop.create_task(_body(attempt, call))
+        self._note_task(body, attempt)
         attempt.arm(cancel_async=lambda: loop.call_soon_threadsafe(body.cancel))
         await asyncio.wait([body])
         if body.cancelled():

@@ -11,6 +11,7 @@ import time
 
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.buffer import Buffer
+from django_pgjobs.worker.stillness import WAITS
 
 PREFETCH_SECONDS = 0.05
 # Measured: docs/performance.md#batch-size. So many more for each FAR_SECONDS of a round trip.
@@ -103,6 +104,11 @@ class Capacity:
         # However many slots are free: an event loop begins one job after the other.
         most = self._claim_limit or most_ahead(self.distance)
         return min(wanted, most)
+
+    @property
+    def mark(self) -> float:
+        """A mark that stays the same while something keeps all of these slots from beginning."""
+        return WAITS
 
     def _all_slots_are_long(self) -> bool:
         return self.free <= 0 and time.monotonic() - self.begun_at > PREFETCH_SECONDS

@@ -6,10 +6,12 @@ one moment and the next.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from types import FrameType
+from collections.abc import Iterable
+from contextlib import suppress
+from types import FrameType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from django_pgjobs.values.payload import scrub
@@ -37,6 +39,11 @@ def stack_of(attempt: Attempt) -> str:
     return "\n".join(_shown(_without_worker(lines)))
 
 
+def stack_of_thread(thread_id: int) -> str:
+    """Return where a thread is in what the worker calls, the innermost call last."""
+    return "\n".join(_shown(_without_worker(_of_thread(thread_id))))
+
+
 def _of_thread(thread_id: int) -> list[Line]:
     frame = sys._current_frames().get(thread_id)
     lines = []
@@ -50,22 +57,28 @@ def _of_coroutine(awaited: Any, thread_id: int) -> list[Line]:
     """Return the chain of what is awaited; if the loop is in it just now, the loop's thread."""
     lines = []
     for _ in range(MAX_AWAITED):
-        frame = next(_attributes(awaited, "cr_frame", "gi_frame", "ag_frame"), None)
-        if frame is None:
+        frame = _read(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if type(frame) is not FrameType:
             break
-        if next(_attributes(awaited, "cr_running", "gi_running", "ag_running"), False):
+        if _read(awaited, "cr_running", "gi_running", "ag_running") is True:
             return _of_thread(thread_id)
         lines.append(_line_of(frame))
-        awaited = next(_attributes(awaited, "cr_await", "gi_yieldfrom", "ag_await"), None)
+        awaited = _read(awaited, "cr_await", "gi_yieldfrom", "ag_await")
     return lines
 
 
-def _attributes(thing: Any, *names: str) -> Iterator[Any]:
-    """Yield those that are there and not empty."""
+def _read(thing: Any, *names: str) -> Any:
+    """Return the first of these attributes that is there, as the interpreter keeps it, or None.
+
+    Anything can be awaited: attributes that are code of a project's own may raise, or never return
+    while the worker's lease waits for them.
+    """
     for name in names:
-        value = getattr(thing, name, None)
-        if value:
-            yield value
+        found = inspect.getattr_static(type(thing), name, None)
+        if isinstance(found, GetSetDescriptorType | MemberDescriptorType):
+            with suppress(AttributeError):  # an empty slot
+                return found.__get__(thing)
+    return None
 
 
 def _line_of(frame: FrameType) -> Line:

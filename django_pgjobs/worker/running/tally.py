@@ -1,8 +1,9 @@
 """The tally: what a process has run, by minute, queue and task.
 
 Attempts are counted when their outcome is stored, by the minute of the server's clock in which they
-ended. Minutes that are over are taken from here and written (`queries.statistics`); `totals` is
-what the process has counted since it began, for its own metrics. Safe from any thread.
+ended; those of lost workers by the one that rescues their jobs. Minutes that are over are taken
+from here and written (`queries.statistics`); `totals` is what the process has run since it began,
+for its own metrics. Safe from any thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.queries.statistics import LAST_CLASS, MINUTE, OTHERS, Cell, Key, Minute
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
@@ -20,11 +22,15 @@ from django_pgjobs.worker.running.outcome import Kind, Outcome
 CLOSING_SECONDS = 5.0
 # Queues and tasks that are told apart: their names may be without number.
 MAX_CELLS = 1_000
-# As long as nothing can be written, minutes above so many are added to the next one.
+# As long as nothing can be written, minutes above so many are added to the next one, and so are
+# those with so many cells together, of a kilobyte each.
 MAX_MINUTES = 120
+MAX_KEPT = 20_000
 
 # Where each kind is counted (`Cell.ends`); other kinds are no ends of a run.
 _PLACES = {Kind.DONE: 0, Kind.FAIL: 1, Kind.CANCEL: 2, Kind.EXPIRE: 2, Kind.RETRY: 3}
+# Where is counted how a job ended with its loss (`Cell.ends_of_lost`).
+_ENDS_OF_LOST = {"failed": 0, "cancelled": 1}
 
 Cells = dict[Key, Cell]
 
@@ -33,6 +39,8 @@ class Tally:
     """Counts attempts."""
 
     def __init__(self) -> None:
+        # Taken before the other one, and for longer: outcomes are not to wait for sums.
+        self._totals_lock = threading.Lock()
         self._lock = threading.Lock()
         self._minutes: dict[int, Cells] = {}
         # Of minutes that were taken.
@@ -64,6 +72,17 @@ class Tally:
                 cell.waits[min(int(waited * 1000).bit_length(), LAST_CLASS)] += 1
                 cell.runs[min(int(outcome.duration * 1000).bit_length(), LAST_CLASS)] += 1
 
+    def note_rescued(self, rescued: Iterable[Rescued]) -> None:
+        """Count attempts of lost workers, and what became of their jobs."""
+        with self._lock:
+            cells = self._cells_of(int((time.monotonic() + self._offset) // MINUTE))
+            for job in rescued:
+                key = (job.queue_name, job.task_path)
+                cell = cells.get(key) or _new_cell(cells, key)
+                cell.lost += 1
+                if (place := _ENDS_OF_LOST.get(job.status)) is not None:
+                    cell.ends_of_lost[place] += 1
+
     @property
     def is_empty(self) -> bool:
         """Is there nothing to be written?"""
@@ -74,36 +93,50 @@ class Tally:
         now = time.monotonic() + self._offset - CLOSING_SECONDS
         return MINUTE - math.fmod(now, MINUTE)
 
-    def take(self, *, is_last: bool = False) -> list[Minute]:
+    def take(self, *, is_last: bool = False, max_cells: float = math.inf) -> list[Minute]:
         """Take the minutes that are closed; all of them if the process ends.
 
-        Who cannot write them gives them back.
+        Of many the first ones with about *max_cells* cells. Who cannot write them gives them back.
         """
         now = int((time.monotonic() + self._offset - CLOSING_SECONDS) // MINUTE)
-        with self._lock:
-            numbers = sorted(number for number in self._minutes if is_last or number < now)
-            taken = [Minute(number, self._minutes.pop(number)) for number in numbers]
+        taken: list[Minute] = []
+        size = 0
+        with self._totals_lock:
+            with self._lock:
+                for number in sorted(self._minutes):
+                    if (number < now or is_last) and size < max_cells:
+                        taken.append(Minute(number, self._minutes.pop(number)))
+                        size += len(taken[-1].cells)
             for minute in taken:
                 _merge(self._totals, minute.cells)
         return taken
 
     def give_back(self, minutes: Iterable[Minute]) -> None:
         """Take back what could not be written, to be taken again."""
-        with self._lock:
+        with self._totals_lock:
             for minute in minutes:
-                _merge(self._cells_of(minute.number), minute.cells)
                 _merge(self._totals, minute.cells, sign=-1)
-            while len(self._minutes) > MAX_MINUTES:
-                first, second = sorted(self._minutes)[:2]
-                _merge(self._minutes[second], self._minutes.pop(first))
+                with self._lock:
+                    newer = self._minutes.get(minute.number, {})
+                    self._minutes[minute.number] = minute.cells
+                    _merge(minute.cells, newer)
+            with self._lock:
+                self._limit()
+
+    def _limit(self) -> None:
+        while len(self._minutes) > MAX_MINUTES or (
+            len(self._minutes) > 1 and sum(map(len, self._minutes.values())) > MAX_KEPT
+        ):
+            first, second = sorted(self._minutes)[:2]
+            _merge(self._minutes[second], self._minutes.pop(first))
 
     def totals(self) -> Cells:
         """Return what was counted since the process began, by queue and task."""
-        with self._lock:
+        with self._totals_lock, self._lock:
             totals: Cells = {}
             for cells in (self._totals, *self._minutes.values()):
                 _merge(totals, cells)
-        return totals
+        return {key: cell for key, cell in totals.items() if any(cell.ends)}
 
     def _cells_of(self, minute: int) -> Cells:
         cells = self._minutes.get(minute)

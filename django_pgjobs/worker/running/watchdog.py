@@ -1,4 +1,7 @@
-"""The watchdog: ends attempts that take too long, and connections that do not answer."""
+"""The watchdog: ends attempts that take too long, and connections that do not answer.
+
+It also has told of an event loop that stands still.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ class Watchdog(Role):
         grace: float,
         is_running: Callable[[Attempt], bool],
         on_stuck: Callable[[Attempt], None],
+        on_look: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
         super().__init__(on_crash)
@@ -51,6 +55,7 @@ class Watchdog(Role):
         self._grace = grace
         self._is_running = is_running
         self._on_stuck = on_stuck
+        self._on_look = on_look
         self._lock = threading.Lock()
         self._order = itertools.count()
         self._deadlines: list[tuple[float, int, Attempt, Step]] = []
@@ -85,6 +90,7 @@ class Watchdog(Role):
                 if connection.is_overdue():
                     logger.error("connection of role %s does not answer; cut", connection.role)
                     connection.cut()
+            self._on_look()
             with self._lock:
                 next_deadline = self._deadlines[0][0] if self._deadlines else float("inf")
             self.wait(min(DEADLINE_LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))

@@ -39,7 +39,10 @@ DROP_SCHEDULES = """
 DROP TABLE pgjobs_occurrence, pgjobs_schedule;
 DROP FUNCTION pgjobs_schedule_plan_v1();
 """
-DROP_STATISTICS = "DROP TABLE pgjobs_statistic, pgjobs_queue_sample;"
+DROP_STATISTICS = """
+DROP FUNCTION pgjobs_note_cancels_v1(text[], text[]);
+DROP TABLE pgjobs_statistic, pgjobs_queue_sample;
+"""
 DROP_WATCHING = "DROP TABLE pgjobs_stack, pgjobs_mute;"
 DROP_MERGE = """
 DROP AGGREGATE pgjobs_merged_v1(json, text);

@@ -104,9 +104,11 @@ noted AS (
     {filled.changes_of_batches}
 ),
 counted AS (
-    {filled.statistics}
+    {filled.cancels}
 )
 SELECT filled.id FROM filled
+UNION ALL
+SELECT counted.id FROM counted WHERE counted.id IS NOT NULL
 UNION ALL
 SELECT NULL
 FROM (SELECT DISTINCT filled.queue_name FROM filled WHERE filled.status = 'ready') AS ready

@@ -8,4 +8,4 @@
 noted AS (
     {returned.changes_of_batches}
 )
-SELECT returned.id FROM returned
+SELECT returned.id FROM returned UNION ALL SELECT counted.id FROM counted WHERE counted.id IS NOT NULL

@@ -68,6 +68,6 @@ WITH returned AS (
     RETURNING job.id, job.batch_id, job.status, job.queue_name, job.task_path
 ),
 counted AS (
-    {returned.statistics}
+    {returned.cancels}
 )
-SELECT returned.id FROM returned
+SELECT returned.id FROM returned UNION ALL SELECT counted.id FROM counted WHERE counted.id IS NOT NULL

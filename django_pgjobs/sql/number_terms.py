@@ -96,4 +96,11 @@ INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, failed, cancelle
     FROM {it}
     WHERE {it}.status NOT IN ('ready', 'running')
     GROUP BY {it}.queue_name, {it}.task_path""",
+    # Count those that were cancelled on another way, if there are some; the column *id* is NULL.
+    "cancels": """\
+SELECT
+        pgjobs_note_cancels_v1(array_agg({it}.queue_name), array_agg({it}.task_path)) AS id
+    FROM {it}
+    WHERE {it}.status = 'cancelled'
+    HAVING count(*) > 0""",
 }

@@ -43,9 +43,11 @@ noted AS (
     {returned.changes_of_batches}
 ),
 counted AS (
-    {returned.statistics}
+    {returned.cancels}
 )
 SELECT returned.id FROM returned
+UNION ALL
+SELECT counted.id FROM counted WHERE counted.id IS NOT NULL
 UNION ALL
 -- No row more, but the function is called; what it leaves is found by the sweep.
 SELECT NULL

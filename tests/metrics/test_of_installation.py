@@ -18,14 +18,12 @@ from django_pgjobs.checks import check_settings
 from django_pgjobs.metrics import names, of_installation, views
 from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample, RateLimit, Statistic
-from django_pgjobs.queries import metrics as metrics_queries
 from django_pgjobs.queries import numbers
 from django_pgjobs.queries.system import RelationRow
 from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
 from tests.helpers import connect, wait_until
 from tests.metrics.parsing import read, value_of
-from tests.schedules.support import make_schedule
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.metrics.urls")]
 
@@ -300,56 +298,6 @@ def test_what_came_in_lately_is_that_of_five_minutes_that_are_counted() -> None:
     assert value_of(metrics, "pgjobs_enqueued_last_5m", **task) == 300
     QueueSample.objects.all().delete()
     assert value_of(read(describe_installation()), "pgjobs_enqueued_last_5m", **task) is None
-
-
-def test_schedules_say_how_late_they_are() -> None:
-    late = make_schedule("late")
-    good = make_schedule("good")
-    now = timezone.now()
-    type(late).objects.filter(pk=late.pk).update(
-        next_at=now - timedelta(minutes=10), error="no such task"
-    )
-    type(good).objects.filter(pk=good.pk).update(next_at=now + timedelta(minutes=10))
-    metrics = read(describe_installation())
-    seconds = value_of(metrics, "pgjobs_schedule_late_seconds", schedule="late")
-    assert seconds is not None and 599 < seconds < 700
-    assert value_of(metrics, "pgjobs_schedule_late_seconds", schedule="good") == 0
-    assert value_of(metrics, "pgjobs_schedule_error", schedule="late") == 1
-    assert value_of(metrics, "pgjobs_schedule_error", schedule="good") == 0
-
-
-def test_of_many_schedules_those_in_trouble_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_queries, "MAX_SCHEDULES", 3)
-    now = timezone.now()
-    failed = make_job(status="failed")
-    changes: dict[str, tuple[int, dict[str, Any]]] = {
-        "a": (5, {}),
-        "b": (6, {}),
-        "w late": (90, {}),
-        "x broken": (-60, {"error": "no such task"}),
-        "y failed": (-60, {"last_job_id": failed}),
-    }
-    # Each one that is made fires those that are due.
-    for schedule in [make_schedule(name) for name in changes]:
-        seconds, columns = changes[schedule.name]
-        next_at = now - timedelta(seconds=seconds)
-        type(schedule).objects.filter(pk=schedule.pk).update(next_at=next_at, **columns)
-    metrics = read(describe_installation())
-    told = [each.labels["schedule"] for each in metrics["pgjobs_schedule_error"].samples]
-    assert told == ["w late", "x broken", "y failed"]
-
-
-def test_schedules_say_whether_their_last_job_failed() -> None:
-    for name, status in (("bad", "failed"), ("good", "successful"), ("new", "ready")):
-        schedule = make_schedule(name)
-        job_id = make_job(status=status)
-        type(schedule).objects.filter(pk=schedule.pk).update(last_job_id=job_id)
-    metrics = read(describe_installation())
-    shown = {
-        name: value_of(metrics, "pgjobs_schedule_failed", schedule=name)
-        for name in ("bad", "good", "new")
-    }
-    assert shown == {"bad": 1, "good": 0, "new": 0}
 
 
 def test_limits_say_who_waits_for_them() -> None:

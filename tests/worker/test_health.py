@@ -21,7 +21,7 @@ import pytest
 
 from django_pgjobs.queries import workers
 from django_pgjobs.worker.process import health, health_server
-from django_pgjobs.worker.process.health import HealthUnusable, SignFile
+from django_pgjobs.worker.process.health import HealthUnusable
 from django_pgjobs.worker.process.health_server import MAX_CALLERS, HealthServer
 from tests.helpers import wait_until
 from tests.metrics.parsing import read, value_of
@@ -368,35 +368,3 @@ def test_the_file_is_touched_while_the_worker_lives(served: ThreadedWorker, tmp_
     assert os.listdir(tmp_path) == ["alive"]
     served.close()
     assert os.listdir(tmp_path) == []
-
-
-def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(HealthUnusable, match="the file of --health-file cannot be written: "):
-        SignFile(str(tmp_path / "nowhere" / "alive"))
-
-
-def test_a_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("mine")
-    os.utime(secret, (0, 0))
-    (tmp_path / "alive").symlink_to(secret)
-    sign = SignFile(str(tmp_path / "alive"))
-    sign.touch()
-    assert (secret.read_text(), secret.stat().st_mtime) == ("mine", 0)
-    assert not (tmp_path / "alive").is_symlink()
-
-
-def test_a_file_that_can_no_more_be_touched_is_told_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    sign = SignFile(str(folder / "alive"))
-    (folder / "alive").unlink()
-    folder.rmdir()
-    for _ in range(3):
-        sign.touch()
-    assert caplog.text.count("the file of --health-file cannot be touched") == 1
-    folder.mkdir()
-    sign.touch()
-    assert (folder / "alive").exists()

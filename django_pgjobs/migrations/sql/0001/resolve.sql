@@ -31,6 +31,8 @@ DECLARE
     locked bigint[];
     cancelled bigint[];
     queues text[];
+    cancelled_queues text[];
+    cancelled_paths text[];
     jobs bigint[];
     places bigint[];
     is_patient boolean := TRUE;
@@ -189,15 +191,6 @@ BEGIN
                 RETURNING
                     job.id, job.status, job.hold, job.queue_name, job.task_path, job.batch_id
             ),
-            recorded AS (
-                INSERT INTO home.pgjobs_statistic (begins_at, queue_name, task_path, cancelled)
-                SELECT
-                    date_trunc('minute', statement_timestamp(), 'UTC'), changed.queue_name,
-                    changed.task_path, count(*)
-                FROM changed
-                WHERE changed.status = 'cancelled'
-                GROUP BY changed.queue_name, changed.task_path
-            ),
             noted AS (
                 INSERT INTO home.pgjobs_batch_change (batch_id, cancelled)
                 SELECT changed.batch_id, count(*)
@@ -209,9 +202,14 @@ BEGIN
                 array_agg(changed.id) FILTER (WHERE changed.status = 'cancelled'),
                 array_agg(DISTINCT changed.queue_name) FILTER (
                     WHERE changed.status = 'ready' AND changed.hold IS NULL
-                )
-            INTO cancelled, queues
+                ),
+                array_agg(changed.queue_name) FILTER (WHERE changed.status = 'cancelled'),
+                array_agg(changed.task_path) FILTER (WHERE changed.status = 'cancelled')
+            INTO cancelled, queues, cancelled_queues, cancelled_paths
             FROM changed;
+            IF cancelled IS NOT NULL THEN
+                PERFORM home.pgjobs_note_cancels_v1(cancelled_queues, cancelled_paths);
+            END IF;
             most := most - cardinality(edges);
             IF most > 0 THEN
                 ended := cancelled;

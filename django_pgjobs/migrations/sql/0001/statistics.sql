@@ -27,6 +27,27 @@ CREATE TABLE pgjobs_statistic (
 );
 CREATE INDEX pgjobs_statistic_begin ON pgjobs_statistic (period, begins_at);
 
+-- Count jobs that were cancelled, where others of the same statement were not: a function, so that
+-- somebody's lock on the statistics lets those pass. Return nothing.
+DO $do$
+BEGIN
+    EXECUTE replace($create$
+CREATE FUNCTION home.pgjobs_note_cancels_v1(queue_names text[], task_paths text[]) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+AS $body$
+BEGIN
+    INSERT INTO home.pgjobs_statistic (begins_at, queue_name, task_path, cancelled)
+    SELECT
+        date_trunc('minute', statement_timestamp(), 'UTC'), job.queue_name, job.task_path, count(*)
+    FROM unnest(queue_names, task_paths) AS job (queue_name, task_path)
+    GROUP BY job.queue_name, job.task_path;
+    RETURN NULL;
+END
+$body$;
+    $create$, 'home.', quote_ident(current_schema()) || '.');
+END
+$do$;
+
 -- The jobs that had not finished, once a minute: a row per queue, and one without a queue of all
 -- together, which also says up to where jobs had been given ids, and one of these up to where those
 -- that came in are counted.

@@ -129,6 +129,8 @@ class Clock:
 
     def _fire(self, cursor: Cursor) -> Turn:
         turn = fire_due(excluded=self._excluded, now=self.now)
+        if turn.hook_error is not None:
+            raise turn.hook_error
         # Another project's, or another release's.
         self._excluded |= set(turn.unknown)
         self._fired.update(row.schedule for row in turn.occurrences if row.job_id is not None)

@@ -59,7 +59,7 @@ def test_what_using_takes_is_documented() -> None:
 
 def roles_of_connections() -> Iterator[str]:
     """Yield what the connections of the package's own are for."""
-    yield from (*CONNECTED_ROLES, "pruner")  # of a worker's process, see WorkerProcess
+    yield from (*CONNECTED_ROLES, "pruner", "recorder")  # of a worker's process, see WorkerProcess
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if getattr(getattr(node, "func", None), "id", "") == "OwnConnection":

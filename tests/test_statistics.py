@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,10 +12,11 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
+from django_pgjobs.admin.overview.chart import RANGES
 from django_pgjobs.flows import workflow
 from django_pgjobs.models import Job, QueueSample, Statistic
 from django_pgjobs.queries import expiry, jobs, numbers, statistics
-from django_pgjobs.queries.signs import list_signs
+from django_pgjobs.queries.signs import sum_ended
 from django_pgjobs.queries.statistics import DENSE_SECONDS, STEPS, Cell, Minute
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -96,6 +98,12 @@ class TestWhoEndsJobsCountsThem:
         assert sums(queue_name="first") == {"lost": 1}
         assert sums(queue_name="last") == {"lost": 1, "failed": 1}
 
+    def test_what_waited_for_a_failed_job(self) -> None:
+        failed = tasks.fail_once.enqueue()
+        tasks.add.using(after=[failed], queue_name="mail").enqueue(1, 2)
+        run_jobs()
+        assert sums(queue_name="mail") == {"cancelled": 1}
+
     def test_what_is_cancelled_with_its_batch(self) -> None:
         with workflow("of three") as flow:
             flow.add_many(tasks.add, [(1, 2)] * 3)
@@ -116,10 +124,13 @@ class TestRolling:
                 {("mail", TASK): cell(1, 2, 3, 4, ran=0.5), ("fax", TASK): cell(1, 0, 0, 0)},
             )
         age(step.period, step.keep + 2 * step.step)
+        Statistic.objects.filter(queue_name="mail").update(enqueued=5, lost=6, waited=0.25)
         before = sums()
         assert statistics.roll_up(cursor, step) == 6
         row = Statistic.objects.get(queue_name="mail")
-        assert (row.period, row.ran, row.successful) == (step.into, 1.5, 3)
+        assert (row.period, row.ran, row.waited) == (step.into, 1.5, 0.75)
+        counts = (row.enqueued, row.successful, row.failed, row.cancelled, row.retried, row.lost)
+        assert counts == (15, 3, 6, 9, 12, 18)
         assert (row.runs, row.waits) == ([0, 0, 0, 0, 30], [0, 0, 30, 0, 0])
         assert row.begins_at.timestamp() % step.step == 0
         assert (sums(), Statistic.objects.count()) == (before, 2)
@@ -129,6 +140,29 @@ class TestRolling:
         write(cursor, 0, {("mail", TASK): cell(1, 0, 0, 0)})
         age(step.period, step.keep - 1)
         assert statistics.roll_up(cursor, step) == 0
+
+    @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.into)
+    def test_the_first_that_is_not_old_enough_stays(self, cursor: Any, step: Any) -> None:
+        def first() -> float:
+            return (datetime.now(UTC).timestamp() - step.keep) // step.step * step.step
+
+        before, after, count = first(), 0.0, 0
+        while before != after:
+            before = first()
+            Statistic.objects.all().delete()
+            write(cursor, 0, {("mail", TASK): cell(1, 0, 0, 0)})
+            begins_at = datetime.fromtimestamp(before, UTC)
+            Statistic.objects.update(period=step.period, begins_at=begins_at)
+            count = statistics.roll_up(cursor, step)
+            after = first()
+        assert count == 0
+
+    def test_no_chart_is_of_longer_periods_than_its_bars(self) -> None:
+        assert STEPS[0].keep >= numbers.CLOSING_SECONDS
+        for chosen in RANGES.values():
+            for step in STEPS:
+                if step.step > chosen.bucket_seconds:
+                    assert step.keep >= chosen.bucket_seconds * chosen.buckets
 
     def test_odd_lists_do_no_harm(self, cursor: Any) -> None:
         for waits in ("{}", "{NULL,3}", "{{1,2},{3,4}}", "{-5}", "{9223372036854775807}"):
@@ -160,135 +194,59 @@ class TestRolling:
         times = QueueSample.objects.order_by("measured_at").values_list("measured_at", flat=True)
         assert list(times) == kept
 
+    def test_an_hour_without_a_sample_of_its_first_minute_keeps_another(self, cursor: Any) -> None:
+        """Measuring takes its time, so that there is one every two minutes."""
+        hour = datetime.now(UTC).replace(minute=0) - timedelta(days=3)
+        for minutes in range(1, 240, 2):
+            moment = hour + timedelta(minutes=minutes)
+            for queue_name in (None, "mail"):
+                QueueSample.objects.create(measured_at=moment, queue_name=queue_name)
+        statistics.prune_statistics(cursor, retention=400 * 86400)
+        kept = QueueSample.objects.filter(queue_name="mail").order_by("measured_at")
+        times = [hour + timedelta(minutes=60 * number + 1) for number in range(4)]
+        assert [sample.measured_at for sample in kept] == times
+        assert QueueSample.objects.count() == 8
+        assert statistics.prune_statistics(cursor, retention=400 * 86400) == 0
 
-class TestSizes:
-    """What has not finished, counted or measured."""
-
-    def make_all_kinds(self) -> None:
-        later = sql.SQL("now() + interval '1 hour'")
-        make_jobs(4, queue_name="mail", enqueued_at=sql.SQL("now() - interval '90 seconds'"))
-        make_jobs(3, queue_name="mail", run_after=later)
-        make_jobs(2, queue_name="mail", due_at=later, attempts=1)
-        make_jobs(1, queue_name="mail", hold="dependencies")
-        make_running_job(queue_name="fax")
-        make_job(status="failed", queue_name="fax")
-
-    def check(self, sizes: list[numbers.Size]) -> None:
-        shown = {size.queue_name: size[1:6] for size in sizes}
-        assert shown == {None: (4, 1, 3, 2, 1), "mail": (4, 0, 3, 2, 1), "fax": (0, 1, 0, 0, 0)}
-        assert [size.queue_name for size in sizes] == [None, "mail", "fax"]
-        assert not any(size.is_cut for size in sizes)
-        waits = sizes[0].measured_at - sizes[0].waiting_since  # type: ignore[operator]
-        assert waits == pytest.approx(timedelta(seconds=90), abs=timedelta(seconds=30))
-
-    def test_few_are_counted_at_once(self, cursor: Any) -> None:
-        self.make_all_kinds()
-        self.check(numbers.list_sizes(cursor))
-
-    def test_many_are_those_of_the_newest_sample(
-        self, cursor: Any, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("retention", "days", "stays"),
+        [(None, 31, True), (None, 33, False), (2 * 86400, 3, False), (400 * 86400, 3, True)],
+    )
+    def test_samples_go_whatever_is_kept(
+        self, cursor: Any, retention: float | None, days: int, stays: bool
     ) -> None:
-        monkeypatch.setattr(numbers, "FEW", 5)
-        make_jobs(6, queue_name="old")
-        assert numbers.list_sizes(cursor) == []
-        statistics.measure_queues(cursor)
-        Job.objects.all().delete()
-        self.make_all_kinds()
-        QueueSample.objects.update(measured_at=datetime.now(UTC) - timedelta(minutes=1))
-        statistics.measure_queues(cursor)
-        make_jobs(9, queue_name="new")
-        self.check(numbers.list_sizes(cursor))
-
-    def test_it_says_that_there_are_more_than_it_looked_at(
-        self, cursor: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(numbers, "FEW", 3)
-        monkeypatch.setattr(statistics, "MAX_JOBS", 4)
-        make_jobs(5)
-        statistics.measure_queues(cursor)
-        assert {size.is_cut for size in numbers.list_sizes(cursor)} == {True}
-
-    def test_queues_without_number_have_one_sum(
-        self, cursor: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(statistics, "MAX_QUEUES", 2)
-        for number in range(5):
-            make_jobs(number + 1, queue_name=f"queue-{number}")
-        statistics.measure_queues(cursor)
-        samples = QueueSample.objects.values_list("queue_name", "ready")
-        assert sorted(samples, key=str) == [("queue-3", 4), ("queue-4", 5), (None, 15)]
-
-    def test_samples_by_time(self, cursor: Any) -> None:
-        for count in (1, 2):
-            make_jobs(count, queue_name="mail")
-            statistics.measure_queues(cursor)
-            QueueSample.objects.filter(ready=count).update(
-                measured_at=datetime.now(UTC) - timedelta(minutes=10 - count)
-            )
-        for seconds, sizes in ((HOUR, [1, 3]), (60, [3])):
-            found = list_signs(
-                cursor,
-                recent=0,
-                least=1,
-                max_jobs=1,
-                max_rows=1,
-                queue_names=["mail"],
-                sampled=seconds,
-            )
-            assert [each.ready for each in found.backlogs["mail"]] == sizes
-
-    def test_the_most_that_were_ready_by_steps(self, cursor: Any) -> None:
-        for count in (3, 1):
-            make_jobs(count, queue_name="mail")
-            statistics.measure_queues(cursor)
-        found = numbers.list_peaks(cursor, seconds=60, step_seconds=86400, queue_names=["mail"])
-        assert [max(found["mail"].values()), set(found)] == [4, {"mail"}]
-
-
-class TestWhatCameIn:
-    """Jobs are counted by the minute of their enqueue, once each."""
-
-    def test_between_two_samples(self, cursor: Any) -> None:
-        statistics.measure_queues(cursor)
-        make_jobs(3, queue_name="mail")
-        make_job(queue_name="mail", status="successful")
-        statistics.measure_queues(cursor)
-        statistics.count_enqueued(cursor)
-        assert sums() == {}
-        make_jobs(2, queue_name="fax")
-        for expected in (4, 6, 6):
-            statistics.measure_queues(cursor)
-            statistics.count_enqueued(cursor)
-            assert sums()["enqueued"] == expected
-
-    def test_by_the_minute_of_the_enqueue(self, cursor: Any) -> None:
-        statistics.measure_queues(cursor)
-        make_job(enqueued_at=sql.SQL("now() - interval '10 minutes'"))
-        make_job(enqueued_at=sql.SQL("'9999-12-01 00:00:00+00'"))
-        make_job(enqueued_at=sql.SQL("'0001-02-01 00:00:00+00'"))
-        for _ in range(2):
-            statistics.measure_queues(cursor)
-        statistics.count_enqueued(cursor)
-        ages = [
-            datetime.now(UTC) - row.begins_at for row in Statistic.objects.order_by("begins_at")
-        ]
-        assert [round(each.total_seconds() / 600) for each in ages] == [144, 1, 0]
+        write(cursor, 500 * 1440, {("mail", TASK): cell(1, 0, 0, 0)})
+        QueueSample.objects.create(measured_at=datetime.now(UTC) - timedelta(days=days))
+        statistics.prune_statistics(cursor, retention=retention)
+        assert QueueSample.objects.exists() is stays
+        assert Statistic.objects.exists() is (retention is None)
 
 
 class TestNumbers:
     """What ended, by time: statistics for minutes that are over, then the rows themselves."""
 
     def test_both_sources_meet_without_a_gap(self, cursor: Any) -> None:
-        for minutes in range(1, 60):
-            write(cursor, minutes, {("mail", TASK): cell(1, 0, 0, 0)})
-        moment = sql.SQL("date_trunc('minute', now() - interval '15 seconds')")
-        make_jobs(2, status="failed", queue_name="mail", finished_at=moment)
-        make_jobs(3, status="successful", finished_at=sql.SQL("statement_timestamp()"))
-        found = numbers.list_statistics(cursor, seconds=2 * HOUR, bucket_seconds=60)
-        closed = found[-1].upto.timestamp() - 15
-        counted = 59 if closed % 60 < 45 else 58
-        assert sum(each.failed for each in found) == 2
-        assert sum(each.successful for each in found) in (counted + 3, counted + 2, 62, 61)
+        def closed() -> int:
+            return int((time.time() - numbers.CLOSING_SECONDS) // 60)
+
+        before, after = closed(), 0
+        while before != after:
+            before = closed()
+            Statistic.objects.all().delete()
+            Job.objects.all().delete()
+            # Also of minutes that are not closed: their jobs are counted themselves.
+            for minutes in range(60):
+                write(cursor, minutes, {("mail", TASK): cell(1, 0, 0, 0)})
+            moments = [before * 60 - 1, before * 60, before * 60 + 1, time.time()]
+            for moment in moments:
+                finished_at = datetime.fromtimestamp(moment, UTC)
+                make_jobs(2, status="failed", queue_name="mail", finished_at=finished_at)
+            found = numbers.list_statistics(cursor, seconds=2 * HOUR, bucket_seconds=60)
+            after = closed()
+        assert sum(each.failed for each in found) == 6
+        written = {each.bucket for each in found if each.successful}
+        assert max(written) == before - 1
+        assert sum(each.successful for each in found) == len(written) >= 58
 
     def test_what_many_have_just_finished_waits_for_its_statistics(
         self, cursor: Any, monkeypatch: pytest.MonkeyPatch
@@ -312,6 +270,15 @@ class TestNumbers:
         assert shown(by_task=True) == [(None, "a", 1, 2, 1)]
         assert shown(by_task=True, queue_name="fax") == [(None, "a", 0, 2, 1)]
         assert shown(task_path="b") == []
+
+
+class TestBefore:
+    """What ended a day before, which failures of now are set beside."""
+
+    def test_it_ends_where_now_begins(self, cursor: Any) -> None:
+        for minutes, failed in ((5, 1), (30, 2), (59, 4), (70, 8)):
+            write(cursor, minutes, {("mail", TASK): cell(3, failed, 0, 0)})
+        assert sum_ended(cursor, earliest=HOUR, latest=900) == {TASK: (6, 6)}
 
 
 class TestTimes:

@@ -23,7 +23,7 @@ SELECT 'shop.tasks.push', 'queue-' || n %% 7, CASE WHEN n %% 50 = 0 THEN 'runnin
        CASE WHEN n %% 100 = 3 THEN 'dependencies' END, now() - n %% 3600 * interval '1 second'
 FROM generate_series(1, %s::integer / 3) AS n
 """
-# Two thirds ended within the last 20 days, but for the last minutes.
+# Two thirds ended within the last 20 days, half of them lately, but for the last minutes.
 ENDED = """
 INSERT INTO pgjobs_job (task_path, queue_name, status, finished_at, last_attempted_at)
 SELECT 'shop.tasks.' || n %% 11, 'queue-' || n %% 7,
@@ -31,16 +31,21 @@ SELECT 'shop.tasks.' || n %% 11, 'queue-' || n %% 7,
        moment, moment - n %% 5000 * interval '1 millisecond'
 FROM generate_series(1, %s::integer / 3 * 2) AS n,
      LATERAL (
-         SELECT now() - interval '5 minutes' - n %% 28000 * interval '1 minute' AS moment
+         SELECT now() - interval '5 minutes' - interval '1 minute'
+                * CASE WHEN n %% 2 = 0 THEN n * 67::bigint %% 28000 ELSE n %% 400 END AS moment
      ) AS ended
 """
 # What processes would have written of them, two for each minute.
 PARTS = """
-INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, successful, failed, cancelled, ran)
+INSERT INTO pgjobs_statistic (
+    begins_at, queue_name, task_path, successful, failed, cancelled, ran, enqueued, retried, lost,
+    waited, waits, runs
+)
 SELECT date_trunc('minute', finished_at), queue_name, task_path,
        count(*) FILTER (WHERE status = 'successful'), count(*) FILTER (WHERE status = 'failed'),
        count(*) FILTER (WHERE status = 'cancelled'),
-       sum(EXTRACT(EPOCH FROM finished_at - last_attempted_at))
+       sum(EXTRACT(EPOCH FROM finished_at - last_attempted_at)), count(*), count(*) * 2,
+       count(*) * 3, count(*) * 0.25, ARRAY[0, count(*)], ARRAY[count(*), 0, 1]
 FROM pgjobs_job_finished
 GROUP BY date_trunc('minute', finished_at), queue_name, task_path, id % 2
 """
@@ -51,6 +56,13 @@ SELECT queue_name, count(*) FILTER (WHERE status = 'ready' AND due_at IS NULL AN
        count(*) FILTER (WHERE hold IS NOT NULL)
 FROM pgjobs_job_live
 GROUP BY ROLLUP (queue_name)
+"""
+SUMS = """
+SELECT statistic.queue_name, sum(enqueued), sum(retried), sum(lost), sum(waited),
+       round(sum(ran)::numeric, 3), sum(waits[2]), sum(runs[1]), sum(runs[3])
+FROM pgjobs_statistic AS statistic
+GROUP BY statistic.queue_name
+ORDER BY statistic.queue_name
 """
 BY_TIME = """
 SELECT floor(EXTRACT(EPOCH FROM finished_at) / %s)::bigint, {name},
@@ -116,10 +128,17 @@ def test_every_number_is_that_of_the_rows(cursor: Any, jobs: int) -> None:
     cursor.execute(PARTS)
     cursor.execute("ANALYZE pgjobs_job, pgjobs_statistic")
     check_sizes(cursor)
+    cursor.execute(SUMS)
+    sums = cursor.fetchall()
     for step in statistics.STEPS:
         while statistics.roll_up(cursor, step):
             pass
+    cursor.execute(SUMS)
+    assert cursor.fetchall() == sums
+    cursor.execute("SELECT DISTINCT period FROM pgjobs_statistic")
+    assert {period for (period,) in cursor.fetchall()} == {"minute", "quarter", "hour", "day"}
     check_times(cursor, 3600, 60, "queue_name")
+    check_times(cursor, 6 * 3600, 300, "task_path")
     check_times(cursor, 86400, 900, "task_path")
     check_times(cursor, 7 * 86400, 7200, "queue_name")
     check_times(cursor, 30 * 86400, 86400, "task_path")

@@ -13,7 +13,16 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.job_list.links import OLDEST, SORT
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.numbers import Number, Size, Times, list_statistics, quantile, times_of
+from django_pgjobs.queries.numbers import (
+    Number,
+    Size,
+    Times,
+    enqueues_counted_until,
+    list_statistics,
+    quantile,
+    recent_minutes,
+    times_of,
+)
 from django_pgjobs.queries.queue_pages import QueueRow
 from django_pgjobs.queries.statistics import OTHERS
 from django_pgjobs.values.moments import duration
@@ -21,8 +30,6 @@ from django_pgjobs.values.moments import duration
 MINUTE, HOUR = 60, 3_600
 # What "the last hour" is: 60 minutes of the clock, the last of which is not over.
 HOUR_SECONDS = HOUR - MINUTE
-# What "per minute" is the mean of: minutes that are over.
-RATE_MINUTES = 5
 # Seconds from which on a number says how old it is.
 OLD_SECONDS = 5.0
 
@@ -155,14 +162,16 @@ def queue_lines(rows: Iterable[QueueRow], hour: Hour) -> list[QueueLine]:
     ended: dict[str, list[int]] = {}
     for number in hour.numbers:
         if number.queue_name is not None:
-            counts = ended.setdefault(number.queue_name, [0, 0])
+            counts = ended.setdefault(number.queue_name, [0, 0, 0])
             counts[0] += finished(number)
-            counts[1] += number.failed
-    return [_line(row, ended.get(row.name, [0, 0]), hour) for row in rows]
+            counts[1] += number.successful
+            counts[2] += number.failed
+    return [_line(row, ended.get(row.name, [0, 0, 0]), hour) for row in rows]
 
 
 def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
-    ended, failed = counts
+    ended, successful, failed = counts
+    ran = successful + failed
     times = hour.times.get(row.name)
     queries = {
         tab: jobs_query(tab, {"queue": row.name})
@@ -175,7 +184,7 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
         row=row,
         finished=ended,
         failed=failed,
-        failed_percent=100 * failed / ended if ended else None,
+        failed_percent=100 * failed / ran if ran else None,
         waited=span_of(times.waits) if times else None,
         ran=span_of(times.runs) if times else None,
         queries=queries,
@@ -197,12 +206,12 @@ def rate_of(counts: dict[int, int], until: datetime | None, hour: Hour) -> Rate:
     """Return the rate of *counts*, by minute, in the last minutes that are over *until* then."""
     if until is None:
         return Rate(None)
-    last = int(until.timestamp()) // MINUTE
-    first = last - RATE_MINUTES
-    if start_of(first, MINUTE) < hour.since:
+    minutes = recent_minutes(until)
+    since = start_of(minutes.start, MINUTE)
+    if since < hour.since:
         return Rate(None)
-    jobs = sum(counts.get(minute, 0) for minute in range(first, last))
-    return Rate(jobs / RATE_MINUTES, start_of(first, MINUTE), start_of(last, MINUTE))
+    jobs = sum(counts.get(minute, 0) for minute in minutes)
+    return Rate(jobs / len(minutes), since, start_of(minutes.stop, MINUTE))
 
 
 def finish_rate(hour: Hour) -> Rate:
@@ -211,8 +220,8 @@ def finish_rate(hour: Hour) -> Rate:
 
 
 def enqueue_rate(hour: Hour, samples: Sequence[tuple[float, int]]) -> Rate:
-    """Return how many jobs come in per minute: they are counted up to the last sample but one."""
-    until = datetime.fromtimestamp(samples[-2][0], UTC) if len(samples) > 2 else None
+    """Return how many jobs come in per minute."""
+    until = enqueues_counted_until(samples)
     return rate_of(_by_minute(hour, lambda number: number.enqueued), until, hour)
 
 

@@ -66,7 +66,7 @@ WORKER: Rights = {
     "pgjobs_schedule": "SELECT, INSERT, UPDATE",
     "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_statistic": "SELECT, INSERT, DELETE",
-    "pgjobs_queue_sample": "SELECT, INSERT, DELETE",
+    "pgjobs_queue_sample": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_stack": "SELECT, UPDATE",
     "django_migrations": "SELECT",
 }

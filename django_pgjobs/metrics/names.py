@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from django_pgjobs.metrics.exposition import COUNTER, GAUGE, HISTOGRAM, Metric
 
-# Values of the label "task" that are told apart, and what the others are called.
+# Values of the label "task" that are told apart, of all the pairs of queue and task, and what the
+# others are called.
 MAX_TASKS = 500
+MAX_PAIRS = 1_000
 OTHERS = "(others)"
 
 # Of one worker.
@@ -44,7 +46,7 @@ LIVE = Metric("pgjobs_worker_live", GAUGE, "1 if every part of the worker moves,
 READY = Metric(
     "pgjobs_worker_ready",
     GAUGE,
-    "1 if the worker has its lease, reaches the database and does not stop, else 0.",
+    "1 if the worker has its lease, reaches the database and is to claim jobs, else 0.",
 )
 CONNECTIONS = Metric(
     "pgjobs_db_connections_opened_total",
@@ -64,7 +66,7 @@ QUEUE_JOBS = Metric(
 QUEUE_JOBS_AT = Metric(
     "pgjobs_queue_jobs_timestamp_seconds",
     GAUGE,
-    "When pgjobs_queue_jobs was counted, in seconds since 1970: up to a minute ago if many wait.",
+    "When pgjobs_queue_jobs was counted, in seconds since 1970: by the last sample if many wait.",
 )
 OLDEST_READY = Metric(
     "pgjobs_queue_oldest_ready_seconds",
@@ -74,7 +76,10 @@ OLDEST_READY = Metric(
 )
 QUEUE_PAUSED = Metric("pgjobs_queue_paused", GAUGE, "1 if the queue is paused, else 0.", ("queue",))
 QUEUE_WORKERS = Metric(
-    "pgjobs_queue_live_workers", GAUGE, "Live workers that serve the queue.", ("queue",)
+    "pgjobs_queue_live_workers",
+    GAUGE,
+    "Live workers that serve the queue; 0 if jobs are ready in it that none of them takes.",
+    ("queue",),
 )
 WORKERS = Metric(
     "pgjobs_workers",
@@ -86,7 +91,7 @@ ALL_SLOTS = Metric("pgjobs_slots", GAUGE, "Jobs that live workers run in threads
 RECENT_ENQUEUED = Metric(
     "pgjobs_enqueued_last_5m",
     GAUGE,
-    "Jobs enqueued in the last five complete minutes.",
+    "Jobs enqueued in the last five minutes that are counted.",
     ("queue", "task"),
 )
 RECENT_ATTEMPTS = Metric(
@@ -109,7 +114,10 @@ SCHEDULE_FAILED = Metric(
     "pgjobs_schedule_failed", GAUGE, "1 if the schedule's last job failed, else 0.", ("schedule",)
 )
 RATE_LIMIT_JOBS = Metric(
-    "pgjobs_rate_limit_waiting_jobs", GAUGE, "Jobs that wait for tokens of the limit.", ("limit",)
+    "pgjobs_rate_limit_waiting_jobs",
+    GAUGE,
+    "Ready jobs that take tokens of the limit, also if there are some; of 20,000 with keys.",
+    ("limit",),
 )
 RATE_LIMIT_KEYS = Metric(
     "pgjobs_rate_limit_keys", GAUGE, "Keys of the limit that have been used lately.", ("limit",)

@@ -7,8 +7,9 @@ the last five complete minutes does not, and is the same whoever asks when.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Hashable, Iterable
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.db import connections
 
@@ -28,9 +29,10 @@ from django_pgjobs.queries.system import list_relations
 
 # No statement may take longer.
 ASKED_SECONDS = 5.0
-RECENT_MINUTES = 5
 # Of the facts, only numbers are read.
 FEWEST = 1
+Key = TypeVar("Key", bound=Hashable)
+
 STATES = ("ready", "running", "scheduled", "retrying", "held")
 OUTCOMES = ("successful", "failed", "cancelled", "retried", "lost")
 
@@ -50,7 +52,7 @@ def describe_installation() -> bytes:
         _add_sizes(said, cursor)
         _add_queues(said, cursor, facts.now)
         _add_facts(said, facts)
-        _add_recent(said, cursor)
+        _add_recent(said, cursor, facts)
         _add_rules(said, cursor)
         for relation in list_relations(cursor):
             if not relation.is_index:
@@ -65,43 +67,46 @@ def _add_sizes(said: Exposition, cursor: Cursor) -> None:
         if size.queue_name is not None:
             for state in STATES:
                 said.add(names.QUEUE_JOBS, getattr(size, state), size.queue_name, state)
-    if sizes:
-        said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
+    said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
 
 
 def _add_queues(said: Exposition, cursor: Cursor, now: datetime) -> None:
     for queue in list_queues(cursor, max_queues=MAX_SAMPLED).rows:
-        since = queue.size.waiting_since if queue.size else None
+        since = queue.waiting_since
         waited = 0.0 if since is None else (now - since).total_seconds()
         said.add(names.OLDEST_READY, max(waited, 0.0), queue.name)
         said.add(names.QUEUE_PAUSED, int(queue.paused_at is not None), queue.name)
-        said.add(names.QUEUE_WORKERS, queue.workers, queue.name)
+        workers = 0 if queue.is_unserved else queue.workers
+        said.add(names.QUEUE_WORKERS, workers, queue.name)
 
 
 def _add_facts(said: Exposition, facts: Installation) -> None:
     said.add(names.WORKERS, facts.live_workers, "live")
-    said.add(names.WORKERS, facts.lost_workers, "lost")
+    said.add(names.WORKERS, facts.unended_workers - facts.live_workers, "lost")
     said.add(names.ALL_SLOTS, facts.slots)
     oldest = facts.old_transaction
     said.add(names.OLDEST_TRANSACTION, oldest.seconds if oldest else 0.0)
 
 
-def _add_recent(said: Exposition, cursor: Cursor) -> None:
+def _add_recent(said: Exposition, cursor: Cursor, facts: Installation) -> None:
+    written = numbers.recent_minutes(facts.now - timedelta(seconds=numbers.CLOSING_SECONDS))
+    counted_until = numbers.enqueues_counted_until(facts.samples)
+    counted = numbers.recent_minutes(counted_until) if counted_until else range(0)
+    first = min(minutes.start for minutes in (written, counted) if minutes)
     found = numbers.list_statistics(
         cursor,
-        # Some of the minutes are not over, or not written yet.
-        seconds=(RECENT_MINUTES + 3) * MINUTE,
+        seconds=facts.now.timestamp() - first * MINUTE,
         bucket_seconds=MINUTE,
         by_queue=True,
         by_task=True,
     )
     enqueued: Counter[tuple[str, ...]] = Counter()
     ended: Counter[tuple[str, ...]] = Counter()
-    for row in _in_recent_minutes(found):
+    for row in found:
         queue, task = row.queue_name or "", row.task_path or ""
-        if row.enqueued:
+        if row.enqueued and row.bucket in counted:
             enqueued[queue, task] += row.enqueued
-        for outcome in OUTCOMES:
+        for outcome in OUTCOMES if row.bucket in written else ():
             if number := getattr(row, outcome):
                 ended[queue, task, outcome] += number
     for (queue, task), number in _folded(enqueued).items():
@@ -110,26 +115,29 @@ def _add_recent(said: Exposition, cursor: Cursor) -> None:
         said.add(names.RECENT_ATTEMPTS, number, queue, task, outcome)
 
 
-def _in_recent_minutes(found: list[numbers.Number]) -> Iterable[numbers.Number]:
-    """Yield the rows of the last minutes for which everything is written."""
-    end = int((found[-1].upto.timestamp() - numbers.CLOSING_SECONDS) // MINUTE)
-    return (
-        row
-        for row in found
-        if end - RECENT_MINUTES <= row.bucket < end and row.queue_name is not None
-    )
-
-
 def _folded(counts: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:
-    """Return counts with a bounded number of tasks: those with most jobs, and the others."""
-    by_task: Counter[str] = Counter()
-    for (_queue, task, *_rest), number in counts.items():
-        by_task[task] += number
-    known = {task for task, _ in by_task.most_common(names.MAX_TASKS)}
-    folded: Counter[tuple[str, ...]] = Counter()
+    """Return counts with a bounded number of tasks, and of queues with a task.
+
+    Those with most jobs are told apart, and the others are together.
+    """
+    tasks = _largest(((task, number) for (_, task, *_), number in counts.items()), names.MAX_TASKS)
+    by_task: Counter[tuple[str, ...]] = Counter()
     for (queue, task, *rest), number in counts.items():
-        folded[(queue, task if task in known else names.OTHERS, *rest)] += number
+        by_task[(queue, task if task in tasks else names.OTHERS, *rest)] += number
+    pairs = _largest(((key[:2], number) for key, number in by_task.items()), names.MAX_PAIRS)
+    folded: Counter[tuple[str, ...]] = Counter()
+    for key, number in by_task.items():
+        pair = key[:2] if key[:2] in pairs else (names.OTHERS, names.OTHERS)
+        folded[(*pair, *key[2:])] += number
     return folded
+
+
+def _largest(numbers: Iterable[tuple[Key, int]], most: int) -> set[Key]:
+    """Return the keys with the largest sums, at most so many."""
+    sums: Counter[Key] = Counter()
+    for key, number in numbers:
+        sums[key] += number
+    return {key for key, _ in sums.most_common(most)}
 
 
 def _add_rules(said: Exposition, cursor: Cursor) -> None:

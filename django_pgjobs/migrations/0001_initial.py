@@ -473,6 +473,7 @@ class Migration(migrations.Migration):
                     ("held", models.BigIntegerField(default=0, verbose_name="held")),
                     ("waiting_since", models.DateTimeField(null=True, verbose_name="waiting since")),
                     ("last_job_id", models.BigIntegerField(null=True, verbose_name="last job id")),
+                    ("counted_job_id", models.BigIntegerField(null=True, verbose_name="counted job id")),
                     ("is_cut", models.BooleanField(default=False, help_text="There are more jobs than were looked at.", verbose_name="cut")),
                     ("queue_name", models.TextField(null=True, verbose_name="queue")),
                 ],

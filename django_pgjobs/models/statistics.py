@@ -55,6 +55,7 @@ class QueueSample(models.Model):
     held = models.BigIntegerField(_("held"), default=0)
     waiting_since = InstantField(_("waiting since"), null=True)
     last_job_id = models.BigIntegerField(_("last job id"), null=True)
+    counted_job_id = models.BigIntegerField(_("counted job id"), null=True)
     is_cut = models.BooleanField(
         _("cut"), default=False, help_text=_("There are more jobs than were looked at.")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.statistics import MINUTE
 
 MAX_SCHEDULES = 200
 
@@ -19,6 +20,6 @@ class Delay(NamedTuple):
 
 
 def list_delays(cursor: Cursor) -> list[Delay]:
-    """Return the schedules in force, the latest first, at most MAX_SCHEDULES."""
-    params = {"max_schedules": MAX_SCHEDULES}
+    """Return the schedules in force, those in trouble first, at most MAX_SCHEDULES."""
+    params = {"max_schedules": MAX_SCHEDULES, "late": MINUTE}
     return [Delay._make(row) for row in fetch(cursor, "list_schedule_delays", params)]

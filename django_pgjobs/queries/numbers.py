@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.statistics import CLASSES, upper_bound
+from django_pgjobs.queries.statistics import CLASSES, MAX_QUEUES, MINUTE, upper_bound
 
 # Minutes are written so many seconds after their end, at the latest.
 CLOSING_SECONDS = 15.0
+# What "lately" is: minutes that are over and for which everything is counted.
+RECENT_MINUTES = 5
 # So many live jobs, and jobs that have just finished, are counted themselves.
 FEW = 10_000
 
@@ -24,7 +26,6 @@ class Size(NamedTuple):
     scheduled: int
     retrying: int
     held: int
-    waiting_since: datetime | None
     measured_at: datetime
     is_cut: bool
 
@@ -52,11 +53,9 @@ class Times(NamedTuple):
 
 
 def list_sizes(cursor: Cursor) -> list[Size]:
-    """Return what has not finished: of all queues together, then of those with the most jobs.
-
-    Empty: there are many jobs, and none was measured yet.
-    """
-    return [Size._make(row) for row in fetch(cursor, "list_sizes", {"max_jobs": FEW})]
+    """Return what has not finished: of all queues together, then of those with the most jobs."""
+    params = {"max_jobs": FEW, "max_queues": MAX_QUEUES}
+    return [Size._make(row) for row in fetch(cursor, "list_sizes", params)]
 
 
 def list_peaks(
@@ -126,6 +125,17 @@ def times_of(
         times.waits[last] += waits
         times.runs[last] += runs
     return found
+
+
+def recent_minutes(until: datetime) -> range:
+    """Return the last minutes that were over then, by their numbers since 1970."""
+    last = int(until.timestamp() // MINUTE)
+    return range(last - RECENT_MINUTES, last)
+
+
+def enqueues_counted_until(samples: Sequence[tuple[float, int]]) -> datetime | None:
+    """Return up to when what came in is counted: the last sample but one; *samples* by time."""
+    return datetime.fromtimestamp(samples[-2][0], UTC) if len(samples) > 2 else None
 
 
 def quantile(counts: Sequence[int], part: float) -> float | None:

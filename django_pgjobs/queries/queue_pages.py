@@ -13,8 +13,10 @@ from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.statistics import MAX_QUEUES as MAX_SAMPLED
 
 MAX_QUEUES = 60
-# Backends and queues with ready jobs that are looked at.
-MAX_LANES = 500
+# Backends, queues, kinds and priorities with ready jobs that are looked at, and jobs of each for
+# the oldest of them.
+MAX_LANES = 2_000
+MAX_NEXT = 10
 MAX_RUNNING = 20_000
 MAX_PAUSES = 80
 MAX_LISTED_JOBS = 20
@@ -23,11 +25,13 @@ MAX_LISTED_JOBS = 20
 class QueueRow(NamedTuple):
     """A queue; *paused_at* is None if it is not paused, *size* if it is not known.
 
+    *waiting_since*: since when the oldest job waits that may run, or longer if there are many.
     *is_unserved*: jobs are ready that no live worker takes. This is what every page says of it.
     """
 
     name: str
     size: Size | None
+    waiting_since: datetime | None
     max_running: int | None
     boost: int | None
     note: str | None
@@ -43,10 +47,11 @@ class QueueRow(NamedTuple):
 class Queues(NamedTuple):
     """The queues in order of their names; *size* is that of all together, also of those left out.
 
-    None: there are many jobs, and none was measured yet.
+    So is *waiting_since*.
     """
 
-    size: Size | None
+    size: Size
+    waiting_since: datetime | None
     rows: list[QueueRow]
     has_more: bool
 
@@ -64,16 +69,17 @@ def list_queues(
         "max_queues": max_queues + 1,
         "max_sampled": MAX_SAMPLED,
         "max_lanes": MAX_LANES,
+        "max_next": MAX_NEXT,
         "also_names": list(also_names),
         "queue_name": queue_name,
     }
     found = []
     for row in fetch(cursor, "list_queues", params):
-        size = Size._make(row[:9])
-        is_known = None not in (size.ready, size.measured_at)
-        found.append(QueueRow(row[0], size if is_known else None, *row[9:]))
-    total, *rows = found
-    return Queues(total.size, rows[:max_queues], len(rows) > max_queues)
+        size = Size._make(row[:8])
+        found.append((size, QueueRow(row[0], None if size.ready is None else size, *row[8:])))
+    (size, total), *others = found
+    rows = [row for _, row in others]
+    return Queues(size, total.waiting_since, rows[:max_queues], len(rows) > max_queues)
 
 
 def list_pauses(cursor: Cursor) -> list[PauseRow]:

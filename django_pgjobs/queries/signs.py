@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.numbers import CLOSING_SECONDS
 
 
 class Crew(NamedTuple):
@@ -77,8 +78,8 @@ def list_signs(
 ) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
-    Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in
-    the last *sampled* seconds.
+    Failures of the last *recent* seconds are counted, from the beginning of the minute on. The
+    backlogs are those of *queue_names* in the last *sampled* seconds.
     """
     params = {
         "recent": recent,
@@ -87,6 +88,7 @@ def list_signs(
         "max_rows": max_rows,
         "queue_names": list(queue_names),
         "sampled": sampled,
+        "closing": CLOSING_SECONDS,
     }
     [(crews, failing, mutes, samples)] = fetch(cursor, "list_signs", params)
     backlogs: dict[str, list[Backlog]] = {}

@@ -81,7 +81,7 @@ STEPS = (
     Step("quarter", "hour", 3600, 26 * 3600),
     Step("hour", "day", 86400, 8 * 86400),
 )
-# Samples of each minute stay for a day, then one of each hour for a month.
+# Samples of each minute stay for a day, then the first of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0
 SPARSE_SECONDS = 32 * 86400.0
 # So many live jobs are counted exactly.
@@ -116,7 +116,7 @@ def measure_queues(cursor: Cursor) -> None:
 
 
 def count_enqueued(cursor: Cursor) -> None:
-    """Append how many jobs came in, as of the sample before the last one."""
+    """Append how many jobs came in up to the sample before the last one, once each."""
     execute(cursor, "count_enqueued", {"max_jobs": MAX_JOBS})
 
 
@@ -126,8 +126,11 @@ def roll_up(cursor: Cursor, step: Step) -> int:
     return int(count)
 
 
-def prune_statistics(cursor: Cursor, *, retention: float) -> int:
-    """Delete a page of what is older than *retention* seconds, and of samples; return how many."""
+def prune_statistics(cursor: Cursor, *, retention: float | None) -> int:
+    """Delete a page of what is older than *retention* seconds, and of samples; return how many.
+
+    None: no statistics are too old. Samples never stay as long as that.
+    """
     params = {
         "retention": retention,
         "dense": DENSE_SECONDS,

@@ -1,48 +1,80 @@
--- Count the jobs that came in between the last two samples but one, by minute, queue and task: by
--- now the transactions that inserted them have ended, unless they take longer than that.
--- Parameters: max_jobs integer (how many are looked at)
+-- Count the jobs that came in up to the last sample but one, by minute, queue and task: by now the
+-- transactions that inserted them have ended, unless they take longer than that. The sample notes up
+-- to where was counted, and the next count begins there; who takes that note away counts, so that of
+-- two at a time one does. The first sample only gets a note.
+-- Parameters: max_jobs integer (how many are looked at; the next count goes on)
 -- Returns: nothing
--- Locks: none
--- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_queue_sample_measured
-WITH sample AS (
-    SELECT each.last_job_id, row_number() OVER (ORDER BY each.measured_at DESC, each.id DESC) AS place
-    FROM (
-        SELECT latest.id, latest.measured_at, latest.last_job_id
-        FROM pgjobs_queue_sample AS latest
-        WHERE latest.queue_name IS NULL AND latest.measured_at <= statement_timestamp()
-        ORDER BY latest.measured_at DESC
-        LIMIT 3
-    ) AS each
+-- Locks: the sample with the note, then the one that gets it
+-- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_queue_sample_measured,
+--     pgjobs_queue_sample_counted
+WITH noted AS MATERIALIZED (
+    SELECT sample.id, sample.counted_job_id
+    FROM pgjobs_queue_sample AS sample
+    WHERE sample.counted_job_id IS NOT NULL
+    ORDER BY sample.counted_job_id DESC
+    LIMIT 1
 ),
-span AS MATERIALIZED (
-    SELECT
-        max(sample.last_job_id) FILTER (WHERE sample.place = 3) AS above,
-        max(sample.last_job_id) FILTER (WHERE sample.place = 2) AS upto
-    FROM sample
+goal AS MATERIALIZED (
+    SELECT sample.id, sample.last_job_id
+    FROM pgjobs_queue_sample AS sample
+    WHERE sample.queue_name IS NULL AND sample.measured_at <= statement_timestamp()
+    ORDER BY sample.measured_at DESC, sample.id DESC
+    OFFSET 1
+    LIMIT 1
+),
+job AS MATERIALIZED (
+    SELECT each.id, each.enqueued_at, each.queue_name, each.task_path
+    FROM (
+        (
+            SELECT live.id, live.enqueued_at, live.queue_name, live.task_path
+            FROM pgjobs_job_live AS live
+            WHERE
+                live.id > (SELECT noted.counted_job_id FROM noted)
+                AND live.id <= (SELECT goal.last_job_id FROM goal)
+            ORDER BY live.id
+            LIMIT %(max_jobs)s::bigint
+        )
+        UNION ALL
+        (
+            SELECT ended.id, ended.enqueued_at, ended.queue_name, ended.task_path
+            FROM pgjobs_job_finished AS ended
+            WHERE
+                ended.id > (SELECT noted.counted_job_id FROM noted)
+                AND ended.id <= (SELECT goal.last_job_id FROM goal)
+            ORDER BY ended.id
+            LIMIT %(max_jobs)s::bigint
+        )
+    ) AS each
+    ORDER BY each.id
+    LIMIT %(max_jobs)s::bigint
+),
+taken AS (
+    UPDATE pgjobs_queue_sample AS sample
+    SET counted_job_id = NULL
+    FROM noted
+    CROSS JOIN goal
+    WHERE
+        sample.id = noted.id AND sample.counted_job_id = noted.counted_job_id AND goal.id <> noted.id
+    RETURNING sample.id
+),
+given AS (
+    UPDATE pgjobs_queue_sample AS sample
+    SET
+        counted_job_id = CASE
+            WHEN (SELECT count(*) FROM job) < %(max_jobs)s::bigint THEN goal.last_job_id
+            ELSE (SELECT max(job.id) FROM job)
+        END
+    FROM goal
+    WHERE
+        sample.id = goal.id AND (EXISTS (SELECT FROM taken) OR NOT EXISTS (SELECT FROM noted))
+    RETURNING sample.id
 )
 INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, enqueued)
 SELECT
     date_trunc('minute', LEAST(GREATEST(job.enqueued_at, now.at - interval '1 day'), now.at), 'UTC')
     AS minute,
     job.queue_name, job.task_path, count(*)
-FROM (SELECT statement_timestamp() AS at) AS now
-CROSS JOIN (
-    (
-        SELECT live.enqueued_at, live.queue_name, live.task_path
-        FROM pgjobs_job_live AS live
-        WHERE
-            live.id > (SELECT span.above FROM span) AND live.id <= (SELECT span.upto FROM span)
-        ORDER BY live.id
-        LIMIT %(max_jobs)s::bigint
-    )
-    UNION ALL
-    (
-        SELECT ended.enqueued_at, ended.queue_name, ended.task_path
-        FROM pgjobs_job_finished AS ended
-        WHERE
-            ended.id > (SELECT span.above FROM span) AND ended.id <= (SELECT span.upto FROM span)
-        ORDER BY ended.id
-        LIMIT %(max_jobs)s::bigint
-    )
-) AS job
+FROM job
+CROSS JOIN (SELECT statement_timestamp() AS at) AS now
+WHERE EXISTS (SELECT FROM given)
 GROUP BY minute, job.queue_name, job.task_path

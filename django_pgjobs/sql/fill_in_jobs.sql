@@ -98,10 +98,13 @@ filled AS (
         AND {job.runs}
         AND NOT job.is_declared
         AND job.id = filling.id AND job.claim = filling.claim
-    RETURNING job.id, job.queue_name, job.status, job.batch_id
+    RETURNING job.id, job.queue_name, job.task_path, job.status, job.batch_id
 ),
 noted AS (
     {filled.changes_of_batches}
+),
+counted AS (
+    {filled.statistics}
 )
 SELECT filled.id FROM filled
 UNION ALL

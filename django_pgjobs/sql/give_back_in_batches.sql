@@ -4,10 +4,7 @@
 -- Returns: id of each job that was given back or cancelled
 -- Locks: the given rows, by primary key
 -- Index: pgjobs_job_live_pkey
-WITH returned AS (
-    {head of give_back_jobs}
-    RETURNING job.id, job.batch_id, job.status
-),
+{head of give_back_jobs},
 noted AS (
     {returned.changes_of_batches}
 )

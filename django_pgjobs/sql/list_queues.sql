@@ -2,63 +2,107 @@
 -- jobs, settings or a pause, those that a live worker names, and those that are given.
 --
 -- The sizes are as list_sizes.sql tells them. Whether anybody takes the jobs of a queue is asked of
--- the index of each of its backends.
+-- the index of each of its backends. Since when the oldest waits is asked of the jobs, never of a
+-- sample: of the oldest *max_jobs* of all queues, and of the next ones of each priority.
 -- Parameters: max_jobs integer (how many are few), max_queues integer; max_sampled integer (queues
---     that a sample has at most); max_lanes integer (backends and queues that are asked); also_names
---     text[] (queues that are given); queue_name text (NULL: all queues)
+--     that a sample has at most); max_lanes integer (backends, queues, kinds and priorities that
+--     are asked), max_next integer (jobs of each); also_names text[] (queues that are given);
+--     queue_name text (NULL: all queues)
 -- Returns: a row of all queues, whose queue_name is NULL, then one of each, by name; ready, running,
---     scheduled, retrying, held, waiting_since, measured_at, is_cut as list_sizes.sql returns them
---     (all NULL: not known); max_running, boost, note of its settings or NULL; paused_at (NULL: not
---     paused), reason, paused_by, resume_at of its pause; workers that take jobs of it, and their
---     slots; do ready jobs wait in it that no live worker takes?
+--     scheduled, retrying, held, measured_at, is_cut as list_sizes.sql returns them (the first five
+--     NULL: not known); since when the oldest waits that may run, or NULL; max_running, boost, note
+--     of its settings or NULL; paused_at (NULL: not paused), reason, paused_by, resume_at of its
+--     pause; workers that take jobs of it, and their slots; do ready jobs wait in it that no live
+--     worker takes?
 -- Locks: none
 -- Index: pgjobs_job_live_pkey, pgjobs_queue_sample_measured, pgjobs_job_ready, pgjobs_job_ready_lanes
 WITH RECURSIVE {pgjobs_job_live.sizes_now},
 plain AS (
     (
-        SELECT job.backend, job.queue_name, 1 AS place
+        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
-        ORDER BY job.backend, job.queue_name
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     )
     UNION ALL
-    SELECT following.backend, following.queue_name, plain.place + 1
+    SELECT
+        following.backend, following.queue_name, following.is_async, following.urgency,
+        plain.place + 1
     FROM plain
     CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name
+        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NULL
-            AND (job.backend, job.queue_name) > (plain.backend, plain.queue_name)
-        ORDER BY job.backend, job.queue_name
+            AND (job.backend, job.queue_name, job.is_async, -job.priority)
+            > (plain.backend, plain.queue_name, plain.is_async, plain.urgency)
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     ) AS following
     WHERE plain.place < %(max_lanes)s::integer
 ),
 keyed AS (
     (
-        SELECT job.backend, job.queue_name, 1 AS place
+        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NOT NULL
-        ORDER BY job.backend, job.queue_name
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     )
     UNION ALL
-    SELECT following.backend, following.queue_name, keyed.place + 1
+    SELECT
+        following.backend, following.queue_name, following.is_async, following.urgency,
+        keyed.place + 1
     FROM keyed
     CROSS JOIN LATERAL (
-        SELECT job.backend, job.queue_name
+        SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
             {job.is_ready} AND job.lane IS NOT NULL
-            AND (job.backend, job.queue_name) > (keyed.backend, keyed.queue_name)
-        ORDER BY job.backend, job.queue_name
+            AND (job.backend, job.queue_name, job.is_async, -job.priority)
+            > (keyed.backend, keyed.queue_name, keyed.is_async, keyed.urgency)
+        ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     ) AS following
     WHERE keyed.place < %(max_lanes)s::integer
+),
+waiting AS MATERIALIZED (
+    SELECT each.queue_name, min(each.waiting_since) AS since
+    FROM (
+        SELECT counted.queue_name, counted.waiting_since FROM counted
+        UNION ALL
+        SELECT plain.queue_name, {first.waiting_since}
+        FROM plain
+        CROSS JOIN LATERAL (
+            SELECT job.ready_at, job.enqueued_at, job.run_after
+            FROM pgjobs_job_live AS job
+            WHERE
+                {job.is_ready} AND job.lane IS NULL
+                AND job.backend = plain.backend AND job.queue_name = plain.queue_name
+                AND job.is_async = plain.is_async AND -job.priority = plain.urgency
+            ORDER BY job.id
+            LIMIT %(max_next)s::integer
+        ) AS first
+        WHERE NOT (SELECT few.holds FROM few)
+        UNION ALL
+        SELECT keyed.queue_name, {first.waiting_since}
+        FROM keyed
+        CROSS JOIN LATERAL (
+            SELECT job.ready_at, job.enqueued_at, job.run_after
+            FROM pgjobs_job_live AS job
+            WHERE
+                {job.is_ready} AND job.lane IS NOT NULL
+                AND job.backend = keyed.backend AND job.queue_name = keyed.queue_name
+                AND job.is_async = keyed.is_async AND -job.priority = keyed.urgency
+            ORDER BY job.lane, job.id
+            LIMIT %(max_next)s::integer
+        ) AS first
+        WHERE NOT (SELECT few.holds FROM few)
+    ) AS each
+    GROUP BY GROUPING SETS ((each.queue_name), ())
 ),
 lane AS (
     SELECT plain.backend, plain.queue_name FROM plain
@@ -109,7 +153,7 @@ SELECT
     seen.queue_name,
     COALESCE(sized.ready, total.least), COALESCE(sized.running, total.least),
     COALESCE(sized.scheduled, total.least), COALESCE(sized.retrying, total.least),
-    COALESCE(sized.held, total.least), sized.waiting_since, total.measured_at, total.is_cut,
+    COALESCE(sized.held, total.least), total.measured_at, total.is_cut, waiting.since,
     settings.max_running, settings.boost, settings.note,
     paused.paused_at, paused.reason, paused.paused_by, paused.resume_at,
     serving.workers, serving.slots, unserved.queue_name IS NOT NULL
@@ -126,6 +170,7 @@ LEFT JOIN (
     FROM sized AS every
     WHERE every.queue_name IS NULL
 ) AS total ON TRUE
+LEFT JOIN waiting ON waiting.queue_name IS NOT DISTINCT FROM seen.queue_name
 LEFT JOIN paused ON paused.name = seen.queue_name
 LEFT JOIN pgjobs_queue_settings AS settings ON settings.queue_name = seen.queue_name
 LEFT JOIN unserved ON unserved.queue_name = seen.queue_name

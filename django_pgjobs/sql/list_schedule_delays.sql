@@ -1,25 +1,31 @@
--- Tell of schedules how much later than due their next occurrence is, those that are latest first.
--- Parameters: max_schedules integer
+-- Tell of schedules how much later than due their next occurrence is: first of those that have some
+-- trouble, the latest first.
+-- Parameters: max_schedules integer; late double precision (so many seconds are trouble)
 -- Returns: name; seconds, 0 if it is not due yet or never; does it say an error?; did its
 --     last job fail?
 -- Locks: none
 -- Index: pgjobs_job_finished_pkey; the table of schedules is small
-SELECT
-    schedule.name,
-    CASE
-        WHEN isfinite(schedule.next_at)
-            THEN GREATEST(
-                {schedule.next_at.seconds_ago},
-                0::double precision
-            )
-        ELSE 0::double precision
-    END AS late,
-    schedule.error <> '',
-    EXISTS (
-        SELECT FROM pgjobs_job_finished AS job
-        WHERE job.id = schedule.last_job_id AND job.status = 'failed'
-    )
-FROM pgjobs_schedule AS schedule
-WHERE {schedule.is_in_force}
-ORDER BY late DESC, schedule.name
+SELECT told.name, told.late, told.has_error, told.has_failed
+FROM (
+    SELECT
+        schedule.name,
+        CASE
+            WHEN isfinite(schedule.next_at)
+                THEN GREATEST(
+                    {schedule.next_at.seconds_ago},
+                    0::double precision
+                )
+            ELSE 0::double precision
+        END AS late,
+        schedule.error <> '' AS has_error,
+        EXISTS (
+            SELECT FROM pgjobs_job_finished AS job
+            WHERE job.id = schedule.last_job_id AND job.status = 'failed'
+        ) AS has_failed
+    FROM pgjobs_schedule AS schedule
+    WHERE {schedule.is_in_force}
+) AS told
+ORDER BY
+    told.has_error OR told.has_failed OR told.late >= %(late)s::double precision DESC,
+    told.late DESC, told.name
 LIMIT %(max_schedules)s::integer

@@ -2,43 +2,66 @@
 -- Parameters: recent double precision (failures of the last so many seconds are counted); least
 --     integer (failed jobs of a task); max_jobs integer (failed jobs that are looked at); max_rows
 --     integer (of each list); queue_names text[] (whose samples are wanted); sampled double precision
---     (those of the last so many seconds)
+--     (those of the last so many seconds); closing double precision (seconds after which a minute
+--     is written)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
---     how many failed and succeeded; the warnings that are muted, as JSON; how many jobs were ready
---     in these queues, by time, as JSON
+--     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
+--     JSON; how many jobs were ready in these queues, by time, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin, pgjobs_queue_sample_measured
 WITH span AS MATERIALIZED (
     SELECT
         date_trunc(
-            'second', statement_timestamp() - make_interval(secs => %(recent)s::double precision)
-        ) AS since
+            'minute', statement_timestamp() - make_interval(secs => %(recent)s::double precision),
+            'UTC'
+        ) AS since,
+        {closing.minute_written} AS closed
+),
+-- What succeeded and is in no statistics yet: many of them are left out, and what failed meanwhile.
+newest AS MATERIALIZED (
+    SELECT job.task_path
+    FROM pgjobs_job_finished AS job
+    WHERE
+        job.status = 'successful' AND job.finished_at >= {closing.minute_written}
+        AND job.finished_at <= statement_timestamp()
+    ORDER BY job.finished_at DESC
+    LIMIT %(max_jobs)s::integer + 1
+),
+few AS MATERIALIZED (
+    SELECT count(*) <= %(max_jobs)s::integer AS holds FROM newest
 ),
 failing AS MATERIALIZED (
-    SELECT newest.task_path, count(*) AS failed
+    SELECT recent.task_path, count(*) AS failed
     FROM (
         SELECT job.task_path
         FROM pgjobs_job_finished AS job
         WHERE
             job.status = 'failed' AND job.finished_at >= (SELECT span.since FROM span)
             AND job.finished_at <= statement_timestamp()
+            AND (job.finished_at < (SELECT span.closed FROM span) OR (SELECT few.holds FROM few))
         ORDER BY job.finished_at DESC
         LIMIT %(max_jobs)s::integer
-    ) AS newest
-    GROUP BY newest.task_path
+    ) AS recent
+    GROUP BY recent.task_path
     HAVING count(*) >= %(least)s::integer
-    ORDER BY count(*) DESC, newest.task_path
+    ORDER BY count(*) DESC, recent.task_path
     LIMIT %(max_rows)s::integer
 ),
 ended AS (
-    SELECT statistic.task_path, sum(statistic.successful) AS successful
-    FROM pgjobs_statistic AS statistic
-    WHERE
-        statistic.period = ANY ('{part,minute,quarter,hour,day}')
-        AND statistic.begins_at >= (SELECT span.since FROM span)
-        AND statistic.task_path = ANY (ARRAY(SELECT failing.task_path FROM failing))
-    GROUP BY statistic.task_path
+    SELECT each.task_path, sum(each.successful) AS successful
+    FROM (
+        SELECT statistic.task_path, statistic.successful
+        FROM pgjobs_statistic AS statistic
+        WHERE
+            statistic.period = ANY ('{part,minute,quarter,hour,day}')
+            AND statistic.begins_at >= (SELECT span.since FROM span)
+            AND statistic.begins_at < (SELECT span.closed FROM span)
+            AND statistic.task_path = ANY (ARRAY(SELECT failing.task_path FROM failing))
+        UNION ALL
+        SELECT newest.task_path, 1 FROM newest WHERE (SELECT few.holds FROM few)
+    ) AS each
+    GROUP BY each.task_path
 )
 SELECT
     COALESCE((

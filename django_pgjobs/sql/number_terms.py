@@ -44,42 +44,47 @@ size AS (
     ),
     # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
     # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
-    # else as the newest sample says. Without a row there are many, and no sample.
+    # else as the newest sample says. A sample that saw few is outdated, perhaps because nobody
+    # measures any more: then the oldest jobs are counted.
     "sizes_now": """\
-few AS MATERIALIZED (
-    SELECT count(*) <= %(max_jobs)s::bigint AS holds
-    FROM (SELECT job.id FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS oldest
-),
-found AS (
+found AS MATERIALIZED (
     SELECT
         job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
         job.enqueued_at, job.run_after
     FROM {it} AS job
-    WHERE (SELECT few.holds FROM few)
     ORDER BY job.id
     LIMIT %(max_jobs)s::bigint + 1
 ),
 {found.sizes},
+few AS MATERIALIZED (
+    SELECT size.jobs <= %(max_jobs)s::bigint AS holds FROM size WHERE size.is_sum
+),
+newest AS MATERIALIZED (
+    SELECT latest.measured_at
+    FROM (
+        SELECT
+            sample.measured_at,
+            sample.ready + sample.running + sample.scheduled + sample.retrying + sample.held AS jobs
+        FROM pgjobs_queue_sample AS sample
+        WHERE sample.queue_name IS NULL AND sample.measured_at <= statement_timestamp()
+        ORDER BY sample.measured_at DESC
+        LIMIT 1
+    ) AS latest
+    WHERE NOT (SELECT few.holds FROM few) AND latest.jobs > %(max_jobs)s::bigint
+),
 sized AS MATERIALIZED (
     SELECT
         size.queue_name, size.ready, size.running, size.scheduled, size.retrying, size.held,
-        size.waiting_since, statement_timestamp() AS measured_at, FALSE AS is_cut
+        statement_timestamp() AS measured_at, NOT few.holds AS is_cut
     FROM size
-    WHERE (SELECT few.holds FROM few)
+    CROSS JOIN few
+    WHERE NOT EXISTS (SELECT FROM newest)
     UNION ALL
     SELECT
         sample.queue_name, sample.ready, sample.running, sample.scheduled, sample.retrying,
-        sample.held, sample.waiting_since, sample.measured_at, sample.is_cut
+        sample.held, sample.measured_at, sample.is_cut
     FROM pgjobs_queue_sample AS sample
-    WHERE
-        NOT (SELECT few.holds FROM few)
-        AND sample.measured_at = (
-            SELECT latest.measured_at
-            FROM pgjobs_queue_sample AS latest
-            WHERE latest.measured_at <= statement_timestamp()
-            ORDER BY latest.measured_at DESC
-            LIMIT 1
-        )
+    WHERE sample.measured_at = (SELECT newest.measured_at FROM newest)
 )""",
     # Of a statement's list of jobs that it has ended, or not: what statistics count.
     "statistics": """\

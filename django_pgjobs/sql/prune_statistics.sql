@@ -25,8 +25,16 @@ thinned AS (
         WHERE
             old.measured_at
             < statement_timestamp() - make_interval(secs => %(dense)s::double precision)
+            -- Without it nobody would know what is counted.
+            AND old.counted_job_id IS NULL
             AND (
-                date_part('minute', old.measured_at) <> 0::double precision
+                old.measured_at > (
+                    SELECT first.measured_at
+                    FROM pgjobs_queue_sample AS first
+                    WHERE first.measured_at >= date_trunc('hour', old.measured_at, 'UTC')
+                    ORDER BY first.measured_at
+                    LIMIT 1
+                )
                 OR old.measured_at < statement_timestamp() - make_interval(
                     secs => LEAST(%(sparse)s::double precision, %(retention)s::double precision)
                 )

@@ -1,6 +1,6 @@
 -- Return jobs that this worker claimed without hearing of it: the answer to a claim was lost
 -- with its connection. They never started here, so the attempt does not count. A job that
--- somebody asked to cancel meanwhile ends here instead.
+-- somebody asked to cancel meanwhile ends here instead, and is counted here.
 -- Parameters: acts boolean (else nothing is changed); worker_id bigint; held_ids bigint[] (the jobs the worker knows of);
 --     max_jobs integer; note text; max_dependencies integer (resolved at most)
 -- Returns: id of each job that was returned or cancelled
@@ -37,10 +37,13 @@ returned AS (
     WHERE
         %(acts)s::boolean
         AND job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
-    RETURNING job.id, job.status, job.batch_id
+    RETURNING job.id, job.status, job.batch_id, job.queue_name, job.task_path
 ),
 noted AS (
     {returned.changes_of_batches}
+),
+counted AS (
+    {returned.statistics}
 )
 SELECT returned.id FROM returned
 UNION ALL

@@ -321,8 +321,8 @@ def test_the_page_costs_few_statements_and_few_bytes(
 
 STATEMENTS = {
     "list_queues": {
-        "max_jobs": 100, "max_queues": 9, "max_sampled": 9, "max_lanes": 9, "also_names": [],
-        "queue_name": None,
+        "max_jobs": 100, "max_queues": 9, "max_sampled": 9, "max_lanes": 9, "max_next": 9,
+        "also_names": [], "queue_name": None,
     },
     "list_statistics": {
         "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_queue": True, "by_task": False,

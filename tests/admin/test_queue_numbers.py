@@ -11,6 +11,8 @@ from django.test import Client
 from django.urls import reverse
 from psycopg import sql
 
+from django_pgjobs.admin.numbers import queue_lines, read_hour
+from django_pgjobs.admin.queues import drawing
 from django_pgjobs.models import QueueSample
 from django_pgjobs.queries import numbers, queue_pages, statistics
 from tests.admin.test_queues import LATER, read, rows
@@ -27,7 +29,8 @@ def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
     monkeypatch.setattr(queue_pages, "MAX_SAMPLED", 2)
     for name, count in (("few", 1), ("mail", 20), ("more", 5)):
         make_jobs(count, queue_name=name)
-    assert {row.size for row in rows().values()} == {None}
+    oldest = {name: row.size and (row.size.ready, row.size.is_cut) for name, row in rows().items()}
+    assert oldest == {"few": (1, True), "mail": (5, True), "more": None}
     with connection.cursor() as cursor:
         statistics.measure_queues(cursor)
     known = {name: row.size and row.size.ready for name, row in rows().items()}
@@ -36,6 +39,30 @@ def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
     make_jobs(1, queue_name="new")
     assert rows()["new"].size.ready == 0  # type: ignore[union-attr]
     assert "tab=ready&amp;queue=mail" in read(admin_client)
+
+
+def test_the_share_of_failures_is_that_of_the_jobs_that_ran() -> None:
+    for status, count in (("failed", 10), ("successful", 30), ("cancelled", 80)):
+        make_jobs(count, status=status, queue_name="mail", finished_at=sql.SQL("now()"))
+    with connection.cursor() as cursor:
+        hour = read_hour(cursor)
+        found = queue_pages.list_queues(cursor, also_names=["mail"], queue_name="mail").rows
+    [line] = queue_lines(found, hour)
+    assert (line.finished, line.failed, line.failed_percent) == (120, 10, 25)
+
+
+def test_workers_of_other_queues_hide_none_that_serves_it(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "MAX_WORKERS", 2)
+    for number in range(3):
+        make_worker(f"other:{number}", queues=["other"])
+    for number in range(3):
+        make_worker(f"server:{number}", queues=["mail"])
+    make_job(queue_name="mail")
+    text = admin_client.get(reverse("admin:pgjobs_queue"), {"name": "mail"}).content.decode()
+    assert [f"server:{number}" in text for number in range(3)] == [True, True, False]
+    assert "other:" not in text
 
 
 @pytest.mark.parametrize(

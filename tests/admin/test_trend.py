@@ -14,7 +14,7 @@ NOW = 1_800_000_000.0
 
 def size(ready: int, *, is_cut: bool = False) -> Size:
     now = datetime.fromtimestamp(NOW, UTC)
-    return Size(None, ready, 0, 0, 0, 0, None, now, is_cut)
+    return Size(None, ready, 0, 0, 0, 0, now, is_cut)
 
 
 def samples(*ready: int) -> list[tuple[float, int]]:
@@ -43,7 +43,6 @@ def test_the_trend_in_words(before: list[int], ready: int, text: str) -> None:
 
 
 def test_what_is_not_known_has_no_trend() -> None:
-    assert trend_text(samples(900), None) == ""
     assert trend_text(samples(900), size(100, is_cut=True)) == ""
     assert trend_text([(NOW - 700, 900)], size(100)) == ""
 
@@ -57,3 +56,5 @@ def test_it_looks_back_to_the_last_turn_and_no_further() -> None:
     assert trend_per_minute([(0, 9), (60, 1), (120, 3), (180, 5)]) == 2
     assert trend_per_minute([(0, 1), (60, 9), (120, 7), (180, 5)]) == -2
     assert trend_per_minute([(0, 9)]) is None
+    # Of ten minutes at most.
+    assert trend_per_minute([(0, 1), (700, 10), (760, 12), (1_300, 20)]) == 1

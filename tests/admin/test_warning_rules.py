@@ -46,6 +46,8 @@ class TestBusyQueues:
             (61, [{"running": 4}, {"running": 0}], False),
             (61, [{"running": 4}], True),
             (61, [{"running": 4, "queues": ["fax"]}], False),
+            (61, [{"running": 4, "excluded_queues": ["mail"]}], False),
+            (61, [{"running": 4, "queues": None, "excluded_queues": ["mail"]}], False),
         ],
     )
     def test_near_misses(self, seconds: float, crews: list[Any], is_paused: bool) -> None:
@@ -114,6 +116,20 @@ class TestFailures:
             "before."
         )
         assert linked_ids(admin_client, notice) == set(ids)
+
+    @pytest.mark.parametrize("few", [10_000, 100])
+    def test_both_are_counted_up_to_the_same_moment(
+        self, monkeypatch: pytest.MonkeyPatch, few: int
+    ) -> None:
+        """What ends now is in no statistics yet: one job of a hundred fails, as ever."""
+        monkeypatch.setattr(situation, "MAX_FAILED_JOBS", few)
+        make_worker()
+        row = {"queue_name": "default", "task_path": "tests.tasks.fail", "period": "minute"}
+        before = timezone.now() - timedelta(hours=5)
+        Statistic.objects.create(**row, begins_at=before, failed=100, successful=9_900)
+        make_jobs(990, "tests.tasks.fail", status="successful", finished_at=ago(5))
+        make_jobs(10, "tests.tasks.fail", status="failed", finished_at=ago(5))
+        assert texts() == []
 
 
 class TestGrowth:

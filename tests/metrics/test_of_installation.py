@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.test import Client
 from django.utils import timezone
 
 from django_pgjobs import pause
 from django_pgjobs.checks import check_settings
 from django_pgjobs.metrics import names, of_installation, views
-from django_pgjobs.metrics.of_installation import _folded, describe_installation
-from django_pgjobs.models import RateLimit
+from django_pgjobs.metrics.of_installation import describe_installation
+from django_pgjobs.models import QueueSample, RateLimit, Statistic
+from django_pgjobs.queries import metrics as metrics_queries
+from django_pgjobs.queries import numbers
+from django_pgjobs.queries.system import RelationRow
 from tests import tasks
-from tests.factories import make_job, make_worker
+from tests.factories import make_job, make_jobs, make_worker
+from tests.helpers import connect
 from tests.metrics.parsing import read, value_of
 from tests.schedules.support import make_schedule
 
@@ -176,39 +181,99 @@ def test_queues_say_what_waits_and_who_serves_them() -> None:
     assert value_of(metrics, "pgjobs_workers", state="live") == 1
 
 
-ENTER = """
-INSERT INTO pgjobs_statistic (period, begins_at, queue_name, task_path, enqueued, successful, lost)
-SELECT
-    'part', date_trunc('minute', statement_timestamp(), 'UTC') - make_interval(mins => minute),
-    'mail', 'shop.send', 10, 1, 0
-FROM unnest(%s::integer[]) AS minute
-"""
+@pytest.mark.parametrize("few", [10_000, 2])
+@pytest.mark.parametrize("keys", [{}, {"concurrency_key": "shop"}], ids=["plain", "keyed"])
+@pytest.mark.parametrize("sampled", ["never", "before", "then"])
+def test_how_long_the_oldest_waits_is_of_now_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch, few: int, keys: dict[str, Any], sampled: str
+) -> None:
+    """All workers have ended in order, so nobody measures any more, or the oldest has run since."""
+    monkeypatch.setattr(numbers, "FEW", few)
+    now = timezone.now()
+    if sampled != "never":
+        QueueSample.objects.create(
+            measured_at=now - timedelta(minutes=30),
+            ready=9 if sampled == "then" else 0,
+            waiting_since=now - timedelta(hours=5),
+        )
+    make_jobs(5, queue_name="other", enqueued_at=now - timedelta(minutes=10))
+    # A retry has the lowest id, and waits only since it may run again.
+    make_job(queue_name="mail", priority=5, ready_at=now, **keys)
+    for priority, minutes in ((5, 1), (0, 20), (-5, 2)):
+        enqueued_at = now - timedelta(minutes=minutes)
+        make_job(queue_name="mail", priority=priority, enqueued_at=enqueued_at, **keys)
+    metrics = read(describe_installation())
+    for queue, minutes in (("mail", 20), ("other", 10)):
+        seconds = value_of(metrics, "pgjobs_queue_oldest_ready_seconds", queue=queue)
+        assert seconds == pytest.approx(60 * minutes, abs=30)
 
 
-def test_what_ended_lately_is_that_of_five_complete_minutes() -> None:
-    """However often they are written, and whatever of now is not written yet."""
-    with connection.cursor() as cursor:
-        # The minutes of now, and the one before, may not be written yet.
-        cursor.execute(ENTER, [[0, *range(2, 20), *range(2, 20)]])
+def test_workers_that_were_rescued_are_lost_no_more() -> None:
+    make_worker("live:1", slots=3)
+    make_worker("live:2", slots=4, quiet_requested_at=timezone.now())
+    make_worker("gone:1", lease_seconds=-5)
+    make_worker("gone:2", lease_seconds=-900, lost=True, ended_at=timezone.now())
+    make_worker("ended:1", lease_seconds=-900, ended_at=timezone.now())
+    metrics = read(describe_installation())
+    found = [value_of(metrics, "pgjobs_workers", state=state) for state in ("live", "lost")]
+    assert [*found, value_of(metrics, "pgjobs_slots")] == [2, 1, 7]
+
+
+def enter(*minutes: int, **counts: int) -> None:
+    """Write statistics of a task in the minutes of these numbers."""
+    for minute in minutes:
+        Statistic.objects.create(
+            begins_at=datetime.fromtimestamp(60 * minute, UTC),
+            queue_name="mail",
+            task_path="shop.send",
+            **counts,
+        )
+
+
+@pytest.mark.parametrize("few", [10_000, 1])
+def test_what_ended_lately_is_that_of_five_minutes_that_are_written(
+    monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """However often they are written, and whatever of now is written or counted."""
+    make_jobs(2, status="failed", queue_name="mail", finished_at=timezone.now())
+    monkeypatch.setattr(numbers, "FEW", few)
+    # Longer than a minute, so that it always matters.
+    monkeypatch.setattr(numbers, "CLOSING_SECONDS", 70.0)
+    before, after = written(), 0
+    while before != after:
+        before = written()
+        Statistic.objects.all().delete()
+        enter(*range(before - 20, before + 2), *range(before - 20, before + 2), successful=1)
+        enter(before - 6, before, failed=1000)
+        enter(before - 5, before - 1, retried=4, lost=1)
+        metrics = read(describe_installation())
+        after = written()
+    task = {"queue": "mail", "task": "shop.send"}
+    found = {
+        outcome: value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome=outcome)
+        for outcome in of_installation.OUTCOMES
+    }
+    assert found == {"successful": 10, "failed": None, "cancelled": None, "retried": 8, "lost": 2}
+
+
+def written() -> int:
+    """Return the number of the first minute that may not be written yet."""
+    return int((time.time() - numbers.CLOSING_SECONDS) // 60)
+
+
+def test_what_came_in_lately_is_that_of_five_minutes_that_are_counted() -> None:
+    """Enqueues are counted up to the last sample but one."""
+    now = timezone.now()
+    for seconds in (130, 70, 10):
+        QueueSample.objects.create(measured_at=now - timedelta(seconds=seconds))
+    last = int((now.timestamp() - 70) // 60)
+    enter(*range(last - 20, last), enqueued=60)
+    enter(last, enqueued=7)
     metrics = read(describe_installation())
     task = {"queue": "mail", "task": "shop.send"}
-    ended = value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome="successful")
-    # The last one that is complete is the one before this, or the one before that.
-    assert ended in (8, 10)
-    assert value_of(metrics, "pgjobs_enqueued_last_5m", **task) == 10 * ended
-    assert value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome="lost") is None
-
-
-def test_tasks_without_number_are_folded() -> None:
-    from collections import Counter
-
-    counts: Counter[tuple[str, ...]] = Counter(
-        {("q", f"task{place}", "failed"): place + 1 for place in range(names.MAX_TASKS + 10)}
-    )
-    folded = _folded(counts)
-    assert len(folded) == names.MAX_TASKS + 1
-    # The least of them.
-    assert folded["q", names.OTHERS, "failed"] == sum(range(1, 11))
+    assert value_of(metrics, "pgjobs_enqueued_last_5m", **task) == 300
+    QueueSample.objects.all().delete()
+    assert value_of(read(describe_installation()), "pgjobs_enqueued_last_5m", **task) is None
 
 
 def test_schedules_say_how_late_they_are() -> None:
@@ -227,6 +292,27 @@ def test_schedules_say_how_late_they_are() -> None:
     assert value_of(metrics, "pgjobs_schedule_error", schedule="good") == 0
 
 
+def test_of_many_schedules_those_in_trouble_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_queries, "MAX_SCHEDULES", 3)
+    now = timezone.now()
+    failed = make_job(status="failed")
+    changes: dict[str, tuple[int, dict[str, Any]]] = {
+        "a": (5, {}),
+        "b": (6, {}),
+        "w late": (90, {}),
+        "x broken": (-60, {"error": "no such task"}),
+        "y failed": (-60, {"last_job_id": failed}),
+    }
+    # Each one that is made fires those that are due.
+    for schedule in [make_schedule(name) for name in changes]:
+        seconds, columns = changes[schedule.name]
+        next_at = now - timedelta(seconds=seconds)
+        type(schedule).objects.filter(pk=schedule.pk).update(next_at=next_at, **columns)
+    metrics = read(describe_installation())
+    told = [each.labels["schedule"] for each in metrics["pgjobs_schedule_error"].samples]
+    assert told == ["w late", "x broken", "y failed"]
+
+
 def test_schedules_say_whether_their_last_job_failed() -> None:
     for name, status in (("bad", "failed"), ("good", "successful"), ("new", "ready")):
         schedule = make_schedule(name)
@@ -242,16 +328,58 @@ def test_schedules_say_whether_their_last_job_failed() -> None:
 
 def test_limits_say_who_waits_for_them() -> None:
     RateLimit.objects.create(name="shop", count=1, period=3600)
+    RateLimit.objects.create(name="idle", count=1, period=3600)
+    for key in ("shop:1", "shop:1", "shop:2"):
+        make_job(rate_limit_keys=key, rate_cost=1)
     metrics = read(describe_installation())
-    assert value_of(metrics, "pgjobs_rate_limit_waiting_jobs", limit="shop") in (0, None)
+    for name, number in (("waiting_jobs", 3), ("keys", 2)):
+        assert value_of(metrics, f"pgjobs_rate_limit_{name}", limit="shop") == number
+        assert value_of(metrics, f"pgjobs_rate_limit_{name}", limit="idle") is None
+
+
+def test_a_queue_whose_backend_nobody_serves_has_no_worker() -> None:
+    make_worker(backends=["default"])
+    make_job(queue_name="mail", backend="other")
+    make_job(queue_name="fax")
+    metrics = read(describe_installation())
+    found = [value_of(metrics, "pgjobs_queue_live_workers", queue=name) for name in ("mail", "fax")]
+    assert found == [0, 1]
+
+
+def test_it_says_when_it_counted() -> None:
+    make_job()
+    metrics = read(describe_installation())
+    counted_at = value_of(metrics, "pgjobs_queue_jobs_timestamp_seconds")
+    assert counted_at == pytest.approx(time.time(), abs=30)
+
+
+def test_tables_say_their_size_and_what_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = RelationRow(False, "pgjobs_x", "", 5, 7, 9, 3, None, None, 0, True)
+    index = table._replace(name="pgjobs_y", is_index=True)
+    monkeypatch.setattr(of_installation, "list_relations", lambda cursor: [table, index])
+    metrics = read(describe_installation())
+    assert value_of(metrics, "pgjobs_table_bytes", table="pgjobs_x") == 12
+    assert value_of(metrics, "pgjobs_table_dead_rows", table="pgjobs_x") == 3
+    assert value_of(metrics, "pgjobs_table_bytes", table="pgjobs_y") is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_is_open_is_told_of() -> None:
+    assert value_of(read(describe_installation()), "pgjobs_oldest_transaction_seconds") == 0
+    with connect() as other, other.transaction():
+        other.execute("SELECT pg_current_xact_id()")
+        seconds = value_of(read(describe_installation()), "pgjobs_oldest_transaction_seconds")
+    assert seconds is not None and seconds > 0
 
 
 def test_queues_without_number_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_installation, "MAX_SAMPLED", 20)
+    monkeypatch.setattr(numbers, "MAX_QUEUES", 20)
     for place in range(30):
         make_job(queue_name=f"queue {place}", task_path=tasks.add.module_path)
     metrics = read(describe_installation())
     assert len(metrics["pgjobs_queue_oldest_ready_seconds"].samples) == 20
+    assert len(metrics["pgjobs_queue_jobs"].samples) == 20 * len(of_installation.STATES)
 
 
 def test_metrics_are_called_as_prometheus_asks() -> None:

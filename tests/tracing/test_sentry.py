@@ -94,3 +94,12 @@ def test_both_tracers_go_together(sentry: Kept, telemetry: Telemetry) -> None:
     [process] = telemetry.spans("process ")
     assert len(process.links) == 1
     assert len(sentry.transactions("queue.process")) == 1
+
+
+def test_an_event_bears_no_breadcrumbs_of_what_ran_before(sentry: Kept, worker: Start) -> None:
+    sentry_sdk.add_breadcrumb(message="of what ran before")
+    worker()
+    tasks.fail_once.enqueue()
+    [event] = wait_until(sentry.errors)
+    found = event.get("breadcrumbs", {}).get("values", [])
+    assert "of what ran before" not in [crumb.get("message") for crumb in found]

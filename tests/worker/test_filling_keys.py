@@ -9,6 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from psycopg.errors import LockNotAvailable
 
+from django_pgjobs.models import Statistic
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.filling import split
@@ -63,6 +64,7 @@ def test_a_twin_that_is_not_committed_yet_is_waited_for(start_thread: Start) -> 
         wait_until(lambda: get_job(free).status == "successful")
         assert get_job(twin).status == "running"
     wait_until(lambda: get_job(twin).status == "cancelled")
+    assert sum(Statistic.objects.values_list("cancelled", flat=True)) == 1
 
 
 @pytest.mark.slow

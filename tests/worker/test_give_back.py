@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,15 +11,21 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
-from django_pgjobs.queries import jobs
+from django_pgjobs import cancel
+from django_pgjobs.flows import workflow
+from django_pgjobs.models import Job, Statistic
+from django_pgjobs.queries import batches, jobs
 from django_pgjobs.queries.connection import OwnConnection
+from tests import tasks
 from tests.factories import get_job, make_running_job, make_worker
 from tests.worker.support import claim, ids
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def give_back(own: OwnConnection, job: Any, **changes: Any) -> Any:
+def give_back(
+    own: OwnConnection, job: Any, send: Callable[..., None] = jobs.send_returns, **changes: Any
+) -> Any:
     """Give a job back and return its row."""
     given = {
         "id": job.id,
@@ -29,7 +37,7 @@ def give_back(own: OwnConnection, job: Any, **changes: Any) -> Any:
         "age": 0.0,
         "duration": 1.0,
     }
-    own.round_trip([lambda cursor: jobs.send_returns(cursor, [jobs.Return(**(given | changes))])])
+    own.round_trip([lambda cursor: send(cursor, [jobs.Return(**(given | changes))])])
     return get_job(job.id)
 
 
@@ -48,6 +56,50 @@ def test_a_retry_counts_the_attempt(own: OwnConnection) -> None:
     assert (stored.worker_id, stored.note) == (None, "retry after Mishap")
     assert stored.started_at == job.started_at
     assert stored.errors[0]["worker"] == "b:2"
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"counted": False}, {"delay": 60.0}])
+def test_a_cancel_that_came_meanwhile_is_counted(
+    own: OwnConnection, changes: dict[str, Any], batch: bool
+) -> None:
+    if batch:
+        with workflow("of one") as flow:
+            flow.add(tasks.add.s(1, 2))
+        job_id = Job.objects.get().pk
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgjobs_job SET status = 'running', claim = 1, worker_id = %s WHERE id = %s",
+                [make_worker(), job_id],
+            )
+    else:
+        job_id = make_running_job().id
+    cancel(job_id)
+    send = batches.send_returns if batch else jobs.send_returns
+    assert give_back(own, get_job(job_id), send=send, **changes).status == "cancelled"
+    assert counted() == {"cancelled": 1}
+
+
+def counted() -> Counter[str]:
+    """Return what the statistics say of what ended."""
+    found: Counter[str] = Counter()
+    for row in Statistic.objects.values("successful", "failed", "cancelled", "retried"):
+        found.update(row)
+    return +found
+
+
+def test_a_lost_claim_that_ends_as_a_cancel_is_counted(own: OwnConnection) -> None:
+    job = make_running_job()
+    cancel(job.id)
+    release_unheld(own, job.worker_id, [])
+    assert counted() == {"cancelled": 1}
+
+
+def test_what_is_given_back_is_no_end(own: OwnConnection) -> None:
+    give_back(own, make_running_job())
+    job = make_running_job()
+    release_unheld(own, job.worker_id, [])
+    assert not Statistic.objects.exists()
 
 
 def test_a_release_leaves_no_trace_of_the_attempt(own: OwnConnection) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
+import socketserver
 import stat
 import threading
 import time
@@ -12,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -81,6 +84,47 @@ def test_metrics_tell_of_slots(
     assert heartbeat is not None and 0 <= time.time() - heartbeat < 60
 
 
+def test_the_heartbeat_is_that_of_the_lease(served: ThreadedWorker) -> None:
+    [beat, _server] = served.runner.health
+    assert isinstance(beat, health.Health)
+    renewed_at = time.monotonic() - 1_000
+    beat._leases = SimpleNamespace(renewed_at=renewed_at, is_failing=False)  # type: ignore[assignment]
+    metrics = read(beat.describe())
+    heartbeat = value_of(metrics, "pgjobs_worker_last_heartbeat_timestamp_seconds")
+    assert heartbeat == pytest.approx(time.time() - 1_000, abs=30)
+
+
+def test_many_callers_cost_one_description_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = mock.Mock()
+    beat.describe.side_effect = [b"first", b"second"]
+    server = HealthServer("127.0.0.1", 0, beat, lambda role: None)
+    try:
+        now = time.monotonic()
+        with mock.patch.object(time, "monotonic", return_value=now):
+            assert [server._fresh_metrics() for _ in range(2)] == [b"first", b"first"]
+        with mock.patch.object(time, "monotonic", return_value=now + 1.1):
+            assert server._fresh_metrics() == b"second"
+    finally:
+        server._server.server_close()
+
+
+@pytest.mark.parametrize(("number", "rests"), [(errno.EMFILE, True), (errno.ECONNABORTED, False)])
+def test_without_a_free_descriptor_it_rests(number: int, rests: bool) -> None:
+    server = HealthServer("127.0.0.1", 0, mock.Mock(), lambda role: None)
+    try:
+        with (
+            mock.patch.object(
+                socketserver.TCPServer, "get_request", side_effect=OSError(number, "refused")
+            ),
+            mock.patch.object(time, "sleep") as sleep,
+            pytest.raises(OSError, match="refused"),
+        ):
+            server._server.get_request()
+    finally:
+        server._server.server_close()
+    assert sleep.called is rests
+
+
 def test_a_part_that_stands_still_is_named(
     served: ThreadedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +176,7 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
     assert beat._mark_of_claims() == 0.0
     served.runner.state.quiet = True
     assert beat._mark_of_claims() == health.WAITS
+    assert beat.find_unready() == "it was asked to claim nothing"
     served.runner.state.quiet = False
     # Those that it knows of may be of a queue that has its share of the slots, say.
     served.runner.state.held[1] = SimpleNamespace()  # type: ignore[assignment]
@@ -187,7 +232,7 @@ def test_a_worker_whose_lease_may_be_over_is_not_ready(served: ThreadedWorker) -
     [beat, _server] = served.runner.health
     assert isinstance(beat, health.Health)
     beat._state = SimpleNamespace(  # type: ignore[assignment]
-        stopping=False, worker_id=1, danger_at=time.monotonic() - 1
+        stopping=False, quiet=False, worker_id=1, danger_at=time.monotonic() - 1
     )
     assert "lease may be over" in beat.find_unready()
     beat._state.worker_id = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
@@ -14,6 +15,7 @@ from django.db import connection
 from django_pgjobs.models import QueueSample, Statistic
 from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.process import recorder as module
 from django_pgjobs.worker.process.recorder import Recorder
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
@@ -148,3 +150,108 @@ def test_a_worker_counts_all_that_it_runs(drain: Start) -> None:
         for row in Statistic.objects.filter(enqueued=0)
     }
     assert rows == {"add": (5, 0, 0, 5), "record_atomic": (1, 0, 0, 1), "fail": (0, 1, 2, 3)}
+
+
+class Steered:
+    """A recorder in the leader whose steps are noted, by a clock of the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        self.took = 0.0
+        self.steps: list[str] = []
+        self.connection = mock.MagicMock()
+        self.tally = mock.Mock(is_empty=True)
+        self.recorder = Recorder(
+            self.tally, self.connection, retention=None, is_leader=lambda: True, on_crash=print
+        )
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+
+    def note_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only note what a turn does; measuring takes its time."""
+        for name in ("set_clock", "write", "measure", "roll_up", "prune"):
+            monkeypatch.setattr(self.recorder, f"_{name}", lambda name=name: self.note(name))
+
+    def note(self, name: str) -> None:
+        self.steps.append(name)
+        if name == "measure":
+            self.now += self.took
+
+    def turn(self, at: float) -> list[str]:
+        """Take a turn so long after the beginning; return its steps but those of each."""
+        self.now = 1_000.0 + at
+        self.steps = []
+        self.recorder._take_turn()
+        return [step for step in self.steps if step in ("measure", "prune")]
+
+
+@pytest.fixture
+def steered(monkeypatch: pytest.MonkeyPatch) -> Steered:
+    return Steered(monkeypatch)
+
+
+def test_measuring_takes_a_hundredth_of_the_time(
+    steered: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steered.note_steps(monkeypatch)
+    steered.took = 3.0
+    assert "measure" in steered.turn(0)
+    assert "measure" not in steered.turn(60)
+    assert "measure" not in steered.turn(299)
+    assert "measure" in steered.turn(301)
+
+
+def test_pruning_is_for_once_an_hour(steered: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    steered.note_steps(monkeypatch)
+    found = [at for at in (0, 60, 3_540, 3_601, 3_660, 7_300) if "prune" in steered.turn(at)]
+    assert found == [0, 3_601, 7_300]
+
+
+@pytest.mark.parametrize(("seconds", "is_believed"), [(0.9, True), (1.1, False)])
+def test_a_clock_that_answers_slowly_is_not_believed(
+    steered: Steered, monkeypatch: pytest.MonkeyPatch, seconds: float, is_believed: bool
+) -> None:
+    def answer(cursor: Any) -> datetime:
+        steered.now += seconds
+        return datetime(2026, 5, 1, tzinfo=UTC)
+
+    monkeypatch.setattr(module, "get_now", answer)
+    steered.recorder._set_clock()
+    assert steered.tally.set_clock.called is is_believed
+
+
+def test_what_is_more_than_a_page_is_done_in_pages(steered: Steered) -> None:
+    page = statistics.PAGE
+    take = mock.Mock(side_effect=[page, page, 3])
+    steered.recorder._in_pages(take)
+    assert take.call_count == 3
+    stopped = mock.Mock(side_effect=lambda cursor: steered.recorder.stop() or page)
+    steered.recorder._in_pages(stopped)
+    assert stopped.call_count == 1
+
+
+def test_a_broken_connection_is_closed(steered: Steered) -> None:
+    step = mock.Mock(side_effect=psycopg.OperationalError("gone"))
+    assert steered.recorder._attempt(step) is False
+    assert steered.connection.close_if_broken.called
+
+
+def test_between_turns_there_is_no_connection(tally: Tally) -> None:
+    own = mock.MagicMock()
+    recorder = Recorder(tally, own, retention=None, is_leader=lambda: False, on_crash=print)
+    closed: list[bool] = []
+
+    def wait(timeout: float | None) -> None:
+        closed.append(own.close.called)
+        recorder.stop_requested = True
+
+    with mock.patch.object(recorder, "wait", wait), mock.patch.object(recorder, "_set_clock"):
+        recorder.run()
+    assert closed == [True]
+
+
+def test_samples_are_pruned_where_statistics_stay(own: OwnConnection) -> None:
+    QueueSample.objects.create(measured_at=datetime.now(UTC) - timedelta(days=40))
+    recorder = Recorder(Tally(), own, retention=None, is_leader=lambda: True, on_crash=print)
+    with mock.patch.object(recorder, "_measure"):
+        recorder._take_turn()
+    assert not QueueSample.objects.exists()

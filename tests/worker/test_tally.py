@@ -78,6 +78,12 @@ def test_times_are_counted_by_classes_that_double(tally: Tally) -> None:
     assert {place: count for place, count in enumerate(cell.runs) if count} == {0: 1, 1: 1, 27: 1}
 
 
+def test_nobody_waits_for_less_than_no_time(tally: Tally) -> None:
+    tally.note([(attempt(waited=0.0, buffered=-5.0), outcome())])
+    cell = only(tally.totals())
+    assert (cell.waited, cell.waits[0]) == (0.0, 1)
+
+
 def test_a_job_that_expired_before_it_began_has_no_times(tally: Tally) -> None:
     late = attempt()
     late.started_at = 0.0

@@ -54,7 +54,6 @@ from django_pgjobs.admin.overview.warnings import (
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
-from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
@@ -161,7 +160,11 @@ def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
         (worker.id, worker.running, worker.is_quiet, heartbeat_state(worker.silent_seconds))
         for worker in facts.workers
     ]
-    sizes = [_steady(queues.size), *((row[0], _steady(row.size), row[2:]) for row in queues.rows)]
+    sizes = [
+        _steady(queues.size),
+        queues.waiting_since,
+        *((row[0], _steady(row.size), row[2:]) for row in queues.rows),
+    ]
     finished = [[each[:-1] for each in found] for found in (numbers.hour.numbers, numbers.drawn)]
     steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
@@ -171,7 +174,7 @@ def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
 
 
 def _steady(size: Size | None) -> Any:
-    return size and (size[:7], size.is_cut)
+    return size and (size[:6], size.is_cut)
 
 
 def read_numbers(chosen: Range, split: Split) -> Numbers:
@@ -221,7 +224,7 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
         "muted": muted,
         "tiles": [*size_tiles(size), *rate_tiles(numbers)],
         "size": size,
-        "max_few": queries.FEW,
+        "waiting_since": numbers.queues.waiting_since,
         "trend": trend_text(facts.samples, size),
         "backlog": build_spark(ready for _, ready in facts.samples),
         "waited": span_of(times.waits),
@@ -231,7 +234,7 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
         "workers": [(worker, heartbeat_state(worker.silent_seconds)) for worker in facts.workers],
         "chart": build_chart(chosen, drawn[-1].bucket, series_of(drawn, chosen, split)),
         "chart_age": as_of(drawn[-1].upto),
-        "size_age": as_of(size.measured_at if size else None),
+        "size_age": as_of(size.measured_at),
         "hour_age": as_of(hour.upto),
         "queues": shown[:MAX_QUEUES],
         "has_more_queues": len(shown) > MAX_QUEUES or numbers.queues.has_more,
@@ -242,20 +245,19 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
     }
 
 
-def size_tiles(size: Size | None) -> list[Tile]:
+def size_tiles(size: Size) -> list[Tile]:
     """Return how many jobs have not finished, by what they do."""
-    age = as_of(size.measured_at if size else None)
+    age = as_of(size.measured_at)
 
-    def tile(tab: str, label: str, number: int | None) -> Tile:
-        is_cut = size is not None and size.is_cut
-        return Tile(tab, label, number, jobs_query(tab), is_cut, age=age)
+    def tile(tab: str, label: str, number: int) -> Tile:
+        return Tile(tab, label, number, jobs_query(tab), size.is_cut, age=age)
 
     return [
-        tile("ready", _("Ready"), size and size.ready),
-        tile("running", _("Running"), size and size.running),
-        tile("retrying", _("Retrying"), size and size.retrying),
-        tile("scheduled", _("Scheduled"), size and size.scheduled),
-        tile("blocked", _("Blocked"), size and size.held),
+        tile("ready", _("Ready"), size.ready),
+        tile("running", _("Running"), size.running),
+        tile("retrying", _("Retrying"), size.retrying),
+        tile("scheduled", _("Scheduled"), size.scheduled),
+        tile("blocked", _("Blocked"), size.held),
     ]
 
 

@@ -67,7 +67,7 @@ def waiting_of(rows: Iterable[QueueRow]) -> list[Waiting]:
         Waiting(
             row.name,
             max(row.size.ready if row.size else 0, int(row.is_unserved)),
-            row.size.waiting_since if row.size else None,
+            row.waiting_since,
             row.is_unserved,
             row.paused_at is not None,
         )

@@ -39,9 +39,9 @@ def trend_per_minute(points: Sequence[tuple[float, int]]) -> float | None:
     return (jobs - before) / (end - begin) * MINUTE
 
 
-def trend_text(samples: Sequence[tuple[float, int]], size: Size | None) -> str:
+def trend_text(samples: Sequence[tuple[float, int]], size: Size) -> str:
     """Say how the ready jobs become more or fewer; nothing if that is not known, or no question."""
-    if size is None or size.is_cut or size.ready < LEAST_READY:
+    if size.is_cut or size.ready < LEAST_READY:
         return ""
     rate = trend_per_minute(_with_now(samples, size.measured_at, size.ready))
     if rate is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -98,7 +99,7 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
 def _ages(queues: Queues, hour: Hour) -> dict[str, Any]:
     return {
         "now": timezone.now(),
-        "size_age": as_of(queues.size.measured_at if queues.size else None),
+        "size_age": as_of(queues.size.measured_at),
         "hour_age": as_of(hour.upto),
     }
 
@@ -188,11 +189,12 @@ def _serving(model_admin: PageAdmin, name: str) -> list[ServingWorker]:
         Worker.that_is_live(), quiet_requested_at=None, stop_requested_at=None
     )
     fields = ("name", "queues", "excluded_queues", "slots")
-    return [
+    serving = (
         ServingWorker(worker.name, worker.slots, model_admin.url("pgjobs_worker_change", worker.pk))
-        for worker in live.only(*fields).order_by("pk")[:MAX_WORKERS]
+        for worker in live.only(*fields).order_by("pk").iterator()
         if name not in worker.excluded_queues and name in (worker.queues or [name])
-    ]
+    )
+    return list(islice(serving, MAX_WORKERS))
 
 
 def _cancel_url(model_admin: PageAdmin, request: HttpRequest, queue: ShownQueue) -> str:

@@ -91,6 +91,8 @@ class Health(Role):
         state = self._state
         if state.stopping:
             return "it takes no jobs any more"
+        if state.quiet:
+            return "it was asked to claim nothing"
         if not state.worker_id:
             return "it is not registered yet"
         if time.monotonic() >= state.danger_at:
@@ -115,8 +117,7 @@ class Health(Role):
     def _mark_of_claims(self) -> float:
         """Return a mark that stays the same while there is something to claim and nothing is."""
         # A worker that runs something may know of jobs that have to wait for that.
-        is_waiting = self._state.quiet or self._state.held or not self._pump.has_room
-        is_waiting = is_waiting or self._pump.is_idle
+        is_waiting = self._state.held or not self._pump.has_room or self._pump.is_idle
         return WAITS if is_waiting or self.find_unready() else float(self._pump.claimed)
 
 

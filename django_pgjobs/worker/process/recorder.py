@@ -128,8 +128,7 @@ class Recorder(Role):
             self._in_pages(partial(statistics.roll_up, step=step))
 
     def _prune(self) -> None:
-        if self._retention is not None:
-            self._in_pages(partial(statistics.prune_statistics, retention=self._retention))
+        self._in_pages(partial(statistics.prune_statistics, retention=self._retention))
 
     def _in_pages(self, take: Callable[[Cursor], int]) -> None:
         count = statistics.PAGE

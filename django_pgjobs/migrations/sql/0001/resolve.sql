@@ -186,7 +186,17 @@ BEGIN
                     job.id = effect.job_id AND job.id = ANY (locked)
                     AND job.status IN ('ready', 'running') AND job.status <> 'running'
                     AND job.hold IS NOT NULL
-                RETURNING job.id, job.status, job.hold, job.queue_name, job.batch_id
+                RETURNING
+                    job.id, job.status, job.hold, job.queue_name, job.task_path, job.batch_id
+            ),
+            recorded AS (
+                INSERT INTO home.pgjobs_statistic (begins_at, queue_name, task_path, cancelled)
+                SELECT
+                    date_trunc('minute', statement_timestamp(), 'UTC'), changed.queue_name,
+                    changed.task_path, count(*)
+                FROM changed
+                WHERE changed.status = 'cancelled'
+                GROUP BY changed.queue_name, changed.task_path
             ),
             noted AS (
                 INSERT INTO home.pgjobs_batch_change (batch_id, cancelled)

@@ -16,6 +16,27 @@ SCHEDULES = (
         FIRING,
     ),
     (
+        "time of a turn",
+        "django_pgjobs/schedules/firing.py",
+        "            if found and turn.is_over:\n                break",
+        "",
+        ("tests/schedules/test_slow_keys.py",),
+    ),
+    (
+        "occurrence that a turn did not reach",
+        "django_pgjobs/schedules/firing.py",
+        "    queries.leave_occurrences(cursor, left)\n",
+        "",
+        ("tests/schedules/test_slow_keys.py",),
+    ),
+    (
+        "occurrence that was skipped long ahead",
+        "django_pgjobs/sql/prune_occurrences.sql",
+        "AND old.scheduled_for\n",
+        "AND old.created_at\n",
+        FIRING,
+    ),
+    (
         "lock of a due schedule",
         "django_pgjobs/sql/take_due_schedules.sql",
         "FOR UPDATE SKIP LOCKED",

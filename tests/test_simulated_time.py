@@ -15,6 +15,7 @@ from django.test import TestCase
 from django_pgjobs import current_job, pause, schedule, task
 from django_pgjobs.models import Job, Occurrence, Pause, RateLimit, Schedule
 from django_pgjobs.schedules.firing import fire_due
+from django_pgjobs.schedules.skipping import skip_next
 from django_pgjobs.testing import Clock, simulated_time
 from tests.models import Effect
 from tests.schedules import tasks as scheduled_tasks
@@ -225,6 +226,24 @@ def test_rows_of_before_are_planned_anew() -> None:
         CLOCKS.append(clock)
         assert clock.advance(HOUR) == 1
     assert Occurrence.objects.get().scheduled_for == datetime(2020, 1, 1, 1, tzinfo=UTC)
+
+
+def test_the_same_time_twice() -> None:
+    schedule(tick, name="hours", every=HOUR, overlap="skip")
+    for _ in range(2):
+        with at() as clock:
+            CLOCKS.append(clock)
+            assert clock.advance(3 * HOUR) == 3
+
+
+def test_what_a_person_has_skipped_stays_so() -> None:
+    schedule(tick, name="hours", every=HOUR)
+    with at():
+        pass
+    instant = skip_next("hours")
+    with at(instant - MINUTE) as clock:
+        CLOCKS.append(clock)
+        assert clock.advance(2 * MINUTE) == 0
 
 
 def test_tasks_that_are_not_here_hold_up_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -20,8 +21,24 @@ _IN_JSON = {code: f"\\u{code:04x}" for code in IN_LINES if code >= 32}
 
 def json_text(value: Any) -> str:
     """Return *value* as indented JSON, and nothing in it that steers a terminal."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
+    try:
+        text = _dumps(value)
+    except ValueError:
+        text = _dumps(_without_odd_numbers(value))
     return text.translate(_IN_JSON)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, cls=DjangoJSONEncoder)
+
+
+def _without_odd_numbers(value: Any) -> Any:
+    """Return *value* with text in place of numbers that JSON has not, such as infinity."""
+    if isinstance(value, dict):
+        return {key: _without_odd_numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_odd_numbers(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_table(write: Write, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -112,7 +112,10 @@ SCHEDULE_ERROR = Metric(
     "pgjobs_schedule_error", GAUGE, "1 if the schedule cannot enqueue, else 0.", ("schedule",)
 )
 SCHEDULE_FAILED = Metric(
-    "pgjobs_schedule_failed", GAUGE, "1 if the schedule's last job failed, else 0.", ("schedule",)
+    "pgjobs_schedule_failed",
+    GAUGE,
+    "1 if the last job of the schedule to finish failed, else 0.",
+    ("schedule",),
 )
 RATE_LIMIT_JOBS = Metric(
     "pgjobs_rate_limit_waiting_jobs",

@@ -157,6 +157,15 @@ def enter_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> set[tupl
     return {(name, instant) for name, instant in fetch(cursor, "enter_occurrences", params)}
 
 
+def leave_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
+    """Take back occurrences that this transaction has entered."""
+    params = {
+        "schedules": [row.schedule for row in rows],
+        "instants": [row.scheduled_for for row in rows],
+    }
+    execute(cursor, "leave_occurrences", params)
+
+
 def reopen_occurrences(
     cursor: Cursor, schedule: str, instants: Sequence[datetime]
 ) -> set[tuple[str, datetime]]:

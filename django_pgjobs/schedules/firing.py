@@ -8,10 +8,12 @@ no job.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from time import monotonic
 from typing import Any, NoReturn
 
 from django.db import Error as DatabaseError
@@ -41,6 +43,9 @@ from django_pgjobs.values.payload import scrub
 
 # Of one transaction.
 MAX_SCHEDULES = 100
+# For how long one begins enqueues; what it does not reach is left to the next. Keys and receivers
+# are the project's code, and the locks of others wait with them.
+TURN_SECONDS = 1.0
 OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
 
@@ -62,11 +67,23 @@ class Turn:
     occurrences: list[OccurrenceRow] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
 
+    # What comes after it has been written is the commit, and then the hooks of on_commit.
+    is_written: bool = False
+    # What such a hook raised, of a key or a receiver: the turn has been committed.
+    hook_error: BaseException | None = None
+    # Had it as much as one turn may, so that there may be more to do at once?
     is_full: bool = False
+    # Until when it begins enqueues, by `monotonic()`.
+    enqueues_until: float = 0.0
     # What was on time then is so still.
     since: datetime | None = None
     # Called now and then in a turn that may take long.
     on_move: Callable[[], object] = lambda: None
+
+    @property
+    def is_over(self) -> bool:
+        """Is there no time left to begin an enqueue?"""
+        return monotonic() >= self.enqueues_until
 
     def note_wait(self, seconds: float | None) -> None:
         """Note that a schedule is due in so many seconds."""
@@ -85,13 +102,15 @@ class _Case:
     last_at: datetime | None = None
     last_job_id: int | None = None
     runs: int = 0
+    # The first occurrence that the turn had no time for.
+    left_at: datetime | None = None
 
     @property
     def next_at(self) -> datetime | None:
         """When it is due next; it ends when it has had its runs."""
         row = self.row
         has_ended = row.max_runs is not None and row.runs + self.runs >= row.max_runs
-        return None if has_ended else self.plan.next_at
+        return None if has_ended else self.left_at or self.plan.next_at
 
     def written(self) -> Written:
         row = self.row
@@ -144,7 +163,9 @@ def fire_due(
         # Not what an enqueue raises, which `enqueue_occurrence` catches.
         if not rows:
             raise
-        _raise_blocked(rows, error)
+        if not turn.is_written or isinstance(error, DatabaseError):
+            _raise_blocked(rows, error)
+        turn.hook_error = error
     return turn
 
 
@@ -167,6 +188,7 @@ def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
             turn.note_wait((case.next_at - case.row.now).total_seconds())
         if error := case.plan.error or case.error:
             turn.errors[name] = error
+    turn.is_written = True
 
 
 def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
@@ -198,24 +220,72 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
     new = [row for row in planned if (row.schedule, row.scheduled_for) in entered]
     turn.occurrences += [row for row in left_out if (row.schedule, row.scheduled_for) in entered]
     unfinished = _unfinished(cursor, [cases[row.schedule] for row in new])
-    newest = {row.schedule: row for row in new}
-    together = _enqueue_together(_plain(new, cases, unfinished), cases)
-    done = []
-    for row in new:
-        turn.on_move()
-        case = cases[row.schedule]
-        if row in together:
-            done.append(together[row])
-            continue
-        if case.row.overlap == "cancel" and row is not newest[row.schedule]:
-            done.append(row._replace(outcome=OccurrenceOutcome.SKIPPED, note=OVERTAKEN))
-            continue
-        known = unfinished.setdefault(row.schedule, [])
-        done.append(enqueue_occurrence(case.row, case.task, row.scheduled_for, known))
-    done = note(cursor, done)
+    turn.enqueues_until = monotonic() + TURN_SECONDS
+    found = _enqueue_new(_fairly(new, turn), cases, unfinished, turn)
+    _leave(cursor, [row for row in new if row not in found], cases, turn)
+    done = note(cursor, [found[row] for row in new if row in found])
     turn.occurrences += done
     for row in done:
         _count(cases[row.schedule], row)
+
+
+def _fairly(new: Sequence[OccurrenceRow], turn: Turn) -> list[OccurrenceRow]:
+    """Return the occurrences in the order in which schedules get their share of the turn's time.
+
+    It begins with others where the turn before was full: not always the same ones come first.
+    """
+    names = list(dict.fromkeys(row.schedule for row in new))
+    if turn.since is not None:
+        random.shuffle(names)
+    places = {name: place for place, name in enumerate(names)}
+    return sorted(new, key=lambda row: places[row.schedule])
+
+
+def _enqueue_new(
+    new: Sequence[OccurrenceRow],
+    cases: Mapping[str, _Case],
+    unfinished: dict[str, list[int]],
+    turn: Turn,
+) -> dict[OccurrenceRow, OccurrenceRow]:
+    """Enqueue jobs until the time of the turn is over; return what became of those reached.
+
+    Each schedule has its first occurrence before any has its second: one whose keys take long and
+    that is far behind does not hold up the others.
+    """
+    plain = set(_plain(new, cases, unfinished))
+    newest = {row.schedule: row for row in new}
+    firsts: dict[str, OccurrenceRow] = {}
+    rest = [row for row in new if firsts.setdefault(row.schedule, row) is not row]
+    found: dict[OccurrenceRow, OccurrenceRow] = {}
+    for rows in (list(firsts.values()), rest):
+        _enqueue_together([row for row in rows if row in plain], cases, turn, found)
+        for row in rows:
+            if row in found:
+                continue
+            # One at least: what is slow comes to an end as well.
+            if found and turn.is_over:
+                break
+            turn.on_move()
+            case = cases[row.schedule]
+            if case.row.overlap == "cancel" and row is not newest[row.schedule]:
+                found[row] = row._replace(outcome=OccurrenceOutcome.SKIPPED, note=OVERTAKEN)
+                continue
+            known = unfinished.setdefault(row.schedule, [])
+            found[row] = enqueue_occurrence(case.row, case.task, row.scheduled_for, known)
+    return found
+
+
+def _leave(
+    cursor: Cursor, left: Sequence[OccurrenceRow], cases: Mapping[str, _Case], turn: Turn
+) -> None:
+    """Leave to the next turn what this one had no time for."""
+    if not left:
+        return
+    queries.leave_occurrences(cursor, left)
+    turn.is_full = True
+    for row in left:
+        case = cases[row.schedule]
+        case.left_at = min(case.left_at or row.scheduled_for, row.scheduled_for)
 
 
 def _plain(
@@ -232,35 +302,57 @@ def _plain(
 
 
 def _enqueue_together(
-    rows: Sequence[OccurrenceRow], cases: Mapping[str, _Case]
-) -> dict[OccurrenceRow, OccurrenceRow]:
-    """Enqueue many jobs of a task in one statement; return what became of those enqueued.
+    rows: Sequence[OccurrenceRow],
+    cases: Mapping[str, _Case],
+    turn: Turn,
+    found: dict[OccurrenceRow, OccurrenceRow],
+) -> None:
+    """Enqueue many jobs of a task in few statements; enter what became of those *found*.
 
-    Where that raises, or jitter asks for more, there is none: one by one shows whose fault it is.
+    Where that raises, or jitter asks for more, none is: one by one shows whose fault it is.
     """
     groups: dict[str, list[tuple[OccurrenceRow, Any]]] = {}
     for row in rows:
         of = cases[row.schedule].row
         if not of.jitter and (item := _item_of(of)) is not None:
             groups.setdefault(of.task_path, []).append((row, item))
-    done: dict[OccurrenceRow, OccurrenceRow] = {}
     for group in groups.values():
         task = cases[group[0][0].schedule].task
-        backend: Any = task.get_backend()
-        if len(group) < 2 or not hasattr(backend, "enqueue_many"):
+        if len(group) < 2 or not hasattr(task.get_backend(), "enqueue_many"):
             continue
-        names = {row.schedule for row, _ in group}
-        try:
-            with transaction.atomic(using=job_database()), noting_met() as met:
-                ids = backend.enqueue_many(task, [item for _, item in group])
-        except DatabaseError as error:
-            raise_unless_refused(names.pop() if len(names) == 1 else None, error)
-        except IMPORT_ERRORS:  # it is raised again by the one whose fault it is
-            continue
-        else:
-            for (row, _), job_id in zip(group, ids, strict=True):
-                done[row] = with_job(row, int(job_id), met)
-    return done
+        # The session hears nothing while the keys of a statement are made, and ends if that takes
+        # long: the first statements show how long they take.
+        begin, size = 0, 1
+        while begin < len(group) and not (found and turn.is_over):
+            part = group[begin : begin + size]
+            began_at = monotonic()
+            if not _enqueue_part(task, part, found):
+                break
+            turn.on_move()
+            begin += len(part)
+            pace = max(monotonic() - began_at, 1e-6) / len(part)
+            size = max(1, min(10 * size, int((turn.enqueues_until - monotonic()) / pace)))
+
+
+def _enqueue_part(
+    task: AnyTask,
+    part: Sequence[tuple[OccurrenceRow, Any]],
+    found: dict[OccurrenceRow, OccurrenceRow],
+) -> bool:
+    """Enqueue some jobs of a task in one statement; return whether that is done."""
+    names = {row.schedule for row, _ in part}
+    backend: Any = task.get_backend()
+    try:
+        with transaction.atomic(using=job_database()), noting_met() as met:
+            ids = backend.enqueue_many(task, [item for _, item in part])
+    except DatabaseError as error:
+        raise_unless_refused(names.pop() if len(names) == 1 else None, error)
+        return False
+    except IMPORT_ERRORS:  # it is raised again by the one whose fault it is
+        return False
+    for (row, _), job_id in zip(part, ids, strict=True):
+        found[row] = with_job(row, int(job_id), met)
+    return True
 
 
 def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:

@@ -1,4 +1,5 @@
--- Delete what became of occurrences longer ago than *retention*.
+-- Delete what became of occurrences longer ago than *retention*; one that was skipped ahead counts
+-- until its time is as long ago.
 -- Parameters: retention double precision (seconds); max_occurrences integer
 -- Returns: nothing
 -- Locks: the deleted rows, SKIP LOCKED
@@ -10,6 +11,8 @@ WHERE occurrence.id = ANY (
         FROM pgjobs_occurrence AS old
         WHERE
             old.created_at
+            < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
+            AND old.scheduled_for
             < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
         ORDER BY old.created_at
         LIMIT %(max_occurrences)s::integer

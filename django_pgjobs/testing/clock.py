@@ -21,20 +21,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import DateTimeField, F, Value
+from django.db.models import DateTimeField, F, Q, Value
 from django.db.models.functions import Cast, Greatest
 from django.utils.asyncio import async_unsafe
 
 from django_pgjobs.control.rate_limits import on_django_connection
 from django_pgjobs.declaring.job_result import running_jobs_here
-from django_pgjobs.models import Job, Schedule
+from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries import simulating
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.firing import Turn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
-from django_pgjobs.status import JobStatus
+from django_pgjobs.status import JobStatus, OccurrenceOutcome
 from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
 
 # The times of a job that waits.
@@ -129,6 +129,8 @@ class Clock:
 
     def _fire(self, cursor: Cursor) -> Turn:
         turn = fire_due(excluded=self._excluded, now=self.now)
+        if turn.hook_error is not None:
+            raise turn.hook_error
         # Another project's, or another release's.
         self._excluded |= set(turn.unknown)
         self._fired.update(row.schedule for row in turn.occurrences if row.job_id is not None)
@@ -178,11 +180,22 @@ def simulated_time(
     with connections[job_database()].cursor() as cursor:
         read_at = queries.get_now(cursor)
         now = begin or read_at
+        _forget_occurrences(now, set(known) - set(excluded))
         clock = Clock(now.astimezone(UTC), excluded, limit, read_at=read_at)
         # Only planned: nothing is due yet.
         while clock._fire(cursor).is_full:
             pass
     yield clock
+
+
+def _forget_occurrences(begin: datetime, names: Collection[str]) -> None:
+    """Let schedules be due at times at which an earlier clock had them be due.
+
+    What a person has skipped stays so.
+    """
+    made = Occurrence.objects.filter(schedule__in=names, scheduled_for__gte=begin)
+    by_hand = Q(outcome=OccurrenceOutcome.SKIPPED, note__startswith="skipped by ")
+    made.exclude(by_hand).delete()
 
 
 def _check_instant(expected: str, given: object) -> None:

@@ -87,6 +87,16 @@ def test_what_the_form_refuses(admin_client: Client, values: dict[str, str], sai
     assert not Schedule.objects.exists()
 
 
+def test_a_row_of_sql_may_be_due_at_other_times_and_do_nothing_else(admin_client: Client) -> None:
+    """Its task does not allow schedules that people make."""
+    make_schedule(task_path=NOTE_TIME)
+    change(admin_client, "each hour", every="7200")
+    assert Schedule.objects.get().every == 7200
+    response = change(admin_client, "each hour", args='["x"]')
+    assert "schedulable=True" in response.content.decode()
+    assert Schedule.objects.get().args == []
+
+
 def test_a_name_is_taken_once(admin_client: Client) -> None:
     add(admin_client)
     assert "already exists" in add(admin_client, cron="0 5 * * *").content.decode()

@@ -55,13 +55,18 @@ def test_of_many_schedules_those_in_trouble_are_told_of(monkeypatch: pytest.Monk
 
 
 def test_schedules_say_whether_their_last_job_failed() -> None:
-    for name, status in (("bad", "failed"), ("good", "successful"), ("new", "ready")):
-        schedule = make_schedule(name)
-        job_id = make_job(status=status)
-        type(schedule).objects.filter(pk=schedule.pk).update(last_job_id=job_id)
-    metrics = read(describe_installation())
-    shown = {
-        name: value_of(metrics, "pgjobs_schedule_failed", schedule=name)
-        for name in ("bad", "good", "new")
+    """The last that has finished: the period may be shorter than the retries of a job."""
+    jobs = {
+        "bad": ["failed"],
+        "good": ["failed", "successful"],
+        "new": ["ready"],
+        "retries": ["failed", "ready"],
+        "works": ["failed", "successful", "ready"],
     }
-    assert shown == {"bad": 1, "good": 0, "new": 0}
+    for name, statuses in jobs.items():
+        schedule = make_schedule(name)
+        ids = [make_job(schedule=name, status=status) for status in statuses]
+        type(schedule).objects.filter(pk=schedule.pk).update(last_job_id=ids[-1])
+    metrics = read(describe_installation())
+    shown = {name: value_of(metrics, "pgjobs_schedule_failed", schedule=name) for name in jobs}
+    assert shown == {"bad": 1, "good": 0, "new": 0, "retries": 1, "works": 0}

@@ -57,7 +57,6 @@ def test_all_are_looked_at_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None
         make_schedule(name)
     Schedule.objects.update(next_at=timezone.now() + YEAR)
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
-    scheduler._is_active = True
     for _ in range(3):
         scheduler._take_turn()
     assert not Schedule.objects.filter(next_at__gt=timezone.now() + HOUR).exists()
@@ -85,3 +84,17 @@ def test_a_process_that_stood_still_says_nothing_of_the_clock() -> None:
     scheduler._note_clock(now, time.monotonic() - 60)
     scheduler._note_clock(now, time.monotonic())
     assert scheduler._check_at == 1e12
+
+
+def test_one_that_only_follows_looks_as_well() -> None:
+    """It woke in vain when the clock was put back; where all are planned too late, nobody acts."""
+    row = make_schedule()
+    scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
+    scheduler._take_turn()
+    Schedule.objects.update(next_at=timezone.now() + YEAR)
+    scheduler._expects_some = True
+    # As when it has noted that; or after an hour.
+    scheduler._check_at = 0.0
+    scheduler._take_turn()
+    assert not scheduler._is_early
+    assert Schedule.objects.get().next_at == row.next_at

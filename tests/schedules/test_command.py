@@ -306,3 +306,9 @@ def test_a_schedule_that_is_not_there(run: Any, verb: str) -> None:
     with pytest.raises(CommandError, match="there is no schedule x") as caught:
         run(verb, "x")
     assert caught.value.returncode == 1
+
+
+def test_numbers_that_json_has_not_are_text(run: Any) -> None:
+    make_schedule(grace=float("inf"))
+    found = json.loads("\n".join(run("list", "--json")), parse_constant=pytest.fail)
+    assert "inf" in json.dumps(found)

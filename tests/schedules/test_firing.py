@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from django.db import connection
 from django.utils import timezone
 
 from django_pgjobs.models import Job, Occurrence, Schedule
+from django_pgjobs.queries import schedules as queries
 from django_pgjobs.schedules.firing import fire_due
+from django_pgjobs.schedules.skipping import skip_next
 from django_pgjobs.testing import run_jobs
 from tests.models import Effect
 from tests.schedules import tasks
@@ -379,3 +382,19 @@ def test_a_hundred_in_one_turn_and_the_others_in_the_next() -> None:
     assert fire_due().is_full
     assert not fire_due().is_full
     assert fire_due().taken == 0
+
+
+def test_a_skip_far_ahead_is_not_pruned_before_it_counts() -> None:
+    row = make_schedule(cron="0 3 1 1 *")
+    instant = skip_next(row.name)
+    month = timedelta(days=30)
+    Occurrence.objects.update(created_at=timezone.now() - 2 * month)
+    with connection.cursor() as cursor:
+        prune = partial(
+            queries.prune_occurrences, cursor, retention=month.total_seconds(), max_occurrences=9
+        )
+        assert prune() == 0
+        fire_due(now=instant)
+        assert not jobs_of()
+        Occurrence.objects.update(scheduled_for=timezone.now() - month)
+        assert prune() == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection
 from django.utils import timezone
 
 from django_pgjobs.models import Occurrence, Schedule
@@ -109,3 +109,43 @@ def test_an_insert_by_sql_is_planned_from_its_moment() -> None:
     let_be_written(row, timedelta(seconds=10))
     fire(row)
     assert outcomes() == ["enqueued"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ({"timezone": "Mars/Olympus"}, {"timezone": "UTC"}),
+        ({"overlap": "no"}, {"overlap": "allow"}),
+    ],
+)
+def test_what_was_due_while_it_was_broken_goes_by_its_policy(
+    wrong: dict[str, str], right: dict[str, str]
+) -> None:
+    row = make_schedule(missed="all")
+    Schedule.objects.update(**wrong)
+    if row.next_at:
+        let_be_due(row, 3 * HOUR)
+    let_be_written(row, 3 * HOUR)
+    fire(row)
+    assert row.error.startswith("It is not planned: ")
+    Schedule.objects.update(**right)
+    fire(row)
+    assert row.error == ""
+    assert outcomes() == ["enqueued"] * len(outcomes())
+    assert 3 <= len(outcomes()) <= 4
+
+
+def test_one_that_comes_back_with_another_rule_goes_by_its_policy() -> None:
+    row = make_schedule(missed="all")
+    begin = let_be_due(row, 3 * HOUR)
+    Schedule.objects.update(retired_at=timezone.now())
+    Schedule.objects.update(retired_at=None, every=1800.0)
+    fire(row)
+    assert Occurrence.objects.earliest("scheduled_for").scheduled_for == begin
+    assert len(outcomes()) >= 6
+
+
+def test_one_that_is_never_due_by_sql_is_refused() -> None:
+    make_schedule()
+    with connection.cursor() as cursor, pytest.raises(IntegrityError, match="next_at"):
+        cursor.execute("UPDATE pgjobs_schedule SET next_at = 'infinity'")

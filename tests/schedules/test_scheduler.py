@@ -102,6 +102,20 @@ def test_a_worker_that_only_follows_retires_what_nobody_declares() -> None:
     assert Schedule.objects.filter(retired_at__isnull=False).exists()
 
 
+def test_a_worker_that_entered_anew_brings_back_what_others_retired() -> None:
+    """It stood still, so its lease was over; another project's worker saw nobody declare them."""
+    schedule(tasks.note_time, cron="@yearly")
+    state = WorkerState(make_options(), "test:1", worker_id=1)
+    scheduler = Scheduler(state, on_crash=print)
+    scheduler._take_turn()
+    Schedule.objects.update(retired_at=timezone.now())
+    scheduler._take_turn()
+    assert Schedule.objects.filter(retired_at__isnull=False).exists()
+    state.worker_id = 2
+    scheduler._take_turn()
+    assert not Schedule.objects.filter(retired_at__isnull=False).exists()
+
+
 def test_a_task_that_is_not_here_is_left_to_others(worker: ThreadedWorker) -> None:
     Schedule.objects.create(name="gone", task_path="tests.schedules.tasks.gone", every=1.0)
     schedule(tasks.note_time, every=timedelta(seconds=1))

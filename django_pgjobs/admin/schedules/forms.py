@@ -278,7 +278,9 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
             if row.declared is not None:
                 return None
             raise ValueError(f"task_path: {error}") from None
-        if row.declared is None and not getattr(task, "schedulable", False):
+        # One that somebody made by SQL is; when it runs may be changed, and not what.
+        is_made = not row._state.adding and not set(OF_CODE).intersection(self.changed_data)
+        if row.declared is None and not is_made and not getattr(task, "schedulable", False):
             raise ValueError(
                 f"task_path: {row.task_path} does not allow schedules that people make. Declare it "
                 "with @task(schedulable=True)."

@@ -57,8 +57,9 @@ IDLE_SECONDS, CONNECT_SECONDS = 10.0, 1.0
 UNDECLARED_SECONDS = 60.0
 # How often an active one tries those again that could not be planned.
 BROKEN_SECONDS = 60.0
-# How often an active one looks whether any are planned too late, and how soon it goes on with that;
-# at once after the server's clock was put back by so much.
+# How often each looks whether any are planned too late, and how soon it goes on with that; at once
+# after the server's clock was put back by so much. Those that follow, too: where all are planned
+# too late, nobody is active.
 CHECK_SECONDS, CHECK_PAUSE, CLOCK_STEP = 3600.0, 0.05, 5.0
 
 
@@ -75,6 +76,8 @@ class Scheduler(Role):
         self._may_be_alone = True
         self._is_synced = False
         self._sync_at = 0.0
+        # As which worker it has synced: one that entered anew may have been retired meanwhile.
+        self._synced_as = state.worker_id
         # The tasks that are here, and of how many modules.
         self._tasks: list[str] = []
         self._module_count = 0
@@ -162,6 +165,9 @@ class Scheduler(Role):
 
     def _sync(self) -> None:
         now = time.monotonic()
+        if self._state.worker_id != self._synced_as:
+            self._synced_as = self._state.worker_id
+            self._is_synced, self._sync_at = False, 0.0
         if self._is_synced or now < self._sync_at:
             return
         synced = sync_schedules()
@@ -251,7 +257,7 @@ class Scheduler(Role):
         """Look at some schedules if it is time; return how soon there is more to do."""
         now = time.monotonic()
         if self._check_after is None:
-            if not self._is_active or now < self._check_at:
+            if now < self._check_at:
                 return LONGEST_PAUSE
             self._check_at = now + CHECK_SECONDS
             self._check_after = ""
@@ -305,6 +311,8 @@ class Scheduler(Role):
             if (name, error) not in self._told and len(self._told) < 1_000:
                 self._told.add((name, error))
                 logger.error("schedule=%s %s", name, error)
+        if turn.hook_error is not None:
+            logger.error("a hook of on_commit raised after a turn", exc_info=turn.hook_error)
 
     def _close(self) -> None:
         connections.close_all()

@@ -28,7 +28,7 @@ CREATE TABLE pgjobs_schedule (
     pause_reason    text              NOT NULL DEFAULT '',
     retired_at      timestamptz,
     -- When it is due; -infinity: to be planned; NULL: never again, or the row is broken.
-    next_at         timestamptz       DEFAULT '-infinity',
+    next_at         timestamptz       DEFAULT '-infinity' CHECK (next_at < 'infinity'),
     -- What comes from then on is planned anew, if next_at says so or it was broken; NULL: from the
     -- moment when that is done.
     plan_from       timestamptz       DEFAULT clock_timestamp(),
@@ -60,10 +60,10 @@ CREATE FUNCTION pgjobs_schedule_plan_v1() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET jit = off AS $body$
 BEGIN
     NEW.plan_from = clock_timestamp();
-    IF TG_OP = 'UPDATE' AND OLD.paused_at IS NULL AND OLD.retired_at IS NULL THEN
+    -- What was due in a pause is not made up for; what was while it was retired or broken is.
+    IF TG_OP = 'UPDATE' AND OLD.paused_at IS NULL THEN
         NEW.plan_from = LEAST(
-            NEW.plan_from,
-            CASE WHEN OLD.next_at = '-infinity' THEN OLD.plan_from ELSE OLD.next_at END
+            NEW.plan_from, CASE WHEN isfinite(OLD.next_at) THEN OLD.next_at ELSE OLD.plan_from END
         );
     END IF;
     NEW.next_at = '-infinity';

@@ -61,6 +61,9 @@ class Conf:
     SENTRY_TRACING: bool = False
     OPENTELEMETRY: bool = False
     METRICS_TOKEN: str | None = None
+    CALLBACK_HOSTS: tuple[str, ...] = ()
+    CALLBACK_SECRET: str | None = None
+    CALLBACK_ALLOW_PRIVATE: bool = False
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -77,6 +80,12 @@ class Rule(NamedTuple):
 
 
 _ATTEMPTS = Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
+
+
+# Perhaps a scheme, a name or an address (with a dot before it: all names below it), perhaps a port.
+CALLBACK_HOST = re.compile(
+    r"(?:(https?)://)?(\.?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?"
+)
 
 
 def is_dotted(text: str) -> bool:
@@ -159,10 +168,22 @@ _RULES = {
         lambda v: len(v) >= 16 and all("!" <= character <= "~" for character in v),
         nullable=True,
     ),
+    "CALLBACK_HOSTS": Rule(
+        tuple,
+        "a list of hosts, such as 'example.com', '.example.com', 'http://intern.example:8000'",
+        lambda v: all(isinstance(host, str) and CALLBACK_HOST.fullmatch(host) for host in v),
+    ),
+    "CALLBACK_SECRET": Rule(
+        str,
+        "text of 32 characters or more, or None",
+        lambda v: len(v) >= 32 and is_storable(v),
+        nullable=True,
+    ),
+    "CALLBACK_ALLOW_PRIVATE": Rule(bool, "True or False", lambda v: True),
 }
 
 # Settings that no message and no page may show.
-SECRETS = {"METRICS_TOKEN"}
+SECRETS = {"METRICS_TOKEN", "CALLBACK_SECRET"}
 
 # What TASKS says of a backend of ours, and what its OPTIONS do.
 BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_pgjobs.values.hosts import HOST
 from django_pgjobs.values.payload import is_storable
 
 # The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
@@ -84,12 +85,6 @@ class Rule(NamedTuple):
 
 
 _ATTEMPTS = Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
-
-
-# Perhaps a scheme, a name or an address (with a dot before it: all names below it), perhaps a port.
-CALLBACK_HOST = re.compile(
-    r"(?:(https?)://)?(\.?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?"
-)
 
 
 def is_dotted(text: str) -> bool:
@@ -181,13 +176,10 @@ _RULES = {
     "CALLBACK_HOSTS": Rule(
         tuple,
         "a list of hosts, such as 'example.com', '.example.com', 'http://intern.example:8000'",
-        lambda v: all(isinstance(host, str) and CALLBACK_HOST.fullmatch(host) for host in v),
+        lambda v: all(isinstance(host, str) and HOST.fullmatch(host) for host in v),
     ),
     "CALLBACK_SECRET": Rule(
-        str,
-        "text of 32 characters or more, or None",
-        lambda v: len(v) >= 32 and is_storable(v),
-        nullable=True,
+        str, "text of 32 characters or more, or None", lambda v: len(v) >= 32, nullable=True
     ),
     "CALLBACK_ALLOW_PRIVATE": Rule(bool, "True or False", lambda v: True),
 }

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_pgjobs.compat import AnyTask, InvalidTask
-from django_pgjobs.declaring.calls import Call
+from django_pgjobs.compat import InvalidTask
 from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.options import is_path
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module, said_of
 from django_pgjobs.declaring.signatures import check_signature

@@ -12,10 +12,10 @@ import socket
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from django_pgjobs.conf import CALLBACK_HOST, get_conf
+from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import CallBackFailed
+from django_pgjobs.values.hosts import PORTS, hosts_of
 
-PORTS = {"https": 443, "http": 80}
 MAX_URL = 2_000
 # What stands in a request as it is: no spaces, controls and backslashes, which readers of
 # addresses take for different things.
@@ -69,24 +69,12 @@ def destination_of(url: object) -> Destination:
         )
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     found = Destination(scheme, host, PORTS[scheme] if port is None else port, path)
-    if not any(_is_of(found, entry) for entry in get_conf().CALLBACK_HOSTS):
+    known = map(hosts_of, get_conf().CALLBACK_HOSTS)
+    if not any(hosts.has(scheme, host, found.port) for hosts in known):
         raise ValueError(
             f"expected an address of PGJOBS['CALLBACK_HOSTS'], got {scheme}://{found.authority}."
         )
     return found
-
-
-def _is_of(destination: Destination, entry: str) -> bool:
-    """Does an entry of CALLBACK_HOSTS stand for it?"""
-    parts = CALLBACK_HOST.fullmatch(entry)
-    if parts is None:
-        return False
-    scheme, name, port = parts[1] or "https", parts[2].strip("[]"), parts[3]
-    if destination.scheme != scheme or destination.port != int(port or PORTS[scheme]):
-        return False
-    if name.startswith("."):
-        return destination.host == name[1:] or destination.host.endswith(name)
-    return destination.host == name
 
 
 def find_places(destination: Destination) -> list[Place]:

@@ -304,8 +304,17 @@ def test_a_proxy_of_the_environment_is_not_asked(
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and a certificate of 127.0.0.1 that nobody has signed."""
     path = tmp_path_factory.mktemp("tls") / "server.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=x".split()
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", f"{path}.crt"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    names = [
+        "-subj",
+        "/CN=x",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(path),
+        "-out",
+        f"{path}.crt",
+    ]
     subprocess.run([*command, *names], check=True, capture_output=True)
     with path.open("a") as file:
         file.write(Path(f"{path}.crt").read_text())

@@ -28,7 +28,11 @@ from django_pgjobs.exceptions import UnknownTask
 _found: dict[str, AnyTask] = {}
 
 # The tasks of our own, for every worker. They are named here, not imported: made of models.
-OWN_MODULES = ("django_pgjobs.bulk.job", "django_pgjobs.http.calling")
+OWN_MODULES = (
+    "django_pgjobs.bulk.job",
+    "django_pgjobs.http.calling",
+    "django_pgjobs.http.removing",
+)
 
 
 # What the code of a module may raise; one that calls sys.exit() is broken too.

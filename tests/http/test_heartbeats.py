@@ -134,9 +134,7 @@ def test_a_heartbeat_rescues_what_another_worker_has_lost(api: Api) -> None:
     lost, worker = Remote(api), Remote(api)
     lost.claim()
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE pgjobs_worker SET lease_expires_at = now() WHERE id = %s", [lost.id]
-        )
+        cursor.execute("UPDATE pgjobs_worker SET lease_expires_at = now() WHERE id = %s", [lost.id])
     worker.beat()
     job = get_job(job_id)
     assert (job.status, job.lost_count) == ("ready", 1)
@@ -184,7 +182,7 @@ def test_odd_values_of_what_was_named_harm_nobody(api: Api) -> None:
     tasks.resize.enqueue(1)
     worker = Remote(api)
     [given] = worker.claim()
-    for odd in ('[1]', '"x"', '{"a": 1e400, "5": "y", "6": null}', "null"):
+    for odd in ("[1]", '"x"', '{"a": 1e400, "5": "y", "6": null}', "null"):
         with connection.cursor() as cursor:
             cursor.execute("UPDATE pgjobs_worker SET named_at = %s", [odd])
         assert worker.beat(given)["cancel"] == []

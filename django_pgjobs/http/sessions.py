@@ -38,14 +38,25 @@ T = TypeVar("T")
 
 
 def in_transaction(do: Callable[[], T]) -> T:
-    """Return what *do* returns, which runs in one transaction; again if others cross it.
+    """Do as `until_done`, in one transaction."""
 
-    Raise Problem for what a batch does not take, and 503 if it is crossed too often.
+    def do_all() -> T:
+        with transaction.atomic(using=job_database()):
+            return do()
+
+    return until_done(do_all)
+
+
+def until_done(do: Callable[[], T]) -> T:
+    """Return what *do* returns; call it again if others cross what it does.
+
+    It is one transaction, of its own: batches are counted at its end. Raise Problem for what a
+    batch does not take, and 503 if it is crossed too often.
     """
     tried = 0
     while True:
         try:
-            with _told_as_problems(), transaction.atomic(using=job_database()):
+            with _told_as_problems():
                 return do()
         except OperationalError as error:
             cause = error.__cause__

@@ -115,9 +115,7 @@ def test_it_has_the_options_that_a_client_gives(api: Api) -> None:
         ({"task": ADD, "args": [1, 2], "callbacks": [{"url": "https://x/"}]}, "/callbacks/0"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_enqueued(
-    api: Api, body: Any, pointer: str
-) -> None:
+def test_what_is_wrong_is_named_and_nothing_is_enqueued(api: Api, body: Any, pointer: str) -> None:
     assert pointer in errors_of(api.post("jobs", body))
     assert not Job.objects.exists()
 

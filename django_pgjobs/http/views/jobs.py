@@ -14,7 +14,7 @@ from django_pgjobs.http.pages import QUERY, identifier_of, narrowed, page_of
 from django_pgjobs.http.problems import not_found, unavailable
 from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.routing import Handler, route
-from django_pgjobs.http.sessions import in_bounded_time, in_transaction
+from django_pgjobs.http.sessions import in_bounded_time, in_transaction, until_done
 from django_pgjobs.http.shown import shown_job, shown_whole_job
 from django_pgjobs.models import Job
 from django_pgjobs.models.batch_states import in_batches
@@ -69,7 +69,7 @@ def cancel_job(request: ApiRequest, *, job: int) -> Answer:
     """Cancel a job: one that waits at once, one that runs is asked to end."""
     _find(request, job)
     try:
-        in_transaction(lambda: cancel(job))
+        until_done(lambda: cancel(job))
     except JobError as error:
         # Somebody has locked it for longer than a request waits.
         raise unavailable(str(error)) from error

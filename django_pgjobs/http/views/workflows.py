@@ -17,7 +17,7 @@ from django_pgjobs.http.removing import remove
 from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.results import page_of_results, require_all
 from django_pgjobs.http.routing import Handler, route
-from django_pgjobs.http.sessions import in_bounded_time, in_transaction
+from django_pgjobs.http.sessions import in_bounded_time, until_done
 from django_pgjobs.http.shown import batch_status, shown_batch
 from django_pgjobs.http.trees import MAX_JOBS, Part, TreeOpener, TreeReader, add_jobs
 from django_pgjobs.models import Batch
@@ -39,27 +39,27 @@ def open_workflow(request: ApiRequest) -> Answer:
     if not root.name:
         fields.refuse("name", "this field is missing")
     fields.check()
+    return until_done(lambda: _open(root, key, is_replay_good=is_replay_good))
+
+
+def _open(root: Part, key: str | None, *, is_replay_good: bool) -> Answer:
+    opener = TreeOpener()
+    options = {name: value for name, value in root.options.items() if value is not None}
     try:
-        flow, labels = in_transaction(lambda: _open(root, key))
+        with (
+            blamed_on(root.fields),
+            workflow(root.name, dedupe_key=key, seal=root.is_sealed, **options) as flow,
+        ):
+            opener.fill(root, flow)
     except DuplicateWorkflow as error:
         if not is_replay_good or error.batch_id is None:
             raise
-        flow, labels = _find(error.batch_id), {}
-        return _opened(200, flow, labels)
-    return _opened(201, flow, labels)
+        return _opened(200, _find(error.batch_id), {})
+    return _opened(201, flow, opener.batches)
 
 
-def _open(root: Part, key: str | None) -> tuple[Batch, dict[str, str]]:
-    opener = TreeOpener()
-    with (
-        blamed_on(root.fields),
-        workflow(root.name, dedupe_key=key, seal=root.is_sealed, **_given(root.options)) as flow,
-    ):
-        opener.fill(root, flow)
-    return flow, {label: str(batch.pk) for label, batch in opener.batches.items()}
-
-
-def _opened(status: int, flow: Batch, labels: dict[str, str]) -> Answer:
+def _opened(status: int, flow: Batch, batches: dict[str, Batch]) -> Answer:
+    labels = {label: str(batch.pk) for label, batch in batches.items()}
     body = {"id": str(flow.pk), "name": flow.name, "is_new": status == 201, "batches": labels}
     return Answer(status, body, {"Location": f"workflows/{flow.pk}/status"})
 
@@ -74,10 +74,6 @@ def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
         detail = f"expected 1 to {MAX_KEY} characters, and no dedupe_key beside it"
         raise invalid([FieldError(KEY, detail, is_parameter=True)])
     return header, True
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def list_workflows(request: ApiRequest) -> Answer:
@@ -120,7 +116,7 @@ def delete_workflow(request: ApiRequest, *, batch: int) -> Answer:
     if found.parent_id is not None:
         raise not_found(f"That is a batch of workflow {found.root_id}.")
     require_all(request.access, found)
-    in_transaction(lambda: remove(found))
+    until_done(lambda: remove(found))
     return Answer(202, shown_batch(_find(batch)))
 
 
@@ -139,7 +135,7 @@ def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
     fields.check()
     asking = None if assignment is None else _asking(assignment, request.access.token_id)
     wanted = [job for job in jobs if job is not None]
-    ids = in_transaction(lambda: _add(batch, wanted, options, asking))
+    ids = until_done(lambda: _add(batch, wanted, options, asking))
     return Answer(201, {"jobs": ids})
 
 
@@ -162,7 +158,7 @@ def seal_batch(request: ApiRequest, *, batch: int) -> Answer:
     request.fields().check()
     found = _find(batch)
     require_all(request.access, found)
-    in_transaction(found.seal)
+    until_done(found.seal)
     return Answer(200, batch_status(_find(batch)))
 
 

@@ -273,7 +273,8 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
         " {{it}.started_at.seconds_ago}, {{it}.heartbeat_at.seconds_ago},"
         " {{it}.ended_at.seconds_ago},"
         " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', {it}.heartbeat_at),"
-        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp())"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp()),"
+        " {it}.token_id"
     ),
     # Of a schedule: it is neither paused nor retired; its index is partial on just this.
     "is_in_force": "{it}.paused_at IS NULL AND {it}.retired_at IS NULL",

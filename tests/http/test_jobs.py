@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 
 from django_pgjobs import task
 from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs
-from tests.factories import make_job, make_token, make_worker
+from tests.factories import make_job, make_running_job, make_token, make_worker
 from tests.http.receivers import SECRET, Receiver, receiving
 from tests.http.support import Api, problem_of
-from tests.tasks import add, echo, fail_once
-
-ADD = add.module_path
+from tests.http.trees import ADD, errors_of, read
+from tests.tasks import echo, fail_once
 
 
 @task(unique_key="one:{number}", on_conflict="raise")
 def once(number: int) -> None:
     """Be there once."""
-
-
-def read(answer: HttpResponse, status: int = 200) -> Any:
-    """Return the body of an answer."""
-    assert answer.status_code == status, answer.content
-    return json.loads(answer.content)
-
-
-def errors_of(answer: HttpResponse) -> dict[str, str]:
-    """Return the errors of a problem, by pointer."""
-    assert problem_of(answer) == "invalid", answer.content
-    return {each["pointer"]: each["detail"] for each in read(answer, 422)["errors"]}
 
 
 def only_job() -> Job:
@@ -214,8 +199,6 @@ def test_a_job_that_waits_is_cancelled(api: Api) -> None:
 
 
 def test_a_job_that_runs_is_asked_to_end(api: Api) -> None:
-    from tests.factories import make_running_job
-
     job = make_running_job(make_worker())
     shown = read(api.delete(f"jobs/{job.id}"), 202)
     assert shown["status"] == "running"

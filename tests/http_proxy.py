@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -56,10 +57,12 @@ class HttpProxy:
         self._lock = threading.Lock()
         # What was asked and answered, the newest last.
         self.asked: deque[Asked] = deque(maxlen=10_000)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(self))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("ItsHandler", (Handler,), {"proxy": self})
+        )
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}{path}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True).start()
 
     def lose(self, pattern: str, *, when: When = "after", times: float = 1) -> Rule:
         """Close the connection of a request instead of forwarding it (or its answer)."""
@@ -122,55 +125,49 @@ class HttpProxy:
         return rule
 
 
-def handler_of(proxy: HttpProxy) -> type[BaseHTTPRequestHandler]:
-    """Return what handles the requests of *proxy*."""
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests to a proxy, that of the subclass."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    proxy: HttpProxy
+    protocol_version = "HTTP/1.1"
 
-        def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            rule = proxy.match(self.path)
-            status: int | None = None
-            if rule is None or (rule.status is None and rule.when == "after"):
-                status, headers, data = proxy.forward(
-                    self.command, self.path, body, dict(self.headers)
-                )
-            elif rule.status is not None:
-                status, headers, data = rule.status, [], b"not now"
-            if rule is not None and rule.status is None:
-                status = None
-            self._note(body, status)
-            if rule is not None:
-                rule.matched.set()
-            if status is None:
-                self.close_connection = True
-            else:
-                self._answer(status, headers, data)
+    def handle_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        rule = self.proxy.match(self.path)
+        if rule is None or rule.when == "after":
+            answer = self.proxy.forward(self.command, self.path, body, dict(self.headers))
+        else:
+            answer = rule.status, [], b"not now"
+        if rule is None:
+            self._note(body, answer[0])
+        else:
+            answer = rule.status, *answer[1:]
+            self._note(body, rule.status)
+            rule.matched.set()
+        self._answer(*answer)
 
-        do_GET = do_POST = do_DELETE = handle_any  # noqa: N815
+    do_GET = do_POST = do_DELETE = handle_any  # noqa: N815
 
-        def _note(self, body: bytes, status: int | None) -> None:
-            sent = json.loads(body) if body else None
-            proxy.asked.append(Asked(self.command, self.path, sent, status))
+    def _note(self, body: bytes, status: int | None) -> None:
+        sent = json.loads(body) if body else None
+        self.proxy.asked.append(Asked(self.command, self.path, sent, status))
 
-        def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
-            self.send_response(status)
-            for name, value in headers:
-                if name.lower() in ("content-type", "retry-after"):
-                    self.send_header(name, value)
-            if status != 204:
-                self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def _answer(self, status: int | None, headers: list[tuple[str, str]], data: bytes) -> None:
+        if status is None:
+            self.close_connection = True
+            return
+        self.send_response(status)
+        for name, value in headers:
+            if name.lower() in ("content-type", "retry-after"):
+                self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except OSError:
-                pass  # the client has gone
-
-    return Handler
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the client has gone
+            super().handle()

@@ -43,9 +43,10 @@ export class Refused extends Error {
   name = "Refused";
   constructor(status, problem, retryAfter) {
     super(`${status} ${problem.title} ${problem.errors ? JSON.stringify(problem.errors) : ""}`.trim());
-    this.isGone = `${problem.type}`.endsWith(":worker-gone");
+    const isOurs = `${problem.type}`.startsWith("urn:pgjobs:problem:"); // or of a proxy
+    this.isGone = isOurs && problem.type.endsWith(":worker-gone");
     this.isForGood = status === 401 || status === 403;
-    this.mayPass = status === 429 || status >= 500;
+    this.mayPass = status === 429 || status >= 500 || (!isOurs && status !== 413);
     this.retryAfter = Number(retryAfter) || 0;
   }
 }
@@ -146,7 +147,7 @@ export class Worker {
       return send();
     });
     if (answer.ok) return answer.status === 204 ? null : answer.json();
-    const problem = await answer.json().catch(() => ({ title: "no answer of pgjobs" }));
+    const problem = await answer.json().catch(() => ({ title: "not an answer of pgjobs" }));
     throw new Refused(answer.status, problem, answer.headers.get("Retry-After"));
   }
 
@@ -228,8 +229,7 @@ export class Worker {
       if (job.signal.aborted && ["silence", "shutdown"].includes(job.cancelled)) {
         return { release: true };
       }
-      const { name = "Error", message = `${error}`, stack = "" } = error ?? {};
-      const failure = { error: { type: name, message, traceback: stack } };
+      const failure = { error: errorOf(error) };
       if (error instanceof Discard) failure.retry = false;
       if (error instanceof Retry) failure.retry = true;
       if (error instanceof Retry && error.after !== undefined) failure.retry_after = error.after;
@@ -321,10 +321,10 @@ export class Worker {
   /** Let jobs end, report, and say goodbye: what is left goes to others at once. */
   async #leave() {
     const hasEnded = () => !this.#running && !this.#outcomes.length;
-    await Promise.race([this.#until(hasEnded), sleep(this.#grace * 1000, null, { ref: false })]);
+    await this.#untilOr(hasEnded, this.#grace);
     if (!hasEnded()) {
       this.#cancelAll("shutdown");
-      await Promise.race([this.#until(hasEnded), sleep(5000, null, { ref: false })]);
+      await this.#untilOr(hasEnded, 5);
     }
     this.#finished.abort();
     this.#tell();
@@ -339,6 +339,12 @@ export class Worker {
     while (!holds()) await new Promise((resolve) => this.#listeners.push(resolve));
   }
 
+  async #untilOr(holds, seconds) {
+    const enough = new AbortController();
+    await Promise.race([this.#until(holds), pause(seconds, enough.signal)]);
+    enough.abort();
+  }
+
   #tell() {
     for (const listener of this.#listeners.splice(0)) listener();
   }
@@ -346,4 +352,11 @@ export class Worker {
 
 async function pause(seconds, signal) {
   await sleep(seconds * 1000, null, { signal }).catch(() => {});
+}
+
+/** What is kept of an exception, without what no text of PostgreSQL may hold. */
+function errorOf(error) {
+  const { name = "Error", message = `${error}`, stack = "" } = error ?? {};
+  const clean = (text) => `${text}`.replace(/\0|\p{Surrogate}/gu, "?");
+  return { type: clean(name), message: clean(message), traceback: clean(stack) };
 }

@@ -58,16 +58,17 @@ class Refused(Exception):
     def __init__(self, status: int, body: bytes, retry_after: str | None) -> None:
         try:
             problem = json.loads(body)
-        except ValueError:
-            problem = {"title": "no answer of pgjobs"}  # of a proxy
+            slug = problem["type"].removeprefix("urn:pgjobs:problem:")
+        except (ValueError, LookupError, AttributeError):
+            problem, slug = {"title": body[:100]}, None  # of a proxy
         super().__init__(f"{status} {problem.get('title')} {problem.get('errors') or ''}".strip())
-        self.is_gone = str(problem.get("type")).endswith(":worker-gone")
+        self.is_gone = slug == "worker-gone"
         self.is_for_good = status in (401, 403)
-        self.may_pass = status == 429 or status >= 500
-        self.retry_after = float(retry_after or 0)
+        self.may_pass = status == 429 or status >= 500 or (slug is None and status != 413)
+        self.retry_after = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
 
 
-FAULTS = (OSError, http.client.HTTPException, Refused)
+FAULTS = (OSError, ValueError, http.client.HTTPException, Refused)
 
 
 class Api:
@@ -97,7 +98,8 @@ class Api:
         try:
             if connection.sock is not None:
                 connection.sock.settimeout(seconds)
-            connection.request(method, self._path + path, json.dumps(body), self._headers)
+            text = None if body is None else json.dumps(body)
+            connection.request(method, self._path + path, text, self._headers)
             answer = connection.getresponse()
             data = answer.read()
         except BaseException:
@@ -134,16 +136,14 @@ class Job:
 
     def cancel(self, reason: str) -> None:
         """Let check() raise; a job that is lost stays so."""
-        if self.cancelled != "lost":
-            self.cancelled = reason
+        self.cancelled = reason if reason == "lost" else self.cancelled or reason
         self._event.set()
 
 
 class Worker:
     """Claims jobs of its tasks and runs *slots* of them at a time, each in a thread.
 
-    With *ahead* it claims so many more before there is a slot for them. Once it is stopped,
-    running jobs have *grace* seconds to end.
+    Once it is stopped, running jobs have *grace* seconds to end.
     """
 
     def __init__(
@@ -154,13 +154,12 @@ class Worker:
         name: str = "",
         queues: list[str] | None = None,
         slots: int = 1,
-        ahead: int = 0,
         grace: float = 30,
     ) -> None:
         self._claims, self._heartbeats, self._reports = (Api(url, token) for _ in range(3))
         self._about = {"name": name or platform.node() or "python", "slots": slots}
         self._about |= {} if queues is None else {"queues": queues}
-        self._slots, self._ahead, self._grace = slots, ahead, grace
+        self._slots, self._grace = slots, grace
         self._functions: dict[str, Callable[..., Any]] = {}
         self._worker: str | None = None
         self._interval = 60.0
@@ -211,8 +210,8 @@ class Worker:
             try:
                 rest = step()
                 failures = 0
-            except FAULTS as error:
-                if isinstance(error, Refused) and not error.may_pass:
+            except Exception as error:
+                if not getattr(error, "may_pass", isinstance(error, FAULTS)):
                     self._trouble = error
                     self.stop()
                     return
@@ -228,14 +227,14 @@ class Worker:
             self._news.wait_for(self._has_room, 1)
             if not self._has_room():
                 return 0
-            room = self._slots + self._ahead - self._unended
             # Running jobs that it does not name are given again: that answer was lost.
-            body = {"max_jobs": min(MOST_JOBS, room), "held": list(self._jobs)}
+            room, held = min(MOST_JOBS, self._slots - self._unended), list(self._jobs)
         if self._worker is None:
             about = {**self._about, "tasks": sorted(self._functions)}
             answer = self._claims.call("POST", "workers", about)
             self._worker, self._interval = answer["worker"], answer["heartbeat_seconds"]
-        path, body["wait"] = f"workers/{self._worker}/claim", WAIT_SECONDS
+        path = f"workers/{self._worker}/claim"
+        body = {"max_jobs": room, "wait": WAIT_SECONDS, "held": held}
         try:
             answer = self._claims.call("POST", path, body, WAIT_SECONDS + CALL_SECONDS)
         except Refused as error:
@@ -250,9 +249,8 @@ class Worker:
         return float(answer.get("retry_after") or 0)
 
     def _has_room(self) -> bool:
-        """Say whether a slot is free, or half of what it may have ahead."""
-        full = self._slots + self._ahead // 2
-        return not self._is_quiet and self._unended < full and len(self._outcomes) < MOST_OUTCOMES
+        is_reporting = len(self._outcomes) < MOST_OUTCOMES
+        return self._unended < self._slots and is_reporting and not self._is_quiet
 
     def _work(self) -> None:
         """Run jobs, one after the other."""
@@ -276,12 +274,10 @@ class Worker:
         except BaseException as error:
             if isinstance(error, Cancelled) and job.cancelled in ("silence", "shutdown"):
                 return {"release": True}
-            text = "".join(traceback.format_exception(error))
-            about = {"type": type(error).__name__, "message": str(error), "traceback": text}
-            failure: dict[str, Any] = {"error": about}
+            failure: dict[str, Any] = {"error": error_of(error)}
             if isinstance(error, (Retry, Discard)):
                 failure["retry"] = isinstance(error, Retry)
-            if getattr(error, "after", None) is not None and isinstance(error, Retry):
+            if isinstance(error, Retry) and error.after is not None:
                 failure["retry_after"] = error.after
             return failure
 
@@ -379,9 +375,19 @@ class Worker:
             self._begun.put(None)
         try:
             if self._worker is not None:
-                self._heartbeats.call("DELETE", f"workers/{self._worker}", {}, 5)
+                self._heartbeats.call("DELETE", f"workers/{self._worker}", None, 5)
         except FAULTS as error:
             log.warning("No goodbye: %s", error)
 
     def _has_ended(self) -> bool:
         return not self._unended and not self._outcomes
+
+
+def error_of(error: BaseException) -> dict[str, str]:
+    """Return what is kept of an exception, without what no text of PostgreSQL may hold."""
+    text = "".join(traceback.format_exception(error))
+    about = {"type": type(error).__name__, "message": str(error), "traceback": text}
+    return {
+        key: value.encode(errors="replace").decode().replace("\0", "?")
+        for key, value in about.items()
+    }

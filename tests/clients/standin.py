@@ -31,7 +31,7 @@ class StandIn:
         self._server.daemon_threads = True
         self.backend = f"127.0.0.1:{self._server.server_port}"
         self.token = TOKEN
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()

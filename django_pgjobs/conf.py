@@ -61,6 +61,10 @@ class Conf:
     SENTRY_TRACING: bool = False
     OPENTELEMETRY: bool = False
     METRICS_TOKEN: str | None = None
+    HTTP_HEARTBEAT_SECONDS: float = 60.0
+    HTTP_MAX_BODY_BYTES: int = 2_097_152
+    HTTP_MAX_CONNECTIONS: int = 8
+    HTTP_MAX_WAITING: int = 4
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -159,6 +163,12 @@ _RULES = {
         lambda v: len(v) >= 16 and all("!" <= character <= "~" for character in v),
         nullable=True,
     ),
+    "HTTP_HEARTBEAT_SECONDS": Rule(float, "seconds from 0.1 to 3600", lambda v: 0.1 <= v <= 3600),
+    "HTTP_MAX_BODY_BYTES": Rule(
+        int, "a whole number from 1024 to 104857600", lambda v: 1024 <= v <= 104_857_600
+    ),
+    "HTTP_MAX_CONNECTIONS": Rule(int, "a whole number from 1 to 1000", lambda v: 1 <= v <= 1000),
+    "HTTP_MAX_WAITING": Rule(int, "a whole number from 0 to 10000", lambda v: 0 <= v <= 10_000),
 }
 
 # Settings that no message and no page may show.

@@ -94,6 +94,10 @@ GOOD: dict[str, list[Any]] = {
     "SENTRY_TRACING": [True, False],
     "OPENTELEMETRY": [True, False],
     "METRICS_TOKEN": [None, "x" * 16],
+    "HTTP_HEARTBEAT_SECONDS": [0.1, 60, 3600.0],
+    "HTTP_MAX_BODY_BYTES": [1024, 104_857_600],
+    "HTTP_MAX_CONNECTIONS": [1, 1000],
+    "HTTP_MAX_WAITING": [0, 10_000],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -131,6 +135,10 @@ BAD: dict[str, list[Any]] = {
     "SENTRY_TRACING": [None, 1, "yes"],
     "OPENTELEMETRY": [None, 0, "opentelemetry"],
     "METRICS_TOKEN": ["", "short", 7, "x" * 15 + " ", "é" * 16],
+    "HTTP_HEARTBEAT_SECONDS": [None, 0, 3601, *NO_NUMBER],
+    "HTTP_MAX_BODY_BYTES": [None, 1023, 104_857_601, *NO_NUMBER],
+    "HTTP_MAX_CONNECTIONS": [None, 0, 1001, *NO_NUMBER],
+    "HTTP_MAX_WAITING": [None, -1, 10_001, *NO_NUMBER],
 }
 
 

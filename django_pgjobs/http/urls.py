@@ -1,0 +1,18 @@
+"""The addresses of the HTTP API: `path("pgjobs/api/", include("django_pgjobs.http.urls"))`."""
+
+from __future__ import annotations
+
+from django.urls import include, path, re_path
+
+from django_pgjobs.http.routing import public_view, unknown_address
+from django_pgjobs.http.views import description, tokens
+
+app_name = "pgjobs_http"
+
+V1 = [*description.ROUTES, *tokens.ROUTES]
+
+urlpatterns = [
+    path("v1/", include(V1)),
+    # Problems, also for what is not there.
+    re_path("", public_view(unknown_address)),
+]

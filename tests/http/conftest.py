@@ -1,0 +1,28 @@
+"""What the tests of the HTTP API share: a client with a token, and an end to its connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from django_pgjobs.http.access import known
+from django_pgjobs.http.pool import pool
+from tests.factories import make_token
+from tests.http.support import Api
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept() -> Iterator[None]:
+    """Forget tokens and close connections: another test has other rows."""
+    known.forget()
+    yield
+    known.forget()
+    pool.close()
+
+
+@pytest.fixture
+def api(transactional_db: None, settings: object) -> Api:
+    """A client with a token that may do everything; own connections see committed rows only."""
+    settings.ROOT_URLCONF = "tests.http.urls"  # type: ignore[attr-defined]
+    return Api(make_token())

@@ -23,6 +23,7 @@ from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
 from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
+from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
@@ -66,7 +67,7 @@ class Task(AnyTask):
     time counts from `run_after`, or from the enqueue. *on_failure* is a task, or the dotted path
     of one, that is enqueued when a job fails for good, in the same transaction, with the job's
     id and a text of its last error as arguments. *schedulable*: people may make schedules of it in
-    the admin, with arguments of their own.
+    the admin, with arguments of their own. *remote*: workers over HTTP run it, and none of ours.
     """
 
     priority: int = 0
@@ -101,6 +102,7 @@ class Task(AnyTask):
     expires: datetime | timedelta | None = None
     on_failure: AnyTask | str | None = None
     schedulable: bool = False
+    remote: bool = False
     # Was it declared with our @task? django.tasks makes tasks of this class too.
     is_ours: bool = field(default=False, repr=False, compare=False)
 
@@ -265,6 +267,7 @@ def check_options(task: Task) -> None:
 def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
     yield from find_control_problems(task)
+    yield from find_remote_problems(task)
     yield from _find_label_problems(task)
     if not isinstance(task.metadata, Mapping):
         yield f"expected metadata to be a dict, got {task.metadata!r}."
@@ -361,6 +364,7 @@ def task(
     expires: datetime | timedelta | None = None,
     on_failure: AnyTask | str | None = None,
     schedulable: bool = False,
+    remote: bool = False,
     schedule: str | timedelta | Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 

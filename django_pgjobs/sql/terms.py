@@ -161,6 +161,39 @@ noted AS MATERIALIZED (
         "{it}.concurrency_key, {it}.concurrency_limit, {it}.skips_waiting, {it}.rate_limit_keys,"
         " {it}.rate_cost, {it}.unique_key, {it}.unique_until_claimed)::text END"
     ),
+    # All of it that `queries.claims.ClaimedRow` holds but the last, in that order.
+    "as_claimed_row": """\
+{it}.id, {it}.claim, {it}.attempts, {it}.max_attempts, {it}.lost_count, {it}.max_losses,
+    {it}.interruptions, {it}.timeout, {it}.priority, {it}.backend,
+    {it}.queue_name, {it}.task_path, {it}.args::text, {it}.kwargs::text,
+    date_part('epoch', COALESCE({it}.last_attempted_at, statement_timestamp()))
+    - date_part('epoch', {{it}.waiting_since}),
+    CASE
+        WHEN %(detailed)s::boolean OR {it}.task_path = ANY (%(detailed_paths)s::text[])
+            THEN json_build_object(
+                'enqueued_at', {it}.enqueued_at, 'run_after', {it}.run_after,
+                'started_at', {it}.started_at, 'last_attempted_at', {it}.last_attempted_at,
+                'tags', {it}.tags,
+                'metadata', {it}.metadata::text, 'errors', {it}.errors::text,
+                'worker_ids', {it}.worker_ids
+            )::text
+    END,
+    {it}.correlation_id,
+    date_part('epoch', {it}.expires_at) - date_part('epoch', statement_timestamp()),
+    {it}.lane,
+    {{it}.as_undeclared},
+    {it}.batch_id,
+    CASE
+        WHEN {it}.schedule IS NOT NULL
+            THEN json_build_array({it}.schedule, {it}.scheduled_for)::text
+    END,
+    {it}.is_async""",
+    # Of a job that runs: since when, is it to be cancelled, and who runs it.
+    "as_run": (
+        "date_part('epoch', statement_timestamp())"
+        " - date_part('epoch', COALESCE({it}.last_attempted_at, statement_timestamp())),"
+        " {it}.cancel_requested_at IS NOT NULL, {it}.worker_id"
+    ),
     # When it can run for the first time, or again: it may be later than now.
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.

@@ -155,6 +155,12 @@ def interrupted(attempt: Attempt, note: str) -> Outcome:
     )
 
 
+def left_to_others() -> Outcome:
+    """Return the outcome of a job that a worker of ours came upon and that is not for it."""
+    note = "left to workers over HTTP: its task is remote"
+    return Outcome(Kind.UNKNOWN, delay=UNKNOWN_TASK_SECONDS[0], note=note)
+
+
 def left_running(duration: float = 0.0) -> Outcome:
     """Return the outcome of a job that may have ended its process: the rescue counts the loss."""
     note = "left to the rescue: the process ends because of what it ran"

@@ -57,12 +57,17 @@ class Job {
 
   constructor(fields) {
     Object.assign(this, fields); // assignment, job, task, attempt, metadata, ...
-    this.progress = undefined; // set it: the next heartbeat carries it
+    this.said = null;
     this.cancelled = null; // why
     this.signal = this.#controller.signal;
     if (fields.seconds_left !== null) {
-      this.timer = setTimeout(() => this.cancel("timed out"), fields.seconds_left * 1000);
+      this.timer = setTimeout(() => this.cancel("timed_out"), fields.seconds_left * 1000);
     }
+  }
+
+  /** Say how far it is; the next heartbeat tells the server. */
+  progress(done, total = undefined, message = "") {
+    this.said = { done, total, message: clean(message, 500) };
   }
 
   check() {
@@ -240,9 +245,11 @@ export class Worker {
   async #report() {
     await this.#until(() => this.#outcomes.length || this.#finished.signal.aborted);
     let batch = this.#outcomes.slice(0, MOST_OUTCOMES);
+    let later = [];
     while (batch.length) {
       try {
-        await this.#call("POST", "results", { results: batch });
+        const answer = await this.#call("POST", "results", { results: batch });
+        later = answer.results.filter(({ status }) => status === "later"); // their rows are locked
       } catch (error) {
         if (!(error instanceof Refused) || error.mayPass || error.isForGood) throw error;
         if (batch.length > 1) {
@@ -259,10 +266,11 @@ export class Worker {
       break;
     }
     const done = new Set(batch.map((outcome) => outcome.assignment));
+    for (const { assignment } of later) done.delete(assignment);
     this.#outcomes = this.#outcomes.filter((outcome) => !done.has(outcome.assignment));
     for (const assignment of done) this.#jobs.delete(assignment);
     this.#tell();
-    return 0;
+    return later.length ? 1 : 0;
   }
 
   /**
@@ -289,14 +297,16 @@ export class Worker {
 
   async #beat() {
     const jobs = new Map(this.#jobs);
-    const told = [...jobs].filter(([, job]) => job.progress !== undefined);
-    const progress = Object.fromEntries(told.map(([name, job]) => [name, job.progress]));
+    const told = [...jobs].filter(([, job]) => job.said !== null);
+    const progress = Object.fromEntries(told.map(([name, job]) => [name, job.said]));
     const path = `workers/${this.#worker}/heartbeat`;
     const body = { assignments: [...jobs.keys()], progress };
     let answer;
     try {
       answer = await this.#call("POST", path, body, Math.min(CALL_SECONDS, this.#interval / 4));
     } catch (error) {
+      // What a job says may be what is wrong.
+      if (error.mayPass === false) for (const job of jobs.values()) job.said = null;
       return this.#beginAnew(error);
     }
     for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
@@ -354,9 +364,17 @@ async function pause(seconds, signal) {
   await sleep(seconds * 1000, null, { signal }).catch(() => {});
 }
 
-/** What is kept of an exception, without what no text of PostgreSQL may hold. */
+/** What is kept of an exception. */
 function errorOf(error) {
   const { name = "Error", message = `${error}`, stack = "" } = error ?? {};
-  const clean = (text) => `${text}`.replace(/\0|\p{Surrogate}/gu, "?");
-  return { type: clean(name), message: clean(message), traceback: clean(stack) };
+  return {
+    type: clean(name, 200),
+    message: clean(message, 10_000),
+    traceback: clean(`${stack}`.slice(-100_000), 100_000),
+  };
+}
+
+/** The beginning of a text, without what no text of PostgreSQL may hold. */
+function clean(text, most) {
+  return `${text}`.slice(0, most).replace(/\0|\p{Surrogate}/gu, "?");
 }

@@ -116,11 +116,16 @@ class Job:
     def __init__(self, fields: dict[str, Any]) -> None:
         self.assignment: str = fields["assignment"]
         self.fields = fields  # job, task, attempt, metadata, ...
-        self.progress: Any = None  # set it: the next heartbeat carries it
+        self.said: dict[str, Any] | None = None
         self.cancelled: str | None = None  # why
         self._event = threading.Event()
         left = fields["seconds_left"]
         self._deadline = float("inf") if left is None else time.monotonic() + left
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far it is; the next heartbeat tells the server."""
+        self.said = {"done": float(done), "message": clean(message, 500)}
+        self.said |= {} if total is None else {"total": float(total)}
 
     def check(self) -> None:
         """Raise Cancelled if the job is to end: cancelled, lost, or past its timeout."""
@@ -130,7 +135,7 @@ class Job:
         """Sleep; raise Cancelled as soon as check() would."""
         left = self._deadline - time.monotonic()
         if not self._event.wait(max(0, min(seconds, left))) and left <= seconds:
-            self.cancel("timed out")
+            self.cancel("timed_out")
         if self.cancelled:
             raise Cancelled(self.cancelled)
 
@@ -285,9 +290,12 @@ class Worker:
         with self._news:
             self._news.wait_for(lambda: self._outcomes, 1)
             batch = self._outcomes[:MOST_OUTCOMES]
+        later = set()
         while batch:
             try:
-                self._reports.call("POST", "results", {"results": batch})
+                answer = self._reports.call("POST", "results", {"results": batch})
+                # Somebody has locked these rows.
+                later = {a["assignment"] for a in answer["results"] if a["status"] == "later"}
             except Refused as error:
                 if error.may_pass or error.is_for_good:
                     raise
@@ -301,13 +309,13 @@ class Worker:
                     continue
                 log.error("The outcome of a job is refused: %s", error)
             break
-        done = {outcome["assignment"] for outcome in batch}
+        done = {outcome["assignment"] for outcome in batch} - later
         with self._news:
             self._outcomes = [item for item in self._outcomes if item["assignment"] not in done]
             for assignment in done:
                 self._jobs.pop(assignment, None)
             self._news.notify_all()
-        return 0
+        return 1 if later else 0
 
     def _beat_always(self) -> None:
         """Tell the server what runs; after two heartbeats that failed, cancel it all.
@@ -329,13 +337,15 @@ class Worker:
     def _beat(self) -> None:
         with self._news:
             jobs = dict(self._jobs)
-        progress = {name: job.progress for name, job in jobs.items() if job.progress is not None}
+        progress = {name: job.said for name, job in jobs.items() if job.said is not None}
         body = {"assignments": list(jobs), "progress": progress}
         seconds = min(CALL_SECONDS, self._interval / 4)
         try:
             path = f"workers/{self._worker}/heartbeat"
             answer = self._heartbeats.call("POST", path, body, seconds)
         except Refused as error:
+            for job in jobs.values() if not error.may_pass else ():
+                job.said = None  # it may be what is wrong
             self._begin_anew(error)
             return
         for item in answer["cancel"]:
@@ -384,10 +394,15 @@ class Worker:
 
 
 def error_of(error: BaseException) -> dict[str, str]:
-    """Return what is kept of an exception, without what no text of PostgreSQL may hold."""
+    """Return what is kept of an exception."""
     text = "".join(traceback.format_exception(error))
-    about = {"type": type(error).__name__, "message": str(error), "traceback": text}
     return {
-        key: value.encode(errors="replace").decode().replace("\0", "?")
-        for key, value in about.items()
+        "type": clean(type(error).__name__, 200),
+        "message": clean(str(error), 10_000),
+        "traceback": clean(text[-100_000:], 100_000),
     }
+
+
+def clean(text: str, most: int) -> str:
+    """Return the beginning of a text, without what no text of PostgreSQL may hold."""
+    return text[:most].encode(errors="replace").decode().replace("\0", "?")

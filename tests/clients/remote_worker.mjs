@@ -14,7 +14,7 @@ worker.task(`${TASKS}add`, (job, first, { second = 0 } = {}) => ({ sum: first + 
 
 worker.task(`${TASKS}hold`, async (job, folder, text) => {
   write(folder, `start ${text} ${job.attempt}`);
-  job.progress = { at: "gate" };
+  job.progress(1, 2, "at the gate");
   try {
     while (!existsSync(`${folder}/gate`)) {
       await sleep(10);

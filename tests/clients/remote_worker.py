@@ -37,7 +37,7 @@ def add(job: Job, first: int, *, second: int = 0) -> dict[str, int]:
 def hold(job: Job, folder: str, text: str) -> int:
     attempt = job.fields["attempt"]
     write(folder, f"start {text} {attempt}")
-    job.progress = {"at": "gate"}
+    job.progress(1, 2, "at the gate")
     try:
         while not Path(folder, "gate").exists():
             job.sleep(0.01)

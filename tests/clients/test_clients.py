@@ -16,6 +16,7 @@ from tests.process.support import Journal
 pytestmark = pytest.mark.process
 
 TASKS = "tests.clients.tasks."
+AT_GATE = {"done": 1.0, "total": 2.0, "message": "at the gate"}
 Start = Callable[..., RemoteWorker]
 
 
@@ -114,7 +115,7 @@ def test_progress_is_told(server: StandIn, start: Start, journal: Journal) -> No
     server.heartbeat_seconds = 0.2
     job = server.enqueue(TASKS + "hold", journal.folder, "a")
     worker = start()
-    wait_until(lambda: server.row(job).progress == {"at": "gate"})
+    wait_until(lambda: server.row(job).progress == AT_GATE)
     journal.open_gate()
     wait_for(server, job, "successful", worker)
 
@@ -122,7 +123,7 @@ def test_progress_is_told(server: StandIn, start: Start, journal: Journal) -> No
 def test_a_job_past_its_timeout_ends(server: StandIn, start: Start, journal: Journal) -> None:
     job = server.enqueue(TASKS + "hold", journal.folder, "a", timeout=0.5)
     start()
-    journal.wait_for("cancelled a 1: timed out")
+    journal.wait_for("cancelled a 1: timed_out")
     wait_until(lambda: server.row(job).errors)
     journal.open_gate()
 

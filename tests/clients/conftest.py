@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.standin import StandIn
+from tests.clients.server import HEARTBEAT_SECONDS, Server
 from tests.clients.support import LANGUAGES, RemoteWorker
+from tests.clients.web import WebProcesses
+from tests.helpers import end_other_backends
 from tests.http_proxy import HttpProxy
 from tests.process.support import Journal
 
@@ -20,15 +22,24 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path)
 
 
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    server = StandIn()
-    yield server
-    server.close()
+@pytest.fixture(scope="session")
+def web(django_db_setup: None, django_db_blocker: Any) -> Iterator[WebProcesses]:
+    """Web processes with an event loop: a claim ends when its client has gone."""
+    with django_db_blocker.unblock():
+        web = WebProcesses("uvicorn", pgjobs={"HTTP_HEARTBEAT_SECONDS": HEARTBEAT_SECONDS})
+        yield web
+        web.close()
+        end_other_backends()
 
 
 @pytest.fixture
-def proxy(server: StandIn) -> Iterator[HttpProxy]:
+def server(transactional_db: None, web: WebProcesses) -> Server:
+    """What the tests see of the server."""
+    return Server(web.backend)
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[HttpProxy]:
     """A proxy in front of the server."""
     proxy = HttpProxy([server.backend], "/pgjobs/api/")
     yield proxy
@@ -37,7 +48,7 @@ def proxy(server: StandIn) -> Iterator[HttpProxy]:
 
 @pytest.fixture(params=LANGUAGES)
 def start(
-    request: pytest.FixtureRequest, server: StandIn, proxy: HttpProxy
+    request: pytest.FixtureRequest, server: Server, proxy: HttpProxy
 ) -> Iterator[Callable[..., RemoteWorker]]:
     """Start a program that works for the server: `start(token=None, **options)` of its Worker."""
     workers: list[RemoteWorker] = []

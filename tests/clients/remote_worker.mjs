@@ -51,6 +51,11 @@ worker.task(`${TASKS}make_large`, async () => "x".repeat(3_000_000));
 
 worker.task(`${TASKS}make_strange`, async () => 10n);
 
+worker.task(`${TASKS}convert`, async (job, number) => {
+  await sleep(50, null, { signal: job.signal });
+  return { number, square: number * number };
+});
+
 console.log("ready");
 await worker.run();
 console.log("ended");

@@ -87,6 +87,12 @@ def make_strange(job: Job) -> object:
     return object()
 
 
+@worker.task(TASKS + "convert")
+def convert(job: Job, number: int) -> dict[str, int]:
+    job.sleep(0.05)
+    return {"number": number, "square": number * number}
+
+
 print("ready", flush=True)
 worker.run()
 print("ended", flush=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clients.standin import StandIn
+from tests.clients.server import Server
 from tests.clients.support import RemoteWorker
 from tests.helpers import wait_until
 from tests.http_proxy import HttpProxy
@@ -15,12 +15,11 @@ from tests.process.support import Journal
 
 pytestmark = pytest.mark.process
 
-TASKS = "tests.clients.tasks."
 AT_GATE = {"done": 1.0, "total": 2.0, "message": "at the gate"}
 Start = Callable[..., RemoteWorker]
 
 
-def wait_for(server: StandIn, job: str, status: str, worker: RemoteWorker) -> None:
+def wait_for(server: Server, job: int, status: str, worker: RemoteWorker) -> None:
     """Wait for the status of a job."""
     wait_until(
         lambda: server.row(job).status == status,
@@ -29,23 +28,23 @@ def wait_for(server: StandIn, job: str, status: str, worker: RemoteWorker) -> No
 
 
 def test_a_job_runs_with_its_arguments_and_its_result_is_stored(
-    server: StandIn, start: Start
+    server: Server, start: Start
 ) -> None:
     """S2.7: claim, work, report."""
-    job = server.enqueue(TASKS + "add", 1, second=2)
+    job = server.enqueue("add", 1, second=2)
     worker = start()
     wait_for(server, job, "successful", worker)
     assert server.row(job).result == {"sum": 3}
     # And one that comes while it waits.
-    later = server.enqueue(TASKS + "add", 5)
+    later = server.enqueue("add", 5)
     wait_for(server, later, "successful", worker)
     assert server.row(later).result == {"sum": 5}
 
 
 def test_many_jobs_run_once_each_and_are_reported_together(
-    server: StandIn, proxy: HttpProxy, start: Start, journal: Journal
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal
 ) -> None:
-    jobs = [server.enqueue(TASKS + "note", journal.folder, f"job {n}") for n in range(300)]
+    jobs = [server.enqueue("note", journal.folder, f"job {n}") for n in range(300)]
     worker = start(slots=20)
     for job in jobs:
         wait_for(server, job, "successful", worker)
@@ -54,8 +53,8 @@ def test_many_jobs_run_once_each_and_are_reported_together(
     assert len(reports) < 300
 
 
-def test_an_exception_is_reported_and_the_server_decides(server: StandIn, start: Start) -> None:
-    job = server.enqueue(TASKS + "fail", 1)
+def test_an_exception_is_reported_and_the_server_decides(server: Server, start: Start) -> None:
+    job = server.enqueue("fail", 1)
     worker = start()
     wait_for(server, job, "successful", worker)
     assert server.row(job).result == 2
@@ -64,8 +63,8 @@ def test_an_exception_is_reported_and_the_server_decides(server: StandIn, start:
     assert "not yet" in error["traceback"]
 
 
-def test_a_task_may_ask_for_another_attempt_or_for_none(server: StandIn, start: Start) -> None:
-    again, never = server.enqueue(TASKS + "wait_and_see"), server.enqueue(TASKS + "discard")
+def test_a_task_may_ask_for_another_attempt_or_for_none(server: Server, start: Start) -> None:
+    again, never = server.enqueue("wait_and_see"), server.enqueue("discard")
     worker = start()
     wait_for(server, again, "successful", worker)
     wait_for(server, never, "failed", worker)
@@ -76,10 +75,10 @@ def test_a_task_may_ask_for_another_attempt_or_for_none(server: StandIn, start: 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("lost", ["/claim", "/results", "/workers"])
 def test_a_lost_answer_loses_and_repeats_nothing(
-    server: StandIn, proxy: HttpProxy, start: Start, journal: Journal, lost: str, when: str
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal, lost: str, when: str
 ) -> None:
     """S2.6: the claim is repeated with what is held, and gets the same jobs."""
-    jobs = [server.enqueue(TASKS + "note", journal.folder, f"job {n}") for n in range(3)]
+    jobs = [server.enqueue("note", journal.folder, f"job {n}") for n in range(3)]
     rule = proxy.lose(lost, when=when, times=2)
     worker = start()
     for job in jobs:
@@ -89,21 +88,18 @@ def test_a_lost_answer_loses_and_repeats_nothing(
     assert [server.row(job).attempts for job in jobs] == [1, 1, 1]
 
 
-def test_it_waits_for_a_server_that_is_down(
-    server: StandIn, proxy: HttpProxy, start: Start
-) -> None:
+def test_it_waits_for_a_server_that_is_down(server: Server, proxy: HttpProxy, start: Start) -> None:
     """S2.2: nothing is lost by an outage."""
     rule = proxy.answer("/", 503, times=5)
     worker = start()
     rule.wait()
-    job = server.enqueue(TASKS + "add", 1)
+    job = server.enqueue("add", 1)
     wait_for(server, job, "successful", worker)
     wait_until(lambda: rule.left == 0)
 
 
-def test_a_job_that_is_cancelled_ends(server: StandIn, start: Start, journal: Journal) -> None:
-    server.heartbeat_seconds = 0.2
-    job = server.enqueue(TASKS + "hold", journal.folder, "a")
+def test_a_job_that_is_cancelled_ends(server: Server, start: Start, journal: Journal) -> None:
+    job = server.enqueue("hold", journal.folder, "a")
     worker = start()
     journal.wait_for("start a 1")
     server.cancel(job)
@@ -111,17 +107,16 @@ def test_a_job_that_is_cancelled_ends(server: StandIn, start: Start, journal: Jo
     assert journal.count("cancelled a 1: cancelled") == 1
 
 
-def test_progress_is_told(server: StandIn, start: Start, journal: Journal) -> None:
-    server.heartbeat_seconds = 0.2
-    job = server.enqueue(TASKS + "hold", journal.folder, "a")
+def test_progress_is_told(server: Server, start: Start, journal: Journal) -> None:
+    job = server.enqueue("hold", journal.folder, "a")
     worker = start()
     wait_until(lambda: server.row(job).progress == AT_GATE)
     journal.open_gate()
     wait_for(server, job, "successful", worker)
 
 
-def test_a_job_past_its_timeout_ends(server: StandIn, start: Start, journal: Journal) -> None:
-    job = server.enqueue(TASKS + "hold", journal.folder, "a", timeout=0.5)
+def test_a_job_past_its_timeout_ends(server: Server, start: Start, journal: Journal) -> None:
+    job = server.enqueue("hold", journal.folder, "a", timeout=0.5)
     start()
     journal.wait_for("cancelled a 1: timed_out")
     wait_until(lambda: server.row(job).errors)
@@ -129,11 +124,10 @@ def test_a_job_past_its_timeout_ends(server: StandIn, start: Start, journal: Jou
 
 
 def test_after_two_heartbeats_that_failed_it_cancels_its_work(
-    server: StandIn, proxy: HttpProxy, start: Start, journal: Journal
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal
 ) -> None:
     """S2.21: before the server gives the jobs to somebody else."""
-    server.heartbeat_seconds = 0.3
-    job = server.enqueue(TASKS + "hold", journal.folder, "a")
+    job = server.enqueue("hold", journal.folder, "a")
     worker = start()
     journal.wait_for("start a 1")
     rule = proxy.answer("/heartbeat", 503, times=1)
@@ -150,10 +144,9 @@ def test_after_two_heartbeats_that_failed_it_cancels_its_work(
 
 
 def test_a_worker_that_was_given_up_begins_anew(
-    server: StandIn, start: Start, journal: Journal
+    server: Server, start: Start, journal: Journal
 ) -> None:
-    server.heartbeat_seconds = 0.3
-    job = server.enqueue(TASKS + "hold", journal.folder, "a")
+    job = server.enqueue("hold", journal.folder, "a")
     worker = start(slots=2)
     journal.wait_for("start a 1")
     server.forget_workers()
@@ -165,25 +158,25 @@ def test_a_worker_that_was_given_up_begins_anew(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_jobs_end_and_says_goodbye(
-    server: StandIn, proxy: HttpProxy, start: Start, journal: Journal, number: int
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal, number: int
 ) -> None:
-    job = server.enqueue(TASKS + "hold", journal.folder, "a")
+    job = server.enqueue("hold", journal.folder, "a")
     worker = start(slots=2)
     journal.wait_for("start a 1")
     worker.process.send_signal(number)
-    other = server.enqueue(TASKS + "add", 1)
+    other = server.enqueue("add", 1)
     journal.open_gate()
     assert worker.wait() == 0, worker.output()
     assert server.row(job).status == "successful"
-    assert server.workers == {}
+    assert server.workers() == 0
     assert proxy.asked[-1].method == "DELETE"
     # Taken by the claim that waited at the signal, and given back; or not taken.
     assert server.row(other).status in ("ready", "successful")
 
 
-def test_what_does_not_end_is_given_back(server: StandIn, start: Start, journal: Journal) -> None:
-    ended = server.enqueue(TASKS + "hold", journal.folder, "a")
-    ignored = server.enqueue(TASKS + "ignore", journal.folder, "b")
+def test_what_does_not_end_is_given_back(server: Server, start: Start, journal: Journal) -> None:
+    ended = server.enqueue("hold", journal.folder, "a")
+    ignored = server.enqueue("ignore", journal.folder, "b")
     worker = start(slots=2, grace=0.2)
     journal.wait_for("start a 1", "start b")
     assert worker.stop() == 0
@@ -191,7 +184,7 @@ def test_what_does_not_end_is_given_back(server: StandIn, start: Start, journal:
     assert [server.row(job).status for job in (ended, ignored)] == ["ready", "ready"]
 
 
-def test_a_token_that_is_of_no_use_ends_it(server: StandIn, start: Start) -> None:
+def test_a_token_that_is_of_no_use_ends_it(server: Server, start: Start) -> None:
     worker = start(token="pgj_wrong")
     assert worker.wait() == 1
     assert "401" in worker.output()
@@ -199,11 +192,11 @@ def test_a_token_that_is_of_no_use_ends_it(server: StandIn, start: Start) -> Non
 
 @pytest.mark.parametrize("task", ["make_large", "make_strange"])
 def test_a_result_that_cannot_be_stored_is_a_failure(
-    server: StandIn, start: Start, task: str
+    server: Server, start: Start, task: str
 ) -> None:
     """And holds up no other one."""
-    job = server.enqueue(TASKS + task)
-    others = [server.enqueue(TASKS + "add", n) for n in range(3)]
+    job = server.enqueue(task)
+    others = [server.enqueue("add", n) for n in range(3)]
     worker = start(slots=4)
     for other in others:
         wait_for(server, other, "successful", worker)

@@ -304,8 +304,8 @@ MUTATIONS = (
     Mutation(
         "walk behind the lane that was served last",
         f"{WORKER}claiming/places.py",
-        "self._cursors[group] = _last_served(",
-        "_last_served(",
+        "self._cursors[group] = last_served(",
+        "last_served(",
         ("tests/worker/test_places.py",),
     ),
     Mutation(

@@ -14,6 +14,8 @@ handlers and lists its routes:
 
     ROUTES = [route("jobs/<pgjobs_id:job>", {"GET": Handler(show_job, "read")})]
 
-`urls.py` imports the module, and `openapi.json` describes the route. What a handler raises becomes
-an answer in `routing.py`: a `Problem` as it is, database trouble a 503, anything else a 500.
+`urls.py` imports the module, and `openapi.json` describes the route: its parameters, its fields,
+and under `security` the verb. A handler reads and checks the body before it looks for rows, so that
+a wrong body is a 422 whatever is in the address. What a handler raises becomes an answer in
+`routing.py`: a `Problem` as it is, database trouble a 503, anything else a 500.
 """

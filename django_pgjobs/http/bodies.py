@@ -20,7 +20,7 @@ from django_pgjobs.http.problems import FieldError, Problem, invalid
 MAX_DEPTH = 250
 CHUNK_BYTES = 65_536
 # What a text of JSON holds if PostgreSQL may not be able to store it: NUL, surrogates.
-SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89abAB])")
+SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 MAX_ERRORS = 100
 
 
@@ -71,7 +71,7 @@ def _too_large(max_bytes: int) -> Problem:
 
 def _refuse_unknown_length(request: HttpRequest) -> None:
     """Raise Problem if there is a body that the server has not read: under WSGI, in chunks."""
-    if "Transfer-Encoding" in request.headers and "Content-Length" not in request.headers:
+    if "Transfer-Encoding" in request.headers and not request.headers.get("Content-Length"):
         detail = "Send the body with a Content-Length, not in chunks."
         raise Problem(411, "length-required", "Content-Length is missing", detail=detail)
 
@@ -123,7 +123,7 @@ def _finite(digits: str) -> float:
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [
             inner
             for outer in level

@@ -27,6 +27,8 @@ PATIENCE_SECONDS = 5.0
 # So often statements are sent that others cross, with pauses that get longer.
 TRIES = 20
 PAUSE_SECONDS = 0.002
+# So long a statement waits for a lock: a row that somebody holds is not to keep the others.
+LOCK_SECONDS = 0.2
 
 
 class Pool:
@@ -55,7 +57,8 @@ class Pool:
             connection.close_if_dead()
             return connection
         try:
-            return OwnConnection(get_conf().WORKER_DATABASE or job_database(), "http")
+            alias = get_conf().WORKER_DATABASE or job_database()
+            return OwnConnection(alias, "http", lock_seconds=LOCK_SECONDS)
         except BaseException:
             self._note_given_back()
             raise

@@ -5,11 +5,11 @@ from __future__ import annotations
 from django.urls import include, path, re_path
 
 from django_pgjobs.http.routing import public_view, unknown_address
-from django_pgjobs.http.views import description, tokens
+from django_pgjobs.http.views import assignments, description, tokens, workers
 
 app_name = "pgjobs_http"
 
-V1 = [*description.ROUTES, *tokens.ROUTES]
+V1 = [*description.ROUTES, *tokens.ROUTES, *workers.ROUTES, *assignments.ROUTES]
 
 urlpatterns = [
     path("v1/", include(V1)),

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from django_pgjobs.http.access import known
+from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import pool
+from django_pgjobs.http.station import station
+from django_pgjobs.http.waiting import waiting
 from tests.factories import make_token
 from tests.http.support import Api
 
@@ -16,8 +19,11 @@ from tests.http.support import Api
 def nothing_is_kept() -> Iterator[None]:
     """Forget tokens and close connections: another test has other rows."""
     known.forget()
+    looks.begin_anew()
     yield
     known.forget()
+    station.end()
+    waiting.end()
     pool.close()
 
 

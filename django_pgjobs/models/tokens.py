@@ -32,15 +32,15 @@ class Token(models.Model):
         _("begins with"), editable=False, help_text=_("The beginning of the secret.")
     )
     digest = models.TextField(_("digest"), unique=True, editable=False)
-    verbs = TextArrayField(_("may"), help_text=_("work, enqueue, read, manage"))
+    verbs = TextArrayField(_("verbs"), help_text=_("work, enqueue, read, manage"))
     queues = TextArrayField(_("queues"), null=True, blank=True, help_text=_("Empty: all."))
     tasks = TextArrayField(_("tasks"), null=True, blank=True, help_text=_("Empty: all."))
     created_by = models.TextField(_("created by"), default="", editable=False)
 
     class Meta:
         db_table = "pgjobs_token"
-        verbose_name = _("token")
-        verbose_name_plural = _("tokens")
+        verbose_name = _("API token")
+        verbose_name_plural = _("API tokens")
         default_permissions = ("view",)
         permissions = (("control_token", "Can make, rotate and revoke tokens"),)
         required_db_vendor = "postgresql"

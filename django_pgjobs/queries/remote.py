@@ -114,3 +114,22 @@ def send_abandonment(cursor: Cursor, worker_id: int, claims: Sequence[tuple[int,
         "worker_id": worker_id,
     }
     execute(cursor, "abandon_jobs", params)
+
+
+class Claimable(NamedTuple):
+    """Where a job is; *claim* and *worker_id* are None unless it runs."""
+
+    is_ready: bool
+    claim: int | None
+    worker_id: int | None
+    backend: str
+    queue_name: str
+    urgency: int
+    is_async: bool
+    lane: str | None
+    task_path: str
+
+
+def send_claimable(cursor: Cursor, job_id: int) -> None:
+    """Send the question where a job is; the row is Claimable."""
+    execute(cursor, "find_claimable", {"id": job_id})

@@ -14,6 +14,7 @@ from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
 from django_pgjobs.http.beating import LOST, beat
 from django_pgjobs.http.crew import find_member
 from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.looking import VAIN_SECONDS
 from django_pgjobs.http.outcomes import attempt_of
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.problems import forbidden
@@ -21,6 +22,7 @@ from django_pgjobs.http.progress import progress_of, write_progress
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.routing import Handler, route
+from django_pgjobs.http.single import take_one
 from django_pgjobs.http.station import lease_seconds, our_backends, station
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
@@ -133,9 +135,10 @@ def claim(request: ApiRequest, worker: int) -> Answer:
     if given or not asked.wait:
         return asked.answer(given)
     with waiting.place() as has_place:
-        if not has_place:
-            return asked.answer([], retry_after=RETRY_SECONDS)
-        return asked.answer(wait_in_thread(asked))
+        if has_place:
+            return asked.answer(wait_in_thread(asked))
+    given = asked.look(time.monotonic() - VAIN_SECONDS)
+    return asked.answer(given, retry_after=None if given else RETRY_SECONDS)
 
 
 async def claim_in_loop(request: ApiRequest, worker: int) -> Answer:
@@ -145,6 +148,13 @@ async def claim_in_loop(request: ApiRequest, worker: int) -> Answer:
     if given or not asked.wait:
         return asked.answer(given)
     return asked.answer(await wait_in_loop(asked))
+
+
+def claim_one(request: ApiRequest, job: int, worker: int) -> Answer:
+    """Give a worker the job that it names."""
+    request.fields().check()
+    member = find_member(request.access, worker)
+    return Answer(200, take_one(member, job).as_dict(member.taker))
 
 
 def end(request: ApiRequest, worker: int) -> Answer:
@@ -181,5 +191,10 @@ ROUTES = [
         "workers/<pgjobs_id:worker>/claim",
         {"POST": Handler(claim, "work", in_loop=claim_in_loop)},
         name="claim",
+    ),
+    route(
+        "jobs/<pgjobs_id:job>/workers/<pgjobs_id:worker>",
+        {"POST": Handler(claim_one, "work")},
+        name="claim_one",
     ),
 ]

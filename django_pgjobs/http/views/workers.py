@@ -14,7 +14,6 @@ from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
 from django_pgjobs.http.beating import LOST, beat
 from django_pgjobs.http.crew import find_member
 from django_pgjobs.http.fields import Fields
-from django_pgjobs.http.looking import VAIN_SECONDS
 from django_pgjobs.http.outcomes import attempt_of
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.problems import forbidden
@@ -137,7 +136,7 @@ def claim(request: ApiRequest, worker: int) -> Answer:
     with waiting.place() as has_place:
         if has_place:
             return asked.answer(wait_in_thread(asked))
-    given = asked.look(time.monotonic() - VAIN_SECONDS)
+    given = asked.look(time.monotonic())
     return asked.answer(given, retry_after=None if given else RETRY_SECONDS)
 
 

@@ -94,6 +94,7 @@ export class Worker {
   #tasks = new Map();
   #worker = null;
   #interval = 60;
+  #claiming = new AbortController();
   #jobs = new Map(); // from their claim to the answer to their report
   #running = 0;
   #outcomes = [];
@@ -200,9 +201,11 @@ export class Worker {
     };
     const path = `workers/${this.#worker}/claim`;
     const seconds = WAIT_SECONDS + CALL_SECONDS;
+    this.#claiming = new AbortController();
+    const signal = AbortSignal.any([this.#stopping.signal, this.#claiming.signal]);
     let answer;
     try {
-      answer = await this.#call("POST", path, body, seconds, this.#stopping.signal);
+      answer = await this.#call("POST", path, body, seconds, signal);
     } catch (error) {
       this.#beginAnew(error);
       return 0;
@@ -322,6 +325,7 @@ export class Worker {
     this.#worker = null;
     this.#jobs.clear();
     this.#outcomes = [];
+    this.#claiming.abort(new Error("the worker begins anew")); // it waits for jobs of the old one
   }
 
   #cancelAll(reason) {

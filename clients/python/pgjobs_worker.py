@@ -13,6 +13,7 @@ Copy this file: it needs Python 3.11 and its standard library. docs/http-workers
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
@@ -20,6 +21,7 @@ import platform
 import queue
 import random
 import signal
+import socket
 import threading
 import time
 import traceback
@@ -91,6 +93,12 @@ class Api:
             if not was_kept:
                 raise
         return self._call(method, path, body, seconds)  # it was closed since the last call
+
+    def hang_up(self) -> None:
+        """Let the call of another thread end, and be sent again."""
+        if (sock := self._connection.sock) is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def _call(self, method: str, path: str, body: Any, seconds: float) -> Any:
         connection = self._connection
@@ -366,6 +374,7 @@ class Worker:
             self._worker = None
             self._jobs.clear()
             self._outcomes.clear()
+        self._claims.hang_up()  # it waits for jobs of the old worker
 
     def _cancel_all(self, reason: str) -> None:
         with self._news:

@@ -59,7 +59,7 @@ def test_an_exception_is_reported_and_the_server_decides(server: Server, start: 
     wait_for(server, job, "successful", worker)
     assert server.row(job).result == 2
     [error] = server.row(job).errors
-    assert error["type"] == "ValueError" and error["message"] == "not yet"
+    assert error["exception_class"] == "ValueError" and error["message"] == "not yet"
     assert "not yet" in error["traceback"]
 
 
@@ -110,7 +110,9 @@ def test_a_job_that_is_cancelled_ends(server: Server, start: Start, journal: Jou
 def test_progress_is_told(server: Server, start: Start, journal: Journal) -> None:
     job = server.enqueue("hold", journal.folder, "a")
     worker = start()
-    wait_until(lambda: server.row(job).progress == AT_GATE)
+    wait_until(
+        lambda: AT_GATE.items() <= (server.row(job).progress or {}).items(), message=worker.output
+    )
     journal.open_gate()
     wait_for(server, job, "successful", worker)
 

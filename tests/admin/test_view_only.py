@@ -30,9 +30,8 @@ from django_pgjobs.status import JobStatus
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
 from tests.admin.lists import LATER
-from tests.factories import make_batch, make_job, make_running_job, make_worker
-from tests.helpers import some_always
 from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
+from tests.helpers import some_always
 from tests.test_admin import NOW
 
 pytestmark = pytest.mark.django_db

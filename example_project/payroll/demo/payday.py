@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from django_pgjobs.models import Batch, Job
 from example_project.payroll.models import Employee, Payroll
-from example_project.payroll.paying import calculate, pay_everybody
+from example_project.payroll.paying import calculate, deduct_taxes, pay_everybody
 from example_project.shop.demo.feed import DemoError
 from example_project.shop.demo.progress import Progress
 from example_project.shop.demo.workers import Workers
@@ -38,6 +38,11 @@ class Paid:
         """The jobs of the workflow."""
         tree = Batch.objects.filter(root_id=self.payroll.batch_id).values_list("pk", flat=True)
         return Job.objects.filter(batch_id__in=list(tree))
+
+    @property
+    def taxed(self) -> QuerySet[Job]:
+        """Those that the tax office has done."""
+        return self.jobs.filter(task_path=deduct_taxes.module_path, status="successful")
 
 
 def hire(count: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.core.wsgi import get_wsgi_application
 
+from django_pgjobs import workflow
 from django_pgjobs.http.views.description import OPENAPI
 from django_pgjobs.models import Job
 from tests.http import tasks
@@ -55,7 +56,10 @@ def real_ids(api: Api) -> dict[str, str]:
     remote = Remote(api)
     [given] = remote.claim()
     [waiting] = Job.objects.filter(status="ready")
-    return {"worker": str(remote.id), "job": str(waiting.pk), "assignment": given["assignment"]}
+    with workflow("generated", seal=False) as flow:
+        pass
+    ids = {"worker": remote.id, "job": waiting.pk, "batch": flow.pk}
+    return {name: str(value) for name, value in ids.items()} | {"assignment": given["assignment"]}
 
 
 @pytest.mark.parametrize("is_right", [True, False], ids=["right", "wrong"])

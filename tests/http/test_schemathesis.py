@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from django.core.wsgi import get_wsgi_application
 
-from django_pgjobs import workflow
 from django_pgjobs.http.views.description import OPENAPI
 from django_pgjobs.models import Job
+from tests.factories import make_batch
 from tests.http import tasks
 from tests.http.support import Api
 from tests.http.test_openapi import operations
@@ -50,16 +50,18 @@ def described(settings: Any) -> Any:
 
 
 def real_ids(api: Api) -> dict[str, str]:
-    """Return the ids of a worker, of a job that it might claim, and of one that it runs."""
+    """Return the ids of a worker, of a job that it might claim, of one that it runs, of a batch."""
     for width in (1, 2):
         tasks.resize.enqueue(width)
     remote = Remote(api)
     [given] = remote.claim()
     [waiting] = Job.objects.filter(status="ready")
-    with workflow("generated", seal=False) as flow:
-        pass
-    ids = {"worker": remote.id, "job": waiting.pk, "batch": flow.pk}
-    return {name: str(value) for name, value in ids.items()} | {"assignment": given["assignment"]}
+    return {
+        "worker": str(remote.id),
+        "job": str(waiting.pk),
+        "assignment": given["assignment"],
+        "batch": str(make_batch("tree", sealed_at=None)),
+    }
 
 
 @pytest.mark.parametrize("is_right", [True, False], ids=["right", "wrong"])

@@ -88,6 +88,10 @@ class UnknownBatch(JobError, LookupError):
     """There is no batch with that id."""
 
 
+class CallBackFailed(JobError):
+    """Who was to be called back did not take it, or is at an address that is not called."""
+
+
 class RateLimited(JobError):
     """The tokens are not available in time, but in *retry_after* seconds."""
 

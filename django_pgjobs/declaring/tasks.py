@@ -64,10 +64,11 @@ class Task(AnyTask):
     are templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
 
     *expires*: no attempt begins later, and a job that waits then ends as cancelled; a length of
-    time counts from `run_after`, or from the enqueue. *on_failure* is a task, or the dotted path
-    of one, that is enqueued when a job fails for good, in the same transaction, with the job's
-    id and a text of its last error as arguments. *schedulable*: people may make schedules of it in
-    the admin, with arguments of their own. *remote*: workers over HTTP run it, and none of ours.
+    time counts from `run_after`, or from the enqueue. *on_failure* is a task, the dotted path
+    of one, or a call with arguments by name, that is enqueued when a job fails for good, in the
+    same transaction, with the job's id and a text of its last error first. *schedulable*: people
+    may make schedules of it in the admin, with arguments of their own. *remote*: workers over HTTP
+    run it, and none of ours.
     """
 
     priority: int = 0
@@ -100,7 +101,7 @@ class Task(AnyTask):
     subject: Subject | None = None
     max_losses: int | None = None
     expires: datetime | timedelta | None = None
-    on_failure: AnyTask | str | None = None
+    on_failure: AnyTask | Call | str | None = field(default=None, hash=False)
     schedulable: bool = False
     remote: bool = False
     # Was it declared with our @task? django.tasks makes tasks of this class too.
@@ -153,7 +154,7 @@ class Task(AnyTask):
         subject: Any = None,
         max_losses: int | None = None,
         expires: datetime | timedelta | None = None,
-        on_failure: AnyTask | str | None = None,
+        on_failure: AnyTask | Call | str | None = None,
     ) -> Task:
         """Return a copy of the task with other options for the jobs enqueued through it.
 
@@ -362,7 +363,7 @@ def task(
     max_wait: float | timedelta | None = None,
     max_losses: int | None = None,
     expires: datetime | timedelta | None = None,
-    on_failure: AnyTask | str | None = None,
+    on_failure: AnyTask | Call | str | None = None,
     schedulable: bool = False,
     remote: bool = False,
     schedule: str | timedelta | Mapping[str, Any] | None = None,

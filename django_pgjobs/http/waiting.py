@@ -135,7 +135,7 @@ class Waiting:
 
     def _run(self) -> None:
         alias = get_conf().WORKER_DATABASE or job_database()
-        connection = OwnConnection(alias, "http listen")
+        connection = OwnConnection(alias, "listener")
         try:
             while not self._ends():
                 try:

@@ -211,7 +211,7 @@ noted AS MATERIALIZED (
     # Of a statement's list of jobs that ended: what is to be enqueued for those that failed.
     "follow_ups": """\
 INSERT INTO pgjobs_job
-        (task_path, queue_name, backend, is_async, priority, args, correlation_id)
+        (task_path, queue_name, backend, is_async, priority, args, kwargs, correlation_id)
     SELECT
         {it}.on_failure ->> 'task_path'::text,
         COALESCE({it}.on_failure ->> 'queue_name'::text, 'default'),
@@ -219,6 +219,7 @@ INSERT INTO pgjobs_job
         COALESCE({it}.on_failure ->> 'is_async'::text, '') = 'true',
         COALESCE(({it}.on_failure ->> 'priority'::text)::smallint, 0),
         json_build_array({it}.id, {{it}.errors.in_words}),
+        COALESCE({it}.on_failure -> 'kwargs'::text, '{}')::json,
         {it}.correlation_id
     FROM {it}
     WHERE {it}.status = 'failed' AND {it}.on_failure IS NOT NULL""",
@@ -272,7 +273,8 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
         " {{it}.started_at.seconds_ago}, {{it}.heartbeat_at.seconds_ago},"
         " {{it}.ended_at.seconds_ago},"
         " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', {it}.heartbeat_at),"
-        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp())"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp()),"
+        " {it}.token_id"
     ),
     # Of a schedule: it is neither paused nor retired; its index is partial on just this.
     "is_in_force": "{it}.paused_at IS NULL AND {it}.retired_at IS NULL",

@@ -83,7 +83,18 @@ def test_the_wheel_contains_all_our_files_and_no_others(wheel: Path) -> None:
     for pattern in NEEDED:
         assert any(Path(name).match(f"django_pgjobs/{pattern}") for name in shipped), pattern
     suffixes = {Path(name).suffix for name in shipped}
-    assert suffixes <= {".py", ".sql", ".typed", ".html", ".css", ".js", ".svg", ".po", ".mo"}
+    assert suffixes <= {
+        ".py",
+        ".sql",
+        ".typed",
+        ".html",
+        ".css",
+        ".js",
+        ".svg",
+        ".po",
+        ".mo",
+        ".json",
+    }
 
 
 @pytest.mark.slow

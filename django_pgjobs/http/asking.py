@@ -141,26 +141,27 @@ class Wait:
         due_in = min(self._until, looks.last.due_at) - now
         return max(LEAST_PAUSE, min(due_in, waiting.pause))
 
-    def end(self, *, found: bool) -> None:
-        """Be woken no more."""
-        waiting.leave(self._waiter, found=found)
+    def end(self, *, passes_on: bool) -> None:
+        """Be woken no more; *passes_on*: there may be jobs for the next."""
+        waiting.leave(self._waiter, passes_on=passes_on)
 
 
 def wait_in_thread(asked: Asked) -> list[Given]:
     """Return jobs as soon as there are some, nothing if it takes too long."""
     event = threading.Event()
     wait = Wait(asked, event.set)
-    given: list[Given] = []
+    passes_on = True  # who ends by an exception may have been woken for others
     try:
         wait.begin()
         while True:
             event.clear()
             given = wait.look()
             if given or (pause := wait.pause()) is None:
+                passes_on = bool(given)
                 return given
             event.wait(pause)
     finally:
-        wait.end(found=bool(given))
+        wait.end(passes_on=passes_on)
 
 
 async def wait_in_loop(asked: Asked) -> list[Given]:
@@ -174,18 +175,19 @@ async def wait_in_loop(asked: Asked) -> list[Given]:
             loop.call_soon_threadsafe(event.set)
 
     wait = Wait(asked, wake)
-    given: list[Given] = []
+    passes_on = True  # who ends by an exception may have been woken for others
     try:
         await in_thread(wait.begin)
         while True:
             event.clear()
             given = await in_thread(wait.look)
             if given or (pause := wait.pause()) is None:
+                passes_on = bool(given)
                 return given
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(event.wait(), pause)
     finally:
-        wait.end(found=bool(given))
+        wait.end(passes_on=passes_on)
 
 
 class Threads:

@@ -90,12 +90,12 @@ class Waiting:
                 )
                 self._thread.start()
 
-    def leave(self, waiter: Waiter, *, found: bool) -> None:
-        """Forget one; if it *found* jobs, or was woken in vain, the next of its sort looks."""
+    def leave(self, waiter: Waiter, *, passes_on: bool) -> None:
+        """Forget one; the next of its sort looks if this one was woken in vain, or *passes_on*."""
         with self._lock:
             self._waiters.pop(waiter, None)
             self._left_at = time.monotonic()
-            if found or waiter.is_woken:
+            if passes_on or waiter.is_woken:
                 self._wake_one(waiter.sort)
 
     def note_looked(self, waiter: Waiter) -> bool:

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies"),
 ]
 
-EXAMPLES = 25
+EXAMPLES = 15
 # With ids of rows that are there, and with any.
 REQUESTS = [
     pytest.param(address, method, has_ids, id=f"{method} {address}{', real ids' * has_ids}")
@@ -99,11 +99,10 @@ def test_every_answer_is_described(
 
 def excluded(is_right: bool, ids: dict[str, str]) -> list[Any]:
     """Return the checks that ask for what is not so here."""
-    checks = schemathesis.checks
-    found = [checks.CHECKS.get_one("use_after_free"), checks.CHECKS.get_one("ignored_auth")]
+    names = ["use_after_free", "ignored_auth"]
+    # A body that fits may name a task that is not there, or have NUL in a text.
+    names.append("positive_data_acceptance")
     if ids and not is_right:
         # What was wrong may have been the id.
-        found.append(checks.CHECKS.get_one("negative_data_rejection"))
-    if is_right:
-        found.append(checks.CHECKS.get_one("positive_data_acceptance"))
-    return found
+        names.append("negative_data_rejection")
+    return [schemathesis.checks.CHECKS.get_one(name) for name in names]

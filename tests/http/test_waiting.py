@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 from django.test import AsyncClient
 
+from django_pgjobs.http import asking
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import waiting
 from tests.factories import get_worker
@@ -129,6 +132,32 @@ def test_on_an_event_loop_many_wait_and_one_is_given_the_job(api: Api, settings:
     thread.join()
     assert given["args"] == [7]
     wait_until(lambda: not waiting._waiters)
+
+
+@pytest.mark.time_limit(30)
+@pytest.mark.usefixtures("slow_looks")
+def test_a_worker_that_is_gone_keeps_no_wake_up_for_itself(
+    api: Api, monkeypatch: pytest.MonkeyPatch, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    """Its client may have died long ago, and the claim still waits."""
+    # The last look of a claim would find the job, too.
+    monkeypatch.setattr(asking, "MOST_SECONDS", 3600.0)
+    ended = open_connection()
+    gone, alive = Remote(api, "gone"), Remote(api, "alive")
+
+    async def claim_both() -> list[Any]:
+        claims = [asyncio.ensure_future(aclaim(gone, 3600))]
+        while not waiting._waiters:
+            await asyncio.sleep(0.01)
+        ended.execute("UPDATE pgjobs_worker SET ended_at = now() WHERE id = %s", [gone.id])
+        claims.append(asyncio.ensure_future(aclaim(alive, 3600)))
+        return await asyncio.gather(*claims, return_exceptions=True)
+
+    thread = enqueued_by_another(2)
+    error, [given] = asyncio.run(claim_both())
+    thread.join()
+    assert "worker-gone" in str(error)
+    assert given["args"] == [7]
 
 
 @pytest.mark.usefixtures("slow_looks")

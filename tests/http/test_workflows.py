@@ -21,7 +21,7 @@ from tests.tasks import add
 
 
 def test_jobs_are_added_until_it_is_sealed(api: Api) -> None:
-    """S2.16, S2.29, S2.31: streaming in, then sealing."""
+    """S2.16, S2.29: streaming in, then sealing."""
     flow = read(api.post("workflows", {"name": "upload", "seal": False}), 201)["id"]
     ids = read(api.post(f"batches/{flow}/jobs", {"jobs": sums((1, 2), (3, 4))}), 201)["jobs"]
     assert [job.args for job in Job.objects.filter(pk__in=ids).order_by("pk")] == [[1, 2], [3, 4]]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened
-from django_pgjobs.http.crew import Member, find_member
+from django_pgjobs.http.crew import Member, crew, find_member
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import Answer, ApiRequest
@@ -60,7 +60,7 @@ class Asked:
         if sealed is not None:
             known = (opened(each, request.access.token_id) for each in sealed)
             held = {each.job_id: each.claim for each in known if each is not None}
-        return cls(request.access, find_member(request.access, worker_id), max_jobs, wait, held)
+        return cls(request.access, crew.get(request.access, worker_id), max_jobs, wait, held)
 
     def give(self) -> list[Given]:
         """Return jobs for the worker: first those that it runs and does not know of."""
@@ -86,6 +86,7 @@ class Asked:
         """Let enqueues notify, or no more for the sake of this worker."""
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.taker.worker_id, listening=listening)
+        crew.forget()
 
     def look(self, since: float) -> list[Given]:
         """Claim what a look shows that is not older than *since*, if there is anything for it."""

@@ -18,11 +18,11 @@ import psycopg
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.assignments import Assignment
-from django_pgjobs.http.crew import worker_gone
+from django_pgjobs.http.crew import crew, worker_gone
 from django_pgjobs.http.outcomes import attempt_of, timed_out
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.station import lease_seconds
+from django_pgjobs.http.station import lease_seconds, make_options
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.queries.remote import (
@@ -91,6 +91,7 @@ def beat(
     )
     said = beat_of(renewed)
     if said is None:
+        crew.forget()
         raise worker_gone()
     held = assigned_rows(rows, asked_at)
     late = _end_late(held)
@@ -121,8 +122,9 @@ def _reasons(
 def _end_late(held: Sequence[Assigned]) -> set[int]:
     """End the attempts that took longer than they may; return their jobs."""
     late: list[Entry] = []
+    options = make_options()
     for assigned in held:
-        attempt = attempt_of(assigned)
+        attempt = attempt_of(assigned, options)
         timeout = timeout_of(attempt)
         if timeout is not None and assigned.ran > timeout:
             late.append((attempt, timed_out(attempt, timeout)))

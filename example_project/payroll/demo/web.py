@@ -74,8 +74,8 @@ def open_office(workers: Workers, url: str) -> None:
 def language_of_office() -> str:
     """Return which of its programs can run here."""
     if (node := shutil.which("node")) is not None:
-        # 18.17 or newer.
-        command = [node, "-e", "process.exit(AbortSignal.any ? 0 : 1)"]
+        # 18 or newer.
+        command = [node, "-e", "process.exit(globalThis.fetch ? 0 : 1)"]
         if subprocess.run(command, check=False).returncode == 0:
             return "Node.js"
     return "Python"

@@ -24,7 +24,7 @@ from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import lease_seconds, make_options
 from django_pgjobs.queries import jobs, workers
-from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import (
     Assigned,
     Beat,
@@ -160,7 +160,8 @@ def _rescue(worker_id: int, silent: Sequence[Assigned]) -> None:
                 with connection.cursor() as cursor:
                     workers.end_lost_workers(cursor)
     except psycopg.Error as error:
-        # Workers of ours find the row that is to blame; this worker has done nothing wrong.
-        if not trouble_of(error).is_of_rows:
+        # Workers of ours find the row that is to blame, or the next heartbeat does it; this worker
+        # has done nothing wrong, and its lease is renewed.
+        if trouble_of(error) is Trouble.LOST:
             raise
         logger.warning("http jobs cannot be rescued: %s", str(error).strip())

@@ -9,7 +9,7 @@ from functools import partial
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.asking import Asked, in_thread, wait_in_loop, wait_in_thread
+from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
 from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
 from django_pgjobs.http.beating import LOST, beat
 from django_pgjobs.http.crew import crew, find_member
@@ -23,6 +23,7 @@ from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.single import take_one
 from django_pgjobs.http.station import lease_seconds, make_options, our_backends, station
+from django_pgjobs.http.threads import in_loop_of, in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.remote import assigned_rows, send_held
@@ -184,7 +185,7 @@ ROUTES = [
     route("workers/<pgjobs_id:worker>", {"DELETE": Handler(end, "work")}, name="worker"),
     route(
         "workers/<pgjobs_id:worker>/heartbeat",
-        {"POST": Handler(beat_worker, "work")},
+        {"POST": Handler(beat_worker, "work", in_loop=in_loop_of(beat_worker))},
         name="worker_heartbeat",
     ),
     route(

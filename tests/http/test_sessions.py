@@ -12,6 +12,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from django_pgjobs import workflow
 from django_pgjobs.control import lifecycle
+from django_pgjobs.exceptions import UnknownBatch
 from django_pgjobs.http import results, sessions
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.sessions import in_transaction, until_done
@@ -57,6 +58,15 @@ def test_another_error_is_not_repeated() -> None:
     with pytest.raises(OperationalError):
         until_done(do)
     assert do() == "done"
+
+
+def test_a_batch_that_has_just_gone_is_not_found() -> None:
+    def look() -> None:
+        raise UnknownBatch("batch 17 does not exist.")
+
+    with pytest.raises(Problem) as refused:
+        until_done(look)
+    assert refused.value.slug == "not-found"
 
 
 def is_blocked(pid: int) -> bool:

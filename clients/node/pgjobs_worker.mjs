@@ -8,7 +8,7 @@
 // its arguments, those with a name as an object at the end. job.signal is an AbortSignal: give it
 // to fetch() and the like, or ask job.check() now and then.
 //
-// Copy this file: it needs Node.js 18.17 and nothing else. docs/http-workers.md explains it.
+// Copy this file: it needs Node.js 18 and nothing else. docs/http-workers.md explains it.
 
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,6 +16,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 const WAIT_SECONDS = 20; // how long a claim waits on the server for jobs
 const CALL_SECONDS = 30; // what a call may take
 const LONGEST_REST = 30; // before a call is repeated
+const LONGEST_TIMER = 2 ** 31 - 1; // milliseconds
 const MOST_JOBS = 100; // in one claim
 const MOST_OUTCOMES = 500; // in one report
 
@@ -61,7 +62,8 @@ class Job {
     this.cancelled = null; // why
     this.signal = this.#controller.signal;
     if (fields.seconds_left !== null) {
-      this.timer = setTimeout(() => this.cancel("timed_out"), fields.seconds_left * 1000);
+      const left = Math.min(fields.seconds_left * 1000, LONGEST_TIMER);
+      this.timer = setTimeout(() => this.cancel("timed_out"), left);
     }
   }
 
@@ -121,6 +123,7 @@ export class Worker {
   /** Claim no more; run() returns when the jobs have ended. */
   stop() {
     this.#stopping.abort();
+    this.#claiming.abort();
     this.#tell();
   }
 
@@ -139,22 +142,24 @@ export class Worker {
     if (this.#trouble) throw this.#trouble;
   }
 
-  async #call(method, path, body, seconds = CALL_SECONDS, signal = undefined) {
-    const request = {
-      method,
-      headers: this.#headers,
-      body: body && JSON.stringify(body),
-      signal: AbortSignal.any([AbortSignal.timeout(seconds * 1000), ...(signal ? [signal] : [])]),
-    };
+  async #call(method, path, body, seconds = CALL_SECONDS, controller = new AbortController()) {
+    const { signal } = controller;
+    const text = body && JSON.stringify(body);
+    const request = { method, headers: this.#headers, body: text, redirect: "manual", signal };
     const send = () => fetch(this.#url + path, request);
-    // Once more at once: the connection may have been closed since the last call.
-    const answer = await send().catch((error) => {
-      if (error.name !== "TypeError") throw error;
-      return send();
-    });
-    if (answer.ok) return answer.status === 204 ? null : answer.json();
-    const problem = await answer.json().catch(() => ({ title: "not an answer of pgjobs" }));
-    throw new Refused(answer.status, problem, answer.headers.get("Retry-After"));
+    const timer = setTimeout(() => controller.abort(new Error("no answer")), seconds * 1000);
+    try {
+      // Once more at once: the connection may have been closed since the last call.
+      const answer = await send().catch((error) => {
+        if (error.name !== "TypeError") throw error;
+        return send();
+      });
+      if (answer.ok) return answer.status === 204 ? null : await answer.json();
+      const problem = await answer.json().catch(() => ({ title: "not an answer of pgjobs" }));
+      throw new Refused(answer.status, problem, answer.headers.get("Retry-After"));
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** Take a step after the other, those that fail after a longer and longer rest. */
@@ -199,15 +204,16 @@ export class Worker {
       wait: WAIT_SECONDS,
       held: [...this.#jobs.keys()], // other running ones are given again: that answer was lost
     };
-    const path = `workers/${this.#worker}/claim`;
+    const worker = this.#worker;
+    const path = `workers/${worker}/claim`;
     const seconds = WAIT_SECONDS + CALL_SECONDS;
-    this.#claiming = new AbortController();
-    const signal = AbortSignal.any([this.#stopping.signal, this.#claiming.signal]);
+    const controller = (this.#claiming = new AbortController());
+    if (this.#stopping.signal.aborted) return 0;
     let answer;
     try {
-      answer = await this.#call("POST", path, body, seconds, signal);
+      answer = await this.#call("POST", path, body, seconds, controller);
     } catch (error) {
-      this.#beginAnew(error);
+      this.#beginAnew(error, worker);
       return 0;
     }
     for (const fields of answer.assignments) {
@@ -302,7 +308,8 @@ export class Worker {
     const jobs = new Map(this.#jobs);
     const told = [...jobs].filter(([, job]) => job.said !== null);
     const progress = Object.fromEntries(told.map(([name, job]) => [name, job.said]));
-    const path = `workers/${this.#worker}/heartbeat`;
+    const worker = this.#worker;
+    const path = `workers/${worker}/heartbeat`;
     const body = { assignments: [...jobs.keys()], progress };
     let answer;
     try {
@@ -310,7 +317,7 @@ export class Worker {
     } catch (error) {
       // What a job says may be what is wrong.
       if (error.mayPass === false) for (const job of jobs.values()) job.said = null;
-      return this.#beginAnew(error);
+      return this.#beginAnew(error, worker);
     }
     for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
     this.#isQuiet = answer.quiet;
@@ -318,9 +325,10 @@ export class Worker {
     if (answer.stop) this.stop();
   }
 
-  /** Forget everything if the server has given this worker up, and its jobs to others. */
-  #beginAnew(error) {
+  /** Forget everything if the server has given the worker up, and its jobs to others. */
+  #beginAnew(error, worker) {
     if (!error.isGone) throw error;
+    if (this.#worker !== worker) return; // that was found out before
     this.#cancelAll("lost");
     this.#worker = null;
     this.#jobs.clear();
@@ -334,7 +342,8 @@ export class Worker {
 
   /** Let jobs end, report, and say goodbye: what is left goes to others at once. */
   async #leave() {
-    const hasEnded = () => !this.#running && !this.#outcomes.length;
+    // With a token that is of no use nothing can be reported.
+    const hasEnded = () => !this.#running && (!this.#outcomes.length || this.#trouble !== null);
     await this.#untilOr(hasEnded, this.#grace);
     if (!hasEnded()) {
       this.#cancelAll("shutdown");

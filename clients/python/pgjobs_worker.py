@@ -61,7 +61,7 @@ class Refused(Exception):
         try:
             problem = json.loads(body)
             slug = problem["type"].removeprefix("urn:pgjobs:problem:")
-        except (ValueError, LookupError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             problem, slug = {"title": body[:100]}, None  # of a proxy
         super().__init__(f"{status} {problem.get('title')} {problem.get('errors') or ''}".strip())
         self.is_gone = slug == "worker-gone"
@@ -113,7 +113,7 @@ class Api:
         except BaseException:
             connection.close()
             raise
-        if answer.status >= 400:
+        if answer.status >= 300:
             raise Refused(answer.status, data, answer.getheader("Retry-After"))
         return json.loads(data) if data else None
 
@@ -200,9 +200,9 @@ class Worker:
 
     def run(self) -> None:
         """Work until stopped; raise Refused if the token does not allow it."""
+        handlers = {}
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self.stop)
-            signal.signal(signal.SIGINT, self.stop)
+            handlers = {n: signal.signal(n, self.stop) for n in (signal.SIGTERM, signal.SIGINT)}
         loops: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
             (self._repeat, (self._claim, self._stopping)),
             (self._repeat, (self._report, self._finished)),
@@ -213,6 +213,8 @@ class Worker:
             threading.Thread(target=loop, args=arguments, daemon=True).start()
         self._stopping.wait()
         self._leave()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         if self._trouble is not None:
             raise self._trouble
 
@@ -229,7 +231,7 @@ class Worker:
                     self.stop()
                     return
                 log.warning("A call failed: %s", error)
-                rest = min(LONGEST_REST, 0.1 * 2**failures) * random.uniform(0.5, 1)
+                rest = min(LONGEST_REST, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1)
                 rest = max(rest, getattr(error, "retry_after", 0))
                 failures += 1
             until.wait(rest)
@@ -246,12 +248,13 @@ class Worker:
             about = {**self._about, "tasks": sorted(self._functions)}
             answer = self._claims.call("POST", "workers", about)
             self._worker, self._interval = answer["worker"], answer["heartbeat_seconds"]
-        path = f"workers/{self._worker}/claim"
+        worker = self._worker
         body = {"max_jobs": room, "wait": WAIT_SECONDS, "held": held}
         try:
-            answer = self._claims.call("POST", path, body, WAIT_SECONDS + CALL_SECONDS)
+            path, seconds = f"workers/{worker}/claim", WAIT_SECONDS + CALL_SECONDS
+            answer = self._claims.call("POST", path, body, seconds)
         except Refused as error:
-            self._begin_anew(error)
+            self._begin_anew(error, worker)
             return 0
         for job in map(Job, answer["assignments"]):
             with self._news:
@@ -333,8 +336,8 @@ class Worker:
         missed = 0
         while not self._finished.wait(self._interval if self._worker else 0.05):
             try:
-                if self._worker is not None:
-                    self._beat()
+                if (worker := self._worker) is not None:
+                    self._beat(worker)
                 missed = 0
             except FAULTS as error:
                 log.warning("A heartbeat failed: %s", error)
@@ -342,19 +345,19 @@ class Worker:
             if missed >= 2:
                 self._cancel_all("silence")
 
-    def _beat(self) -> None:
+    def _beat(self, worker: str) -> None:
         with self._news:
             jobs = dict(self._jobs)
         progress = {name: job.said for name, job in jobs.items() if job.said is not None}
         body = {"assignments": list(jobs), "progress": progress}
         seconds = min(CALL_SECONDS, self._interval / 4)
         try:
-            path = f"workers/{self._worker}/heartbeat"
+            path = f"workers/{worker}/heartbeat"
             answer = self._heartbeats.call("POST", path, body, seconds)
         except Refused as error:
             for job in jobs.values() if not error.may_pass else ():
                 job.said = None  # it may be what is wrong
-            self._begin_anew(error)
+            self._begin_anew(error, worker)
             return
         for item in answer["cancel"]:
             if item["assignment"] in jobs:
@@ -365,12 +368,14 @@ class Worker:
         if answer["stop"]:
             self.stop()
 
-    def _begin_anew(self, error: Refused) -> None:
-        """Forget everything if the server has given this worker up, and its jobs to others."""
+    def _begin_anew(self, error: Refused, worker: str | None) -> None:
+        """Forget everything if the server has given the worker up, and its jobs to others."""
         if not error.is_gone:
             raise error
-        self._cancel_all("lost")
         with self._news:
+            if self._worker != worker:
+                return  # the other thread has done it
+            self._cancel_all("lost")
             self._worker = None
             self._jobs.clear()
             self._outcomes.clear()
@@ -399,7 +404,8 @@ class Worker:
             log.warning("No goodbye: %s", error)
 
     def _has_ended(self) -> bool:
-        return not self._unended and not self._outcomes
+        # With a token that is of no use nothing can be reported.
+        return not self._unended and (not self._outcomes or self._trouble is not None)
 
 
 def error_of(error: BaseException) -> dict[str, str]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_pgjobs.compat import InvalidTask
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.options import is_path
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module, said_of
@@ -52,9 +52,13 @@ def _find_call_problems(call: Call) -> Iterator[str]:
         return
     try:
         check_signature(call.task, TOLD, call.kwargs)
-        encode_value(dict(call.kwargs), name="kwargs", max_bytes=get_conf().MAX_PAYLOAD_BYTES)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         yield f"expected on_failure to be a task that takes a job's id and a text: {error}"
+        return
+    try:
+        encode_value(dict(call.kwargs), name="kwargs", max_bytes=SERVER_PAYLOAD_BYTES)
+    except (TypeError, ValueError) as error:
+        yield f"expected on_failure to have arguments that can be stored: {error}"
 
 
 def find_follow_up(task: Any) -> Call:

@@ -89,7 +89,8 @@ class Known:
             if len(self._found) >= MAX_CACHED:
                 self._found = {key: each for key, each in self._found.items() if each[1] > now}
             if len(self._found) >= MAX_CACHED:
-                self._found.clear()
+                # Somebody tries one after the other: those that are good stay.
+                self._found = {key: each for key, each in self._found.items() if each[0]}
             self._found[digest] = access, now + seconds
 
     def forget(self) -> None:

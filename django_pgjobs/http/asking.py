@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from django_pgjobs.conf import get_conf
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened
-from django_pgjobs.http.crew import Member, find_member
+from django_pgjobs.http.crew import Member, crew, find_member
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.taking import Given, again, take
+from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import Waiter, waiting
 from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import set_listening
-from django_pgjobs.worker.running.housekeeping import close_connections
 
 MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 1_000
 # Of two looks that nobody was told to make, the second is made that much earlier than is due, so
 # that one serves all.
 EARLY = 0.9
 LEAST_PAUSE = 0.001
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ class Asked:
         if sealed is not None:
             known = (opened(each, request.access.token_id) for each in sealed)
             held = {each.job_id: each.claim for each in known if each is not None}
-        return cls(request.access, find_member(request.access, worker_id), max_jobs, wait, held)
+        return cls(request.access, crew.get(request.access, worker_id), max_jobs, wait, held)
 
     def give(self) -> list[Given]:
         """Return jobs for the worker: first those that it runs and does not know of."""
@@ -86,6 +81,7 @@ class Asked:
         """Let enqueues notify, or no more for the sake of this worker."""
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.taker.worker_id, listening=listening)
+        crew.forget()
 
     def look(self, since: float) -> list[Given]:
         """Claim what a look shows that is not older than *since*, if there is anything for it."""
@@ -188,41 +184,3 @@ async def wait_in_loop(asked: Asked) -> list[Given]:
                 await asyncio.wait_for(event.wait(), pause)
     finally:
         wait.end(passes_on=passes_on)
-
-
-class Threads:
-    """The threads in which an event loop lets statements run."""
-
-    def __init__(self) -> None:
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Have none, as a process that was forked."""
-        self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-
-    def get(self) -> ThreadPoolExecutor:
-        """Return them; as many as there are connections."""
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(
-                    get_conf().HTTP_MAX_CONNECTIONS, thread_name_prefix="pgjobs-http"
-                )
-            return self._executor
-
-
-threads = Threads()
-os.register_at_fork(after_in_child=threads.begin_anew)
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Call what uses connections, away from the event loop."""
-    return await asyncio.get_running_loop().run_in_executor(threads.get(), _called, function)
-
-
-def _called(function: Callable[[], T]) -> T:
-    try:
-        return function()
-    finally:
-        # The results of batches are read, and receivers of signals read, by Django's connections.
-        close_connections()

@@ -6,8 +6,10 @@ job is given or taken back, so an id that is over matches no row.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
+from django.conf import settings
 from django.core import signing
 
 from django_pgjobs.http.problems import Problem, not_found
@@ -58,5 +60,9 @@ def lost() -> Problem:
 
 
 def _signer() -> signing.Signer:
-    # Made each time: settings may change, and it costs a microsecond.
-    return signing.Signer(sep="~", salt=SALT)
+    return _signer_of(settings.SECRET_KEY, tuple(settings.SECRET_KEY_FALLBACKS))
+
+
+@lru_cache(maxsize=4)
+def _signer_of(key: str, fallbacks: tuple[str, ...]) -> signing.Signer:
+    return signing.Signer(key=key, fallback_keys=[*fallbacks], sep="~", salt=SALT)

@@ -18,13 +18,13 @@ import psycopg
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.assignments import Assignment
-from django_pgjobs.http.crew import worker_gone
+from django_pgjobs.http.crew import crew, worker_gone
 from django_pgjobs.http.outcomes import attempt_of, timed_out
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.station import lease_seconds
+from django_pgjobs.http.station import lease_seconds, make_options
 from django_pgjobs.queries import jobs, workers
-from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import (
     Assigned,
     Beat,
@@ -91,6 +91,7 @@ def beat(
     )
     said = beat_of(renewed)
     if said is None:
+        crew.forget()
         raise worker_gone()
     held = assigned_rows(rows, asked_at)
     late = _end_late(held)
@@ -121,8 +122,9 @@ def _reasons(
 def _end_late(held: Sequence[Assigned]) -> set[int]:
     """End the attempts that took longer than they may; return their jobs."""
     late: list[Entry] = []
+    options = make_options()
     for assigned in held:
-        attempt = attempt_of(assigned)
+        attempt = attempt_of(assigned, options)
         timeout = timeout_of(attempt)
         if timeout is not None and assigned.ran > timeout:
             late.append((attempt, timed_out(attempt, timeout)))
@@ -158,7 +160,8 @@ def _rescue(worker_id: int, silent: Sequence[Assigned]) -> None:
                 with connection.cursor() as cursor:
                     workers.end_lost_workers(cursor)
     except psycopg.Error as error:
-        # Workers of ours find the row that is to blame; this worker has done nothing wrong.
-        if not trouble_of(error).is_of_rows:
+        # Workers of ours find the row that is to blame, or the next heartbeat does it; this worker
+        # has done nothing wrong, and its lease is renewed.
+        if trouble_of(error) is Trouble.LOST:
             raise
         logger.warning("http jobs cannot be rescued: %s", str(error).strip())

@@ -30,6 +30,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.running.calling import failure, make_attempt, settle
 from django_pgjobs.worker.running.outcome import Kind, Outcome, released, success
+from django_pgjobs.worker.state import Options
 
 MAX_TYPE, MAX_MESSAGE, MAX_TRACE, MAX_NOTE = 200, 10_000, 100_000, 500
 NOTE = "given back by its worker"
@@ -81,9 +82,9 @@ def failure_of(fields: Fields) -> RemoteFailure:
     return RemoteFailure(kind, message or "", trace=trace or "", steering=steering)
 
 
-def attempt_of(assigned: Assigned) -> Attempt:
+def attempt_of(assigned: Assigned, options: Options) -> Attempt:
     """Return the attempt of a job that somebody runs, as if it ran here."""
-    attempt = make_attempt(assigned.row, make_options())
+    attempt = make_attempt(assigned.row, options)
     attempt.started_at = assigned.row.asked_at - assigned.ran
     attempt.cancelling = assigned.is_cancelling
     return attempt
@@ -140,7 +141,8 @@ def _attempts_of(
 ) -> dict[tuple[int, int], Attempt]:
     """Return the attempts that are still under way, by job and claim."""
     claims = [(each.job_id, each.claim) for each in assignments if each is not None]
-    attempts = map(attempt_of, running_under(claims))
+    options = make_options()
+    attempts = [attempt_of(assigned, options) for assigned in running_under(claims)]
     return {(attempt.id, attempt.claim): attempt for attempt in attempts}
 
 

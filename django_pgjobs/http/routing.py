@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +29,10 @@ from django_pgjobs.http.rates import rates
 from django_pgjobs.http.requests import Answer, ApiRequest, wrong_parameter
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.values.job_ids import JOB_ID, parse_job_id
+from django_pgjobs.values.words import CONTROL
+from django_pgjobs.worker.safe_log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 View = Callable[..., HttpResponse]
 AsyncView = Callable[..., Awaitable[HttpResponse]]
@@ -115,20 +116,20 @@ def view_of(handlers: Mapping[str, Handler]) -> View:
     return view
 
 
-def public_view(respond: Callable[[HttpRequest], HttpResponse]) -> View:
+def public_view(respond: View) -> View:
     """Return a view that needs no token; what it raises is drawn as in the others."""
 
     def view(request: HttpRequest, **path: Any) -> HttpResponse:
-        return drawn(request, lambda: respond(request))
+        return drawn(request, lambda: respond(request, **path))
 
     _exempt(view)
     return view
 
 
-def unknown_address(request: HttpRequest) -> HttpResponse:
+def unknown_address(request: HttpRequest, *, rest: str) -> HttpResponse:
     """Answer whatever no route knows."""
-    version = request.path.rpartition("/pgjobs/api/")[2].partition("/")[0]
-    raise not_found(f"There is no such address; all routes are below v1/, not {version[:20]!r}.")
+    where = "" if rest.startswith("v1/") else " All routes are below v1/."
+    raise not_found(f"There is no such address.{where}")
 
 
 def drawn(request: HttpRequest, answer: Callable[[], HttpResponse]) -> HttpResponse:
@@ -192,15 +193,18 @@ def _response(answer: Answer) -> HttpResponse:
 
 def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
     """Return the answer to a request that ended with *error*; it tells little of what is ours."""
+    path = request.path.translate(CONTROL)
     if isinstance(error, Problem):
         problem = error
+        if problem.status >= 500:
+            logger.warning("http path=%s %s", path, problem)
     elif is_of_the_moment(error) or isinstance(error, TooSlow):
-        logger.warning("http path=%s the database: %s", request.path, str(error).strip())
+        logger.warning("http path=%s the database: %s", path, str(error).strip())
         problem = unavailable("The database cannot be used now.")
     elif isinstance(error, SuspiciousOperation | UnreadablePostError):
         problem = Problem(400, "bad-request", "Bad request")
     else:
-        logger.error("http path=%s", request.path, exc_info=error)
+        logger.error("http path=%s", path, exc_info=error)
         # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
         got_request_exception.send(sender=None, request=request)
         problem = Problem(500, "internal-error", "Internal error", detail="See the server's log.")

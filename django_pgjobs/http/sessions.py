@@ -15,7 +15,6 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from django_pgjobs.exceptions import (
-    BatchOpen,
     BatchSealed,
     DuplicateJob,
     DuplicateWorkflow,
@@ -32,7 +31,7 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 MAX_SECONDS = 2.0
 
 # Neither the client nor its body is wrong: something else is there, or is not.
-CONFLICTS = (BatchOpen, BatchSealed, DuplicateJob, DuplicateWorkflow, UnknownBatch)
+CONFLICTS = (BatchSealed, DuplicateJob, DuplicateWorkflow, UnknownBatch)
 
 T = TypeVar("T")
 
@@ -88,5 +87,3 @@ def _told_as_problems() -> Iterator[None]:
         raise Problem(409, "sealed", "The batch takes no more", detail=str(error)) from error
     except (DuplicateJob, DuplicateWorkflow) as error:
         raise Problem(409, "duplicate", "It is there already", detail=str(error)) from error
-    except BatchOpen as error:
-        raise Problem(409, "conflict", "Something is unfinished", detail=str(error)) from error

@@ -22,7 +22,7 @@ from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, Found, looks
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import unavailable
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.station import make_options, station
+from django_pgjobs.http.station import station
 from django_pgjobs.queries.claims import HEAD, Group, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -55,12 +55,8 @@ class Taker:
     name: str
     queues: tuple[str, ...]
     paths: frozenset[str]
-    backends: tuple[str, ...]
-
-    @property
-    def options(self) -> Options:
-        """What the parts of the engine are told of it."""
-        return make_options(self.queues, self.backends)
+    # What the parts of the engine are told of it.
+    options: Options
 
     def id_of(self, attempt: Attempt) -> str:
         """Return the id of the assignment of an attempt."""

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from django_pgjobs.conf import MAX_QUEUE_NAME, is_dotted
 from django_pgjobs.http.access import PREFIX, VERBS, digest_of, known
@@ -55,6 +56,7 @@ class Scope:
         return problems
 
 
+@sensitive_variables("secret")
 def create_token(name: str, scope: Scope, *, by: str = "") -> tuple[Token, str]:
     """Make a token; return it and its secret, which is nowhere else. Raise ValueError."""
     if not is_name(name):
@@ -84,6 +86,7 @@ def revoke_token(token_id: int) -> bool:
     return is_changed
 
 
+@sensitive_variables("made")
 def rotate_token(token_id: int, *, keep: timedelta, by: str = "") -> tuple[Token, str]:
     """Make a token like another one, which is good for *keep* from now on at most.
 

@@ -229,8 +229,8 @@ class TreeOpener:
 
 def add_jobs(batch: Batch, jobs: Sequence[NewJob], **options: Any) -> list[str]:
     """Add jobs to a batch; return their ids in order."""
-    if not jobs:
-        return []
-    with blamed_on(jobs[0].fields):
-        return batch.add(*(job.call for job in jobs), **options)
-    return []
+    ids: list[str] = []
+    if jobs:
+        with blamed_on(jobs[0].fields):
+            ids = batch.add(*(job.call for job in jobs), **options)
+    return ids

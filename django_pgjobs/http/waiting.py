@@ -146,9 +146,7 @@ class Waiting:
                     connection.close()
                     time.sleep(RETRY_SECONDS)
         finally:
-            self.hears = False
             connection.close()
-            self.tell()
 
     def _listen(self, connection: OwnConnection) -> None:
         raw = connection.open()
@@ -166,6 +164,9 @@ class Waiting:
 
     def _ends(self) -> bool:
         with self._lock:
+            if self._thread is not threading.current_thread():
+                # It has ended, and another one has begun since.
+                return True
             if self._waiters or time.monotonic() < self._left_at + IDLE_SECONDS:
                 return False
             self._thread = None

@@ -13,7 +13,7 @@ from django_pgjobs import task, workflow
 from example_project.payroll.models import Cheque, Employee, Payroll, Summary
 
 # Somebody looks at what the time clock says.
-LOOK_SECONDS = 0.02
+LOOK_SECONDS = 0.05
 
 
 class Pay(TypedDict):

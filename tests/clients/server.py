@@ -42,6 +42,10 @@ class Server:
             "UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 hour' RETURNING id"
         )
 
+    def order(self, **columns: Any) -> None:
+        """Write what people ask of all workers."""
+        Worker.objects.update(**columns)
+
     def workers(self) -> int:
         """Return how many workers have not said goodbye."""
         return Worker.objects.filter(ended_at=None).count()

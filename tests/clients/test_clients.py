@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+import psycopg
 import pytest
+from django.db.models.functions import Now
 
 from tests.clients.server import Server
 from tests.clients.support import RemoteWorker
@@ -88,14 +90,56 @@ def test_a_lost_answer_loses_and_repeats_nothing(
     assert [server.row(job).attempts for job in jobs] == [1, 1, 1]
 
 
-def test_it_waits_for_a_server_that_is_down(server: Server, proxy: HttpProxy, start: Start) -> None:
-    """S2.2: nothing is lost by an outage."""
-    rule = proxy.answer("/", 503, times=5)
+@pytest.mark.parametrize("status", [404, 429, 502, 503])
+def test_it_waits_for_a_server_that_is_down(
+    server: Server, proxy: HttpProxy, start: Start, status: int
+) -> None:
+    """S2.2: nothing is lost by an outage; a 404 is not the server's but a proxy's."""
+    rule = proxy.answer("/", status, times=4)
     worker = start()
     rule.wait()
     job = server.enqueue("add", 1)
     wait_for(server, job, "successful", worker)
     wait_until(lambda: rule.left == 0)
+
+
+def test_what_cannot_be_stored_now_is_said_again(
+    server: Server,
+    proxy: HttpProxy,
+    start: Start,
+    journal: Journal,
+    open_connection: Callable[..., psycopg.Connection],
+) -> None:
+    """Somebody has locked the row; the job is the program's for as long."""
+    job = server.enqueue("hold", journal.folder, "a")
+    worker = start(slots=2)
+    journal.wait_for("start a 1")
+    locked = open_connection(autocommit=False)
+    locked.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [job])
+    journal.open_gate()
+    proxy.wait_for("/results", 200)
+    other = server.enqueue("add", 1)
+    wait_for(server, other, "successful", worker)
+    assert server.row(job).status == "running"
+    locked.rollback()
+    wait_for(server, job, "successful", worker)
+    assert server.row(job).attempts == 1
+
+
+def test_orders_of_people_are_followed(server: Server, proxy: HttpProxy, start: Start) -> None:
+    worker = start()
+    wait_until(lambda: server.workers() == 1)
+    server.order(quiet_requested_at=Now())
+    proxy.wait_for("/heartbeat", 200)
+    proxy.wait_for("/heartbeat", 200)
+    job = server.enqueue("add", 1)
+    proxy.wait_for("/heartbeat", 200)
+    assert server.row(job).status == "ready"
+    server.order(quiet_requested_at=None)
+    wait_for(server, job, "successful", worker)
+    server.order(stop_requested_at=Now())
+    assert worker.wait() == 0
+    assert server.workers() == 0
 
 
 def test_a_job_that_is_cancelled_ends(server: Server, start: Start, journal: Journal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from tests.helpers import ROOT, WAIT_SECONDS, database_url, wait_until
+from tests.helpers import ROOT, WAIT_SECONDS, database_url, skip, wait_until
 from tests.servers import free_port
 
 CHILDREN = 2
@@ -34,6 +35,8 @@ class WebProcesses:
     """A server with children, on a port of its own that it keeps over restarts."""
 
     def __init__(self, kind: str, *, pgjobs: Mapping[str, Any]) -> None:
+        if importlib.util.find_spec(kind) is None:
+            skip(f"there is no {kind} here")
         self.kind = kind
         self.port = free_port()
         self.backend = f"127.0.0.1:{self.port}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from django_pgjobs.http.access import known
+from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import pool
 from django_pgjobs.http.station import station
@@ -20,8 +21,11 @@ def nothing_is_kept() -> Iterator[None]:
     """Forget tokens and close connections: another test has other rows."""
     known.forget()
     looks.begin_anew()
+    crew.forget()
     yield
     known.forget()
+    # What was counted is for nobody: the tables of the next test are to be empty.
+    station.tally.take(is_last=True)
     station.end()
     waiting.end()
     pool.close()

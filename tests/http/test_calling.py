@@ -86,7 +86,7 @@ def test_a_workflow_that_fails_tells_who_wants_to_know(receiver: Receiver) -> No
 
 
 def test_a_job_that_fails_is_told(receiver: Receiver) -> None:
-    """S2.1, in the transaction in which it fails."""
+    """S2.1: in the transaction in which it fails."""
     job = fail_once.using(on_failure=call_back(receiver.url, queue_name="hooks")).enqueue("no luck")
     run_jobs()
     told = verify(receiver.body, dict(receiver.headers), SECRET)

@@ -47,6 +47,7 @@ def test_s2_19_an_assignment_is_over_with_its_first_outcome(api: Api) -> None:
 
 
 def test_s2_19_forged_and_foreign_assignments_are_not_there(api: Api) -> None:
+    """S2.19."""
     tasks.resize.enqueue(3)
     worker = Remote(api)
     [given] = worker.claim()

@@ -53,6 +53,7 @@ def test_s2_20_a_lease_that_is_over_stays_so(api: Api) -> None:
 
 
 def test_s2_20_one_that_is_not_named_for_three_intervals_is_lost_alone(api: Api) -> None:
+    """S2.20."""
     for number in range(3):
         tasks.resize.enqueue(number)
     worker = Remote(api)

@@ -14,6 +14,7 @@ from django_pgjobs.http import problems
 from django_pgjobs.http.routing import Handler
 from django_pgjobs.http.urls import V1
 from django_pgjobs.http.views.description import OPENAPI
+from tests.helpers import ROOT
 from tests.http.support import Api, problem_of
 
 DESCRIBED: dict[str, Any] = json.loads(OPENAPI)
@@ -53,6 +54,18 @@ def handlers() -> dict[tuple[str, str], Handler]:
         for method, handler in getattr(route.callback, "handlers", {}).items():
             found[address, method.lower()] = handler
     return found
+
+
+def test_each_route_is_in_the_docs_with_its_verb_and_no_other() -> None:
+    page = (ROOT / "docs" / "http-api.md").read_text()
+    table = page.partition("\n## Routes\n")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    told = {route.strip("| `"): verb for route, verb, _ in rows}
+    expected = {"GET openapi.json": "none"}
+    for (address, method), handler in handlers().items():
+        verb = f"`{handler.verb}`" if handler.verb else "any"
+        expected[f"{method.upper()} {address[1:]}"] = verb
+    assert told == expected
 
 
 BODIES = [

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.middleware import AuthenticationMiddleware
-from django.test import AsyncClient
+from django.db import OperationalError
+from django.test import AsyncClient, RequestFactory
 
 from django_pgjobs.http import pool as pool_module
 from django_pgjobs.http.pool import Pool, borrowed, pool
-from django_pgjobs.http.problems import SLUGS, Problem
+from django_pgjobs.http.problems import SLUGS, Problem, unavailable
+from django_pgjobs.http.routing import response_to
 from tests.factories import make_token
 from tests.helpers import ROOT
 from tests.http.support import Api, problem_of
@@ -173,6 +175,15 @@ def test_an_exception_is_a_problem_that_tells_no_secret(
     logged = [record for record in caplog.records if record.name.startswith("django_pgjobs.http")]
     assert len(logged) == (error != "suspicious")
     assert (slug == "unavailable") == ("Retry-After" in answer)
+
+
+def test_an_address_forges_no_line_of_the_log(caplog: Any) -> None:
+    request = RequestFactory().get("/a%0AERROR forged")
+    assert "\n" in request.path
+    for error in (OperationalError("x"), ZeroDivisionError(), unavailable()):
+        response_to(error, request)
+    assert len(caplog.records) == 3
+    assert not any("\n" in record.getMessage() for record in caplog.records)
 
 
 def test_a_bug_is_told_to_who_collects_exceptions(api: Api) -> None:

@@ -17,6 +17,7 @@ def ask(worker: Remote, job_id: int | str) -> HttpResponse:
 
 
 def test_s2_31_a_job_is_claimed_by_its_id(api: Api) -> None:
+    """S2.31."""
     first, second, third = (int(tasks.resize.enqueue(n).id) for n in range(3))
     worker = Remote(api)
     given = body_of(ask(worker, second))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
+from tests.helpers import ROOT
+from tests.http.receivers import SECRET
 from tests.http.support import Api, problem_of
 from tests.http.trees import ADD, ECHO, FAIL, errors_of, read, results, sums
 
@@ -153,3 +157,13 @@ def test_a_failed_job_cancels_what_the_tree_says(api: Api) -> None:
     run_jobs(at_once=False)
     status = read(api.get(f"workflows/{flow}/status"))
     assert (status["state"], status["counts"]["cancelled"]) == ("failed", 1)
+
+
+def test_the_tree_on_the_page_is_opened(api: Api, settings: Any) -> None:
+    settings.PGJOBS = {"CALLBACK_HOSTS": ["hooks.example.com"], "CALLBACK_SECRET": SECRET}
+    page = (ROOT / "docs" / "http-workflows.md").read_text()
+    [text] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    body = json.loads(re.sub(r"shop\.tasks\.\w+", ECHO, text))
+    opened = read(api.post("workflows", body), 201)
+    assert set(opened["batches"]) == {"bonus", "paid"}
+    assert Batch.objects.count() == 4

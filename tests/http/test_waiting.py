@@ -16,7 +16,7 @@ from django.test import AsyncClient
 from django_pgjobs.http import asking
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import waiting
-from tests.factories import get_worker
+from tests.factories import get_job, get_worker
 from tests.helpers import wait_until
 from tests.http import tasks
 from tests.http.support import BASE, Api
@@ -102,15 +102,42 @@ def test_a_key_that_is_free_ends_the_wait(api: Api) -> None:
     assert second["args"] == [1, 2]
 
 
-async def aclaim(worker: Remote, wait: float) -> list[dict[str, Any]]:
-    """Claim on the event loop of the test."""
+async def apost(worker: Remote, address: str, body: Any) -> dict[str, Any]:
+    """Send something from the event loop of the test."""
     answer = await AsyncClient().post(
-        f"{BASE}workers/{worker.id}/claim",
-        json.dumps({"wait": wait}),
+        f"{BASE}{address}",
+        json.dumps(body),
         content_type="application/json",
         headers={"Authorization": f"Bearer {worker.api.secret}"},
     )
-    return list(body_of(answer)["assignments"])
+    return body_of(answer)
+
+
+async def aclaim(worker: Remote, wait: float) -> list[dict[str, Any]]:
+    """Claim on the event loop of the test."""
+    return list((await apost(worker, f"workers/{worker.id}/claim", {"wait": wait}))["assignments"])
+
+
+def test_on_an_event_loop_all_is_said_as_elsewhere(api: Api) -> None:
+    ids = [int(tasks.resize.enqueue(number).id) for number in range(3)]
+    worker = Remote(api)
+
+    async def work() -> list[Any]:
+        said: list[Any] = []
+        for _ in ids:
+            [given] = await aclaim(worker, 0)
+            name = given["assignment"]
+            address = f"workers/{worker.id}/heartbeat"
+            said.append((await apost(worker, address, {"assignments": [name]}))["cancel"])
+            if len(said) < 5:
+                said.append(await apost(worker, f"assignments/{name}/result", {"result": 1}))
+            else:
+                body = await apost(worker, "results", {"results": [{"assignment": name}]})
+                said.append({"status": body["results"][0]["status"]})
+        return said
+
+    assert asyncio.run(work()) == [[], {"status": "stored"}] * 3
+    assert {get_job(job_id).status for job_id in ids} == {"successful"}
 
 
 @pytest.mark.usefixtures("slow_looks")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_pgjobs import workflow
+from django_pgjobs.exceptions import BatchOpen
 from django_pgjobs.http.assignments import Assignment
 from django_pgjobs.http.removing import remove_workflow
 from django_pgjobs.models import Batch, Job
@@ -68,7 +69,7 @@ def test_results_come_in_pages(api: Api) -> None:
     """S2.9, S2.27: of what nothing follows, in order."""
     tree = {
         "name": "pages",
-        "jobs": sums((0, 1)),
+        "jobs": sums((0, 1), (0, 2)),
         "parts": [{"jobs": sums(*((number, 0) for number in range(5)))}],
         "followers": [{"each": {"task": ECHO}}],
     }
@@ -82,7 +83,7 @@ def test_results_come_in_pages(api: Api) -> None:
         assert len(page["results"]) <= 2
         cursor = page["cursor"]
     assert found == list(Batch.objects.get(pk=flow).results())
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.", ".1", "1.x", "0.0", "1.2.3"])
@@ -138,6 +139,23 @@ def test_one_that_was_let_run_again_is_left(api: Api) -> None:
     run_jobs(at_once=False)
     assert Job.objects.get(task_path=remove_workflow.module_path).status == "successful"
     assert Batch.objects.filter(pk=flow).exists()
+
+
+def test_one_that_is_gone_needs_nothing_more(api: Api) -> None:
+    remove_workflow.enqueue(17)
+    run_jobs()
+    assert Job.objects.get().status == "successful"
+
+
+def test_one_that_is_locked_is_deleted_later(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(batch: Batch) -> None:
+        raise BatchOpen("jobs of it are locked")
+
+    monkeypatch.setattr(Batch, "delete", refuse)
+    flow = read(api.post("workflows", {"name": "locked"}), 201)["id"]
+    read(api.delete(f"workflows/{flow}"), 202)
+    run_jobs(at_once=False)
+    assert Job.objects.get().note == "snoozed: jobs of it are locked"
 
 
 def test_a_complete_one_is_deleted(api: Api) -> None:

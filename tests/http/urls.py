@@ -8,6 +8,6 @@ from django_pgjobs.http.routing import public_view, unknown_address
 from tests.http.views import ROUTES
 
 urlpatterns = [
-    path("tried/", include([*ROUTES, re_path("", public_view(unknown_address))])),
+    path("tried/", include([*ROUTES, re_path("^(?P<rest>.*)$", public_view(unknown_address))])),
     path("pgjobs/api/", include("django_pgjobs.http.urls")),
 ]

@@ -24,6 +24,7 @@ from django_pgjobs.admin.overview.rules import (
 from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.stuck import Stuck
+from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, Signs
@@ -117,7 +118,8 @@ def wrong_settings() -> list[CheckMessage]:
 
 def _unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterator[Notice]:
     unserved = [row for row in waiting if row.is_unserved]
-    if not facts.live_workers and unserved:
+    remote = set(remote_queues()) if unserved else set()
+    if not facts.live_workers and any(row.queue_name not in remote for row in unserved):
         jobs = sum(row.ready for row in unserved)
         text = ngettext(
             "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
@@ -128,11 +130,18 @@ def _unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterato
         yield Notice("no_worker", text % values, JOBS, query=urlencode({"tab": "ready"}))
         return
     for row in unserved[:MAX_NAMED]:
-        text = ngettext(
-            "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
-            "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
-            row.ready,
-        )
+        if row.queue_name in remote:
+            text = ngettext(
+                "%(jobs)s job waits in queue %(queue)s and no live worker over HTTP serves it.",
+                "%(jobs)s jobs wait in queue %(queue)s and no live worker over HTTP serves it.",
+                row.ready,
+            )
+        else:
+            text = ngettext(
+                "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
+                "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
+                row.ready,
+            )
         values = {"jobs": formats.number_format(row.ready), "queue": row.queue_name}
         yield _of_queue("unserved", text % values, row.queue_name)
     yield from _others("unserved", len(unserved) - MAX_NAMED)

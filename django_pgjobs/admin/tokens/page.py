@@ -15,6 +15,7 @@ from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from django.views.decorators.debug import sensitive_variables
 
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
@@ -88,6 +89,7 @@ class TokenAdmin(ListPageAdmin):
         return self.render_page(request, "tokens.html", context)
 
     @page
+    @sensitive_variables("secret")
     def add_view(
         self,
         request: HttpRequest,
@@ -136,6 +138,7 @@ class TokenAdmin(ListPageAdmin):
             say(request, _("This token cannot be used any more."), is_good=False)
         return HttpResponseRedirect(self.url("pgjobs_token_changelist"))
 
+    @sensitive_variables("secret")
     def rotate_view(self, request: HttpRequest, token_id: int) -> HttpResponse:
         """Make a token like another one, show its secret, and let that one end."""
         refused = refuse_unless_posted(request, Verb.CONTROL_TOKENS)
@@ -171,6 +174,7 @@ class TokenAdmin(ListPageAdmin):
         }
         return self.render_page(request, "token.html", context)
 
+    @sensitive_variables("secret", "context")
     def _draw_secret(self, request: HttpRequest, token: Token, secret: str) -> HttpResponse:
         context = {
             "title": _("The secret of %(name)s") % {"name": token.name},

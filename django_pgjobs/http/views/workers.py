@@ -9,10 +9,10 @@ from functools import partial
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.asking import Asked, in_thread, wait_in_loop, wait_in_thread
+from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
 from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
 from django_pgjobs.http.beating import LOST, beat
-from django_pgjobs.http.crew import find_member
+from django_pgjobs.http.crew import crew, find_member
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.outcomes import attempt_of
 from django_pgjobs.http.pool import borrowed, turn
@@ -22,7 +22,8 @@ from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.single import take_one
-from django_pgjobs.http.station import lease_seconds, our_backends, station
+from django_pgjobs.http.station import lease_seconds, make_options, our_backends, station
+from django_pgjobs.http.threads import in_loop_of, in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.remote import assigned_rows, send_held
@@ -165,7 +166,7 @@ def end(request: ApiRequest, worker: int) -> Answer:
         [rows] = turn([partial(send_held, worker_id=worker, max_jobs=MAX_NAMED)])
         held = assigned_rows(rows, asked_at)
         entries = []
-        for attempt in map(attempt_of, held):
+        for attempt in (attempt_of(assigned, make_options()) for assigned in held):
             outcome = interrupted(attempt, AT_SHUTDOWN)
             settle(attempt, outcome)
             entries.append((attempt, outcome))
@@ -175,6 +176,7 @@ def end(request: ApiRequest, worker: int) -> Answer:
             break
     with borrowed() as connection, connection.cursor() as cursor:
         workers.end_worker(cursor, worker)
+    crew.forget()
     return Answer(204)
 
 
@@ -183,7 +185,7 @@ ROUTES = [
     route("workers/<pgjobs_id:worker>", {"DELETE": Handler(end, "work")}, name="worker"),
     route(
         "workers/<pgjobs_id:worker>/heartbeat",
-        {"POST": Handler(beat_worker, "work")},
+        {"POST": Handler(beat_worker, "work", in_loop=in_loop_of(beat_worker))},
         name="worker_heartbeat",
     ),
     route(

@@ -92,9 +92,13 @@ def list_workflows(request: ApiRequest) -> Answer:
 
 def show_status(request: ApiRequest, *, batch: int) -> Answer:
     """Tell how a workflow does, or a batch of one, with all below it."""
-    found = _find(batch)
+    return Answer(200, _status(batch))
+
+
+def _status(batch_id: int) -> dict[str, Any]:
+    found = _find(batch_id)
     with in_bounded_time():
-        return Answer(200, batch_status(found) | {"waits_for": _reasons(found)})
+        return batch_status(found) | {"waits_for": _reasons(found)}
 
 
 def _reasons(batch: Batch) -> list[dict[str, Any]]:
@@ -159,7 +163,7 @@ def seal_batch(request: ApiRequest, *, batch: int) -> Answer:
     found = _find(batch)
     require_all(request.access, found)
     until_done(found.seal)
-    return Answer(200, batch_status(_find(batch)))
+    return Answer(200, _status(batch))
 
 
 def _find(batch_id: int) -> Any:

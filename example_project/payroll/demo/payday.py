@@ -16,7 +16,7 @@ from example_project.shop.demo.progress import Progress
 from example_project.shop.demo.workers import Workers
 
 POLL_SECONDS = 0.05
-KILL_SHARE = 0.25  # of the cheques written before a worker is killed
+KILL_SHARE = 0.1  # of the cheques written before a worker is killed
 SETTLE_SECONDS = 0.3  # the server may still be busy with the last words of a killed worker
 STALL_SECONDS = 20
 NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Donald", "Frances", "Niklaus", "Radia")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -17,9 +18,14 @@ from django.core.wsgi import get_wsgi_application
 from django.utils import timezone
 
 from django_pgjobs.http.tokens import Scope, create_token
+from django_pgjobs.models import Worker
+from example_project.shop.demo.feed import DemoError
+from example_project.shop.demo.workers import Workers
 
 OFFICE = Path(__file__).resolve().parent.parent / "tax_office"
 TOKEN_LIVES = timedelta(hours=1)
+OPEN_SECONDS = 20
+POLL_SECONDS = 0.05
 
 
 class QuietHandler(WSGIRequestHandler):
@@ -51,19 +57,26 @@ class WebServer:
         self._server.server_close()
 
 
-def make_secret() -> str:
-    """Make a token for the tax office."""
+def open_office(workers: Workers, url: str) -> None:
+    """Start the tax office, and wait until it asks for jobs."""
     scope = Scope(verbs=["work"], queues=["taxes"], expires_at=timezone.now() + TOKEN_LIVES)
-    return create_token("tax office", scope, by="demo")[1]
+    token, secret = create_token("tax office", scope, by="demo")
+    workers.start_program(command_of_office(), URL=url, TOKEN=secret)
+    until = time.monotonic() + OPEN_SECONDS
+    while not Worker.objects.filter(token_id=token.pk, listening=True).exists():
+        workers.check()
+        if time.monotonic() > until:
+            raise DemoError(f"the tax office does not open within {OPEN_SECONDS} s")
+        time.sleep(POLL_SECONDS)
 
 
 @cache
 def language_of_office() -> str:
     """Return which of its programs can run here."""
-    node = shutil.which("node")
-    if node is not None:
-        is_new = subprocess.run([node, "-e", "process.exit(AbortSignal.any ? 0 : 1)"], check=False)
-        if is_new.returncode == 0:
+    if (node := shutil.which("node")) is not None:
+        # 18 or newer.
+        command = [node, "-e", "process.exit(globalThis.fetch ? 0 : 1)"]
+        if subprocess.run(command, check=False).returncode == 0:
             return "Node.js"
     return "Python"
 

@@ -27,7 +27,7 @@ from example_project.integrations.outside import OutsideApi
 from example_project.payroll.demo.checks import check_payroll
 from example_project.payroll.demo.payday import Paid, Payday
 from example_project.payroll.demo.report import summary as payroll_summary
-from example_project.payroll.demo.web import WebServer, command_of_office, make_secret
+from example_project.payroll.demo.web import WebServer, open_office
 from example_project.shop.demo import report
 from example_project.shop.demo.checks import check_everything
 from example_project.shop.demo.drain import Drain, Drained
@@ -136,7 +136,7 @@ class Command(BaseCommand):
                 times = Times(workers.check)
                 drained = self._drain(plan, sent, workers, logs, kill=options["kill"])
                 played = self._play(world, workers, edits=options["edits"])
-                workers.start_program(command_of_office(), URL=web.url, TOKEN=make_secret())
+                open_office(workers, web.url)
                 paid = self._pay(run, workers, options["employees"], kill=options["kill"])
                 scheduled = times.run()
                 workers.stop()

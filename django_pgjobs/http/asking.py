@@ -63,10 +63,11 @@ class Asked:
         given = self._again()
         if given or row.is_quiet or row.is_stopping:
             return given
-        if row.is_listening and not self.wait:
+        given = take(taker, self.max_jobs, insists=not self.wait)
+        if given and row.is_listening:
             # Busy workers find jobs by working.
             self.say_listening(listening=False)
-        return take(taker, self.max_jobs, insists=not self.wait)
+        return given
 
     def _again(self) -> list[Given]:
         if self.held is None:

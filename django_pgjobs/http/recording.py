@@ -27,6 +27,8 @@ logger = get_logger(__name__)
 SPREAD_SECONDS = 3.0
 # A process that stood still for longer does not know when an answer was true.
 CLOCK_SECONDS = 1.0
+# How long the end of the process waits for a statement of the thread.
+END_SECONDS = 3.0
 
 
 class Recording:
@@ -36,6 +38,8 @@ class Recording:
         self._tally = tally
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        # Set while the thread uses no connection.
+        self._is_asleep = threading.Event()
 
     def begin(self) -> None:
         """See that what is counted is written."""
@@ -51,8 +55,16 @@ class Recording:
     def _run(self) -> None:
         while True:
             self._guarded_clock()
+            self._is_asleep.set()
             time.sleep(self._tally.next_close() + random.uniform(0, SPREAD_SECONDS))
+            self._is_asleep.clear()
             self.write()
+
+    def end(self) -> None:
+        """Write what is left; for the end of the process."""
+        if self._thread is not None:
+            self._is_asleep.wait(END_SECONDS)
+        self.write(is_last=True)
 
     def _guarded_clock(self) -> None:
         try:

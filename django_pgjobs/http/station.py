@@ -170,7 +170,7 @@ class Station:
             atexit.unregister(self.end)
             announcer.stop()
             announcer.join(END_SECONDS)
-        self.recording.write(is_last=True)
+        self.recording.end()
 
     def _note_crash(self, role: str) -> None:
         logger.error("role=%s has crashed; task_finished is sent by a new one", role)

@@ -149,6 +149,7 @@ def idle(secret: str) -> float:
         client = Client(secret)
         worker = client.post("workers", {"name": "bench"})["worker"]
         end = time.time() + IDLE_SECONDS + 8
+        # At the end of the block the server ends, and with it the connection.
         while time.time() < end:
             client.post(f"workers/{worker}/claim", {"wait": 25})
 

@@ -41,6 +41,8 @@ examples:
 
 The secret is printed once, alone on the standard output; the table has its digest only. A token
 that is revoked may work for five seconds more, where a web process remembers it.
+What a worker has claimed it reports with the same token: after a rotation let it end what it runs,
+and start it with the new one.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -69,6 +70,10 @@ class Terminal:
         """End everything that it has started."""
         os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.wait()
+        for pipe in (self._shell.stdin, self._shell.stdout):
+            assert pipe
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.helpers import ROOT, WAIT_SECONDS, database_url, skip, wait_until
 from tests.servers import free_port
 
 CHILDREN = 2
+TASK_MODULES = ["tests.clients.tasks", "example_project.payroll.paying"]
 COMMANDS = {
     "gunicorn": [
         "tests.clients.sites:wsgi",
@@ -43,7 +44,7 @@ class WebProcesses:
         self._settings = {
             "ROOT_URLCONF": "tests.http.urls",
             "ALLOWED_HOSTS": ["127.0.0.1"],
-            "PGJOBS": {"TASK_MODULES": ["tests.clients.tasks"], **pgjobs},
+            "PGJOBS": {"TASK_MODULES": TASK_MODULES, **pgjobs},
         }
         log, name = tempfile.mkstemp(prefix=f"pgjobs-{kind}-")
         os.close(log)

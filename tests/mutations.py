@@ -44,6 +44,7 @@ from tests.mutated_schedules import SCHEDULES
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
 from tests.mutated_tenant import TENANT
+from tests.mutated_trees import OVER_HTTP
 from tests.mutating import Mutation, survivors_of
 
 MUTATIONS = (
@@ -53,6 +54,7 @@ MUTATIONS = (
     *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
     *(Mutation(*door) for door in DOORS),
+    *(Mutation(*each) for each in OVER_HTTP),
     *(Mutation(*filling) for filling in FILLINGS),
     *(Mutation(*lines) for lines in DEPENDANTS),
     *(Mutation(*fold) for fold in BATCHES),

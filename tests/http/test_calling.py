@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -232,7 +233,7 @@ def drip(connection: socket.socket) -> None:
     """Answer a byte at a time, and never to the end."""
     while True:
         connection.sendall(b"H")
-        connection.recv(1)
+        time.sleep(0.02)
 
 
 def pour(head: bytes, text: bytes) -> Any:

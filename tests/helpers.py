@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -35,6 +35,19 @@ MARK = "PGJOBS_TEST_WORKER"
 READY = re.compile(r"\bready(\.|\s+worker=)", re.IGNORECASE)
 
 T = TypeVar("T")
+
+
+def some_always(cases: Iterable[Any], *, every: int = 5) -> list[Any]:
+    """Return cases of a test, of which only each so-and-so-many-th runs always.
+
+    The others are slow in sum, and run in .ci/run.
+    """
+
+    def slow(case: Any) -> Any:
+        values = case if type(case) is tuple else (case,)
+        return pytest.param(*values, marks=pytest.mark.slow)
+
+    return [case if number % every == 0 else slow(case) for number, case in enumerate(cases)]
 
 
 def skip(reason: str) -> None:

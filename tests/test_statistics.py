@@ -14,6 +14,7 @@ from psycopg import sql
 from django_pgjobs.flows import workflow
 from django_pgjobs.models import Job, QueueSample, Statistic
 from django_pgjobs.queries import expiry, jobs, numbers, statistics
+from django_pgjobs.queries.signs import list_signs
 from django_pgjobs.queries.statistics import DENSE_SECONDS, STEPS, Cell, Minute
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -224,10 +225,17 @@ class TestSizes:
             QueueSample.objects.filter(ready=count).update(
                 measured_at=datetime.now(UTC) - timedelta(minutes=10 - count)
             )
-        of_all = numbers.list_samples(cursor, seconds=HOUR)
-        of_mail = numbers.list_samples(cursor, seconds=HOUR, queue_names=["mail"])
-        assert [each.ready for each in of_all] == [each.ready for each in of_mail] == [1, 3]
-        assert numbers.list_samples(cursor, seconds=60, queue_names=["mail"])[-1].ready == 3
+        for seconds, sizes in ((HOUR, [1, 3]), (60, [3])):
+            found = list_signs(
+                cursor,
+                recent=0,
+                least=1,
+                max_jobs=1,
+                max_rows=1,
+                queue_names=["mail"],
+                sampled=seconds,
+            )
+            assert [each.ready for each in found.backlogs["mail"]] == sizes
 
     def test_the_most_that_were_ready_by_steps(self, cursor: Any) -> None:
         for count in (3, 1):

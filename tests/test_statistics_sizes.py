@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from django_pgjobs.queries import numbers, statistics
 
-pytestmark = pytest.mark.django_db
+# What is rolled back would stay in the tables, and make other tests slow: these are emptied.
+pytestmark = pytest.mark.django_db(transaction=True)
 
 # A third has not finished: most of it is ready, some runs, waits for its time, or is held.
 LIVE = """
@@ -66,7 +67,7 @@ ORDER BY 1, 2
 
 @pytest.fixture
 def cursor() -> Iterator[Any]:
-    with connection.cursor() as given:
+    with transaction.atomic(), connection.cursor() as given:
         yield given
 
 

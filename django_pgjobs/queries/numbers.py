@@ -59,14 +59,6 @@ def list_sizes(cursor: Cursor) -> list[Size]:
     return [Size._make(row) for row in fetch(cursor, "list_sizes", {"max_jobs": FEW})]
 
 
-def list_samples(
-    cursor: Cursor, *, seconds: float, queue_names: Sequence[str] | None = None
-) -> list[Size]:
-    """Return what had not finished at each time of the last *seconds*, of queues or of all."""
-    params = {"seconds": seconds, "queue_names": _array(queue_names)}
-    return [Size._make(row) for row in fetch(cursor, "list_samples", params)]
-
-
 def list_peaks(
     cursor: Cursor, *, seconds: float, step_seconds: int, queue_names: Sequence[str]
 ) -> dict[str, dict[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -46,26 +47,51 @@ class MuteRow(NamedTuple):
     until: datetime
 
 
+class Backlog(NamedTuple):
+    """How many jobs of a queue were ready at a time, in seconds since 1970; *is_cut*: or more."""
+
+    queue_name: str
+    ready: int
+    is_cut: bool
+    measured_at: float
+
+
 class Signs(NamedTuple):
-    """What was read."""
+    """What was read; the backlogs of each queue by time."""
 
     crews: list[Crew]
     failing: list[Failing]
     mutes: list[MuteRow]
+    backlogs: dict[str, list[Backlog]]
 
 
-def list_signs(cursor: Cursor, *, recent: float, least: int, max_jobs: int, max_rows: int) -> Signs:
+def list_signs(
+    cursor: Cursor,
+    *,
+    recent: float,
+    least: int,
+    max_jobs: int,
+    max_rows: int,
+    queue_names: Sequence[str],
+    sampled: float,
+) -> Signs:
     """Return what live workers do, the tasks of which at least *least* jobs failed, and the mutes.
 
-    Failures of the last *recent* seconds are counted.
+    Failures of the last *recent* seconds are counted. The backlogs are those of *queue_names* in
+    the last *sampled* seconds.
     """
     params = {
         "recent": recent,
         "least": least,
         "max_jobs": max_jobs,
         "max_rows": max_rows,
+        "queue_names": list(queue_names),
+        "sampled": sampled,
     }
-    [(crews, failing, mutes)] = fetch(cursor, "list_signs", params)
+    [(crews, failing, mutes, samples)] = fetch(cursor, "list_signs", params)
+    backlogs: dict[str, list[Backlog]] = {}
+    for sample in _decoded(samples):
+        backlogs.setdefault(sample["queue_name"], []).append(Backlog(**sample))
     return Signs(
         [Crew(**crew) for crew in _decoded(crews)],
         [
@@ -76,6 +102,7 @@ def list_signs(cursor: Cursor, *, recent: float, least: int, max_jobs: int, max_
             MuteRow(**mute | {"until": datetime.fromtimestamp(mute["until"], UTC)})
             for mute in _decoded(mutes)
         ],
+        backlogs,
     )
 
 

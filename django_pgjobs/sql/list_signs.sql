@@ -1,12 +1,14 @@
 -- Read what the warnings of the Overview are judged by and no other part of it shows.
 -- Parameters: recent double precision (failures of the last so many seconds are counted); least
 --     integer (failed jobs of a task); max_jobs integer (failed jobs that are looked at); max_rows
---     integer (of each list)
+--     integer (of each list); queue_names text[] (whose samples are wanted); sampled double precision
+--     (those of the last so many seconds)
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
---     how many failed and succeeded; the warnings that are muted, as JSON
+--     how many failed and succeeded; the warnings that are muted, as JSON; how many jobs were ready
+--     in these queues, by time, as JSON
 -- Locks: none
--- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin
+-- Index: pgjobs_job_running, pgjobs_job_by_end, pgjobs_statistic_begin, pgjobs_queue_sample_measured
 WITH span AS MATERIALIZED (
     SELECT
         date_trunc(
@@ -80,4 +82,19 @@ SELECT
             ORDER BY mute.id DESC
             LIMIT %(max_rows)s::integer
         ) AS muted
+    ), '[]'),
+    COALESCE((
+        SELECT json_agg(sampled)
+        FROM (
+            SELECT
+                sample.queue_name, sample.ready, sample.is_cut,
+                date_part('epoch', sample.measured_at) AS measured_at
+            FROM pgjobs_queue_sample AS sample
+            WHERE
+                sample.measured_at
+                >= statement_timestamp() - make_interval(secs => %(sampled)s::double precision)
+                AND sample.measured_at <= statement_timestamp()
+                AND sample.queue_name = ANY (%(queue_names)s::text[])
+            ORDER BY sample.measured_at
+        ) AS sampled
     ), '[]')

@@ -108,6 +108,8 @@ def _run_jobs(
     limit: int, at_once: bool, before_time_counts: Callable[[], object] = lambda: None
 ) -> int:
     ran: list[tuple[Attempt, Outcome]] = []
+    # Looking through all modules takes longer than to run a job.
+    declaring = declaring_paths()
     with (
         connections[job_database()].cursor() as cursor,
         _without_jit(cursor),
@@ -122,7 +124,9 @@ def _run_jobs(
                 raise TooManyAttempts(
                     f"run_jobs() expected at most {counted(limit, 'attempt')}, got more."
                 )
-            claims_of_one = (_claim_one(cursor, worker_id, lanes) for _ in range(MAX_TRIES))
+            claims_of_one = (
+                _claim_one(cursor, worker_id, lanes, declaring) for _ in range(MAX_TRIES)
+            )
             rows = next(filter(None, claims_of_one), None)
             if rows is None:
                 break
@@ -185,14 +189,16 @@ def _ready_lanes(cursor: Cursor, at_once: bool) -> list[Ready]:
     return places
 
 
-def _claim_one(cursor: Cursor, worker_id: int, places: list[Ready]) -> list[ClaimedRow]:
+def _claim_one(
+    cursor: Cursor, worker_id: int, places: list[Ready], declaring: list[str]
+) -> list[ClaimedRow]:
     taker = claims.Taker(
         worker_id=worker_id,
         worker_name="run_jobs",
         unknown_paths=[],
         detailed=True,
         detailed_paths=[],
-        declaring_paths=declaring_paths(),
+        declaring_paths=declaring,
     )
     # Outside of a TestCase a claim is a transaction, as a worker's is: who may claim jobs with
     # keys or of limited queues holds a row until its end.

@@ -70,8 +70,13 @@ def test_what_another_tenant_has_looks_like_what_is_not_there(
         if "selection=" in address:
             assert "zebra" not in ask(person_client, address)
             continue
-        told = ask(person_client, address)
-        assert nothing_in(told) == ask(person_client, nothing_in(address)), address
+        # Ages are told to the second: what differs once may have been asked in two of them.
+        for _ in range(3):
+            told = nothing_in(ask(person_client, address))
+            otherwise = ask(person_client, nothing_in(address))
+            if told == otherwise:
+                break
+        assert told == otherwise, address
 
 
 # A change of one's own may be ended and continued, and a bulk change lets a worker do it.

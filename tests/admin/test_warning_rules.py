@@ -13,8 +13,7 @@ from django.utils import timezone
 from django_pgjobs.admin.overview import situation
 from django_pgjobs.admin.overview.rules import Waiting, busy_queues, growth_of, is_rising
 from django_pgjobs.models import Pause, QueueSample, Statistic
-from django_pgjobs.queries.numbers import Size
-from django_pgjobs.queries.signs import Crew, Ended, Failing
+from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
@@ -120,12 +119,11 @@ class TestFailures:
 class TestGrowth:
     """A backlog over the last half hour."""
 
-    def samples(self, sizes: Sequence[int], minutes: float = 30, **changes: Any) -> list[Size]:
-        step = timedelta(minutes=minutes) / (len(sizes) - 1)
-        begin = NOW - timedelta(minutes=minutes)
-        blank = Size("mail", 0, 0, 0, 0, 0, None, NOW, False)._replace(**changes)
+    def samples(self, sizes: Sequence[int], minutes: float = 30, **changes: Any) -> list[Backlog]:
+        step = 60 * minutes / (len(sizes) - 1)
+        blank = Backlog("mail", 0, False, 0.0)._replace(**changes)
         return [
-            blank._replace(measured_at=begin + number * step, ready=size)
+            blank._replace(measured_at=number * step, ready=size)
             for number, size in enumerate(sizes)
         ]
 

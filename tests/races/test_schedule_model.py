@@ -22,6 +22,7 @@ from django.db import connection
 from django_pgjobs.models import Job, Occurrence, Schedule
 from django_pgjobs.schedules.control import pause_schedule, resume_schedule
 from django_pgjobs.schedules.firing import fire_due
+from tests.helpers import wait_until
 from tests.occurrences.clock import watch
 from tests.races.support import DjangoThread
 from tests.schedules.support import NOTE_TIME
@@ -142,6 +143,13 @@ def make_schedules() -> list[Kept]:
     ]  # fmt: skip
 
 
+def has_ended(pid: int) -> bool:
+    """Does the server know no such session any more?"""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid])
+        return cursor.rowcount == 0
+
+
 class Model:
     """The table and the test's own book, and a clock that both go by."""
 
@@ -163,20 +171,25 @@ class Model:
 
     def work(self, seed: int) -> int:
         """Take turns until nothing is due; return how often this worker was killed."""
-        chance, killed = random.Random(seed), 0
+        chance, killed, session = random.Random(seed), 0, 0
 
         def be_killed_perhaps() -> None:
-            if chance.random() < KILLED_SHARE:
-                connection.connection.pgconn.finish()
+            nonlocal session
+            raw = connection.connection
+            if chance.random() < KILLED_SHARE and not raw.closed:
+                session = raw.info.backend_pid
+                raw.pgconn.finish()
 
         while True:
             try:
                 if fire_due(now=self.now, on_move=be_killed_perhaps).taken == 0:
                     return killed
             except DatabaseError:
-                # Its transaction is gone. Another worker starts in its place.
+                # Its transaction is gone, and its locks once the server has noticed. Another worker
+                # starts in its place.
                 killed += 1
                 connection.close()
+                wait_until(partial(has_ended, session))
 
     def round(self) -> None:
         """Let all workers work at the same moment, and write into the book what they must do."""

@@ -25,6 +25,7 @@ from django_pgjobs.worker.process.job_log import log_outcome, log_start
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
+from tests.helpers import some_always
 from tests.odd_rows import ODD, ODD_VALUES, STORABLE, Odd, Rows, execute
 from tests.worker import support
 from tests.worker.keyed import keyed_claim
@@ -258,7 +259,7 @@ SCENARIOS = [
 
 
 @pytest.mark.sql
-@pytest.mark.parametrize("odd", STORABLE, ids=str)
+@pytest.mark.parametrize("odd", some_always(STORABLE), ids=str)
 def test_an_odd_row_harms_only_itself(odd: Odd) -> None:
     for scenario in SCENARIOS:
         with transaction.atomic():
@@ -271,7 +272,7 @@ def test_an_odd_row_harms_only_itself(odd: Odd) -> None:
 
 
 @pytest.mark.parametrize("detailed", [True, False])
-@pytest.mark.parametrize("odd", STORABLE, ids=str)
+@pytest.mark.parametrize("odd", some_always(STORABLE), ids=str)
 def test_an_odd_row_runs_or_fails_alone(
     odd: Odd, detailed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,9 +7,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.queue_pages import QueueRow
-from django_pgjobs.queries.signs import Crew, Ended, Failing
+from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
 BUSY_SECONDS = 60.0
@@ -107,12 +106,12 @@ def share_of(failed: int, successful: int) -> float:
     return failed / (failed + successful) if failed else 0.0
 
 
-def growth_of(queue_name: str, samples: Sequence[Size], now: int) -> Growth | None:
+def growth_of(queue_name: str, samples: Sequence[Backlog], now: int) -> Growth | None:
     """Return how a backlog of *now* jobs grew, None if it did not; *samples* by time."""
     if len(samples) < PARTS:
         return None
     first, last = samples[0], samples[-1]
-    seconds = (last.measured_at - first.measured_at).total_seconds()
+    seconds = last.measured_at - first.measured_at
     if seconds < LEAST_GROWTH_SECONDS or any(sample.is_cut for sample in samples):
         return None
     size = len(samples) / PARTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from django_pgjobs.admin.overview.live import kept
@@ -25,7 +25,6 @@ from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.numbers import Size, list_samples
 from django_pgjobs.queries.signs import Ended, Signs, list_signs, sum_ended
 from django_pgjobs.queries.stuck import list_long_runs
 
@@ -44,13 +43,12 @@ T = TypeVar("T")
 
 
 class Seen(NamedTuple):
-    """What was read: signs of trouble, jobs that look stuck, samples of queues by time, and what
-    ended a day *before* by task, if jobs fail now.
+    """What was read: signs of trouble, jobs that look stuck, and what ended a day *before* by
+    task, if jobs fail now.
     """
 
     signs: Signs
     stuck: list[Stuck]
-    samples: Mapping[str, Sequence[Size]]
     before: Mapping[str, Ended]
 
 
@@ -62,16 +60,13 @@ def read_signs(cursor: Cursor, waiting: Iterable[Waiting]) -> Seen:
         least=LEAST_FAILED,
         max_jobs=MAX_FAILED_JOBS,
         max_rows=MAX_ROWS,
+        queue_names=_backlogs(waiting),
+        sampled=GROWTH_SECONDS,
     )
-    samples: dict[str, list[Size]] = {}
-    names = _backlogs(waiting)
-    found = list_samples(cursor, seconds=GROWTH_SECONDS, queue_names=names) if names else ()
-    for sample in found:
-        samples.setdefault(sample.queue_name or "", []).append(sample)
     before = _before(cursor) if signs.failing else {}
     if before is None:
         signs = signs._replace(failing=[])
-    return Seen(signs, _read_stuck(cursor), samples, before or {})
+    return Seen(signs, _read_stuck(cursor), before or {})
 
 
 def _read_stuck(cursor: Cursor) -> list[Stuck]:

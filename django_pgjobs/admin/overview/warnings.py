@@ -25,7 +25,6 @@ from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.stuck import Stuck
 from django_pgjobs.declaring.remote import remote_queues
-from django_pgjobs.queries.numbers import Size
 from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
 from django_pgjobs.queries.rate_limits import MissingRate
 from django_pgjobs.queries.signs import Ended, Signs
@@ -75,14 +74,13 @@ HARM = tuple(KINDS)
 
 
 class Situation(NamedTuple):
-    """What warnings are judged by: *samples* of each queue by time, tasks a day *before*."""
+    """What warnings are judged by; *before* are the tasks a day before."""
 
     facts: Installation
     waiting: Sequence[Waiting] = ()
     missing_rates: Sequence[MissingRate] = ()
-    signs: Signs = Signs([], [], [])
+    signs: Signs = Signs([], [], [], {})
     stuck: Sequence[Stuck] = ()
-    samples: Mapping[str, Sequence[Size]] = {}
     before: Mapping[str, Ended] = {}
 
 
@@ -272,7 +270,9 @@ def _growing_queues(seen: Situation) -> Iterator[Notice]:
     for row in seen.waiting:
         if not row.is_paused and not row.is_unserved:
             ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
-    found = [growth_of(name, seen.samples.get(name, ()), jobs) for name, jobs in ready.items()]
+    found = [
+        growth_of(name, seen.signs.backlogs.get(name, ()), jobs) for name, jobs in ready.items()
+    ]
     growing = sorted((each for each in found if each), key=lambda each: each.before - each.now)
     for growth in growing[:MAX_NAMED]:
         text = _("Queue %(queue)s grows: %(before)s jobs were ready %(time)s ago, %(now)s are now.")

@@ -265,9 +265,12 @@ def test_a_hostile_receiver_fails_in_bounded_time(
     monkeypatch.setattr(posting, "SECONDS", 0.3)
     with misbehaving(behave) as url:
         allow(settings, url)
-        call_back_after(add.enqueue(1, 2), url, max_attempts=1)
+        call_back_after(add.enqueue(1, 2), url, max_attempts=1, timeout=30)
         run_jobs()
-    assert call_of().status == "failed"
+    job = call_of()
+    assert job.status == "failed"
+    # The worker had not to end it.
+    assert not job.errors[-1]["exception_class"].endswith("JobTimeout")
 
 
 def test_an_answer_without_an_end_is_read_for_a_while(

@@ -175,7 +175,7 @@ class PgJobsBackend(BaseTaskBackend):
         merging.own_function(task)
         if task.on_failure is None:
             return
-        handler = find_follow_up(task)
+        handler = find_follow_up(task).task
         backend = task_backends[handler.backend]
         if not isinstance(backend, PgJobsBackend):
             raise InvalidTask(

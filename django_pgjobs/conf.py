@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_pgjobs.values.hosts import HOST
 from django_pgjobs.values.payload import is_storable
 
 # The queue of the package's own jobs. Every worker serves it, whatever its --queues say.
@@ -61,6 +62,13 @@ class Conf:
     SENTRY_TRACING: bool = False
     OPENTELEMETRY: bool = False
     METRICS_TOKEN: str | None = None
+    HTTP_HEARTBEAT_SECONDS: float = 60.0
+    HTTP_MAX_BODY_BYTES: int = 2_097_152
+    HTTP_MAX_CONNECTIONS: int = 8
+    HTTP_MAX_WAITING: int = 4
+    CALLBACK_HOSTS: tuple[str, ...] = ()
+    CALLBACK_SECRET: str | None = None
+    CALLBACK_ALLOW_PRIVATE: bool = False
 
 
 # The server's own limit on one payload (domain pgjobs_payload), in bytes.
@@ -159,10 +167,25 @@ _RULES = {
         lambda v: len(v) >= 16 and all("!" <= character <= "~" for character in v),
         nullable=True,
     ),
+    "HTTP_HEARTBEAT_SECONDS": Rule(float, "seconds from 0.1 to 3600", lambda v: 0.1 <= v <= 3600),
+    "HTTP_MAX_BODY_BYTES": Rule(
+        int, "a whole number from 1024 to 104857600", lambda v: 1024 <= v <= 104_857_600
+    ),
+    "HTTP_MAX_CONNECTIONS": Rule(int, "a whole number from 1 to 1000", lambda v: 1 <= v <= 1000),
+    "HTTP_MAX_WAITING": Rule(int, "a whole number from 0 to 10000", lambda v: 0 <= v <= 10_000),
+    "CALLBACK_HOSTS": Rule(
+        tuple,
+        "a list of hosts, such as 'example.com', '.example.com', 'http://intern.example:8000'",
+        lambda v: all(isinstance(host, str) and HOST.fullmatch(host) for host in v),
+    ),
+    "CALLBACK_SECRET": Rule(
+        str, "text of 32 characters or more, or None", lambda v: len(v) >= 32, nullable=True
+    ),
+    "CALLBACK_ALLOW_PRIVATE": Rule(bool, "True or False", lambda v: True),
 }
 
 # Settings that no message and no page may show.
-SECRETS = {"METRICS_TOKEN"}
+SECRETS = {"METRICS_TOKEN", "CALLBACK_SECRET"}
 
 # What TASKS says of a backend of ours, and what its OPTIONS do.
 BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")

@@ -31,6 +31,7 @@ BaseException
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 from numbers import Real
@@ -87,6 +88,10 @@ class UnknownBatch(JobError, LookupError):
     """There is no batch with that id."""
 
 
+class CallBackFailed(JobError):
+    """Who was to be called back did not take it, or is at an address that is not called."""
+
+
 class RateLimited(JobError):
     """The tokens are not available in time, but in *retry_after* seconds."""
 
@@ -124,6 +129,33 @@ class Retry(JobSteering):
 
 class Discard(JobSteering):
     """Fail the job now, whatever attempts are left; *reason* is recorded."""
+
+
+class RemoteFailure(Exception):
+    """What a worker over HTTP says of an attempt that failed; its text is the message.
+
+    *kind* is the name of the error as it is called there, *trace* where it happened. *steering* is
+    a Retry or Discard if the worker decides about the next attempt, None if the task does.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str = "",
+        *,
+        trace: str = "",
+        steering: Retry | Discard | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.trace = trace
+        self.steering = steering
+
+    def is_called(self, exceptions: Iterable[type[BaseException]]) -> bool:
+        """Has one of these classes its name, alone or with its module?"""
+        names = {each.__qualname__ for each in exceptions}
+        names |= {f"{each.__module__}.{each.__qualname__}" for each in exceptions}
+        return self.kind in names
 
 
 class Snooze(JobSteering):

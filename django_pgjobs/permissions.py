@@ -36,12 +36,20 @@ class Verb(Enum):
     CONTROL_QUEUES = "pgjobs.control_queue"
     CONTROL_WORKERS = "pgjobs.control_worker"
     CONTROL_SCHEDULES = "pgjobs.control_schedule"
+    CONTROL_TOKENS = "pgjobs.control_token"
 
 
 # Of more jobs nobody is asked whether a narrowed person may see all of them.
 MAX_WHOLE = 10_000
 # What is done to the whole installation, and so by nobody who is narrowed.
-OF_ALL = frozenset({Verb.CONTROL_QUEUES, Verb.CONTROL_WORKERS, Verb.CONTROL_SCHEDULES})
+OF_ALL = frozenset(
+    {
+        Verb.CONTROL_QUEUES,
+        Verb.CONTROL_WORKERS,
+        Verb.CONTROL_SCHEDULES,
+        Verb.CONTROL_TOKENS,
+    }
+)
 
 
 def may(user: Any, verb: Verb, job: Job | None = None) -> bool:

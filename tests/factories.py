@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
+from secrets import token_urlsafe
 from types import SimpleNamespace
 from typing import Any
 
@@ -183,3 +185,16 @@ def _literal(column: str, value: Any) -> sql.Composable:
     if isinstance(value, list):
         return sql.SQL("{}::text[]").format(value)
     return sql.Literal(value)
+
+
+def make_token(name: str = "test", *, using: str = "default", **columns: Any) -> str:
+    """Insert a token of the HTTP API that may do everything, and return its secret."""
+    secret = f"pgj_{token_urlsafe(32)}"
+    given = {
+        "name": name,
+        "prefix": secret[:8],
+        "digest": sha256(secret.encode()).hexdigest(),
+        "verbs": ["work", "enqueue", "read", "manage"],
+    }
+    _insert("pgjobs_token", given | columns, count=1, using=using)
+    return secret

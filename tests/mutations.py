@@ -33,6 +33,7 @@ from tests.mutated_claims import (
 )
 from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_fillings import FILLINGS
+from tests.mutated_http import DOORS
 from tests.mutated_inputs import INPUTS
 from tests.mutated_metrics import METRICS
 from tests.mutated_process import PROCESS
@@ -43,6 +44,7 @@ from tests.mutated_schedules import SCHEDULES
 from tests.mutated_session import SESSION_CARE
 from tests.mutated_sql import STATEMENTS
 from tests.mutated_tenant import TENANT
+from tests.mutated_trees import OVER_HTTP
 from tests.mutating import Mutation, survivors_of
 
 MUTATIONS = (
@@ -51,6 +53,8 @@ MUTATIONS = (
     *(Mutation(*given) for given in ROOMS),
     *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
+    *(Mutation(*door) for door in DOORS),
+    *(Mutation(*each) for each in OVER_HTTP),
     *(Mutation(*filling) for filling in FILLINGS),
     *(Mutation(*lines) for lines in DEPENDANTS),
     *(Mutation(*fold) for fold in BATCHES),
@@ -304,8 +308,8 @@ MUTATIONS = (
     Mutation(
         "walk behind the lane that was served last",
         f"{WORKER}claiming/places.py",
-        "self._cursors[group] = _last_served(",
-        "_last_served(",
+        "self._cursors[group] = last_served(",
+        "last_served(",
         ("tests/worker/test_places.py",),
     ),
     Mutation(

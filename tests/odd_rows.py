@@ -201,6 +201,9 @@ ODD: dict[str, dict[str, str | None]] = {
         '\'{"task_path": ""}\'': ON_FAILURE,
         '\'{"task_path": "a.b", "priority": "1e9"}\'': ON_FAILURE,
         '\'{"task_path": "a.b", "queue_name": ""}\'': ON_FAILURE,
+        '\'{"task_path": "a.b", "kwargs": [1]}\'': ON_FAILURE,
+        '\'{"task_path": "a.b", "kwargs": null}\'': ON_FAILURE,
+        '\'{"task_path": "a.b", "kwargs": {"n": 1}}\'': None,
         '\'{"task_path": [1], "priority": -100, "queue_name": {}, "backend": 5,'
         ' "is_async": [1]}\'': None,
     },

@@ -10,7 +10,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from django_pgjobs.conf import Conf, automatic_concurrency, find_problems, get_conf
+from django_pgjobs.conf import SECRETS, Conf, automatic_concurrency, find_problems, get_conf
 
 
 def problem(**settings: Any) -> str:
@@ -94,6 +94,13 @@ GOOD: dict[str, list[Any]] = {
     "SENTRY_TRACING": [True, False],
     "OPENTELEMETRY": [True, False],
     "METRICS_TOKEN": [None, "x" * 16],
+    "HTTP_HEARTBEAT_SECONDS": [0.1, 60, 3600.0],
+    "HTTP_MAX_BODY_BYTES": [1024, 104_857_600],
+    "HTTP_MAX_CONNECTIONS": [1, 1000],
+    "HTTP_MAX_WAITING": [0, 10_000],
+    "CALLBACK_HOSTS": [[], ("a.example", ".b.example"), ["http://a.example:8000", "[::1]:443"]],
+    "CALLBACK_SECRET": [None, "x" * 32],
+    "CALLBACK_ALLOW_PRIVATE": [True, False],
 }
 NO_NUMBER: list[Any] = ["60", True, float("nan"), [1]]
 BAD: dict[str, list[Any]] = {
@@ -131,6 +138,13 @@ BAD: dict[str, list[Any]] = {
     "SENTRY_TRACING": [None, 1, "yes"],
     "OPENTELEMETRY": [None, 0, "opentelemetry"],
     "METRICS_TOKEN": ["", "short", 7, "x" * 15 + " ", "é" * 16],
+    "HTTP_HEARTBEAT_SECONDS": [None, 0, 3601, *NO_NUMBER],
+    "HTTP_MAX_BODY_BYTES": [None, 1023, 104_857_601, *NO_NUMBER],
+    "HTTP_MAX_CONNECTIONS": [None, 0, 1001, *NO_NUMBER],
+    "HTTP_MAX_WAITING": [None, -1, 10_001, *NO_NUMBER],
+    "CALLBACK_HOSTS": [None, "a.example", ["*"], [""], [5], ["ftp://a.example"], ["A.example"]],
+    "CALLBACK_SECRET": [5, "x" * 31, ""],
+    "CALLBACK_ALLOW_PRIVATE": [None, 1, "yes"],
 }
 
 
@@ -149,7 +163,7 @@ def test_bad_values_are_refused_and_the_error_says_what_was_expected(key: str) -
     for value in BAD[key]:
         said = problem(**{key: value})
         assert said.startswith(f"expected PGJOBS[{key!r}] to be "), value
-        got = "something else" if key == "METRICS_TOKEN" else repr(value)
+        got = "something else" if key in SECRETS else repr(value)
         assert said.endswith(f", got {got}. See docs/settings.md.")
 
 

@@ -161,7 +161,8 @@ def test_every_option_of_a_task_is_explained() -> None:
 
 
 def test_every_reason_of_an_explanation_is_documented_and_no_other() -> None:
-    source = (ROOT / "django_pgjobs/control/explain.py").read_text()
+    control = ROOT / "django_pgjobs/control"
+    source = "".join((control / f"{name}.py").read_text() for name in ("explain", "takers"))
     told = {
         *re.findall(r'Reason\(\s*"(\w+)"', source),
         *re.findall(r'return "(\w+)", _?', source),
@@ -261,7 +262,7 @@ def test_every_page_is_linked_from_the_readme_or_another_page() -> None:
         (page.parent / target.partition("#")[0]).resolve()
         for page in PAGES
         for target in LINK.findall(page.read_text())
-        if not target.startswith(("http", "#"))
+        if not target.startswith(("http:", "https:", "#"))
     }
     lost = [page.name for page in DOCS.glob("**/*.md") if page.resolve() not in linked]
     assert not lost, f"no page links to {lost}"

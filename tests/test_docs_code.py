@@ -33,6 +33,8 @@ from django.test import override_settings
 from django_pgjobs import compat, signals
 from django_pgjobs.control.rate_limits import create_declared_limits
 from django_pgjobs.declaring import registry, schedules
+from django_pgjobs.http import calling
+from django_pgjobs.http.posting import Answer
 from django_pgjobs.models import Job
 from django_pgjobs.testing import run_jobs, simulated_time
 from tests.helpers import ROOT
@@ -46,6 +48,9 @@ MODULE = re.compile(r"# (\w+(?:/\w+)*)\.py\n")
 SETTINGS = ("PGJOBS", "TASKS", "DATABASES")
 # Names of modules that code on a page says it is in.
 MODULES = ("shop.permissions", "shop.signup", "shop.payments")
+
+
+CALLBACKS = {"CALLBACK_HOSTS": ["hooks.example.com"], "CALLBACK_SECRET": "x" * 32}
 
 
 class Block(NamedTuple):
@@ -73,6 +78,9 @@ def _what_pages_change(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Let the next test find the process as it was: tasks, sites, receivers, modules."""
     if django.VERSION >= (6, 1):
         settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
+    # No page calls another machine.
+    settings.PGJOBS = {**settings.PGJOBS, **CALLBACKS}
+    monkeypatch.setattr(calling, "post", lambda *given: Answer(204, None))
     monkeypatch.setattr(registry, "_found", {})
     monkeypatch.setattr(schedules, "_declared", {})
     assert admin.site.is_registered(Job)

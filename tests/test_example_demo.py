@@ -31,7 +31,7 @@ from tests import helpers
 from tests.helpers import ROOT, wait_until
 
 SECONDS = 90  # for a whole demo on a machine that has other things to do
-FEW = ("--products=40", "--edits=40", "--employees=100")
+FEW = ("--products=40", "--edits=40", "--employees=300")
 
 
 class Terminal(io.StringIO):

@@ -35,8 +35,8 @@ class OneProcess:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    """Nobody waits for the taxes, and mail goes nowhere."""
-    monkeypatch.setattr(paying, "TAX_SECONDS", 0)
+    """Nobody waits for the time clock, and mail goes nowhere."""
+    monkeypatch.setattr(paying, "LOOK_SECONDS", 0)
     if django.VERSION >= (6, 1):
         settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
@@ -46,15 +46,15 @@ def failed(found: list[Check]) -> list[str]:
 
 
 def test_everybody_gets_a_cheque_and_the_boss_a_mail() -> None:
-    """S2.1, S2.16, S2.28: a cheque per result while the rest is calculated, then the mail."""
+    """S2.1, S2.16, S2.28: taxes and a cheque per result while others are calculated, then mail."""
     assert hire(3) == 3
     payroll = pay_everybody("2026-11")
     assert Job.objects.filter(batch_id=payroll.batch_id).count() == 3
-    assert run_jobs() == 7
-    earned = {employee.pk: employee.hours * employee.wage for employee in Employee.objects.all()}
-    assert dict(payroll.cheques.values_list("employee", "amount")) == earned
+    assert run_jobs() == 10
+    net = {each.pk: each.hours * each.wage * 4 // 5 for each in Employee.objects.all()}
+    assert dict(payroll.cheques.values_list("employee", "amount")) == net
     [summary] = payroll.summaries.all()
-    assert (summary.cheques, summary.amount) == (3, sum(earned.values()))
+    assert (summary.cheques, summary.amount) == (3, sum(net.values()))
     assert mail.outbox[0].body.startswith("3 cheques")
     assert Batch.objects.get(pk=payroll.batch_id).tree_completed_at
 
@@ -63,7 +63,7 @@ def test_cheques_go_before_the_calculations_that_wait() -> None:
     hire(3)
     payroll = pay_everybody("2026-11")
     with pytest.raises(RuntimeError):
-        run_jobs(limit=2)
+        run_jobs(limit=3)
     assert payroll.cheques.count() == 1
 
 

@@ -155,8 +155,9 @@ def test_every_marked_text_is_in_the_catalog(tmp_path: Path) -> None:
     copy = tmp_path / "django_pgjobs"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     command = ["makemessages", "-l", "de", "--no-obsolete", "--no-location"]
+    # Without the folder of the package on the path, where `http` would stand for Python's own.
     subprocess.run(
-        [sys.executable, "-m", "django", *command], cwd=copy, check=True, capture_output=True
+        [sys.executable, "-P", "-m", "django", *command], cwd=copy, check=True, capture_output=True
     )
     found = {message.key: message for message in read_catalog(copy / CATALOG.relative_to(PACKAGE))}
     ours = {message.key: message for message in MESSAGES} | {HEADER.key: found[HEADER.key]}

@@ -23,6 +23,7 @@ NEEDED = (
     "static/*/*.css",
     "static/*/*.js",
     "locale/de/LC_MESSAGES/django.mo",
+    "http/openapi.json",
     "migrations/0001_*.py",
 )
 # Needs no server: reads a statement, a template, a catalogue and a file of `static`.
@@ -83,7 +84,8 @@ def test_the_wheel_contains_all_our_files_and_no_others(wheel: Path) -> None:
     for pattern in NEEDED:
         assert any(Path(name).match(f"django_pgjobs/{pattern}") for name in shipped), pattern
     suffixes = {Path(name).suffix for name in shipped}
-    assert suffixes <= {".py", ".sql", ".typed", ".html", ".css", ".js", ".svg", ".po", ".mo"}
+    data = {".sql", ".html", ".css", ".js", ".json", ".svg", ".po", ".mo"}
+    assert suffixes <= {".py", ".typed"} | data
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from django_pgjobs.admin.queues.limits import ConcurrencyLimitAdmin, RateLimitAd
 from django_pgjobs.admin.queues.page import PauseAdmin, QueueSettingsAdmin
 from django_pgjobs.admin.schedules.page import ScheduleAdmin
 from django_pgjobs.admin.subjects import JobsOfRowMixin
+from django_pgjobs.admin.tokens.page import TokenAdmin
 from django_pgjobs.admin.workers.page import WorkerAdmin
 from django_pgjobs.admin.workflows.page import BatchAdmin
 from django_pgjobs.models import (
@@ -23,6 +24,7 @@ from django_pgjobs.models import (
     QueueSettings,
     RateLimit,
     Schedule,
+    Token,
     Worker,
 )
 
@@ -35,6 +37,7 @@ __all__ = [
     "QueueSettingsAdmin",
     "RateLimitAdmin",
     "ScheduleAdmin",
+    "TokenAdmin",
     "WorkerAdmin",
     "register",
 ]
@@ -50,6 +53,7 @@ def register(site: admin.AdminSite) -> None:
     site.register(ConcurrencyLimit, ConcurrencyLimitAdmin)
     site.register(RateLimit, RateLimitAdmin)
     site.register(Schedule, ScheduleAdmin)
+    site.register(Token, TokenAdmin)
 
 
 register(admin.site)

@@ -48,6 +48,7 @@ NAVIGATION = (
     Entry("schedules", _("Schedules"), "pgjobs_schedule_changelist"),
     Entry("workers", _("Workers"), "pgjobs_worker_changelist"),
     Entry("limits", _("Limits"), "pgjobs_ratelimit_changelist"),
+    Entry("tokens", _("API tokens"), "pgjobs_token_changelist"),
     Entry("system", _("System"), "pgjobs_job_system"),
 )
 

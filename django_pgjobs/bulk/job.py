@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 from django_pgjobs.bulk.changes import count_total, run_page
-from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.context import current_job
 from django_pgjobs.control.lifecycle import cancel
+from django_pgjobs.declaring.own_tasks import find_alias, find_queue
 from django_pgjobs.declaring.tasks import task
 from django_pgjobs.models import BulkChange, Job, QueueSettings
 from django_pgjobs.queries.database import job_database
@@ -26,25 +25,10 @@ MAX_PRIORITY, MAX_BOOST = 100, 200
 NOTE = "Large changes of the admin, ahead of all others."
 
 
-def _find_alias() -> str:
-    """Return the first alias of TASKS whose backend stores jobs, else the default one."""
-    for alias in task_backends.settings:
-        with suppress(ImproperlyConfigured, ImportError):
-            if hasattr(task_backends[alias], "enqueue_many"):
-                return str(alias)
-    return "default"
+ALIAS = find_alias()
 
 
-def _find_queue(alias: str) -> str:
-    """Return our own queue, or one that the backend accepts if it is none of ours."""
-    queues = sorted(getattr(task_backends[alias], "queues", ()))
-    return OWN_QUEUE if not queues or OWN_QUEUE in queues else queues[0]
-
-
-ALIAS = _find_alias()
-
-
-@task(backend=ALIAS, queue_name=_find_queue(ALIAS))
+@task(backend=ALIAS, queue_name=find_queue(ALIAS, OWN_QUEUE))
 def run_bulk_change(change_id: int) -> dict[str, int]:
     """Do what is left of a bulk change; return how many jobs it came to."""
     change = BulkChange.objects.using(job_database()).filter(pk=change_id).first()

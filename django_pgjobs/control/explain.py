@@ -7,7 +7,7 @@ is imported. Texts are in the active language, times in the current time zone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import connections
@@ -15,10 +15,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgjobs.choosing import obstacles_of
-from django_pgjobs.conf import get_conf
 from django_pgjobs.control.explanation import Explanation, Reason
 from django_pgjobs.control.pause_words import pause_in_words
 from django_pgjobs.control.stuck import reasons_of
+from django_pgjobs.control.takers import list_of, taker_of
 from django_pgjobs.declaring.lacking import lacks_something
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.exceptions import UnknownTask
@@ -26,7 +26,7 @@ from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.explain import Facts, LaneRow, LimitedQueue, RateRow, WorkersRow
+from django_pgjobs.queries.explain import Facts, LaneRow, LimitedQueue, RateRow
 from django_pgjobs.queries.filling import control_of
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import job_id_of
@@ -183,7 +183,7 @@ def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:
         f"{each.id} ({JobStatus(each.status).label if each.status else '-'})" for each in found
     ]
     total = found[0].total if found else 0
-    values = {"jobs": _list_of(labels, total)}
+    values = {"jobs": list_of(labels, total)}
     if job.hold == Hold.PREDECESSOR_FAILED:
         text = _(
             "One of the jobs it waited for failed: %(jobs)s. Requeue that one, let this one go "
@@ -240,7 +240,7 @@ def _key(job: Facts, lane: LaneRow) -> Reason:
         "running": head.running,
         "most": lane.max_running,
         "limit": lane.pattern,
-        "jobs": _list_of(refs, head.running),
+        "jobs": list_of(refs, head.running),
     }
     text = _("%(running)s of %(most)s jobs of the concurrency key “%(key)s” run: %(jobs)s.")
     if lane.pattern is not None:
@@ -266,7 +266,7 @@ def _queue(job: Facts, queue: LimitedQueue) -> Reason:
         "queue": job.queue_name,
         "running": queue.running,
         "most": queue.max_running,
-        "jobs": _list_of(refs, queue.running),
+        "jobs": list_of(refs, queue.running),
     }
     return Reason("queue_full", text, refs)
 
@@ -312,55 +312,13 @@ def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Re
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
     yield from (reason for reason in blockers if reason.code not in PASSING)
     if not workers.awake:
-        yield _taker(job, workers)
+        yield taker_of(job, workers)
     yield from (reason for reason in blockers if reason.code in PASSING)
     if not blockers:
         yield from _lacking(job)
         yield from _before(cursor, job)
         if workers.awake:
-            yield _taker(job, workers)
-
-
-def _taker(job: Facts, workers: WorkersRow) -> Reason:
-    """Return the reason that concerns the workers."""
-    values: dict[str, object] = {
-        "backend": job.backend,
-        "queue": job.queue_name,
-        "task": job.task_path,
-        "names": _list_of(workers.names, workers.of_task),
-        "running": workers.running,
-        "slots": workers.slots,
-        "seconds": f"{get_conf().POLL_INTERVAL_SECONDS:g}",
-    }
-    code, text = _text_of_taker(workers)
-    return Reason(code, text % values)
-
-
-def _text_of_taker(workers: WorkersRow) -> tuple[str, str]:
-    """Return the code of that reason, and its text without values."""
-    if not workers.live:
-        return "no_worker", _("No worker runs. Start one: manage.py runjobs.")
-    if not workers.of_backend:
-        text = _("No live worker serves the backend “%(backend)s” of the setting TASKS.")
-        return "no_worker_for_backend", text
-    if not workers.of_queue:
-        return "no_worker_for_queue", _("No live worker serves the queue “%(queue)s”.")
-    if not workers.of_task:
-        return "no_worker_for_task", _(
-            "No live worker that serves the queue “%(queue)s” knows the task %(task)s: was it "
-            "renamed, or is the new code not deployed yet?"
-        )
-    if not workers.awake:
-        text = _("The workers that would take it (%(names)s) were asked to claim nothing.")
-        return "workers_quiet", text
-    if workers.running >= workers.slots:
-        return "workers_busy", _(
-            "The workers that would take it (%(names)s) run %(running)s jobs in %(slots)s slots."
-        )
-    return "next_look", _(
-        "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "
-        "%(seconds)s s."
-    )
+            yield taker_of(job, workers)
 
 
 def _lacking(job: Facts) -> Iterator[Reason]:
@@ -389,12 +347,3 @@ def _before(cursor: Cursor, job: Facts) -> Iterator[Reason]:
             count,
         )
         yield Reason("behind", text % {"count": count})
-
-
-def _list_of(items: Iterable[object], total: int) -> str:
-    """Return the items with commas between, and how many more there are."""
-    shown = [str(item) for item in items]
-    text = ", ".join(shown)
-    if total > len(shown):
-        text += " " + _("and %(count)s more") % {"count": total - len(shown)}
-    return text

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_pgjobs.compat import AnyTask, InvalidTask
+from django_pgjobs.compat import InvalidTask
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
+from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.options import is_path
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, is_task, load_module, said_of
 from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.values.given import instant_or_delay
+from django_pgjobs.values.payload import encode_value
 
 # What a task that is told of a failure is called with: the id of a job, and its last error.
 TOLD = (1, "error")
@@ -32,26 +35,40 @@ def find_end_problems(task: Any) -> Iterator[str]:
             instant_or_delay(expires, name="expires")
         except ValueError as error:
             yield str(error)
-    if is_task(handler):
+    if isinstance(handler, Call):
         yield from _find_call_problems(handler)
+    elif is_task(handler):
+        yield from _find_call_problems(Call(handler, (), {}))
     elif handler is not None and not is_path(handler):
-        yield f"expected on_failure to be a task or the dotted path of one, got {handler!r}."
+        yield (
+            "expected on_failure to be a task, the dotted path of one, or a call such as "
+            f"tell.s(channel='ops'), got {handler!r}."
+        )
 
 
-def _find_call_problems(handler: AnyTask) -> Iterator[str]:
+def _find_call_problems(call: Call) -> Iterator[str]:
+    if call.args:
+        yield f"expected on_failure to have its own arguments by name, got {call.args!r:.80}."
+        return
     try:
-        check_signature(handler, TOLD, {})
+        check_signature(call.task, TOLD, call.kwargs)
     except TypeError as error:
         yield f"expected on_failure to be a task that takes a job's id and a text: {error}"
+        return
+    try:
+        encode_value(dict(call.kwargs), name="kwargs", max_bytes=SERVER_PAYLOAD_BYTES)
+    except (TypeError, ValueError) as error:
+        yield f"expected on_failure to have arguments that can be stored: {error}"
 
 
-def find_follow_up(task: Any) -> AnyTask:
-    """Return the task that is enqueued when a job of *task* fails.
+def find_follow_up(task: Any) -> Call:
+    """Return what is enqueued when a job of *task* fails, without what it is told.
 
-    Raise InvalidTask, which names the option, if there is none that could be called so.
+    Raise InvalidTask, which names the option, if there is nothing that could be called so.
     """
-    found = given = task.on_failure
-    shown = given.module_path if is_task(given) else given
+    given = task.on_failure
+    found, kwargs = (given.task, given.kwargs) if isinstance(given, Call) else (given, {})
+    shown = found.module_path if is_task(found) else found
     said = f"{task.module_path} option on_failure={shown!r}"
     if isinstance(given, str):
         module_name, _, name = given.rpartition(".")
@@ -63,6 +80,7 @@ def find_follow_up(task: Any) -> AnyTask:
             ) from error
     if not is_task(found):
         raise InvalidTask(f"{said} is expected to be the path of a task, got {found!r}.")
-    for problem in _find_call_problems(found):
+    call = Call(found, (), kwargs)
+    for problem in _find_call_problems(call):
         raise InvalidTask(f"{said}: {problem}")
-    return found
+    return call

@@ -27,8 +27,12 @@ from django_pgjobs.exceptions import UnknownTask
 
 _found: dict[str, AnyTask] = {}
 
-# The tasks of our own, for every worker. It is named here, not imported: it is made of models.
-OWN_MODULE = "django_pgjobs.bulk.job"
+# The tasks of our own, for every worker. They are named here, not imported: made of models.
+OWN_MODULES = (
+    "django_pgjobs.bulk.job",
+    "django_pgjobs.http.calling",
+    "django_pgjobs.http.removing",
+)
 
 
 # What the code of a module may raise; one that calls sys.exit() is broken too.
@@ -73,7 +77,8 @@ def discover_tasks() -> list[BrokenModule]:
 
     Return those that raise; the others are imported all the same.
     """
-    load_module(OWN_MODULE)
+    for name in OWN_MODULES:
+        load_module(name)
     broken = [*broken_apps(), *filter(None, map(_try_to_load, get_conf().TASK_MODULES))]
     _broken.clear()
     _broken.update((module.name, module) for module in broken)

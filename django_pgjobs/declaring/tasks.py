@@ -23,6 +23,7 @@ from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
 from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
+from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
 from django_pgjobs.declaring.subjects import Subject, subject_of
@@ -63,10 +64,11 @@ class Task(AnyTask):
     are templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
 
     *expires*: no attempt begins later, and a job that waits then ends as cancelled; a length of
-    time counts from `run_after`, or from the enqueue. *on_failure* is a task, or the dotted path
-    of one, that is enqueued when a job fails for good, in the same transaction, with the job's
-    id and a text of its last error as arguments. *schedulable*: people may make schedules of it in
-    the admin, with arguments of their own.
+    time counts from `run_after`, or from the enqueue. *on_failure* is a task, the dotted path
+    of one, or a call with arguments by name, that is enqueued when a job fails for good, in the
+    same transaction, with the job's id and a text of its last error first. *schedulable*: people
+    may make schedules of it in the admin, with arguments of their own. *remote*: workers over HTTP
+    run it, and none of ours.
     """
 
     priority: int = 0
@@ -99,8 +101,9 @@ class Task(AnyTask):
     subject: Subject | None = None
     max_losses: int | None = None
     expires: datetime | timedelta | None = None
-    on_failure: AnyTask | str | None = None
+    on_failure: AnyTask | Call | str | None = field(default=None, hash=False)
     schedulable: bool = False
+    remote: bool = False
     # Was it declared with our @task? django.tasks makes tasks of this class too.
     is_ours: bool = field(default=False, repr=False, compare=False)
 
@@ -151,7 +154,7 @@ class Task(AnyTask):
         subject: Any = None,
         max_losses: int | None = None,
         expires: datetime | timedelta | None = None,
-        on_failure: AnyTask | str | None = None,
+        on_failure: AnyTask | Call | str | None = None,
     ) -> Task:
         """Return a copy of the task with other options for the jobs enqueued through it.
 
@@ -265,6 +268,7 @@ def check_options(task: Task) -> None:
 def _find_problems(task: Task) -> Iterable[str]:
     yield from _find_run_problems(task)
     yield from find_control_problems(task)
+    yield from find_remote_problems(task)
     yield from _find_label_problems(task)
     if not isinstance(task.metadata, Mapping):
         yield f"expected metadata to be a dict, got {task.metadata!r}."
@@ -359,8 +363,9 @@ def task(
     max_wait: float | timedelta | None = None,
     max_losses: int | None = None,
     expires: datetime | timedelta | None = None,
-    on_failure: AnyTask | str | None = None,
+    on_failure: AnyTask | Call | str | None = None,
     schedulable: bool = False,
+    remote: bool = False,
     schedule: str | timedelta | Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Task]: ...
 

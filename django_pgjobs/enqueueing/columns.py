@@ -130,7 +130,8 @@ def _expiry(task: Task) -> tuple[datetime | None, float | None]:
 
 def _follow_up(task: Task) -> str:
     """Return the JSON of what is enqueued when a job fails."""
-    handler = find_follow_up(task)
+    call = find_follow_up(task)
+    handler = call.task
     return json.dumps(
         {
             "task_path": handler.module_path,
@@ -139,6 +140,7 @@ def _follow_up(task: Task) -> str:
             "priority": int(handler.priority),
             "is_async": is_async(handler),
         }
+        | ({"kwargs": dict(call.kwargs)} if call.kwargs else {})
     )
 
 

@@ -10,7 +10,7 @@ import django
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.declaring.registry import (
-    OWN_MODULE,
+    OWN_MODULES,
     find_task,
     list_broken_modules,
     list_task_paths,
@@ -79,7 +79,7 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
 
 def declared_tasks() -> list[str]:
     """Return the paths of the project's tasks; our own are not for it to count."""
-    return [path for path in list_task_paths() if not path.startswith(f"{OWN_MODULE}.")]
+    return [path for path in list_task_paths() if path.rpartition(".")[0] not in OWN_MODULES]
 
 
 def declared_queues() -> set[str]:

@@ -46,6 +46,7 @@ WEB: Rights = {
     "pgjobs_queue_sample": "SELECT",
     "pgjobs_stack": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_mute": "SELECT, INSERT, UPDATE, DELETE",
+    "pgjobs_token": "SELECT, INSERT, UPDATE",
     "django_migrations": "SELECT",
 }
 # Claims and finishes jobs, rescues and prunes; its jobs enqueue and change jobs.

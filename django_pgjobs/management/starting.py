@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 from django.core.management.base import CommandError
 
@@ -9,6 +11,7 @@ from django_pgjobs.checks import missing_rate_limits
 from django_pgjobs.conf import Conf
 from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.declaring.registry import discover_tasks
+from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.management.grants import WORKER, missing_grants
 from django_pgjobs.queries.connection import OwnConnection
@@ -35,6 +38,15 @@ def load_tasks(conf: Conf) -> None:
         ) from broken[0].error
     for module in broken:
         logger.error("tasks are left out: %s", module, exc_info=module.error)
+
+
+def excluded_queues(flags: dict[str, Any]) -> tuple[str, ...]:
+    """Return the queues to leave out: those of remote tasks, too, unless --queues names them."""
+    queues = flags["queues"]
+    if queues.names is not None:
+        return tuple(flags["exclude_queues"])
+    others = [name for name in remote_queues() if name not in queues.slots]
+    return (*flags["exclude_queues"], *(q for q in others if q not in flags["exclude_queues"]))
 
 
 def look_at_server(alias: str) -> Server:

@@ -44,6 +44,7 @@ DROP FUNCTION pgjobs_note_cancels_v1(text[], text[]);
 DROP TABLE pgjobs_statistic, pgjobs_queue_sample;
 """
 DROP_WATCHING = "DROP TABLE pgjobs_stack, pgjobs_mute;"
+DROP_TOKENS = "DROP TABLE pgjobs_token;"
 DROP_MERGE = """
 DROP AGGREGATE pgjobs_merged_v1(json, text);
 DROP FUNCTION pgjobs_merge_v1(json, json, text);
@@ -397,6 +398,8 @@ class Migration(migrations.Migration):
                 ("quiet_requested_at", models.DateTimeField(help_text="Since then the worker is to claim nothing more.", null=True, verbose_name="quiet requested at")),
                 ("stop_requested_at", models.DateTimeField(help_text="Since then the worker is to end what it runs, and itself.", null=True, verbose_name="stop requested at")),
                 ("lease_seconds", models.FloatField(help_text="Seconds from a renewal to the end of the lease.", null=True, verbose_name="lease")),
+                ("token_id", models.BigIntegerField(help_text="The token of a worker over HTTP; empty: a process of ours.", null=True, verbose_name="token id")),
+                ("named_at", models.JSONField(editable=False, help_text="When a worker over HTTP last named each job that it runs.", null=True, verbose_name="named at")),
             ],
             options={
                 "verbose_name": "worker",
@@ -525,6 +528,34 @@ class Migration(migrations.Migration):
                     "verbose_name_plural": "stacks",
                     "db_table": "pgjobs_stack",
                     "default_permissions": (),
+                    "required_db_vendor": "postgresql",
+                },
+            ),
+        ]),
+        PostgresSQL(read("tokens"), DROP_TOKENS, state_operations=[
+            migrations.CreateModel(
+                name="Token",
+                fields=[
+                    ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                    ("created_at", models.DateTimeField(db_default=Now(), editable=False, verbose_name="created at")),
+                    ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
+                    ("revoked_at", models.DateTimeField(editable=False, null=True, verbose_name="revoked at")),
+                    ("last_used_at", models.DateTimeField(editable=False, help_text="Give or take a minute.", null=True, verbose_name="last used at")),
+                    ("per_second", models.FloatField(blank=True, help_text="For each web process. Empty: any number.", null=True, validators=[MinValueValidator(0.001), MaxValueValidator(1000000)], verbose_name="requests per second")),
+                    ("name", models.TextField(verbose_name="name")),
+                    ("prefix", models.TextField(editable=False, help_text="The beginning of the secret.", verbose_name="begins with")),
+                    ("digest", models.TextField(editable=False, unique=True, verbose_name="digest")),
+                    ("verbs", TextArrayField(help_text="work, enqueue, read, manage", verbose_name="verbs")),
+                    ("queues", TextArrayField(blank=True, help_text="Empty: all.", null=True, verbose_name="queues")),
+                    ("tasks", TextArrayField(blank=True, help_text="Empty: all.", null=True, verbose_name="tasks")),
+                    ("created_by", models.TextField(default="", editable=False, verbose_name="created by")),
+                ],
+                options={
+                    "verbose_name": "API token",
+                    "verbose_name_plural": "API tokens",
+                    "db_table": "pgjobs_token",
+                    "permissions": (("control_token", "Can make, rotate and revoke tokens"),),
+                    "default_permissions": ("view",),
                     "required_db_vendor": "postgresql",
                 },
             ),

@@ -10,7 +10,7 @@ from django_pgjobs.models.fields import InstantField, TextArrayField
 
 
 class Worker(models.Model):
-    """One `runjobs` process: its lease covers every job it runs.
+    """One `runjobs` process, or a worker over HTTP: its lease covers every job it runs.
 
     A worker is live while `ended_at` is empty and its lease runs.
     """
@@ -23,6 +23,11 @@ class Worker(models.Model):
         _("lease"), null=True, help_text=_("Seconds from a renewal to the end of the lease.")
     )
     ended_at = InstantField(_("ended at"), null=True)
+    token_id = models.BigIntegerField(
+        _("token id"),
+        null=True,
+        help_text=_("The token of a worker over HTTP; empty: a process of ours."),
+    )
     pid = models.IntegerField(_("process id"))
     slots = models.IntegerField(_("slots"), help_text=_("Threads that run jobs."))
     lost = models.BooleanField(
@@ -55,6 +60,12 @@ class Worker(models.Model):
     )
     schedule_names = TextArrayField(
         _("schedules"), null=True, help_text=_("The schedules that its code declares.")
+    )
+    named_at = models.JSONField(
+        _("named at"),
+        null=True,
+        editable=False,
+        help_text=_("When a worker over HTTP last named each job that it runs."),
     )
 
     class Meta:

@@ -15,7 +15,10 @@ MAX_COUNTED = 400
 
 
 class WorkerRow(NamedTuple):
-    """A worker; durations are seconds, *lease* is how long its lease lasts when renewed."""
+    """A worker; durations are seconds, *lease* is how long its lease lasts when renewed.
+
+    One over HTTP came with the token *token_id*; None: it is a process of ours.
+    """
 
     id: int
     name: str
@@ -35,6 +38,7 @@ class WorkerRow(NamedTuple):
     ended_ago: float | None
     lease: float
     lease_left: float
+    token_id: int | None
 
 
 def list_workers(cursor: Cursor) -> list[WorkerRow]:

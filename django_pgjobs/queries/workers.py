@@ -20,7 +20,7 @@ class Registration(TypedDict):
     """What a worker enters of itself.
 
     *queues* None: all; *lease* in seconds; *quiet*: it was asked to claim nothing, in a row
-    whose lease was lost.
+    whose lease was lost; *token_id* is of a worker over HTTP.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Registration(TypedDict):
     schedule_names: list[str]
     lease: float
     quiet: bool
+    token_id: int | None
 
 
 def register_worker(cursor: Cursor, row: Registration) -> int:

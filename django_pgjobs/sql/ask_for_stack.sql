@@ -8,6 +8,8 @@ SELECT job.id, job.claim, job.worker_id
 FROM pgjobs_job_live AS job
 JOIN pgjobs_worker AS worker ON worker.id = job.worker_id
 WHERE job.id = %(job_id)s::bigint AND {job.runs} AND {worker.is_live}
+    -- Nobody here sees where one over HTTP is.
+    AND worker.token_id IS NULL
 ON CONFLICT (job_id) DO UPDATE
 SET
     claim = excluded.claim, worker_id = excluded.worker_id,

@@ -90,24 +90,4 @@ SET
     note = ''
 WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
 RETURNING
-    job.id, job.claim, job.attempts, job.max_attempts, job.lost_count, job.max_losses,
-    job.interruptions, job.timeout, job.priority, job.backend,
-    job.queue_name, job.task_path, job.args::text, job.kwargs::text,
-    date_part('epoch', statement_timestamp()) - date_part('epoch', {job.waiting_since}),
-    CASE
-        WHEN %(detailed)s::boolean OR job.task_path = ANY (%(detailed_paths)s::text[])
-            THEN json_build_object(
-                'enqueued_at', job.enqueued_at, 'run_after', job.run_after,
-                'started_at', job.started_at, 'last_attempted_at', job.last_attempted_at,
-                'tags', job.tags,
-                'metadata', job.metadata::text, 'errors', job.errors::text,
-                'worker_ids', job.worker_ids
-            )::text
-    END,
-    job.correlation_id,
-    date_part('epoch', job.expires_at) - date_part('epoch', statement_timestamp()),
-    job.lane,
-    {job.as_undeclared},
-    job.batch_id,
-    CASE WHEN job.schedule IS NOT NULL THEN json_build_array(job.schedule, job.scheduled_for)::text END,
-    job.is_async
+    {job.as_claimed_row}

@@ -2,7 +2,8 @@
 -- Parameters: ended_within double precision (seconds); max_workers integer
 -- Returns: id, name, host, pid, version, queues (NULL: all), excluded_queues, slots; listening,
 --     lost, has it ended?, is it asked to be quiet?, to stop?; seconds since it began, since its
---     heartbeat, since it ended (NULL: it has not), length of its lease, seconds left of it
+--     heartbeat, since it ended (NULL: it has not), length of its lease, seconds left of it;
+--     the token of one over HTTP (NULL: a process of ours)
 -- Locks: none
 -- Index: none
 SELECT {worker.as_worker_row}

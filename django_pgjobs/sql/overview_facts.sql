@@ -155,11 +155,16 @@ FROM (
             OR worker.ended_at IS NULL AND NOT worker.is_live
         ) AS lost,
         COALESCE(
-            array_agg(DISTINCT worker.version) FILTER (WHERE worker.is_live), '{}'
+            array_agg(DISTINCT worker.version) FILTER (
+                -- That of a worker over HTTP is no version of ours.
+                WHERE worker.is_live AND worker.token_id IS NULL
+            ),
+            '{}'
         ) AS versions
     FROM (
         SELECT
             registered.slots, registered.ended_at, registered.lost, registered.version,
+            registered.token_id,
             {registered.is_live} AS is_live
         FROM pgjobs_worker AS registered
     ) AS worker

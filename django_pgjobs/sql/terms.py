@@ -161,6 +161,39 @@ noted AS MATERIALIZED (
         "{it}.concurrency_key, {it}.concurrency_limit, {it}.skips_waiting, {it}.rate_limit_keys,"
         " {it}.rate_cost, {it}.unique_key, {it}.unique_until_claimed)::text END"
     ),
+    # All of it that `queries.claims.ClaimedRow` holds but the last, in that order.
+    "as_claimed_row": """\
+{it}.id, {it}.claim, {it}.attempts, {it}.max_attempts, {it}.lost_count, {it}.max_losses,
+    {it}.interruptions, {it}.timeout, {it}.priority, {it}.backend,
+    {it}.queue_name, {it}.task_path, {it}.args::text, {it}.kwargs::text,
+    date_part('epoch', COALESCE({it}.last_attempted_at, statement_timestamp()))
+    - date_part('epoch', {{it}.waiting_since}),
+    CASE
+        WHEN %(detailed)s::boolean OR {it}.task_path = ANY (%(detailed_paths)s::text[])
+            THEN json_build_object(
+                'enqueued_at', {it}.enqueued_at, 'run_after', {it}.run_after,
+                'started_at', {it}.started_at, 'last_attempted_at', {it}.last_attempted_at,
+                'tags', {it}.tags,
+                'metadata', {it}.metadata::text, 'errors', {it}.errors::text,
+                'worker_ids', {it}.worker_ids
+            )::text
+    END,
+    {it}.correlation_id,
+    date_part('epoch', {it}.expires_at) - date_part('epoch', statement_timestamp()),
+    {it}.lane,
+    {{it}.as_undeclared},
+    {it}.batch_id,
+    CASE
+        WHEN {it}.schedule IS NOT NULL
+            THEN json_build_array({it}.schedule, {it}.scheduled_for)::text
+    END,
+    {it}.is_async""",
+    # Of a job that runs: since when, is it to be cancelled, and who runs it.
+    "as_run": (
+        "date_part('epoch', statement_timestamp())"
+        " - date_part('epoch', COALESCE({it}.last_attempted_at, statement_timestamp())),"
+        " {it}.cancel_requested_at IS NOT NULL, {it}.worker_id"
+    ),
     # When it can run for the first time, or again: it may be later than now.
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",
     # Since when it could have run.
@@ -178,7 +211,7 @@ noted AS MATERIALIZED (
     # Of a statement's list of jobs that ended: what is to be enqueued for those that failed.
     "follow_ups": """\
 INSERT INTO pgjobs_job
-        (task_path, queue_name, backend, is_async, priority, args, correlation_id)
+        (task_path, queue_name, backend, is_async, priority, args, kwargs, correlation_id)
     SELECT
         {it}.on_failure ->> 'task_path'::text,
         COALESCE({it}.on_failure ->> 'queue_name'::text, 'default'),
@@ -186,6 +219,7 @@ INSERT INTO pgjobs_job
         COALESCE({it}.on_failure ->> 'is_async'::text, '') = 'true',
         COALESCE(({it}.on_failure ->> 'priority'::text)::smallint, 0),
         json_build_array({it}.id, {{it}.errors.in_words}),
+        COALESCE({it}.on_failure -> 'kwargs'::text, '{}')::json,
         {it}.correlation_id
     FROM {it}
     WHERE {it}.status = 'failed' AND {it}.on_failure IS NOT NULL""",
@@ -239,7 +273,8 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
         " {{it}.started_at.seconds_ago}, {{it}.heartbeat_at.seconds_ago},"
         " {{it}.ended_at.seconds_ago},"
         " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', {it}.heartbeat_at),"
-        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp())"
+        " date_part('epoch', {it}.lease_expires_at) - date_part('epoch', statement_timestamp()),"
+        " {it}.token_id"
     ),
     # Of a schedule: it is neither paused nor retired; its index is partial on just this.
     "is_in_force": "{it}.paused_at IS NULL AND {it}.retired_at IS NULL",

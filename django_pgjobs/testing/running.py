@@ -162,6 +162,7 @@ def _registered(cursor: Cursor) -> Iterator[int]:
         "backends": list(task_backends.settings),
         "task_paths": [],
         "schedule_names": [],
+        "token_id": None,
         "lease": LEASE_SECONDS,
         "quiet": False,
     }

@@ -27,7 +27,14 @@ from django_pgjobs.models import (
 )
 from django_pgjobs.queries.statistics import measure_queues
 from tests.admin.overview_support import record
-from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
+from tests.factories import (
+    make_batch,
+    make_job,
+    make_jobs,
+    make_running_job,
+    make_token,
+    make_worker,
+)
 
 TASKS = [
     ("example_project.shop.mail.send_welcome_mail", "mail"),
@@ -98,6 +105,7 @@ def fill(seed: int = 1) -> None:
         )
     _fill_stuck(workers[0])
     _fill_controls()
+    _fill_tokens()
     _fill_statistics()
 
 
@@ -128,6 +136,14 @@ def _fill_statistics() -> None:
         cursor.execute(TIMES)
         cursor.execute(SAMPLES)
         measure_queues(cursor)
+
+
+def _fill_tokens() -> None:
+    """Fill in programs of others: one that works, one whose time is over, one shut out."""
+    make_token("shop-front", verbs=["enqueue", "read"], per_second=50.0, created_by="admin")
+    make_token("old node", expires_at=ago(86_400), last_used_at=ago(90_000))
+    make_token("lost laptop", revoked_at=ago(3_600))
+    make_token("node-1", verbs=["work"], queues=["sync"], last_used_at=ago(30))
 
 
 def _fill_stuck(worker: int) -> None:

@@ -30,11 +30,12 @@ from django_pgjobs.models import (
     RateLimit,
     RateState,
     Schedule,
+    Token,
     Worker,
 )
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.lists import LATER
-from tests.factories import make_batch, make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
 from tests.test_admin import NOW
 
 NUMBER = 770077000
@@ -153,6 +154,8 @@ class Rows:
         Schedule.objects.create(
             name="zebra-schedule", task_path="zebra.tasks.send", args=["zebra-arg"], every=60.0
         )
+        secret = make_token("zebra-token", queues=["zebra-queue"], tasks=["zebra.tasks.send"])
+        self.token = Token.objects.get(prefix=secret[:8]).pk
         RateState.objects.create(key="zebra-rate:zebra", next_free=Now())
         selection = Selection({"queue_name": "zebra-queue"}).pinned().to_json()
         changes = {"selection": selection, "verb": "cancel", "reason": "zebra-why", "total": 9}
@@ -247,13 +250,14 @@ def key_of(model: str) -> Callable[[Rows], Any]:
         "ratelimit": lambda rows: "zebra-rate",
         "schedule": lambda rows: "zebra-schedule",
         "pause": lambda rows: rows.pause,
+        "token": lambda rows: rows.token,
         "worker": lambda rows: rows.worker,
     }
     return keys[model]
 
 
 # Of which every row is of the whole installation.
-MODELS = ("concurrencylimit", "pause", "queuesettings", "ratelimit", "schedule", "worker")
+MODELS = ("concurrencylimit", "pause", "queuesettings", "ratelimit", "schedule", "token", "worker")
 
 
 def workflows(rows: Rows, is_own: bool) -> list[str]:
@@ -315,6 +319,10 @@ MATRIX: dict[str, Callable[[Rows, bool], list[str]]] = {
     "pgjobs_schedule_run": plain("pgjobs_schedule_run", "?name=zebra-schedule"),
     "pgjobs_schedule_backfill": plain("pgjobs_schedule_backfill", "?name=zebra-schedule"),
     "pgjobs_schedule_do": plain("pgjobs_schedule_do"),
+    **{
+        f"pgjobs_token_{name}": keyed(f"pgjobs_token_{name}", key_of("token"))
+        for name in ("revoke", "rotate")
+    },
     "pgjobs_worker_control": plain("pgjobs_worker_control"),
     **{
         f"pgjobs_{model}_{name}": plain(f"pgjobs_{model}_{name}", "?q=zebra")

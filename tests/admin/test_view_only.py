@@ -24,12 +24,13 @@ from django_pgjobs.models import (
     QueueSettings,
     RateLimit,
     Schedule,
+    Token,
 )
 from django_pgjobs.status import JobStatus
 from tests.admin.bulk_support import address as bulk_address
 from tests.admin.bulk_support import token_of
 from tests.admin.lists import LATER
-from tests.factories import make_batch, make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
 from tests.helpers import some_always
 from tests.test_admin import NOW
 
@@ -65,7 +66,10 @@ ONLY_SHOWN = {name for name in NAMES if name.endswith("_history")} | {
 
 
 # How the names of addresses end that are about one row.
-OF_ONE = ("_change", "_delete", "_history", "_copy", "_download", "_cancel", "_seal", "_where")
+OF_ONE = (
+    *("_change", "_delete", "_history", "_copy", "_download", "_cancel", "_seal", "_where"),
+    *("_revoke", "_rotate"),
+)
 
 
 class Rows:
@@ -88,6 +92,7 @@ class Rows:
         ConcurrencyLimit.objects.create(pattern="shop:*", max_running=1)
         RateLimit.objects.create(name="api", count=1, period=1.0)
         Schedule.objects.create(name="nightly", task_path="tests.tasks.add", every=3600.0)
+        make_token()
         self.change = BulkChange.objects.create(
             verb="cancel", user_id="1", selection=Selection({}).pinned().to_json(), total=1
         )
@@ -103,6 +108,7 @@ class Rows:
             "concurrencylimit": "shop_3A_2A",
             "ratelimit": "api",
             "schedule": "nightly",
+            "token": Token.objects.get().pk,
         }
         return keys[name.split("_")[1]]
 
@@ -136,6 +142,7 @@ def posts(rows: Rows) -> list[dict[str, str]]:
         {"_save": "1", "post": "yes", "count": "9", "max_running": "9", "name": "api"},
         {"kind": "queue", "name": "mail", "reason": "x", "queue_name": "mail", "priority": "5"},
         {"key": "api", "cancel": "1", "continue": "1", "confirmed": "1", "reveal": "1"},
+        {"name": "n", "verbs": "work", "keep": "3600"},
         {"at": "2030-01-01 00:00", "args": "[]", "kwargs": "{}", "confirmed": "1"},
     ]
     begin, end = "2026-01-01T00:00", "2026-01-01T05:00"

@@ -20,6 +20,7 @@ from django_pgjobs.queries.overview import Installation, get_installation
 from tests import helpers
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_batch, make_job, make_jobs, make_running_job, make_worker
+from tests.http import tasks as remote
 
 __all__ = ["no_dead_rows"]
 
@@ -40,6 +41,17 @@ def test_when_all_is_well_there_is_no_warning() -> None:
     make_jobs(3)
     make_running_job(make_worker("b:1"))
     make_job(status="failed", finished_at=ago(5))
+    assert texts() == []
+
+
+def test_jobs_that_no_worker_over_http_takes() -> None:
+    """Whether workers of ours live or not: they leave the queue of remote tasks alone."""
+    make_jobs(2, queue_name="node", task_path=remote.resize.module_path)
+    said = ["2 jobs wait in queue node and no live worker over HTTP serves it."]
+    assert texts() == said
+    make_worker(excluded_queues=["node"])
+    assert texts() == said
+    make_worker(queues=["node"], token_id=1)
     assert texts() == []
 
 

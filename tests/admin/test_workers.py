@@ -14,9 +14,9 @@ from django.urls import reverse
 from psycopg import sql
 
 from django_pgjobs.admin.workers.page import heartbeat_of, state_of
-from django_pgjobs.models import Worker
+from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
-from tests.factories import get_worker, make_running_job, make_worker
+from tests.factories import get_worker, make_running_job, make_token, make_worker
 from tests.test_admin import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -252,3 +252,18 @@ def test_the_page_is_bounded(admin_client: Client) -> None:
     assert len(queries) <= 12
     assert len(text.encode()) < 150_000
     assert "There are more" in text
+
+
+def test_a_worker_over_http_is_marked_with_its_token(admin_client: Client) -> None:
+    make_token("node-1")
+    token = Token.objects.get()
+    worker = make_worker("far", host="http", version="v1", token_id=token.pk)
+    make_worker("near", host="web-1", version="0.3")
+    page = read(admin_client)
+    assert page.count("over HTTP") == 1
+    assert reverse("admin:pgjobs_token_change", args=[token.pk]) in page
+    assert "different versions" not in page
+    alone = read(admin_client, "admin:pgjobs_worker_change", worker)
+    assert "over HTTP" in alone and "node-1" in alone and "http:0" not in alone
+    Token.objects.all().delete()
+    assert "over HTTP" in read(admin_client, "admin:pgjobs_worker_change", worker)

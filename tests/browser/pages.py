@@ -23,6 +23,7 @@ from django_pgjobs.models import (
     QueueSettings,
     RateLimit,
     Schedule,
+    Token,
     Worker,
 )
 from django_pgjobs.status import JobStatus
@@ -144,6 +145,9 @@ PAGES: dict[str, Callable[[], str]] = {
         for name, model in FORMS.items()
         for word in ("change", "delete")
     },
+    "tokens": lambda: named("pgjobs_token_changelist"),
+    "token": lambda: named("pgjobs_token_change", newest(Token, revoked_at=None)),
+    "new token": lambda: named("pgjobs_token_add"),
     "system": lambda: named("pgjobs_job_system"),
     **{f"bulk, {verb}": lambda verb=verb: bulk(verb) for verb in ACTIONS},
     "bulk changes": bulk_list,

@@ -23,7 +23,7 @@ from django_pgjobs.models import (
 from tests.admin.demo_data import make_users
 from tests.browser.conftest import Installation, cookies
 from tests.browser.pages import PAGES
-from tests.factories import make_batch, make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
 from tests.test_admin import HOSTILE, NOW, ROWS
 
 pytestmark = pytest.mark.django_db
@@ -107,6 +107,7 @@ def fill_with_malice() -> None:
             paused_by=text,
             pause_reason=text,
         )
+        make_token(text[:200] or "n", prefix=text, queues=[text], tasks=[text], created_by=text)
         BulkChange.objects.create(
             verb=text,
             user_id=text,

@@ -24,7 +24,7 @@ from tests.admin.demo_data import make_users
 from tests.browser.conftest import Installation, cookies
 from tests.browser.pages import PAGES
 from tests.browser.windows import find_widest, is_too_wide
-from tests.factories import make_batch, make_job, make_running_job, make_worker
+from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
 from tests.test_admin import NOW
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +68,7 @@ def fill_with_long_names() -> None:
         paused_by=LONG,
         pause_reason=LONG,
     )
+    make_token(LONG[:200], queues=[QUEUE], tasks=[TASK], created_by=LONG)
     BulkChange.objects.create(
         verb="retry", user_id="1", reason=LONG, selection=Selection({}).pinned().to_json()
     )

@@ -35,6 +35,11 @@ def take_nothing() -> None:
     """Take no arguments."""
 
 
+@task
+def tell_channel(job_id: int, error: str, *, channel: Any) -> None:
+    """Take an argument of its own."""
+
+
 @task(max_attempts=2, backoff=[0], on_failure=tell)
 def charge(text: str = "no such card") -> None:
     """Fail."""
@@ -192,3 +197,36 @@ def test_it_has_to_be_a_task_that_workers_run(settings: Any) -> None:
     ):
         succeed.using(on_failure=moved).enqueue()
     assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (tell.s(5), "arguments by name"),
+        (tell.s(channel="ops"), "takes a job's id and a text"),
+        (take_nothing.s(), "takes a job's id and a text"),
+        (tell, None),
+        (5, "a task, the dotted path of one, or a call"),
+        (Task, "a task, the dotted path of one, or a call"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_where_it_is_declared(call: Any, said: str | None) -> None:
+    if said is None:
+        assert charge.using(on_failure=call).on_failure is call
+        return
+    with pytest.raises(InvalidTask, match=said):
+        charge.using(on_failure=call)
+
+
+@pytest.mark.parametrize("channel", [object(), "x" * 2_000_000])
+def test_arguments_that_cannot_be_stored_are_refused(channel: object) -> None:
+    with pytest.raises(InvalidTask, match="arguments that can be stored"):
+        charge.using(on_failure=tell_channel.s(channel=channel))
+
+
+def test_arguments_of_a_call_are_stored() -> None:
+    given = charge.using(on_failure=tell_channel.s(channel={"a": [1]}))
+    assert hash(given) == hash(charge)
+    job = Job.objects.get(pk=given.enqueue().id)
+    assert job.on_failure is not None
+    assert job.on_failure["kwargs"] == {"channel": {"a": [1]}}

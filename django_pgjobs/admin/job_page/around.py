@@ -20,7 +20,7 @@ OWN = frozenset({
     "finished", "running", "lease_lost", "cancel_requested", "scheduled", "retry", "snoozed",
     "unknown_task", "rescued", "given_back", "refused", "queue_paused", "task_paused",
     "key_paused", "no_rate_limit", "no_worker", "no_worker_for_backend", "no_worker_for_queue",
-    "no_worker_for_task", "undeclared",
+    "no_worker_for_task", "no_remote_worker", "undeclared",
 })  # fmt: skip
 # Those that name no jobs but their `refs`.
 OF_REFS = frozenset({

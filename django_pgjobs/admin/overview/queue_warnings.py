@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from django_pgjobs.admin.numbers import jobs_query
 from django_pgjobs.admin.overview.notices import JOBS, Notice
 from django_pgjobs.admin.overview.rules import BusyQueue, Waiting, growth_of
+from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation
 from django_pgjobs.queries.signs import Backlog
@@ -29,7 +30,8 @@ def _of_queue(kind: str, text: str, queue_name: str) -> Notice:
 def unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterator[Notice]:
     """Yield the queues that no live worker listens to, or that no worker is alive."""
     unserved = [row for row in waiting if row.is_unserved]
-    if not facts.live_workers and unserved:
+    remote = set(remote_queues()) if unserved else set()
+    if not facts.live_workers and any(row.queue_name not in remote for row in unserved):
         jobs = sum(row.ready for row in unserved)
         text = ngettext(
             "%(jobs)s job waits and no worker is alive. Start one: manage.py runjobs.",
@@ -39,11 +41,18 @@ def unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterator
         yield Notice("no_worker", text % {"jobs": counted(jobs)}, JOBS, query=jobs_query("ready"))
         return
     for row in unserved:
-        text = ngettext(
-            "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
-            "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
-            row.ready,
-        )
+        if row.queue_name in remote:
+            text = ngettext(
+                "%(jobs)s job waits in queue %(queue)s and no live worker over HTTP serves it.",
+                "%(jobs)s jobs wait in queue %(queue)s and no live worker over HTTP serves it.",
+                row.ready,
+            )
+        else:
+            text = ngettext(
+                "%(jobs)s job waits in queue %(queue)s and no live worker listens to it.",
+                "%(jobs)s jobs wait in queue %(queue)s and no live worker listens to it.",
+                row.ready,
+            )
         values = {"jobs": counted(row.ready), "queue": row.queue_name}
         yield _of_queue("unserved", text % values, row.queue_name)
 

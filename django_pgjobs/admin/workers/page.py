@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
 from django_pgjobs.admin.queues.shared import back, refuse_unless_posted, say, step
 from django_pgjobs.admin.workers.orders import ALL, WorkerOrder, carry_out, parse_order
+from django_pgjobs.models import Token
 from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.database import job_database
@@ -35,7 +37,8 @@ class ShownWorker:
     """What a template says of a worker; *state* and *heartbeat* are keys of the tables below.
 
     It holds *held* jobs, so many of them ahead of its slots. *jobs* are those that are listed,
-    each with its address.
+    each with its address. *token* is the one of a worker over HTTP, if that is still there: its
+    name and its address.
     """
 
     row: WorkerRow
@@ -51,6 +54,7 @@ class ShownWorker:
     held_ahead: int
     jobs: list[tuple[HeldRow, str]]
     more_jobs: int
+    token: tuple[str, str] | None
 
 
 # State -> icon and word.
@@ -103,7 +107,8 @@ class WorkerAdmin(ListPageAdmin):
             live = [row.id for row in rows if not row.has_ended]
             each = max(1, min(MAX_JOBS, MAX_JOBS_IN_ALL // max(1, len(live))))
             running = worker_pages.list_running(cursor, live, max_jobs=each)
-        workers = [self._shown(row, running.get(row.id, [])) for row in rows]
+        tokens = self._tokens_of(rows)
+        workers = [self._shown(row, running.get(row.id, []), tokens) for row in rows]
         states = [worker.state for worker in workers]
         context = {
             "title": _("Workers"),
@@ -111,7 +116,9 @@ class WorkerAdmin(ListPageAdmin):
             "live": sum(state in ("running", "quiet", "stopping") for state in states),
             "any_quiet": any(row.is_quiet and not row.has_ended for row in rows),
             "any_forgettable": any(row.has_ended and row.lost for row in rows),
-            "versions": len({row.version for row in rows if not row.has_ended}),
+            "versions": len(
+                {row.version for row in rows if not row.has_ended and row.token_id is None}
+            ),
             "is_cut": len(rows) >= worker_pages.MAX_WORKERS,
             "max_rows": worker_pages.MAX_WORKERS,
             **self._control_context(request),
@@ -143,7 +150,9 @@ class WorkerAdmin(ListPageAdmin):
             "title": _("Worker %(name)s") % {"name": worker},
             "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
             "worker": worker,
-            "facts": self._shown(row, found.get(worker.pk, [])) if row is not None else None,
+            "facts": self._shown(row, found.get(worker.pk, []), self._tokens_of([row]))
+            if row is not None
+            else None,
             "tasks": sorted(worker.task_paths)[:MAX_TASKS],
             "more_tasks": max(0, len(worker.task_paths) - MAX_TASKS),
             "history_url": self.url("pgjobs_worker_history", worker.pk),
@@ -193,7 +202,17 @@ class WorkerAdmin(ListPageAdmin):
             "here": request.get_full_path(),
         }
 
-    def _shown(self, row: WorkerRow, running: list[HeldRow]) -> ShownWorker:
+    def _tokens_of(self, rows: Iterable[WorkerRow]) -> dict[int, tuple[str, str]]:
+        """Return name and address of the tokens of those over HTTP, by id."""
+        ids = {row.token_id for row in rows if row.token_id is not None}
+        tokens = Token.objects.filter(pk__in=ids) if ids else ()
+        return {
+            token.pk: (str(token), self.url("pgjobs_token_change", token.pk)) for token in tokens
+        }
+
+    def _shown(
+        self, row: WorkerRow, running: list[HeldRow], tokens: Mapping[int, tuple[str, str]]
+    ) -> ShownWorker:
         state, heartbeat = state_of(row), heartbeat_of(row)
         held = running[0].held if running else 0
         return ShownWorker(
@@ -210,6 +229,7 @@ class WorkerAdmin(ListPageAdmin):
             held_ahead=max(0, held - row.slots),
             jobs=[(job, self.url("pgjobs_job_change", job.id)) for job in running],
             more_jobs=max(0, held - len(running)),
+            token=tokens.get(row.token_id) if row.token_id is not None else None,
         )
 
 

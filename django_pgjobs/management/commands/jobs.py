@@ -17,7 +17,7 @@ from django_pgjobs.control import lifecycle, pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.management import enqueueing, looks, prune, schedules, workflows
+from django_pgjobs.management import enqueueing, looks, prune, schedules, tokens, workflows
 from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text, write_table
@@ -48,6 +48,7 @@ examples:
   manage.py jobs enqueue shop.tasks.push_product --args '[4711]'
   manage.py jobs schedules list
   manage.py jobs schedules next nightly --count 10
+  manage.py jobs tokens create node-1 --may work --queue node
   manage.py jobs grants --worker shop_worker --web shop_web | psql shop
 
 Each action has a --help of its own.
@@ -108,6 +109,7 @@ class Command(BaseCommand):
         self._add_grants(actions)
         schedules.add_schedules(actions)
         enqueueing.add_enqueue(actions)
+        tokens.add_tokens(actions)
 
     def _add_looks(self, actions: Any) -> None:
         why = actions.add_parser("explain", help="Say why a job is not running, or what it does.")
@@ -219,6 +221,7 @@ class Command(BaseCommand):
             "grants": self._grants,
             "schedules": partial(schedules.handle, self._write),
             "enqueue": partial(enqueueing.enqueue, self._write),
+            "tokens": partial(tokens.handle, self._write, self._tell),
         }
         try:
             actions[action](**flags)
@@ -233,6 +236,10 @@ class Command(BaseCommand):
     def _write(self, text: str) -> None:
         """Print lines, whatever a row says."""
         self.stdout.write(text.translate(IN_LINES))
+
+    def _tell(self, text: str) -> None:
+        """Print lines that no program reads."""
+        self.stderr.write(text.translate(IN_LINES))
 
     # Looking
 

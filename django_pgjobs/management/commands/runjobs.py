@@ -35,6 +35,7 @@ from django_pgjobs.management.arguments import (
 )
 from django_pgjobs.management.banner import banner, warnings_of
 from django_pgjobs.management.starting import (
+    excluded_queues,
     find_what_is_missing,
     load_tasks,
     look_at_server,
@@ -299,7 +300,7 @@ def make_options(conf: Conf, flags: dict[str, Any]) -> Options:
         backends=backend_aliases(),
         queues=with_own_queue(flags["queues"].names),
         queue_slots=flags["queues"].slots,
-        excluded_queues=flags["exclude_queues"],
+        excluded_queues=excluded_queues(flags),
         concurrency=choose("concurrency", conf.CONCURRENCY or automatic_concurrency()),
         async_concurrency=conf.ASYNC_CONCURRENCY,
         lease=choose("lease_seconds", conf.LEASE_SECONDS),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.declaring.tasks import declares_control
 from django_pgjobs.enqueueing.filling import filled_in
 from django_pgjobs.queries.errors import is_of_the_moment
@@ -20,7 +21,14 @@ from django_pgjobs.values.payload import decode_arguments
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.calling import task_result
 from django_pgjobs.worker.running.housekeeping import close_connections
-from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, filled, of_trouble
+from django_pgjobs.worker.running.outcome import (
+    Kind,
+    Outcome,
+    describe,
+    filled,
+    left_to_others,
+    of_trouble,
+)
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
@@ -72,6 +80,10 @@ def split(
     """
     ready = []
     for attempt in attempts:
+        if is_remote(attempt.task):
+            # Of a module that was loaded later; who claims leaves those alone that it knows of.
+            on_filling(attempt, left_to_others())
+            continue
         outcome = None
         if attempt.row.undeclared is not None:
             on_next()

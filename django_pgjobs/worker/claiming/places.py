@@ -111,7 +111,7 @@ class Places:
         for queue_name in bounded & {row.queue_name for row in rows}:
             self.note_queue(queue_name)
             self._groups |= {each for each in self._listing.groups if each.queue_name == queue_name}
-        freed = _segments_of(rows)
+        freed = segments_of(rows)
         self._freed |= freed
         self._groups |= {segment.group for segment in freed}
 
@@ -190,7 +190,7 @@ class Places:
         is_in_turn = waits or now >= self._turn.ask_at
         heads = self._before if now >= self._heads_at else set()
         floors = self._floors_of(heads, rooms, is_in_turn=is_in_turn)
-        segments = self._segments(now, _segments_of(ending), rooms) if is_in_turn else []
+        segments = self._segments(now, segments_of(ending), rooms) if is_in_turn else []
         if not (floors or segments):
             return None
         return Plan(
@@ -350,10 +350,10 @@ class Places:
 
     def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], full: Sequence[bool]) -> None:
         served: dict[Group, set[str]] = {}
-        for segment in _segments_of(rows):
+        for segment in segments_of(rows):
             served.setdefault(segment.group, set()).add(segment.first_lane)
         for group, lanes in served.items():
-            self._cursors[group] = _last_served(self._cursors.get(group, ""), lanes)
+            self._cursors[group] = last_served(self._cursors.get(group, ""), lanes)
         walked = {segment.group for segment in plan.segments}
         self._freed = {segment for segment in self._freed if segment.group not in walked}
         for is_async in (False, True):
@@ -362,7 +362,7 @@ class Places:
             self._groups -= {group for group in walked if group.is_async == is_async}
 
 
-def _segments_of(rows: Iterable[ClaimedRow]) -> set[Segment]:
+def segments_of(rows: Iterable[ClaimedRow]) -> set[Segment]:
     """Return the lanes that jobs with keys come from."""
     return {
         Segment.single(Group(row.backend, row.queue_name, -row.priority, row.is_async), row.lane)
@@ -371,7 +371,7 @@ def _segments_of(rows: Iterable[ClaimedRow]) -> set[Segment]:
     }
 
 
-def _last_served(cursor: str, lanes: set[str]) -> str:
+def last_served(cursor: str, lanes: set[str]) -> str:
     """Return the lane where a walk that began behind *cursor* and served *lanes* ended.
 
     Even one whose batch is not full may have left lanes out: jobs that their key, their queue or

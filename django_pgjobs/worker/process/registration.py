@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import django_pgjobs
-from django_pgjobs.declaring.registry import list_task_paths
+from django_pgjobs.declaring.remote import local_paths
 from django_pgjobs.declaring.schedules import declared_schedules
 from django_pgjobs.queries.workers import Registration
 from django_pgjobs.worker.state import WorkerState
@@ -23,8 +23,9 @@ def registration(state: WorkerState, host: str) -> Registration:
         "queues": list(options.queues) if options.queues is not None else None,
         "excluded_queues": list(options.excluded_queues),
         "backends": list(options.backends),
-        "task_paths": list_task_paths(),
+        "task_paths": local_paths(),
         "schedule_names": list(declared_schedules()),
+        "token_id": None,
         "lease": options.lease,
         "quiet": state.quiet,
     }

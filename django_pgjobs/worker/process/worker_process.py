@@ -14,9 +14,11 @@ import signal
 import socket
 import sys
 import time
+from math import inf
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
+from django_pgjobs.declaring.remote import remote_paths
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
@@ -93,7 +95,9 @@ class WorkerProcess:
         self._shutdown_timeout = options.shutdown_timeout
         self._limits = ProcessLimits(options)
         self._host = socket.gethostname()
-        self.state = WorkerState(options, options.name or f"{self._host}:{os.getpid()}")
+        name = options.name or f"{self._host}:{os.getpid()}"
+        # It never runs a remote task, wherever its jobs lie.
+        self.state = WorkerState(options, name, unknown_paths=dict.fromkeys(remote_paths(), inf))
         self._connections = build_connections(options)
         self._build_slots()
         self._build_roles()

@@ -23,6 +23,7 @@ from django_pgjobs.exceptions import (
     JobReleased,
     LeaseLost,
     PayloadError,
+    RemoteFailure,
     Retry,
     Snooze,
     TokensTooOld,
@@ -155,6 +156,12 @@ def interrupted(attempt: Attempt, note: str) -> Outcome:
     )
 
 
+def left_to_others() -> Outcome:
+    """Return the outcome of a job that a worker of ours came upon and that is not for it."""
+    note = "left to workers over HTTP: its task is remote"
+    return Outcome(Kind.UNKNOWN, delay=UNKNOWN_TASK_SECONDS[0], note=note)
+
+
 def left_running(duration: float = 0.0) -> Outcome:
     """Return the outcome of a job that may have ended its process: the rescue counts the loss."""
     note = "left to the rescue: the process ends because of what it ran"
@@ -203,7 +210,8 @@ def _retried(attempt: Attempt, error: BaseException, delay: float | None) -> Out
     # A retry that would come too late is none: the job fails now.
     if delay is None or time.monotonic() + delay >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
-    note = scrub(f"retry after {type(error).__qualname__}", MAX_MESSAGE)
+    name = error.kind if isinstance(error, RemoteFailure) else type(error).__qualname__
+    note = scrub(f"retry after {name}", MAX_MESSAGE)
     return Outcome(Kind.RETRY, error=entry, delay=delay, note=note, exception=error)
 
 
@@ -212,18 +220,27 @@ def _retry_delay(
 ) -> float | None:
     task = attempt.task
     ours = task if isinstance(task, Task) else None
-    if isinstance(error, Discard | PayloadError | WorkerLost | UnknownTask):
+    # What the worker over HTTP says of its error goes as far as what a task raises here.
+    steering = error.steering if isinstance(error, RemoteFailure) else error
+    if isinstance(steering, Discard | PayloadError | WorkerLost | UnknownTask):
         return None
     if attempt.attempt >= attempt.max_attempts:
         return None
-    if isinstance(error, Retry) and error.after is not None:
-        return min(error.after, LONGEST_DELAY_SECONDS)
+    if isinstance(steering, Retry) and steering.after is not None:
+        return min(steering.after, LONGEST_DELAY_SECONDS)
     retry_on = ours.retry_on if ours else (Exception,)
     discard_on = ours.discard_on if ours else ()
-    is_ours = isinstance(error, Retry) or attempt.interrupted_by is not None
-    if isinstance(error, discard_on) or not (is_ours or isinstance(error, retry_on)):
+    is_ours = isinstance(steering, Retry) or attempt.interrupted_by is not None
+    if _is_one_of(error, discard_on) or not (is_ours or _is_one_of(error, retry_on)):
         return None
     return _backoff(attempt, error, make_result)
+
+
+def _is_one_of(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
+    """Is it one of these, or called so by a worker over HTTP?"""
+    if isinstance(error, RemoteFailure) and error.is_called(classes):
+        return True
+    return isinstance(error, classes)
 
 
 def _backoff(
@@ -244,6 +261,15 @@ def describe(attempt: Attempt, error: BaseException) -> str:
 
     Never raises, though everything about an exception can be broken, its str() included.
     """
+    if isinstance(error, RemoteFailure):
+        return json.dumps(
+            {
+                "exception_class": scrub(error.kind, MAX_MESSAGE),
+                "message": scrub(str(error), MAX_MESSAGE),
+                "traceback": scrub(error.trace),
+                "attempt": attempt.attempt,
+            }
+        )
     entry = {
         "exception_class": _safely(lambda: exception_path(type(error)), "builtins.Exception"),
         "message": scrub(_text_of(error), MAX_MESSAGE),

@@ -10,13 +10,13 @@ from django.db.models import QuerySet
 
 from django_pgjobs.models import Batch, Job
 from example_project.payroll.models import Employee, Payroll
-from example_project.payroll.paying import calculate, pay_everybody
+from example_project.payroll.paying import calculate, deduct_taxes, pay_everybody
 from example_project.shop.demo.feed import DemoError
 from example_project.shop.demo.progress import Progress
 from example_project.shop.demo.workers import Workers
 
 POLL_SECONDS = 0.05
-KILL_SHARE = 0.25  # of the cheques written before a worker is killed
+KILL_SHARE = 0.1  # of the cheques written before a worker is killed
 SETTLE_SECONDS = 0.3  # the server may still be busy with the last words of a killed worker
 STALL_SECONDS = 20
 NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Donald", "Frances", "Niklaus", "Radia")
@@ -38,6 +38,11 @@ class Paid:
         """The jobs of the workflow."""
         tree = Batch.objects.filter(root_id=self.payroll.batch_id).values_list("pk", flat=True)
         return Job.objects.filter(batch_id__in=list(tree))
+
+    @property
+    def taxed(self) -> QuerySet[Job]:
+        """Those that the tax office has done."""
+        return self.jobs.filter(task_path=deduct_taxes.module_path, status="successful")
 
 
 def hire(count: int) -> int:

@@ -1,4 +1,4 @@
-"""The demo's worker processes: real `manage.py runjobs`, started, killed and stopped."""
+"""The demo's processes: real `manage.py runjobs`, and a program that works over HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,6 +71,10 @@ class Workers:
             "--no-reload",
             "--verbosity=1",
         ]
+        return self.start_program(command)
+
+    def start_program(self, command: Sequence[str], **environment: str) -> int:
+        """Start a program that ends with 0 at SIGTERM, and return its process id."""
         log_path = self._logs / f"worker-{len(self._started) + 1}.log"
         with log_path.open("wb") as log:
             process = subprocess.Popen(
@@ -79,7 +83,10 @@ class Workers:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # As in production: with DEBUG, Django keeps a record of every query.
-                env=os.environ | {"DJANGO_DEBUG": "0", "PYTHONUNBUFFERED": "1"} | self._environment,
+                env=os.environ
+                | {"DJANGO_DEBUG": "0", "PYTHONUNBUFFERED": "1"}
+                | self._environment
+                | environment,
                 # Ctrl-C reaches the whole foreground group; the demo ends its workers itself.
                 start_new_session=True,
             )

@@ -87,7 +87,9 @@ CREATE DOMAIN pgjobs_on_failure AS jsonb
             octet_length(VALUE ->> 'task_path') BETWEEN 1 AND 512
             AND octet_length(COALESCE(VALUE ->> 'queue_name', 'default')) BETWEEN 1 AND 128
             AND octet_length(COALESCE(VALUE ->> 'backend', 'default')) BETWEEN 1 AND 128
-            AND COALESCE(VALUE ->> 'priority', '0') ~ '^-?(100|[0-9]{1,2})$',
+            AND COALESCE(VALUE ->> 'priority', '0') ~ '^-?(100|[0-9]{1,2})$'
+            AND jsonb_typeof(COALESCE(VALUE -> 'kwargs', '{}')) = 'object'
+            AND octet_length(COALESCE(VALUE ->> 'kwargs', '')) <= 1048576,
             FALSE
         )
     );

@@ -27,6 +27,7 @@ from example_project.integrations.outside import OutsideApi
 from example_project.payroll.demo.checks import check_payroll
 from example_project.payroll.demo.payday import Paid, Payday
 from example_project.payroll.demo.report import summary as payroll_summary
+from example_project.payroll.demo.web import WebServer, open_office
 from example_project.shop.demo import report
 from example_project.shop.demo.checks import check_everything
 from example_project.shop.demo.drain import Drain, Drained
@@ -85,8 +86,9 @@ class Command(BaseCommand):
         "workers, kill one of them on the way, and check in the database that each effect "
         "happened exactly once. Then forty integrations of very different size send their "
         "products to an outside API that limits them, while people edit, and companies have "
-        "their trades settled in order. At last people are paid by a workflow, and another worker "
-        "is killed in the middle of it. All the time a schedule fetches exchange rates every ten "
+        "their trades settled in order. At last people are paid by a workflow, of which a program "
+        "over HTTP does a stage (in Node.js, if that is installed), and another worker is killed "
+        "in the middle of it. All the time a schedule fetches exchange rates every ten "
         "seconds; reports of the last nights are made up for. Exits with 1 if anything is off. Can "
         "be run again."
     )
@@ -126,7 +128,7 @@ class Command(BaseCommand):
         self._prepare()
         plan = make_plan(run, customers=options["customers"], webhooks=options["webhooks"])
         world = make_world(run, products=options["products"])
-        with self._start_api(world) as api:
+        with self._start_api(world) as api, WebServer() as web:
             environment = {"OUTSIDE_API_URL": api.url}
             sign_ups = len(plan.committed) + len(plan.rolled_back)
             sent = feed(plan, Progress(self.stdout, "enqueue", sign_ups + plan.webhooks))
@@ -134,6 +136,7 @@ class Command(BaseCommand):
                 times = Times(workers.check)
                 drained = self._drain(plan, sent, workers, logs, kill=options["kill"])
                 played = self._play(world, workers, edits=options["edits"])
+                open_office(workers, web.url)
                 paid = self._pay(run, workers, options["employees"], kill=options["kill"])
                 scheduled = times.run()
                 workers.stop()

@@ -1,0 +1,1 @@
+"""The page API tokens: who may use the HTTP API."""

@@ -1,0 +1,78 @@
+"""Who would take a job, put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.utils.translation import gettext as _
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.control.explanation import Reason
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.declaring.remote import is_remote
+from django_pgjobs.exceptions import UnknownTask
+from django_pgjobs.queries.explain import Facts, WorkersRow
+
+
+def taker_of(job: Facts, workers: WorkersRow) -> Reason:
+    """Return the reason that concerns the workers."""
+    values: dict[str, object] = {
+        "backend": job.backend,
+        "queue": job.queue_name,
+        "task": job.task_path,
+        "names": list_of(workers.names, workers.of_task),
+        "running": workers.running,
+        "slots": workers.slots,
+        "seconds": f"{get_conf().POLL_INTERVAL_SECONDS:g}",
+    }
+    code, text = _text_of_taker(workers, is_remote=_is_remote(job.task_path))
+    return Reason(code, text % values)
+
+
+def _is_remote(task_path: str) -> bool:
+    """Is it a remote task, as far as is known here?"""
+    try:
+        return is_remote(find_task(task_path))
+    except UnknownTask:
+        return False
+
+
+def _text_of_taker(workers: WorkersRow, *, is_remote: bool) -> tuple[str, str]:
+    """Return the code of that reason, and its text without values."""
+    if is_remote and not workers.of_task:
+        return "no_remote_worker", _(
+            "No live worker over HTTP serves the queue “%(queue)s” and takes the task %(task)s. "
+            "Workers of runjobs leave it alone: it is declared with remote=True."
+        )
+    if not workers.live:
+        return "no_worker", _("No worker runs. Start one: manage.py runjobs.")
+    if not workers.of_backend:
+        text = _("No live worker serves the backend “%(backend)s” of the setting TASKS.")
+        return "no_worker_for_backend", text
+    if not workers.of_queue:
+        return "no_worker_for_queue", _("No live worker serves the queue “%(queue)s”.")
+    if not workers.of_task:
+        return "no_worker_for_task", _(
+            "No live worker that serves the queue “%(queue)s” knows the task %(task)s: was it "
+            "renamed, or is the new code not deployed yet?"
+        )
+    if not workers.awake:
+        text = _("The workers that would take it (%(names)s) were asked to claim nothing.")
+        return "workers_quiet", text
+    if workers.running >= workers.slots:
+        return "workers_busy", _(
+            "The workers that would take it (%(names)s) run %(running)s jobs in %(slots)s slots."
+        )
+    return "next_look", _(
+        "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "
+        "%(seconds)s s."
+    )
+
+
+def list_of(items: Iterable[object], total: int) -> str:
+    """Return the items with commas between, and how many more there are."""
+    shown = [str(item) for item in items]
+    text = ", ".join(shown)
+    if total > len(shown):
+        text += " " + _("and %(count)s more") % {"count": total - len(shown)}
+    return text

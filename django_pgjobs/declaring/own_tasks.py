@@ -1,0 +1,24 @@
+"""Where the tasks of our own are: at a backend that stores jobs, and in a queue that it takes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_pgjobs.compat import task_backends
+
+
+def find_alias() -> str:
+    """Return the first alias of TASKS whose backend stores jobs, else the default one."""
+    for alias in task_backends.settings:
+        with suppress(ImproperlyConfigured, ImportError):
+            if hasattr(task_backends[alias], "enqueue_many"):
+                return str(alias)
+    return "default"
+
+
+def find_queue(alias: str, wanted: str) -> str:
+    """Return the queue that is *wanted*, or one that the backend accepts if it does not."""
+    queues = sorted(getattr(task_backends[alias], "queues", ()))
+    return wanted if not queues or wanted in queues else queues[0]

@@ -1,0 +1,187 @@
+"""One request for jobs: what it asks, claiming for it, and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django_pgjobs.http.access import Access
+from django_pgjobs.http.assignments import MAX_LENGTH, opened
+from django_pgjobs.http.crew import Member, crew, find_member
+from django_pgjobs.http.looking import looks
+from django_pgjobs.http.pool import borrowed, turn
+from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.taking import Given, again, take
+from django_pgjobs.http.threads import in_thread
+from django_pgjobs.http.waiting import Waiter, waiting
+from django_pgjobs.queries.remote import assigned_rows, send_held
+from django_pgjobs.queries.workers import set_listening
+
+MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 1_000
+# Of two looks that nobody was told to make, the second is made that much earlier than is due, so
+# that one serves all.
+EARLY = 0.9
+LEAST_PAUSE = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a worker asks for: up to so many jobs, within *wait* seconds.
+
+    *held* is the claims of the jobs that it knows of; None: it does not say.
+    """
+
+    access: Access
+    member: Member
+    max_jobs: int
+    wait: float
+    held: dict[int, int] | None
+
+    @classmethod
+    def of(cls, request: ApiRequest, worker_id: int) -> Asked:
+        """Read a request; raise Problem."""
+        fields = request.fields()
+        max_jobs = fields.integer("max_jobs", 1, MOST_JOBS, default=1)
+        wait = fields.number("wait", 0, MOST_SECONDS, default=0.0)
+        sealed = fields.texts("held", default=None, max_items=MOST_HELD, max_length=MAX_LENGTH)
+        fields.check()
+        held = None
+        if sealed is not None:
+            known = (opened(each, request.access.token_id) for each in sealed)
+            held = {each.job_id: each.claim for each in known if each is not None}
+        return cls(request.access, crew.get(request.access, worker_id), max_jobs, wait, held)
+
+    def give(self) -> list[Given]:
+        """Return jobs for the worker: first those that it runs and does not know of."""
+        taker, row = self.member
+        given = self._again()
+        if given or row.is_quiet or row.is_stopping:
+            return given
+        given = take(taker, self.max_jobs, insists=not self.wait)
+        if given and row.is_listening:
+            # Busy workers find jobs by working.
+            self.say_listening(listening=False)
+        return given
+
+    def _again(self) -> list[Given]:
+        if self.held is None:
+            return []
+        asked_at = time.monotonic()
+        taker = self.member.taker
+        most = MOST_HELD + self.max_jobs
+        [rows] = turn([partial(send_held, worker_id=taker.worker_id, max_jobs=most)])
+        return again(taker, assigned_rows(rows, asked_at), self.held, self.max_jobs)
+
+    def say_listening(self, *, listening: bool) -> None:
+        """Let enqueues notify, or no more for the sake of this worker."""
+        with borrowed() as connection, connection.cursor() as cursor:
+            set_listening(cursor, self.member.taker.worker_id, listening=listening)
+        crew.forget()
+
+    def look(self, since: float) -> list[Given]:
+        """Claim what a look shows that is not older than *since*, if there is anything for it."""
+        found = looks.get(since=since)
+        options = self.member.taker.options
+        if not any(options.serves(place) for place in found.places):
+            return []
+        # It may have been asked to be quiet, or may have less, since it began to wait.
+        taker, row = find_member(self.access, self.member.taker.worker_id)
+        if row.is_quiet or row.is_stopping:
+            return []
+        return take(taker, self.max_jobs, since=since, insists=False)
+
+    def answer(self, given: Sequence[Given], *, retry_after: float | None = None) -> Answer:
+        """Return the answer with these jobs."""
+        taker = self.member.taker
+        body: dict[str, Any] = {"assignments": [each.as_dict(taker) for each in given]}
+        if retry_after is not None:
+            body["retry_after"] = retry_after
+        return Answer(200, body)
+
+
+class Wait:
+    """The waiting of one request; *wake* ends a pause, from any thread."""
+
+    def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
+        self._asked = asked
+        taker = asked.member.taker
+        self._waiter = Waiter(taker.queues, taker.paths, wake)
+        self._until = time.monotonic() + asked.wait
+        self._has_looked = False
+
+    def begin(self) -> None:
+        """Be woken from now on."""
+        waiting.enter(self._waiter)
+        if not self._asked.member.row.is_listening:
+            self._asked.say_listening(listening=True)
+
+    def look(self) -> list[Given]:
+        """Claim what there is by now."""
+        was_woken = waiting.note_looked(self._waiter)
+        since = time.monotonic()
+        if self._has_looked and not was_woken:
+            since -= EARLY * waiting.pause
+        self._has_looked = True
+        return self._asked.look(since)
+
+    def pause(self) -> float | None:
+        """Return how long to wait at most for the next look; None: no longer."""
+        now = time.monotonic()
+        if now >= self._until:
+            return None
+        due_in = min(self._until, looks.last.due_at) - now
+        return max(LEAST_PAUSE, min(due_in, waiting.pause))
+
+    def end(self, *, passes_on: bool) -> None:
+        """Be woken no more; *passes_on*: there may be jobs for the next."""
+        waiting.leave(self._waiter, passes_on=passes_on)
+
+
+def wait_in_thread(asked: Asked) -> list[Given]:
+    """Return jobs as soon as there are some, nothing if it takes too long."""
+    event = threading.Event()
+    wait = Wait(asked, event.set)
+    passes_on = True  # who ends by an exception may have been woken for others
+    try:
+        wait.begin()
+        while True:
+            event.clear()
+            given = wait.look()
+            if given or (pause := wait.pause()) is None:
+                passes_on = bool(given)
+                return given
+            event.wait(pause)
+    finally:
+        wait.end(passes_on=passes_on)
+
+
+async def wait_in_loop(asked: Asked) -> list[Given]:
+    """Do the same on an event loop; its task may be cancelled, when the client vanishes."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def wake() -> None:
+        # The loop may end before the listening thread.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(event.set)
+
+    wait = Wait(asked, wake)
+    passes_on = True  # who ends by an exception may have been woken for others
+    try:
+        await in_thread(wait.begin)
+        while True:
+            event.clear()
+            given = await in_thread(wait.look)
+            if given or (pause := wait.pause()) is None:
+                passes_on = bool(given)
+                return given
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(event.wait(), pause)
+    finally:
+        wait.end(passes_on=passes_on)

@@ -1,0 +1,78 @@
+"""Which worker asks, and what it may have."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from django_pgjobs.http.access import Access
+from django_pgjobs.http.pool import turn
+from django_pgjobs.http.problems import Problem
+from django_pgjobs.http.station import make_options, our_backends
+from django_pgjobs.http.taking import Taker
+from django_pgjobs.queries.remote import RemoteWorker, send_worker
+
+KNOWN_SECONDS = 1.0
+MOST_KNOWN = 10_000
+
+
+class Member(NamedTuple):
+    """A live worker over HTTP: as it claims, and what its row says."""
+
+    taker: Taker
+    row: RemoteWorker
+
+
+def worker_gone() -> Problem:
+    """Return the problem of a worker that is not the token's, or whose lease is over."""
+    detail = "Register anew; what the worker ran is lost to it."
+    return Problem(404, "worker-gone", "There is no such worker", detail=detail)
+
+
+def find_member(access: Access, worker_id: int) -> Member:
+    """Return the worker of a token; raise Problem (404) if it is gone, or none of it."""
+    [rows] = turn([lambda cursor: send_worker(cursor, worker_id, token_id=access.token_id)])
+    if not rows:
+        raise worker_gone()
+    row = RemoteWorker._make(rows[0])
+    queues, paths = set(row.queues), frozenset(row.task_paths)
+    # The token may have been narrowed since.
+    served = sorted(queues if access.queues is None else queues & access.queues)
+    taker = Taker(
+        worker_id=worker_id,
+        token_id=access.token_id,
+        name=row.name,
+        queues=tuple(served),
+        paths=paths if access.tasks is None else paths & access.tasks,
+        options=make_options(served, [alias for alias in our_backends() if alias in row.backends]),
+    )
+    return Member(taker, row)
+
+
+class Crew:
+    """The workers that asked lately: what one is, and is asked, may be a second old.
+
+    Whether its lease holds the claim itself looks at.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, Access], tuple[Member, float]] = {}
+
+    def get(self, access: Access, worker_id: int) -> Member:
+        """Return a worker; raise Problem (404) if it is gone."""
+        now = time.monotonic()
+        found = self._found.get((worker_id, access))
+        if found is not None and now < found[1]:
+            return found[0]
+        member = find_member(access, worker_id)
+        if len(self._found) >= MOST_KNOWN:
+            self._found = {}
+        self._found[worker_id, access] = member, now + KNOWN_SECONDS
+        return member
+
+    def forget(self) -> None:
+        """Ask the table for each worker again."""
+        self._found = {}
+
+
+crew = Crew()

@@ -1,0 +1,94 @@
+"""Where jobs are: one look for all requests of a process, as fresh as each of them needs it."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.http.pool import turn
+from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries.claims import Ready
+from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+# So old what a claim goes by may be: what was added since, and is known to nobody else, may wait.
+KNOWN_SECONDS = 1.0
+# So old it may be if a claim by it found nothing.
+VAIN_SECONDS = 0.05
+PROMOTE_BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look found that was asked at *asked_at*, by time.monotonic(), and took so long."""
+
+    places: tuple[Ready, ...] = ()
+    asked_at: float = -math.inf
+    seconds: float = 0.0
+    # When the next job is due that waits for its time.
+    due_at: float = math.inf
+
+    def is_limited(self, queue_name: str) -> bool:
+        """May only so many jobs of the queue run?"""
+        return any(place.is_limited for place in self.places if place.queue_name == queue_name)
+
+
+class Looks:
+    """The last look, and making the next."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Know nothing."""
+        self._lock = threading.Lock()
+        self.last = Found()
+
+    def get(self, *, since: float) -> Found:
+        """Return what a look found that was not made before *since*.
+
+        A job that has come due meanwhile asks for a new one, too.
+        """
+        with self._lock:
+            if self.last.asked_at < since or self.last.due_at <= time.monotonic():
+                self.last = _look()
+            return self.last
+
+    def expect(self, delay: float) -> None:
+        """Note that a job will be due in so many seconds."""
+        with self._lock:
+            last = self.last
+            due_at = min(last.due_at, time.monotonic() + delay)
+            self.last = Found(last.places, last.asked_at, last.seconds, due_at)
+
+
+def _look() -> Found:
+    asked_at = time.monotonic()
+    promote = partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH)
+    try:
+        [[(promoted, next_due, _)], rows] = turn([promote, claims.send_lane_listing])
+    except psycopg.Error as error:
+        if not trouble_of(error).is_of_rows:
+            raise
+        # Workers of ours find the row that is to blame.
+        logger.warning("http jobs that are due cannot be let go: %s", str(error).strip())
+        [rows] = turn([claims.send_lane_listing])
+        promoted, next_due = 0, None
+    now = time.monotonic()
+    due_at = math.inf if next_due is None else now + next_due + 0.001
+    if promoted == PROMOTE_BATCH:
+        due_at = now
+    places = tuple(Ready._make(row) for row in rows)
+    return Found(places, asked_at, now - asked_at, due_at)
+
+
+looks = Looks()
+os.register_at_fork(after_in_child=looks.begin_anew)

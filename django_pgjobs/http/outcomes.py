@@ -1,0 +1,165 @@
+"""What a worker over HTTP says of its attempts, as outcomes; and what it is told became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.retries import LONGEST_DELAY_SECONDS
+from django_pgjobs.exceptions import (
+    Discard,
+    JobCancelled,
+    JobTimeout,
+    PayloadError,
+    RemoteFailure,
+    Retry,
+    Snooze,
+)
+from django_pgjobs.http.assignments import Assignment, opened
+from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.pool import turn
+from django_pgjobs.http.reporting import deliver
+from django_pgjobs.http.requests import instant_text
+from django_pgjobs.http.station import make_options
+from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned
+from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.completer import Entry
+from django_pgjobs.worker.running.calling import failure, make_attempt, settle
+from django_pgjobs.worker.running.outcome import Kind, Outcome, released, success
+from django_pgjobs.worker.state import Options
+
+MAX_TYPE, MAX_MESSAGE, MAX_TRACE, MAX_NOTE = 200, 10_000, 100_000, 500
+NOTE = "given back by its worker"
+# What the client is told of each kind of outcome that was written.
+SAID = {
+    Kind.DONE: "stored",
+    Kind.FAIL: "failed",
+    Kind.RETRY: "retry",
+    Kind.CANCEL: "cancelled",
+    Kind.SNOOZE: "released",
+    Kind.RELEASE: "released",
+}
+LOST = "lost"
+# Somebody has its row locked: nothing was written, the client is to say it again.
+LATER = "later"
+
+
+class Result(NamedTuple):
+    """The attempt returned."""
+
+    value: Any
+
+
+class Release(NamedTuple):
+    """The job is to be given back, *delay* seconds from now (None: at once)."""
+
+    delay: float | None = None
+    note: str = ""
+
+
+Report = Result | RemoteFailure | Release
+
+
+def failure_of(fields: Fields) -> RemoteFailure:
+    """Read what a worker says of an attempt that failed."""
+    error = fields.object("error")
+    kind = error.text("type", max_length=MAX_TYPE)
+    message = error.text("message", default="", min_length=0, max_length=MAX_MESSAGE)
+    trace = error.text("traceback", default="", min_length=0, max_length=MAX_TRACE)
+    retries = fields.flag("retry", default=None)
+    after = fields.number("retry_after", 0, LONGEST_DELAY_SECONDS, default=None)
+    if retries is False and after is not None:
+        fields.refuse("retry_after", "retry is false")
+    steering: Retry | Discard | None = None
+    if retries or after is not None:
+        steering = Retry(after=after)
+    elif retries is False:
+        steering = Discard()
+    return RemoteFailure(kind, message or "", trace=trace or "", steering=steering)
+
+
+def attempt_of(assigned: Assigned, options: Options) -> Attempt:
+    """Return the attempt of a job that somebody runs, as if it ran here."""
+    attempt = make_attempt(assigned.row, options)
+    attempt.started_at = assigned.row.asked_at - assigned.ran
+    attempt.cancelling = assigned.is_cancelling
+    return attempt
+
+
+def outcome_of(attempt: Attempt, report: Report) -> Outcome:
+    """Return what becomes of a job, by the rules for what runs in our own workers."""
+    if isinstance(report, Result):
+        try:
+            outcome = success(report.value, get_conf().MAX_PAYLOAD_BYTES)
+        except PayloadError as error:
+            outcome = failure(attempt, error, make_options())
+    elif isinstance(report, RemoteFailure):
+        if attempt.cancelling:
+            attempt.interrupt(JobCancelled)
+        outcome = failure(attempt, report, make_options())
+    elif report.delay:
+        outcome = failure(attempt, Snooze(report.delay, report.note), make_options())
+    else:
+        outcome = released(report.note or NOTE)
+    settle(attempt, outcome)
+    return outcome
+
+
+def timed_out(attempt: Attempt, timeout: float) -> Outcome:
+    """Return what becomes of a job whose worker took longer than it may."""
+    attempt.interrupt(JobTimeout)
+    error = JobTimeout(f"the attempt took longer than {logged_duration(timeout)}.")
+    outcome = failure(attempt, error, make_options())
+    settle(attempt, outcome)
+    return outcome
+
+
+def store(token_id: int, reports: Sequence[tuple[str, Report]]) -> list[dict[str, str]]:
+    """Write what a worker says of assignments; return what it is told of each, in order."""
+    assignments = [opened(sealed, token_id) for sealed, _ in reports]
+    attempts = _attempts_of(assignments)
+    entries: list[Entry | None] = []
+    for assignment, (_, report) in zip(assignments, reports, strict=True):
+        # Of one that is named twice the first report counts.
+        attempt = attempts.pop((assignment.job_id, assignment.claim), None) if assignment else None
+        entries.append(None if attempt is None else (attempt, outcome_of(attempt, report)))
+    delivery = deliver(entry for entry in entries if entry is not None)
+    return [
+        {"status": LOST}
+        if entry is None
+        else _said(delivery.stored.get(entry[0].id), is_waiting=entry[0].id in delivery.waiting)
+        for entry in entries
+    ]
+
+
+def _attempts_of(
+    assignments: Iterable[Assignment | None],
+) -> dict[tuple[int, int], Attempt]:
+    """Return the attempts that are still under way, by job and claim."""
+    claims = [(each.job_id, each.claim) for each in assignments if each is not None]
+    options = make_options()
+    attempts = [attempt_of(assigned, options) for assigned in running_under(claims)]
+    return {(attempt.id, attempt.claim): attempt for attempt in attempts}
+
+
+def running_under(claims: Sequence[tuple[int, int]]) -> list[Assigned]:
+    """Return the jobs that run under these claims (id, claim)."""
+    if not claims:
+        return []
+    asked_at = time.monotonic()
+    [rows] = turn([lambda cursor: send_assigned(cursor, claims)])
+    return assigned_rows(rows, asked_at)
+
+
+def _said(outcome: Outcome | None, *, is_waiting: bool) -> dict[str, str]:
+    if outcome is None:
+        return {"status": LATER if is_waiting else LOST}
+    said = {"status": SAID.get(outcome.kind, "failed")}
+    if outcome.kind is Kind.RETRY:
+        due_at = datetime.now(UTC) + timedelta(seconds=outcome.delay or 0.0)
+        said["due_at"] = instant_text(due_at) or ""
+    return said

@@ -1,0 +1,57 @@
+"""What workers over HTTP say of their progress, as `current_job().progress()` writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+
+import psycopg
+
+from django_pgjobs.http.assignments import Assignment
+from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.pool import turn
+from django_pgjobs.queries import jobs
+from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.values.payload import scrub
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+MAX_NUMBER = 1e15
+MAX_MESSAGE = 500
+
+
+def read_progress(fields: Fields) -> str:
+    """Return one report, as it is stored."""
+    done = fields.number("done", -MAX_NUMBER, MAX_NUMBER)
+    total = fields.number("total", -MAX_NUMBER, MAX_NUMBER, default=None)
+    message = fields.text("message", default="", min_length=0, max_length=10 * MAX_MESSAGE) or ""
+    return json.dumps({"done": done, "total": total, "message": scrub(message, MAX_MESSAGE)})
+
+
+def progress_of(fields: Fields) -> dict[str, str]:
+    """Return the reports of a heartbeat, by the ids of the assignments."""
+    given = fields.object("progress", default=None)
+    if given is None:
+        return {}
+    return {sealed: read_progress(given.object(sealed)) for sealed in given.members}
+
+
+def write_progress(reports: Sequence[tuple[Assignment, str]]) -> set[int]:
+    """Write reports; return the jobs of those that are still under way.
+
+    One that cannot be written is dropped: the next one says more.
+    """
+    newest = {assignment.job_id: (assignment.claim, text) for assignment, text in reports}
+    if not newest:
+        return set()
+    rows = [(job_id, claim, 0.0, text) for job_id, (claim, text) in newest.items()]
+    try:
+        [written] = turn([partial(jobs.send_progress, reports=rows)])
+    except psycopg.Error as error:
+        if not trouble_of(error).is_of_rows:
+            raise
+        logger.warning("http progress cannot be written: %s", str(error).strip())
+        return set(newest)
+    return {row[0] for row in written}

@@ -1,0 +1,91 @@
+"""Writes the statistics of what workers over HTTP ran and this process has heard of.
+
+A thread of the web process, from the first report on, writes once a minute, and at the end of the
+process what is left. One that is killed loses a minute of statistics, and no job.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import psycopg
+
+from django_pgjobs.exceptions import ServerUnreachable
+from django_pgjobs.http.pool import borrowed
+from django_pgjobs.http.problems import Problem
+from django_pgjobs.queries import statistics
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.schedules import get_now
+from django_pgjobs.worker.running.tally import Tally
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+# So that processes do not write all at once.
+SPREAD_SECONDS = 3.0
+# A process that stood still for longer does not know when an answer was true.
+CLOCK_SECONDS = 1.0
+# How long the end of the process waits for a statement of the thread.
+END_SECONDS = 3.0
+
+
+class Recording:
+    """A thread that is there once something was counted."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        # Set while the thread uses no connection.
+        self._is_asleep = threading.Event()
+
+    def begin(self) -> None:
+        """See that what is counted is written."""
+        if self._thread is not None:
+            return
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="pgjobs-http-recorder", daemon=True
+                )
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._guarded_clock()
+            self._is_asleep.set()
+            time.sleep(self._tally.next_close() + random.uniform(0, SPREAD_SECONDS))
+            self._is_asleep.clear()
+            self.write()
+
+    def end(self) -> None:
+        """Write what is left; for the end of the process."""
+        if self._thread is not None:
+            self._is_asleep.wait(END_SECONDS)
+        self.write(is_last=True)
+
+    def _guarded_clock(self) -> None:
+        try:
+            asked_at = time.monotonic()
+            with borrowed() as connection, connection.cursor() as cursor:
+                server_time = get_now(cursor).timestamp()
+            if time.monotonic() - asked_at < CLOCK_SECONDS:
+                self._tally.set_clock(server_time, asked_at)
+        except (psycopg.Error, Problem, ServerUnreachable) as error:
+            logger.warning("statistics go by this machine's clock: %s", str(error).strip())
+
+    def write(self, *, is_last: bool = False) -> None:
+        """Write the minutes that are over; all of them if the process ends."""
+        minutes = self._tally.take(is_last=is_last)
+        if not minutes:
+            return
+        try:
+            with borrowed() as connection, connection.cursor() as cursor:
+                statistics.write_statistics(cursor, minutes)
+        except (psycopg.Error, Problem) as error:
+            logger.warning("statistics are late: %s", str(error).strip())
+            # Without an answer they may be written: rather too few are counted than too many.
+            if not isinstance(error, psycopg.Error) or trouble_of(error) is not Trouble.LOST:
+                self._tally.give_back(minutes)

@@ -1,0 +1,155 @@
+"""Writing what came of jobs: the statements, the order and the ways around of the pump.
+
+An outcome is fenced by its claim: one that comes too late changes nothing and is told so. What
+waits for the jobs that ended goes in the same transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import psycopg
+
+from django_pgjobs.http.looking import looks
+from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
+from django_pgjobs.http.problems import unavailable
+from django_pgjobs.http.station import make_options, station
+from django_pgjobs.queries import claims
+from django_pgjobs.queries.connection import OwnConnection, Send
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.notifications import JOBS_CHANNEL, notify_workers
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.completer import Completer, Entry
+from django_pgjobs.worker.claiming.releases import Releases
+from django_pgjobs.worker.claiming.settling import Settling
+from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.running.outcome import Outcome
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.sending import Sender
+from django_pgjobs.worker.turns.turn import Turn
+
+# So long a request tries to write outcomes whose rows others have locked.
+PATIENCE_SECONDS = 2.0
+# So long it goes on with what waits for the jobs that ended; the rest is found by workers of ours.
+FOLLOWING_SECONDS = 0.25
+
+
+class Delivery:
+    """The outcomes of one request, on their way to the database."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = list(entries)
+        state = WorkerState(make_options(), "http")
+        state.held = {attempt.id: attempt for attempt, _ in self._entries}
+        self._state = state
+        self._completer = Completer(state, station.tally, self._note_stored)
+        for attempt, outcome in self._entries:
+            self._completer.add(attempt, outcome)
+        # What was written, by the ids of jobs: another outcome where the server refuses the first.
+        self.stored: dict[int, Outcome] = {}
+        self._releases = Releases(_ignore)
+        # When somebody is told of jobs that were let go, the database does it.
+        self._until = time.monotonic() + PATIENCE_SECONDS
+
+    def _note_stored(self, attempt: Attempt, outcome: Outcome) -> None:
+        self.stored[attempt.id] = outcome
+        station.note_stored(attempt, outcome)
+
+    @property
+    def waiting(self) -> set[int]:
+        """The jobs whose rows somebody has locked: their outcomes are not written."""
+        return set(self._state.held)
+
+    def run(self) -> None:
+        """Write; raise Problem or psycopg.Error if the database does not let it."""
+        if not self._entries:
+            return
+        with borrowed() as connection:
+            sender = Sender(connection, "http")
+            settling = Settling("http", connection, _ignore)
+            failures = 0
+            while True:
+                try:
+                    if not self._take_turn(connection, sender, settling):
+                        break
+                except psycopg.Error as error:
+                    failures += 1
+                    self._endure(connection, error, failures)
+            self._tell_others(connection)
+
+    def _endure(self, connection: OwnConnection, error: psycopg.Error, failures: int) -> None:
+        """Let the turn be sent again, unless that is of no use."""
+        trouble = trouble_of(error)
+        if trouble is Trouble.LOST:
+            connection.close()
+            # A server that was restarted is there again; one that is down is not for us to await.
+            if failures > 1:
+                raise error
+        elif trouble is not Trouble.CROSSED:
+            raise error
+        elif failures >= TRIES:
+            raise unavailable("Others change the same rows.") from error
+        time.sleep(PAUSE_SECONDS * failures)
+
+    def _take_turn(self, connection: OwnConnection, sender: Sender, settling: Settling) -> bool:
+        """Write what is due; return False if there is nothing more to be done here."""
+        now = time.monotonic()
+        turn = Turn(0)
+        connection.open()
+        writing = Writing.of_due(self._completer, connection, flushes=True, on_queues=_ignore)
+        writing.plan(turn)
+        travelling = [attempt for attempt, _ in writing.travelling]
+        self._releases.plan(turn, travelling)
+        settling.plan(turn, travelling)
+        if not (turn.parts or writing.entries):
+            is_writing = bool(self._state.held)
+            until = self._until if is_writing else self._until - PATIENCE_SECONDS
+            due_at = self._completer.due_at if is_writing else settling.due_at
+            until += 0.0 if is_writing else FOLLOWING_SECONDS
+            if due_at >= until:
+                return False
+            time.sleep(max(0.0, due_at - now))
+            return True
+        try:
+            if turn.parts:
+                sender.send(turn)
+        except psycopg.Error as error:
+            writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
+            raise
+        writing.write_keyed()
+        return bool(self._state.held) or self._releases.are_under_way or settling.is_under_way
+
+    def _tell_others(self, connection: OwnConnection) -> None:
+        """Tell who waits of jobs that can run now: again, or because a key is free."""
+        ended = [(attempt, self.stored[attempt.id]) for attempt, _ in self._entries_stored()]
+        delays = [(a, outcome.delay or 0.0) for a, outcome in ended if outcome.status is None]
+        queues = {attempt.queue_name for attempt, delay in delays if not delay}
+        queues |= {a.queue_name for a, _ in ended if looks.last.is_limited(a.queue_name)}
+        lanes = {attempt.row.lane for attempt, _ in ended if attempt.row.lane}
+        sends: list[Send] = []
+        if queues:
+            sends.append(lambda cursor: notify_workers(cursor, sorted(queues)))
+        if lanes:
+            sends.append(
+                lambda cursor: claims.send_key_wakeup(cursor, channel=JOBS_CHANNEL, lanes=lanes)
+            )
+        if sends:
+            connection.round_trip(sends)
+        later = [delay for _, delay in delays if delay]
+        if later:
+            looks.expect(min(later))
+
+    def _entries_stored(self) -> list[Entry]:
+        return [entry for entry in self._entries if entry[0].id in self.stored]
+
+
+def deliver(entries: Iterable[Entry]) -> Delivery:
+    """Write outcomes; return what came of each."""
+    delivery = Delivery(entries)
+    delivery.run()
+    return delivery
+
+
+def _ignore(queues: list[str]) -> None:
+    """Tell nobody: the database notifies those who listen."""

@@ -1,0 +1,92 @@
+"""The results of a tree, in pages, as far as a token is for its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connections
+from django.db.models import Q
+
+from django_pgjobs.http.access import Access
+from django_pgjobs.http.pages import limit_of, narrowed, of_scope
+from django_pgjobs.http.problems import forbidden
+from django_pgjobs.http.requests import ApiRequest, wrong_parameter
+from django_pgjobs.http.sessions import in_bounded_time
+from django_pgjobs.models import Batch, Job
+from django_pgjobs.models.batch_states import in_tree
+from django_pgjobs.queries.batches import list_final
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import JobStatus
+from django_pgjobs.values.job_ids import parse_job_id
+
+# Results are small, as a rule: more of them than of jobs with all that is told of these.
+MAX_RESULTS = 1_000
+# So many are read at a time, and what is larger in all ends the page.
+CHUNK = 100
+MAX_CHARACTERS = 8_000_000
+
+
+def page_of_results(request: ApiRequest, batch: Batch) -> dict[str, Any]:
+    """Return a page of the results of what nothing follows below a batch, in order."""
+    limit = limit_of(request, most=MAX_RESULTS)
+    place = _place_of(request)
+    found: list[dict[str, Any]] = []
+    cursor, ended_at, size = None, "", 0
+    for batch_id, job in _jobs_behind(request.access, batch, place, limit + 1):
+        if len(found) == limit or size > MAX_CHARACTERS:
+            cursor = ended_at
+            break
+        found.append({"job": str(job.pk), "batch": str(batch_id), "result": job.result})
+        size += len(str(job.result))
+        ended_at = f"{batch_id}.{job.pk}"
+    return {"results": found, "cursor": cursor}
+
+
+def _place_of(request: ApiRequest) -> tuple[int, int]:
+    """Return the batch and the job at which the page before ended."""
+    text = request.query("cursor", default=None, max_length=39)
+    if text is None:
+        return 0, 0
+    batch_id, job_id = map(parse_job_id, text.partition(".")[::2])
+    if batch_id is None or job_id is None:
+        raise wrong_parameter("cursor", "expected the cursor of an answer")
+    return batch_id, job_id
+
+
+def _jobs_behind(
+    access: Access, batch: Batch, place: tuple[int, int], most: int
+) -> Iterator[tuple[int, Job]]:
+    with connections[job_database()].cursor() as cursor:
+        final = list_final(cursor, batch.pk)
+    for batch_id in final:
+        if batch_id < place[0]:
+            continue
+        behind = place[1] if batch_id == place[0] else 0
+        jobs = narrowed(Job.objects.using(job_database()), access)
+        jobs = jobs.filter(batch_id=batch_id, status=JobStatus.SUCCESSFUL).only("id", "result")
+        while page := list(jobs.filter(pk__gt=behind).order_by("pk")[: min(CHUNK, most)]):
+            yield from ((batch_id, job) for job in page)
+            behind = page[-1].pk
+
+
+def require_all(access: Access, batch: Batch) -> None:
+    """Raise Problem (403) if something below a batch is of a queue or task that a token is not for.
+
+    That may be much: it is asked once in the life of a workflow, and by tokens with scopes only.
+    """
+    if access.queues is None and access.tasks is None:
+        return
+    with in_bounded_time():
+        jobs = Job.objects.using(job_database()).filter(in_tree(batch.pk))
+        others = jobs.filter(~of_scope(access))
+        steps = Batch.objects.using(job_database()).filter(
+            Q(root_id=batch.root_id), step__isnull=False
+        )
+        may_use = all(
+            access.may_use(str(step["queue_name"]), str(step["task_path"]))
+            for step in steps.values_list("step", flat=True)
+            if step is not None
+        )
+        if not may_use or others.exists():
+            raise forbidden("This token is not for all queues and tasks of the workflow.")

@@ -1,0 +1,233 @@
+"""From a request to a handler, and from what it returns or raises to an answer.
+
+A handler is `def handler(request: ApiRequest, **path) -> Answer`. One that waits has a twin
+`async def` for processes with an event loop (ASGI), where who waits is to hold neither thread nor
+connection: `Handler(claim, "work", in_loop=aclaim)`. The client may vanish meanwhile: then the
+twin is cancelled where it awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import SuspiciousOperation
+from django.core.signals import got_request_exception
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.urls import ResolverMatch, URLPattern, path, register_converter
+from django.utils.cache import add_never_cache_headers
+
+from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.http.access import Access, find_access, known_access
+from django_pgjobs.http.problems import Problem, not_found, unavailable
+from django_pgjobs.http.rates import rates
+from django_pgjobs.http.requests import Answer, ApiRequest, wrong_parameter
+from django_pgjobs.queries.errors import is_of_the_moment
+from django_pgjobs.values.job_ids import JOB_ID, parse_job_id
+from django_pgjobs.values.words import CONTROL
+from django_pgjobs.worker.safe_log import get_logger
+
+logger = get_logger(__name__)
+
+View = Callable[..., HttpResponse]
+AsyncView = Callable[..., Awaitable[HttpResponse]]
+Run = Callable[..., Answer]
+RunInLoop = Callable[..., Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What answers one method of a route.
+
+    *verb* is what the token has to be for; None: any token will do. *query* names the parameters
+    of the address; others are refused. *in_loop* is the async twin of *run*.
+    """
+
+    run: Run
+    verb: str | None
+    query: tuple[str, ...] = ()
+    in_loop: RunInLoop | None = None
+
+
+class IdConverter:
+    """An id of a job, worker or batch in the address, as `<pgjobs_id:job>`."""
+
+    regex = JOB_ID.pattern
+
+    def to_python(self, value: str) -> int:
+        """Return the id; raise ValueError if no row can have it."""
+        number = parse_job_id(value)
+        if number is None:
+            raise ValueError
+        return number
+
+    def to_url(self, value: object) -> str:
+        """Return the id as it stands in an address."""
+        return str(value)
+
+
+register_converter(IdConverter, "pgjobs_id")
+
+
+class Route(URLPattern):
+    """A route whose view is its async twin where an event loop asks for it."""
+
+    def resolve(self, path: str) -> ResolverMatch | None:
+        """Return the view for an address, None if it is another route's."""
+        match = super().resolve(path)
+        twin = getattr(self.callback, "in_loop", None)
+        if match is not None and twin is not None and _is_in_loop():
+            match.func = twin
+        return match
+
+
+def route(address: str, handlers: Mapping[str, Handler], *, name: str | None = None) -> Route:
+    """Return a route below v1/ for a list ROUTES: method -> handler at *address*."""
+    view = view_of(handlers)
+    return Route(path(address, view).pattern, view, {}, name)
+
+
+def view_of(handlers: Mapping[str, Handler]) -> View:
+    """Return the view that answers the methods with their handlers; `in_loop` is its twin."""
+
+    def view(request: HttpRequest, **path: Any) -> HttpResponse:
+        return drawn(request, lambda: _answer(request, handlers, path))
+
+    async def in_loop(request: HttpRequest, **path: Any) -> HttpResponse:
+        handler = handlers.get(_method(request))
+        if handler is None or handler.in_loop is None:
+            return await sync_to_async(view)(request, **path)
+        try:
+            access = known_access(request) or await sync_to_async(find_access)(request)
+            given = _admitted(request, handler, access)
+            return _response(await handler.in_loop(given, **path))
+        except Exception as error:
+            return response_to(error, request)
+
+    _exempt(view)
+    view.handlers = handlers  # type: ignore[attr-defined]
+    if any(handler.in_loop for handler in handlers.values()):
+        view.in_loop = _exempt(in_loop)  # type: ignore[attr-defined]
+    return view
+
+
+def public_view(respond: View) -> View:
+    """Return a view that needs no token; what it raises is drawn as in the others."""
+
+    def view(request: HttpRequest, **path: Any) -> HttpResponse:
+        return drawn(request, lambda: respond(request, **path))
+
+    _exempt(view)
+    return view
+
+
+def unknown_address(request: HttpRequest, *, rest: str) -> HttpResponse:
+    """Answer whatever no route knows."""
+    where = "" if rest.startswith("v1/") else " All routes are below v1/."
+    raise not_found(f"There is no such address.{where}")
+
+
+def drawn(request: HttpRequest, answer: Callable[[], HttpResponse]) -> HttpResponse:
+    """Return what *answer* returns, or what its exception means."""
+    try:
+        return answer()
+    except Exception as error:
+        return response_to(error, request)
+
+
+def _answer(
+    request: HttpRequest, handlers: Mapping[str, Handler], path: Mapping[str, Any]
+) -> HttpResponse:
+    handler = handlers.get(_method(request))
+    if handler is None:
+        raise _not_allowed(handlers)
+    given = _admitted(request, handler, find_access(request))
+    return _response(handler.run(given, **path))
+
+
+def _admitted(request: HttpRequest, handler: Handler, access: Access) -> ApiRequest:
+    """Return the request as the handler gets it; raise Problem if it may not have it."""
+    rates.spend(access)
+    if handler.verb is not None:
+        access.require(handler.verb)
+    for name in request.GET:
+        if name not in handler.query:
+            known = ", ".join(handler.query) or "none"
+            raise wrong_parameter(name[:100], f"there is no such parameter; known here: {known}")
+    return ApiRequest(request, access)
+
+
+def _method(request: HttpRequest) -> str:
+    return "GET" if request.method == "HEAD" else request.method or ""
+
+
+def _not_allowed(handlers: Mapping[str, Handler]) -> Problem:
+    allowed = ", ".join(sorted(handlers))
+    return Problem(
+        405,
+        "method-not-allowed",
+        "Method not allowed",
+        detail=f"Allowed here: {allowed}.",
+        headers={"Allow": allowed},
+    )
+
+
+def _response(answer: Answer) -> HttpResponse:
+    status, body, headers = answer
+    if body is None:
+        response = HttpResponse(status=status, headers=dict(headers))
+        del response["Content-Type"]
+    else:
+        content = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":"))
+        response = HttpResponse(
+            content, status=status, headers=dict(headers), content_type="application/json"
+        )
+    add_never_cache_headers(response)
+    return response
+
+
+def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
+    """Return the answer to a request that ended with *error*; it tells little of what is ours."""
+    path = request.path.translate(CONTROL)
+    if isinstance(error, Problem):
+        problem = error
+        if problem.status >= 500:
+            logger.warning("http path=%s %s", path, problem)
+    elif is_of_the_moment(error) or isinstance(error, TooSlow):
+        logger.warning("http path=%s the database: %s", path, str(error).strip())
+        problem = unavailable("The database cannot be used now.")
+    elif isinstance(error, SuspiciousOperation | UnreadablePostError):
+        problem = Problem(400, "bad-request", "Bad request")
+    else:
+        logger.error("http path=%s", path, exc_info=error)
+        # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
+        got_request_exception.send(sender=None, request=request)
+        problem = Problem(500, "internal-error", "Internal error", detail="See the server's log.")
+    response = problem.response()
+    add_never_cache_headers(response)
+    if response.status_code >= 500:
+        # It is logged above; Django would mail each to the administrators.
+        response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def _exempt(view: Any) -> Any:
+    """Let a token be all that a view asks for, and no transaction be open in it."""
+    view.csrf_exempt = True
+    view.login_required = False
+    for alias in connections:
+        transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,239 @@
+"""Giving jobs to a worker over HTTP: the claim of the engine, made anew for each request.
+
+What there is to claim a look tells; what may start, in which order and how many, the statements of
+the claim decide, as for workers of ours. The jobs of other tasks are left alone as those are that a
+worker of ours does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from django_pgjobs.choosing import Rooms
+from django_pgjobs.declaring.remote import is_remote
+from django_pgjobs.http.assignments import Assignment
+from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, Found, looks
+from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
+from django_pgjobs.http.problems import unavailable
+from django_pgjobs.http.reporting import deliver
+from django_pgjobs.http.station import station
+from django_pgjobs.queries.claims import HEAD, Group, Segment
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.remote import Assigned
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.completer import Entry
+from django_pgjobs.worker.claiming.filling import filling_of
+from django_pgjobs.worker.claiming.places import last_served, segments_of
+from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.running.calling import Call, failure, make_attempt, prepare, timeout_of
+from django_pgjobs.worker.running.outcome import Outcome, released
+from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.turns.sending import Sender
+from django_pgjobs.worker.turns.turn import Turn
+
+# A look that takes longer wades through what has run; then claims begin where it found jobs.
+SLOW_SECONDS = 0.01
+# So often a request claims again because what it got was not for it, or is to go back.
+MOST_CLAIMS = 5
+NOT_FOR_IT = "given back: the token or the worker is not for it"
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """A worker over HTTP that claims, and what it may have."""
+
+    worker_id: int
+    token_id: int
+    name: str
+    queues: tuple[str, ...]
+    paths: frozenset[str]
+    # What the parts of the engine are told of it.
+    options: Options
+
+    def id_of(self, attempt: Attempt) -> str:
+        """Return the id of the assignment of an attempt."""
+        return Assignment(attempt.id, attempt.claim, self.worker_id, self.token_id).sealed
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An attempt that goes to a worker, with its arguments, and the seconds it has run."""
+
+    attempt: Attempt
+    call: Call
+    ran: float = 0.0
+
+    def as_dict(self, taker: Taker) -> dict[str, Any]:
+        """Return the assignment as an answer has it."""
+        attempt, row = self.attempt, self.attempt.row
+        timeout = timeout_of(attempt)
+        detail = json.loads(row.detail) if row.detail else {}
+        return {
+            "assignment": taker.id_of(attempt),
+            "job": str(attempt.id),
+            "task": row.task_path,
+            "queue": row.queue_name,
+            "attempt": attempt.attempt,
+            "max_attempts": attempt.max_attempts,
+            "args": self.call.args,
+            "kwargs": self.call.kwargs,
+            "priority": row.priority,
+            "timeout": timeout,
+            "seconds_left": None if timeout is None else max(0.0, timeout - self.ran),
+            "batch": None if row.batch_id is None else str(row.batch_id),
+            "correlation_id": row.correlation_id,
+            "metadata": json.loads(detail.get("metadata") or "{}"),
+        }
+
+
+def take(
+    taker: Taker, wanted: int, *, since: float | None = None, insists: bool = True
+) -> list[Given]:
+    """Claim up to *wanted* jobs; those that are not to run are ended or given back at once.
+
+    Where jobs are must have been looked for not before *since*, by default a second ago. If a
+    claim by that finds nothing it *insists* on a newer look.
+    """
+    now = time.monotonic()
+    asked = now - KNOWN_SECONDS if since is None else since
+    for _ in range(MOST_CLAIMS):
+        found = looks.get(since=asked)
+        attempts = _claim(taker, wanted, found)
+        given = hand_out(taker, [(attempt, 0.0) for attempt in attempts])
+        if given or (not attempts and (found.asked_at >= now - VAIN_SECONDS or not insists)):
+            return given
+        # What it went by was old, or what it got had to go back.
+        asked = time.monotonic() if attempts else now - VAIN_SECONDS
+    return []
+
+
+def _claim(taker: Taker, wanted: int, found: Found) -> list[Attempt]:
+    listing = Listing.of(found.places, taker.options)
+    if not listing or not taker.paths:
+        return []
+    plan = plan_of(listing, wanted, is_slow=found.seconds > SLOW_SECONDS)
+    claim = claimed(taker, plan)
+    if not claim.rows and plan.holds and not (claim.held or claim.was_locked):
+        # It was the turn of somebody else: wait for ours.
+        claim = claimed(taker, replace(plan, waits=True))
+    _note_walk(claim)
+    return [make_attempt(row, taker.options) for row in claim.rows]
+
+
+def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
+    """Return the plan of a claim of all places that are listed."""
+
+    def rank(group: Group) -> tuple[int, Group]:
+        return group.urgency - listing.boosts.get(group.queue_name, 0), group
+
+    segments: list[Segment] = []
+    for group in sorted(listing.groups, key=rank):
+        cursor = station.cursors.get(group, "")
+        if cursor:
+            segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
+        else:
+            segments.append(Segment(group))
+    return Plan(
+        rooms=Rooms(wanted, wanted),
+        wanted=wanted,
+        floors={lane: head if is_slow else HEAD for lane, head in listing.lanes.items()},
+        segments=segments,
+        boosts=listing.boosts,
+        caps={},
+        limited=frozenset(lane.queue_name for lane in listing.lanes) & listing.limited,
+        heads=frozenset(listing.lanes),
+    )
+
+
+def claimed(taker: Taker, plan: Plan) -> Claim:
+    """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
+    state = WorkerState(taker.options, taker.name, worker_id=taker.worker_id)
+    state.unknown_paths = station.paths_to_leave(taker.paths)
+    for tried in range(1, TRIES + 1):
+        with borrowed() as connection:
+            connection.open()
+            try:
+                return _send(connection, state, plan)
+            except psycopg.Error as error:
+                if trouble_of(error) is not Trouble.CROSSED:
+                    raise
+        time.sleep(PAUSE_SECONDS * tried)
+    raise unavailable("Others change the same rows.")
+
+
+def _send(connection: OwnConnection, state: WorkerState, plan: Plan) -> Claim:
+    claimer = Claimer(
+        state,
+        connection,
+        station.refusals,
+        detailed_paths=[],
+        wants_details=lambda: True,
+        declaring_paths=station.declaring_paths(),
+    )
+    turn = Turn(state.worker_id)
+    claim = claimer.plan(turn, plan)
+    Sender(connection, state.name).send(turn)
+    return claim
+
+
+def _note_walk(claim: Claim) -> None:
+    """Let the next walk through the lanes of a group go on behind those that were served."""
+    served: dict[Group, set[str]] = {}
+    for segment in segments_of(claim.rows):
+        served.setdefault(segment.group, set()).add(segment.first_lane)
+    for group, lanes in served.items():
+        station.note_served(group, last_served(station.cursors.get(group, ""), lanes))
+
+
+def hand_out(taker: Taker, attempts: Iterable[tuple[Attempt, float]]) -> list[Given]:
+    """Return what is for the worker, and end or give back the rest.
+
+    Each attempt comes with the seconds that it has run by now.
+    """
+    given: list[Given] = []
+    ended: list[Entry] = []
+    for attempt, ran in attempts:
+        outcome = _outcome_before(taker, attempt)
+        if outcome is None:
+            try:
+                given.append(Given(attempt, prepare(attempt), ran))
+                continue
+            except Exception as error:
+                outcome = failure(attempt, error, taker.options)
+        attempt.control = outcome.control
+        ended.append((attempt, outcome))
+    deliver(ended)
+    return given
+
+
+def _outcome_before(taker: Taker, attempt: Attempt) -> Outcome | None:
+    """Return what becomes of a job that is not to begin, None if it is."""
+    path = attempt.row.task_path
+    if not is_remote(attempt.task) or path not in taker.paths:
+        if attempt.task is None:
+            station.note_unknown([path])
+        return released(NOT_FOR_IT)
+    return filling_of(attempt)
+
+
+def again(
+    taker: Taker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
+) -> list[Given]:
+    """Return those that a worker runs and does not know of: their answer was lost.
+
+    *known* are the claims of the jobs that it knows of; it gets *wanted* at most.
+    """
+    attempts = []
+    for assigned in held:
+        attempt = make_attempt(assigned.row, taker.options)
+        if known.get(attempt.id) != attempt.claim:
+            attempts.append((attempt, assigned.ran))
+    return hand_out(taker, attempts[:wanted])

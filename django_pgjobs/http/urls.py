@@ -1,0 +1,25 @@
+"""The addresses of the HTTP API: `path("pgjobs/api/", include("django_pgjobs.http.urls"))`."""
+
+from __future__ import annotations
+
+from django.urls import include, path, re_path
+
+from django_pgjobs.http.routing import public_view, unknown_address
+from django_pgjobs.http.views import assignments, description, jobs, tokens, workers, workflows
+
+app_name = "pgjobs_http"
+
+V1 = [
+    *description.ROUTES,
+    *tokens.ROUTES,
+    *workers.ROUTES,
+    *assignments.ROUTES,
+    *jobs.ROUTES,
+    *workflows.ROUTES,
+]
+
+urlpatterns = [
+    path("v1/", include(V1)),
+    # Problems, also for what is not there.
+    re_path(r"^(?P<rest>.*)$", public_view(unknown_address)),
+]

@@ -1,0 +1,132 @@
+"""What became of an assignment, one at a time or many in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django_pgjobs.http.assignments import MAX_LENGTH, lost, opened_or_refused
+from django_pgjobs.http.beating import beat
+from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.outcomes import (
+    LATER,
+    LOST,
+    MAX_NOTE,
+    Release,
+    Report,
+    Result,
+    failure_of,
+    running_under,
+    store,
+)
+from django_pgjobs.http.problems import unavailable
+from django_pgjobs.http.progress import read_progress, write_progress
+from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.routing import Handler, route
+from django_pgjobs.http.station import lease_seconds
+from django_pgjobs.http.threads import in_loop_of
+
+# A thousand years: as long as anything is put off.
+MAX_DELAY = 366 * 86_400
+MOST_RESULTS = 1_000
+
+
+def put_result(request: ApiRequest, assignment: str) -> Answer:
+    """The attempt returned."""
+    fields = request.fields()
+    value = fields.json("result", default=None)
+    fields.check()
+    return _store(request, assignment, Result(value))
+
+
+def put_failure(request: ApiRequest, assignment: str) -> Answer:
+    """The attempt failed."""
+    fields = request.fields()
+    report = failure_of(fields)
+    fields.check()
+    return _store(request, assignment, report)
+
+
+def release(request: ApiRequest, assignment: str) -> Answer:
+    """The job goes back; the attempt does not count."""
+    fields = request.fields()
+    delay = fields.number("delay", 0, MAX_DELAY, default=None)
+    note = fields.text("note", default="", min_length=0, max_length=MAX_NOTE)
+    fields.check()
+    return _store(request, assignment, Release(delay, note or ""))
+
+
+def _store(request: ApiRequest, sealed: str, report: Report) -> Answer:
+    token_id = request.access.token_id
+    opened_or_refused(sealed, token_id)
+    [said] = store(token_id, [(sealed, report)])
+    if said["status"] == LOST:
+        raise lost()
+    if said["status"] == LATER:
+        raise unavailable("Somebody has the job's row locked.")
+    return Answer(200, said)
+
+
+def put_results(request: ApiRequest) -> Answer:
+    """Many at once; what became of each is said in order."""
+    fields = request.fields()
+    items = fields.objects("results", max_items=MOST_RESULTS)
+    reports = [(each.text("assignment", max_length=MAX_LENGTH), _report_of(each)) for each in items]
+    fields.check()
+    said = store(request.access.token_id, reports)
+    results = [
+        {"assignment": sealed, **each} for (sealed, _), each in zip(reports, said, strict=True)
+    ]
+    return Answer(200, {"results": results})
+
+
+def _report_of(fields: Fields) -> Report:
+    kinds = [name for name in ("error", "release") if fields.has(name)]
+    if len(kinds) + fields.has("result") > 1:
+        fields.refuse_all("expected one of result, error and release")
+    if "error" in kinds:
+        return failure_of(fields)
+    if "release" in kinds:
+        if not fields.flag("release"):
+            fields.refuse("release", "expected true")
+        return Release()
+    return Result(fields.json("result", default=None))
+
+
+def beat_assignment(request: ApiRequest, assignment: str) -> Answer:
+    """Name one assignment; that renews the lease of its worker, too."""
+    request.fields().check()
+    found = opened_or_refused(assignment, request.access.token_id)
+    pulse = beat(found.worker_id, found.token_id, [found], of_all=False)
+    return Answer(200, {"cancel": pulse.reasons.get(found), "lease_seconds": lease_seconds()})
+
+
+def put_progress(request: ApiRequest, assignment: str) -> Answer:
+    """How far an attempt is."""
+    fields = request.fields()
+    text = read_progress(fields.object("progress"))
+    fields.check()
+    found = opened_or_refused(assignment, request.access.token_id)
+    written = write_progress([(found, text)])
+    # A report is left out where the row is locked; then the attempt is still under way.
+    if found.job_id not in written and not running_under([(found.job_id, found.claim)]):
+        raise lost()
+    return Answer(200, {"status": "stored"})
+
+
+def _handler(run: Callable[..., Answer]) -> Handler:
+    return Handler(run, "work", in_loop=in_loop_of(run))
+
+
+ROUTES = [
+    route("results", {"POST": _handler(put_results)}, name="results"),
+    *(
+        route(f"assignments/<str:assignment>/{name}", {"POST": _handler(run)}, name=name)
+        for name, run in {
+            "result": put_result,
+            "failure": put_failure,
+            "release": release,
+            "progress": put_progress,
+            "heartbeat": beat_assignment,
+        }.items()
+    ),
+]

@@ -1,0 +1,102 @@
+"""Jobs: enqueue one, look at them, cancel one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.db.models import Q, QuerySet
+
+from django_pgjobs.control.lifecycle import cancel
+from django_pgjobs.exceptions import JobError
+from django_pgjobs.http.calling import call_back_after
+from django_pgjobs.http.calls import MAX_PATH, NewJob, blamed_on, read_job
+from django_pgjobs.http.pages import QUERY, identifier_of, narrowed, page_of
+from django_pgjobs.http.problems import not_found, unavailable
+from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.routing import Handler, route
+from django_pgjobs.http.sessions import in_bounded_time, in_transaction, until_done
+from django_pgjobs.http.shown import shown_job, shown_whole_job
+from django_pgjobs.models import Job
+from django_pgjobs.models.batch_states import in_batches
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.status import JobStatus
+
+
+def enqueue_job(request: ApiRequest) -> Answer:
+    """Enqueue a job, and what is called at its end, or neither."""
+    fields = request.fields()
+    new = read_job(fields, request.access, callbacks=True)
+    fields.check()
+    # Nothing is wrong with it, so it is there.
+    job_id = in_transaction(lambda: _enqueue(cast(NewJob, new)))
+    job = _rows().get(pk=job_id)
+    return Answer(201, shown_job(job), {"Location": f"jobs/{job_id}"})
+
+
+def _enqueue(new: NewJob) -> int:
+    call = new.call
+    with blamed_on(new.fields):
+        result = call.task.enqueue(*call.args, **call.kwargs)
+        for told in new.callbacks:
+            call_back_after(result, told.call.kwargs["url"], on=told.on)
+    return int(result.id)
+
+
+def list_jobs(request: ApiRequest) -> Answer:
+    """List jobs, newest first."""
+    jobs = narrowed(_rows(), request.access)
+    batch_id = identifier_of(request, "batch")
+    if batch_id is not None:
+        jobs = jobs.filter(in_batches(Q(batch_id=batch_id)))
+    status = request.query("status", default=None, choices=JobStatus.values)
+    if status is not None:
+        jobs = jobs.filter(status=status)
+    for name, column in (("task", "task_path"), ("queue", "queue_name")):
+        wanted = request.query(name, default=None, max_length=MAX_PATH)
+        if wanted is not None:
+            jobs = jobs.filter(**{column: wanted})
+    without = ("args", "kwargs", "metadata", "result", "progress")
+    with in_bounded_time():
+        return Answer(200, page_of(request, jobs.defer(*without), shown_job, "jobs"))
+
+
+def show_job(request: ApiRequest, *, job: int) -> Answer:
+    """Tell all of a job."""
+    return Answer(200, shown_whole_job(_find(request, job)))
+
+
+def cancel_job(request: ApiRequest, *, job: int) -> Answer:
+    """Cancel a job: one that waits at once, one that runs is asked to end."""
+    _find(request, job)
+    try:
+        until_done(lambda: cancel(job))
+    except JobError as error:
+        # Somebody has locked it for longer than a request waits.
+        raise unavailable(str(error)) from error
+    return Answer(202, shown_job(_find(request, job)))
+
+
+def _find(request: ApiRequest, job_id: int) -> Job:
+    found: Job | None = narrowed(_rows(), request.access).filter(pk=job_id).first()
+    if found is None:
+        raise not_found("There is no such job.")
+    return found
+
+
+def _rows() -> QuerySet[Any]:
+    return Job.objects.using(job_database())
+
+
+ROUTES = [
+    route(
+        "jobs",
+        {
+            "GET": Handler(list_jobs, "read", query=("batch", "status", "task", "queue", *QUERY)),
+            "POST": Handler(enqueue_job, "enqueue"),
+        },
+    ),
+    route(
+        "jobs/<pgjobs_id:job>",
+        {"GET": Handler(show_job, "read"), "DELETE": Handler(cancel_job, "manage")},
+    ),
+]

@@ -1,0 +1,26 @@
+"""What the token of a request may do."""
+
+from __future__ import annotations
+
+from django_pgjobs.http.access import VERBS
+from django_pgjobs.http.requests import Answer, ApiRequest, instant_text
+from django_pgjobs.http.routing import Handler, route
+
+
+def show_token(request: ApiRequest) -> Answer:
+    """Tell who asks, and what of."""
+    access = request.access
+    return Answer(
+        200,
+        {
+            "id": str(access.token_id),
+            "name": access.name,
+            "verbs": [verb for verb in VERBS if verb in access.verbs],
+            "queues": None if access.queues is None else sorted(access.queues),
+            "tasks": None if access.tasks is None else sorted(access.tasks),
+            "expires_at": instant_text(access.expires_at),
+        },
+    )
+
+
+ROUTES = [route("token", {"GET": Handler(show_token, None)}, name="token")]

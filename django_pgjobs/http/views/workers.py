@@ -1,0 +1,201 @@
+"""Workers over HTTP: they enter, say that they live, claim, and say goodbye."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.registry import find_task
+from django_pgjobs.http.access import Access
+from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
+from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
+from django_pgjobs.http.beating import LOST, beat
+from django_pgjobs.http.crew import crew, find_member
+from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.outcomes import attempt_of
+from django_pgjobs.http.pool import borrowed, turn
+from django_pgjobs.http.problems import forbidden
+from django_pgjobs.http.progress import progress_of, write_progress
+from django_pgjobs.http.reporting import deliver
+from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.routing import Handler, route
+from django_pgjobs.http.single import take_one
+from django_pgjobs.http.station import lease_seconds, make_options, our_backends, station
+from django_pgjobs.http.threads import in_loop_of, in_thread
+from django_pgjobs.http.waiting import waiting
+from django_pgjobs.queries import workers
+from django_pgjobs.queries.remote import assigned_rows, send_held
+from django_pgjobs.queries.workers import Registration
+from django_pgjobs.worker.running.calling import settle
+from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, interrupted
+
+# As many assignments as one request may name.
+MAX_NAMED = 1_000
+# When to claim again where as many wait as may.
+RETRY_SECONDS = 1.0
+MAX_NAME, MAX_QUEUE, MAX_TASK = 200, 128, 500
+MAX_QUEUES, MAX_TASKS, MAX_SLOTS = 100, 1_000, 1_000
+
+
+def register(request: ApiRequest) -> Answer:
+    """Enter a worker."""
+    fields = request.fields()
+    name = fields.text("name", max_length=MAX_NAME)
+    queues = fields.texts("queues", default=None, max_items=MAX_QUEUES, max_length=MAX_QUEUE)
+    tasks = fields.texts("tasks", default=None, max_items=MAX_TASKS, max_length=MAX_TASK)
+    slots = fields.integer("slots", 1, MAX_SLOTS, default=1)
+    paths = _tasks_of(request.access, tasks, fields)
+    fields.check()
+    row: Registration = {
+        "name": name,
+        "host": "http",
+        "pid": 0,
+        "version": "v1",
+        "slots": slots,
+        "queues": _queues_of(request.access, queues, paths),
+        "excluded_queues": [],
+        "backends": our_backends(),
+        "task_paths": paths,
+        "schedule_names": [],
+        "lease": lease_seconds(),
+        "quiet": False,
+        "token_id": request.access.token_id,
+    }
+    with borrowed() as connection, connection.cursor() as cursor:
+        worker_id = workers.register_worker(cursor, row)
+    return Answer(
+        201,
+        {
+            "worker": str(worker_id),
+            "heartbeat_seconds": get_conf().HTTP_HEARTBEAT_SECONDS,
+            "lease_seconds": lease_seconds(),
+        },
+    )
+
+
+def _tasks_of(access: Access, named: Collection[str] | None, fields: Fields) -> list[str]:
+    """Return the remote tasks that a worker may run: those that it names, else its token's."""
+    remote = station.remote_tasks()
+    if named is None:
+        return sorted(path for path in remote if access.tasks is None or path in access.tasks)
+    if access.tasks is not None and (others := sorted(set(named) - access.tasks)):
+        raise forbidden(f"This token is not for the task {others[0]!r}.")
+    for path in sorted(set(named) - remote):
+        fields.refuse("tasks", f"there is no remote task {path!r}")
+    return sorted(set(named))
+
+
+def _queues_of(access: Access, named: Collection[str] | None, paths: Collection[str]) -> list[str]:
+    """Return the queues that a worker serves: those that it names, else those of its tasks."""
+    if named is None:
+        # Not all: a claim would wade through the jobs of others.
+        queues = {find_task(path).queue_name for path in paths}
+        return sorted(queues if access.queues is None else queues & access.queues)
+    if access.queues is not None and (others := sorted(set(named) - access.queues)):
+        raise forbidden(f"This token is not for the queue {others[0]!r}.")
+    return sorted(set(named))
+
+
+def beat_worker(request: ApiRequest, worker: int) -> Answer:
+    """Renew a worker's lease, and tell it what to leave."""
+    fields = request.fields()
+    sealed = fields.texts("assignments", max_items=MAX_NAMED, max_length=MAX_LENGTH)
+    progress = progress_of(fields)
+    fields.check()
+    token_id = request.access.token_id
+    ours, forged = _sorted_out([*sealed, *progress], token_id, worker)
+    named = [ours[each] for each in dict.fromkeys(sealed) if each in ours]
+    pulse = beat(worker, token_id, named)
+    write_progress([(ours[each], said) for each, said in progress.items() if each in ours])
+    body = pulse.as_dict()
+    body["cancel"] += [{"assignment": each, "reason": LOST} for each in forged if each in sealed]
+    return Answer(200, body)
+
+
+def _sorted_out(
+    sealed: Iterable[str], token_id: int, worker_id: int
+) -> tuple[dict[str, Assignment], list[str]]:
+    """Return the assignments of a worker by their ids, and the ids that are none of its."""
+    ours, others = {}, []
+    for each in dict.fromkeys(sealed):
+        assignment = opened(each, token_id)
+        if assignment is None or assignment.worker_id != worker_id:
+            others.append(each)
+        else:
+            ours[each] = assignment
+    return ours, others
+
+
+def claim(request: ApiRequest, worker: int) -> Answer:
+    """Give a worker jobs; under WSGI, where who waits holds a thread, few may wait."""
+    asked = Asked.of(request, worker)
+    given = asked.give()
+    if given or not asked.wait:
+        return asked.answer(given)
+    with waiting.place() as has_place:
+        if has_place:
+            return asked.answer(wait_in_thread(asked))
+    given = asked.look(time.monotonic())
+    return asked.answer(given, retry_after=None if given else RETRY_SECONDS)
+
+
+async def claim_in_loop(request: ApiRequest, worker: int) -> Answer:
+    """Do the same under ASGI, where who waits holds nothing."""
+    asked = await in_thread(partial(Asked.of, request, worker))
+    given = await in_thread(asked.give)
+    if given or not asked.wait:
+        return asked.answer(given)
+    return asked.answer(await wait_in_loop(asked))
+
+
+def claim_one(request: ApiRequest, job: int, worker: int) -> Answer:
+    """Give a worker the job that it names."""
+    request.fields().check()
+    member = find_member(request.access, worker)
+    return Answer(200, take_one(member, job).as_dict(member.taker))
+
+
+def end(request: ApiRequest, worker: int) -> Answer:
+    """Say goodbye for a worker; what it runs goes back."""
+    request.fields().check()
+    find_member(request.access, worker)
+    while True:
+        asked_at = time.monotonic()
+        [rows] = turn([partial(send_held, worker_id=worker, max_jobs=MAX_NAMED)])
+        held = assigned_rows(rows, asked_at)
+        entries = []
+        for attempt in (attempt_of(assigned, make_options()) for assigned in held):
+            outcome = interrupted(attempt, AT_SHUTDOWN)
+            settle(attempt, outcome)
+            entries.append((attempt, outcome))
+        delivery = deliver(entries)
+        # What somebody has locked is left to the rescue.
+        if len(held) < MAX_NAMED or delivery.waiting:
+            break
+    with borrowed() as connection, connection.cursor() as cursor:
+        workers.end_worker(cursor, worker)
+    crew.forget()
+    return Answer(204)
+
+
+ROUTES = [
+    route("workers", {"POST": Handler(register, "work")}, name="workers"),
+    route("workers/<pgjobs_id:worker>", {"DELETE": Handler(end, "work")}, name="worker"),
+    route(
+        "workers/<pgjobs_id:worker>/heartbeat",
+        {"POST": Handler(beat_worker, "work", in_loop=in_loop_of(beat_worker))},
+        name="worker_heartbeat",
+    ),
+    route(
+        "workers/<pgjobs_id:worker>/claim",
+        {"POST": Handler(claim, "work", in_loop=claim_in_loop)},
+        name="claim",
+    ),
+    route(
+        "jobs/<pgjobs_id:job>/workers/<pgjobs_id:worker>",
+        {"POST": Handler(claim_one, "work")},
+        name="claim_one",
+    ),
+]

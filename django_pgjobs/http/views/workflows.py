@@ -1,0 +1,193 @@
+"""Workflows: trees of batches are opened, filled, sealed, looked at, and deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from django_pgjobs.exceptions import DuplicateWorkflow
+from django_pgjobs.flows import workflow
+from django_pgjobs.http.assignments import MAX_LENGTH, opened_or_refused
+from django_pgjobs.http.calls import NewJob, blamed_on, read_job
+from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.pages import QUERY, page_of
+from django_pgjobs.http.problems import FieldError, invalid, not_found
+from django_pgjobs.http.removing import remove
+from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.results import page_of_results, require_all
+from django_pgjobs.http.routing import Handler, route
+from django_pgjobs.http.sessions import in_bounded_time, until_done
+from django_pgjobs.http.shown import batch_status, shown_batch
+from django_pgjobs.http.trees import MAX_JOBS, Part, TreeOpener, TreeReader, add_jobs
+from django_pgjobs.models import Batch
+from django_pgjobs.models.batch_states import all_workflows, with_states
+from django_pgjobs.queries.batches import Asking
+from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.payload import is_storable
+
+MAX_KEY = 512
+KEY = "Idempotency-Key"
+CONFLICTS = ("raise", "return")
+
+
+def open_workflow(request: ApiRequest) -> Answer:
+    """Open a whole tree, with its jobs; one that has the key is there is told instead."""
+    fields = request.fields()
+    key, is_replay_good = _key_of(request, fields)
+    root = TreeReader(request.access).read(fields)
+    if not root.name:
+        fields.refuse("name", "this field is missing")
+    fields.check()
+    return until_done(lambda: _open(root, key, is_replay_good=is_replay_good))
+
+
+def _open(root: Part, key: str | None, *, is_replay_good: bool) -> Answer:
+    opener = TreeOpener()
+    options = {name: value for name, value in root.options.items() if value is not None}
+    try:
+        with (
+            blamed_on(root.fields),
+            workflow(root.name, dedupe_key=key, seal=root.is_sealed, **options) as flow,
+        ):
+            opener.fill(root, flow)
+    except DuplicateWorkflow as error:
+        if not is_replay_good or error.batch_id is None:
+            raise
+        return _opened(200, _find(error.batch_id), {})
+    return _opened(201, flow, opener.batches)
+
+
+def _opened(status: int, flow: Batch, batches: dict[str, Batch]) -> Answer:
+    labels = {label: str(batch.pk) for label, batch in batches.items()}
+    body = {"id": str(flow.pk), "name": flow.name, "is_new": status == 201, "batches": labels}
+    return Answer(status, body, {"Location": f"workflows/{flow.pk}/status"})
+
+
+def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
+    """Return the dedupe key, and whether it came as a header: then who repeats gets the first."""
+    given = fields.text("dedupe_key", default=None, max_length=MAX_KEY)
+    header = request.http.headers.get(KEY)
+    if header is None:
+        return given, False
+    if given is not None or not 1 <= len(header) <= MAX_KEY or not is_storable(header):
+        detail = f"expected 1 to {MAX_KEY} characters, and no dedupe_key beside it"
+        raise invalid([FieldError(KEY, detail, is_parameter=True)])
+    return header, True
+
+
+def list_workflows(request: ApiRequest) -> Answer:
+    """List workflows, newest first."""
+    roots = with_states(all_workflows().using(job_database()))
+    name = request.query("name", default=None, max_length=MAX_KEY)
+    if name is not None:
+        roots = roots.filter(name=name)
+    ended = request.query("complete", default=None, choices=("true", "false"))
+    if ended is not None:
+        roots = roots.filter(tree_completed_at__isnull=ended == "false")
+    with in_bounded_time():
+        page = page_of(request, roots.defer("step", "callbacks"), shown_batch, "workflows")
+    return Answer(200, page)
+
+
+def show_status(request: ApiRequest, *, batch: int) -> Answer:
+    """Tell how a workflow does, or a batch of one, with all below it."""
+    return Answer(200, _status(batch))
+
+
+def _status(batch_id: int) -> dict[str, Any]:
+    found = _find(batch_id)
+    with in_bounded_time():
+        return batch_status(found) | {"waits_for": _reasons(found)}
+
+
+def _reasons(batch: Batch) -> list[dict[str, Any]]:
+    return [
+        {"code": reason.code, "text": reason.text, "batches": list(map(str, reason.refs))}
+        for reason in batch.explain().reasons
+    ]
+
+
+def list_results(request: ApiRequest, *, batch: int) -> Answer:
+    """Tell the results of what nothing follows below a batch, in order."""
+    with in_bounded_time():
+        return Answer(200, page_of_results(request, _find(batch)))
+
+
+def delete_workflow(request: ApiRequest, *, batch: int) -> Answer:
+    """Cancel a workflow, and let a worker delete it when nothing of it runs."""
+    found = _find(batch)
+    if found.parent_id is not None:
+        raise not_found(f"That is a batch of workflow {found.root_id}.")
+    require_all(request.access, found)
+    until_done(lambda: remove(found))
+    return Answer(202, shown_batch(_find(batch)))
+
+
+def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
+    """Add jobs to an open batch, all or none."""
+    fields = request.fields()
+    given = fields.objects("jobs", max_items=MAX_JOBS)
+    jobs = [read_job(each, request.access) for each in given]
+    options = {
+        "dedupe_key": fields.text("dedupe_key", default=None, max_length=MAX_KEY),
+        "on_conflict": fields.text(
+            "on_conflict", default="raise", max_length=10, choices=CONFLICTS
+        ),
+    }
+    assignment = fields.text("assignment", default=None, max_length=MAX_LENGTH)
+    fields.check()
+    asking = None if assignment is None else _asking(assignment, request.access.token_id)
+    wanted = [job for job in jobs if job is not None]
+    ids = until_done(lambda: _add(batch, wanted, options, asking))
+    return Answer(201, {"jobs": ids})
+
+
+def _asking(assignment: str, token_id: int) -> Asking:
+    """Return the running job that adds to its own batch, which takes that though it is sealed."""
+    given = opened_or_refused(assignment, token_id)
+    return Asking(given.job_id, given.claim)
+
+
+def _add(
+    batch_id: int, jobs: list[NewJob], options: dict[str, Any], asking: Asking | None
+) -> list[str]:
+    batch = _find(batch_id)
+    batch.asking = asking
+    return add_jobs(batch, jobs, **options)
+
+
+def seal_batch(request: ApiRequest, *, batch: int) -> Answer:
+    """Say that no more comes; one that is sealed stays so."""
+    request.fields().check()
+    found = _find(batch)
+    require_all(request.access, found)
+    until_done(found.seal)
+    return Answer(200, _status(batch))
+
+
+def _find(batch_id: int) -> Any:
+    """Return a batch with its state."""
+    rows: QuerySet[Any] = with_states(Batch.objects.using(job_database()))
+    found = rows.filter(pk=batch_id).first()
+    if found is None:
+        raise not_found("There is no such batch.")
+    return found
+
+
+ROUTES = [
+    route(
+        "workflows",
+        {
+            "GET": Handler(list_workflows, "read", query=("name", "complete", *QUERY)),
+            "POST": Handler(open_workflow, "enqueue"),
+        },
+    ),
+    route("workflows/<pgjobs_id:batch>", {"DELETE": Handler(delete_workflow, "manage")}),
+    route("workflows/<pgjobs_id:batch>/status", {"GET": Handler(show_status, "read")}),
+    route(
+        "workflows/<pgjobs_id:batch>/results", {"GET": Handler(list_results, "read", query=QUERY)}
+    ),
+    route("batches/<pgjobs_id:batch>/jobs", {"POST": Handler(add_to_batch, "enqueue")}),
+    route("batches/<pgjobs_id:batch>/seal", {"POST": Handler(seal_batch, "enqueue")}),
+]

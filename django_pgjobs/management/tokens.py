@@ -1,0 +1,197 @@
+"""`manage.py jobs tokens`: who may use the HTTP API."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
+from django_pgjobs.http.access import VERBS
+from django_pgjobs.http.tokens import Scope, create_token, revoke_token, rotate_token, state_of
+from django_pgjobs.management.arguments import span, whole_number
+from django_pgjobs.management.printing import Write, json_text, write_table
+from django_pgjobs.models import Token
+
+HEADS = ("id", "name", "state", "begins with", "may", "queues", "tasks", "expires", "last used")
+COLUMNS = ("id", "name", "prefix", "verbs", "queues", "tasks", "per_second", "created_by")
+TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
+
+DESCRIPTION = """
+Makes, lists, rotates and revokes the tokens of the HTTP API, which programs in any language show to
+do jobs: Authorization: Bearer pgj_...
+"""
+EPILOG = """
+A token may
+  work      register workers, claim jobs of remote tasks, report how they ended
+  enqueue   add jobs and workflows
+  read      look at jobs and workflows, and read results
+  manage    cancel jobs, cancel and delete workflows
+and of these only with the queues and tasks that it names, if it names some.
+
+examples:
+  manage.py jobs tokens create node-1 --may work --queue node --expires 90d > node-1.token
+  manage.py jobs tokens create shop --may enqueue,read --per-second 50
+  manage.py jobs tokens list
+  manage.py jobs tokens rotate 3 --keep 2h > node-1.token
+  manage.py jobs tokens revoke 3
+
+The secret is printed once, alone on the standard output; the table has its digest only. A token
+that is revoked may work for five seconds more, where a web process remembers it.
+What a worker has claimed it reports with the same token: after a rotation let it end what it runs,
+and start it with the new one.
+"""
+
+
+def add_tokens(actions: Any) -> None:
+    """Add the action to those of `jobs`."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = actions.add_parser(
+        "tokens",
+        help="Make, list, rotate and revoke tokens of the HTTP API.",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=form,
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    create = verbs.add_parser(
+        "create", help="Make a token, and print its secret.", epilog=EPILOG, formatter_class=form
+    )
+    _add_scope(create)
+    listing = verbs.add_parser("list", help="List the tokens that are good.")
+    listing.add_argument("--all", action="store_true", help="Those that have ended, too.")
+    listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
+    revoke = verbs.add_parser("revoke", help="End tokens.")
+    revoke.add_argument("ids", type=whole_number, nargs="+", metavar="id")
+    rotate = verbs.add_parser(
+        "rotate", help="Make a token like another one, print its secret, and let that one end."
+    )
+    rotate.add_argument("id", type=whole_number)
+    rotate.add_argument(
+        "--keep",
+        type=span,
+        default=timedelta(days=1),
+        metavar="2h",
+        help="How long the other one is still good: s m h d (default: 1d).",
+    )
+    for each in (create, rotate):
+        each.add_argument("--by", default="", metavar="NAME", help="Who, for others to read.")
+
+
+def _add_scope(create: Any) -> None:
+    create.add_argument("name", help="Who is to use it, for others to read.")
+    create.add_argument(
+        "--may",
+        action="append",
+        required=True,
+        metavar="VERB",
+        help=f"What it is for: {', '.join(VERBS)}. Several with commas, or several times.",
+    )
+    create.add_argument(
+        "--queue", action="append", metavar="NAME", help="Only jobs of this queue, or these."
+    )
+    create.add_argument(
+        "--task", action="append", metavar="PATH", help="Only jobs of this task, or these."
+    )
+    create.add_argument(
+        "--expires", type=span, metavar="90d", help="After: s m h d (default: never)."
+    )
+    create.add_argument(
+        "--per-second", type=float, metavar="N", help="Requests to each web process, at most."
+    )
+
+
+def handle(write: Write, tell: Write, *, verb: str, **flags: Any) -> None:
+    """Do what the flags say; *write* gets what programs read, *tell* the rest.
+
+    Raise CommandError or ValueError if that is not possible.
+    """
+    if verb == "list":
+        _list(write, only_valid=not flags["all"], as_json=flags["json"])
+    elif verb == "create":
+        _create(write, tell, flags)
+    elif verb == "rotate":
+        _rotate(write, tell, flags)
+    else:
+        _revoke(write, flags["ids"])
+
+
+def _create(write: Write, tell: Write, flags: dict[str, Any]) -> None:
+    scope = Scope(
+        verbs=[verb.strip() for given in flags["may"] for verb in given.split(",")],
+        queues=flags["queue"],
+        tasks=flags["task"],
+        per_second=flags["per_second"],
+        expires_at=timezone.now() + flags["expires"] if flags["expires"] else None,
+    )
+    _warn_of_unknown_tasks(tell, scope)
+    token, secret = create_token(flags["name"], scope, by=flags["by"])
+    _show(write, tell, token, secret)
+
+
+def _warn_of_unknown_tasks(tell: Write, scope: Scope) -> None:
+    if scope.tasks:
+        discover_tasks()
+        for path in sorted(set(scope.tasks) - set(list_task_paths())):
+            tell(f"WARNING no task {path} is declared here. Is it spelt right?")
+
+
+def _show(write: Write, tell: Write, token: Token, secret: str) -> None:
+    tell(f"token {token.pk} {token.name}: may {', '.join(token.verbs)}. Its secret, shown once:")
+    write(secret)
+
+
+def _rotate(write: Write, tell: Write, flags: dict[str, Any]) -> None:
+    try:
+        token, secret = rotate_token(flags["id"], keep=flags["keep"], by=flags["by"])
+    except LookupError as error:
+        raise CommandError(str(error.args[0])) from None
+    old = Token.objects.get(pk=flags["id"])
+    tell(f"token {old.pk} is good until {timezone.localtime(old.expires_at):%Y-%m-%d %H:%M:%S%z}.")
+    _show(write, tell, token, secret)
+
+
+def _revoke(write: Write, ids: list[int]) -> None:
+    left = 0
+    for token_id in ids:
+        is_revoked = revoke_token(token_id)
+        left += not is_revoked
+        write(f"token {token_id}: {'revoked' if is_revoked else 'has ended or does not exist'}")
+    if left:
+        raise CommandError(f"{left} of {len(ids)} were not revoked.")
+
+
+def _list(write: Write, *, only_valid: bool, as_json: bool) -> None:
+    tokens = Token.objects.order_by("id")
+    if only_valid:
+        tokens = tokens.filter(Token.that_is_valid())
+    now = timezone.now()
+    if as_json:
+        write(json_text([_as_json(token, state_of(token, now)) for token in tokens]))
+        return
+    write_table(write, HEADS, [_cells(token, state_of(token, now)) for token in tokens])
+
+
+def _as_json(token: Token, state: str) -> dict[str, Any]:
+    shown = {name: getattr(token, name) for name in COLUMNS} | {"state": state}
+    for name in TIMES:
+        instant = getattr(token, name)
+        shown[name] = instant and instant.isoformat()
+    return shown
+
+
+def _cells(token: Token, state: str) -> tuple[object, ...]:
+    return (
+        token.pk,
+        token.name,
+        state,
+        token.prefix,
+        ",".join(token.verbs),
+        "all" if token.queues is None else ",".join(token.queues),
+        "all" if token.tasks is None else ",".join(token.tasks),
+        token.expires_at or "never",
+        token.last_used_at or "never",
+    )

@@ -1,0 +1,135 @@
+"""Statements on workers over HTTP and what they run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from django_pgjobs.queries.claims import ClaimedRow
+from django_pgjobs.queries.cursor import Cursor, execute
+from django_pgjobs.queries.jobs import array_text
+
+# All of a job is wanted, whatever its task.
+DETAILED = {"detailed": True, "detailed_paths": "{}"}
+
+
+class RemoteWorker(NamedTuple):
+    """What a live worker over HTTP has entered of itself, and what is asked of it."""
+
+    name: str
+    queues: list[str]
+    task_paths: list[str]
+    backends: list[str]
+    is_listening: bool
+    is_quiet: bool
+    is_stopping: bool
+
+
+class Beat(NamedTuple):
+    """What a renewal says: what is asked of the worker, when the next lease of another ends.
+
+    *ages* is how many seconds ago the worker named each of its jobs.
+    """
+
+    is_quiet: bool
+    is_stopping: bool
+    next_expiry: float | None
+    ages: dict[int, float]
+
+
+class Assigned(NamedTuple):
+    """A job that somebody runs, for how many seconds by now, and whose it is (None: nobody's)."""
+
+    row: ClaimedRow
+    ran: float
+    is_cancelling: bool
+    worker_id: int | None
+
+
+def send_worker(cursor: Cursor, worker_id: int, *, token_id: int) -> None:
+    """Send the question what a worker is; no row if it is not the token's, or its lease is over."""
+    execute(cursor, "get_remote_worker", {"id": worker_id, "token_id": token_id})
+
+
+def send_beat(
+    cursor: Cursor,
+    worker_id: int,
+    *,
+    token_id: int,
+    lease: float,
+    silent: float,
+    named: Iterable[int],
+) -> None:
+    """Send the renewal of a lease and which jobs the worker named; no row if it is lost.
+
+    What was named *silent* seconds ago or before is forgotten.
+    """
+    params = {
+        "id": worker_id,
+        "token_id": token_id,
+        "lease": lease,
+        "silent": silent,
+        "named": array_text(named),
+    }
+    execute(cursor, "renew_remote_lease", params)
+
+
+def beat_of(rows: Sequence[Any]) -> Beat | None:
+    """Return what the renewal said, None if the lease is lost."""
+    if not rows:
+        return None
+    [(is_quiet, is_stopping, next_expiry, ages)] = rows
+    seconds = {int(job): age for job, age in json.loads(ages).items() if job.isdecimal()}
+    return Beat(is_quiet, is_stopping, next_expiry, seconds)
+
+
+def send_assigned(cursor: Cursor, claims: Sequence[tuple[int, int]]) -> None:
+    """Send the question which of some jobs are still run under these claims (id, claim)."""
+    params = {
+        "ids": array_text(job_id for job_id, _ in claims),
+        "claims": array_text(claim for _, claim in claims),
+    }
+    execute(cursor, "list_assigned", params | DETAILED)
+
+
+def send_held(cursor: Cursor, worker_id: int, *, max_jobs: int) -> None:
+    """Send the question what a worker runs, the oldest first."""
+    execute(cursor, "list_held", {"worker_id": worker_id, "max_jobs": max_jobs} | DETAILED)
+
+
+def assigned_rows(rows: Sequence[Any], asked_at: float) -> list[Assigned]:
+    """Return what either of these questions, sent at *asked_at*, was answered with."""
+    return [
+        Assigned(ClaimedRow._make((*row, asked_at)), max(0.0, ran), is_cancelling, worker_id)
+        for *row, ran, is_cancelling, worker_id in rows
+    ]
+
+
+def send_abandonment(cursor: Cursor, worker_id: int, claims: Sequence[tuple[int, int]]) -> None:
+    """Send that a worker runs these jobs (id, claim) no more: the rescue takes them."""
+    params = {
+        "ids": array_text(job_id for job_id, _ in claims),
+        "claims": array_text(claim for _, claim in claims),
+        "worker_id": worker_id,
+    }
+    execute(cursor, "abandon_jobs", params)
+
+
+class Claimable(NamedTuple):
+    """Where a job is; *claim* and *worker_id* are None unless it runs."""
+
+    is_ready: bool
+    claim: int | None
+    worker_id: int | None
+    backend: str
+    queue_name: str
+    urgency: int
+    is_async: bool
+    lane: str | None
+    task_path: str
+
+
+def send_claimable(cursor: Cursor, job_id: int) -> None:
+    """Send the question where a job is; the row is Claimable."""
+    execute(cursor, "find_claimable", {"id": job_id})

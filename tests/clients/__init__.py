@@ -1,0 +1,1 @@
+"""The clients for programs without Django, as real processes; each test runs with each."""

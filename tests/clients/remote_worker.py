@@ -1,0 +1,98 @@
+"""A program with the Python client: `python remote_worker.py URL TOKEN OPTIONS`; see tasks.py."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients/python"))
+
+from pgjobs_worker import Cancelled, Discard, Job, Retry, Worker
+
+logging.basicConfig(format="%(message)s", level=logging.INFO)
+worker = Worker(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))
+TASKS = "tests.clients.tasks."
+
+
+def write(folder: str, line: str) -> None:
+    handle = os.open(f"{folder}/journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(handle, f"{line}\n".encode())
+    os.close(handle)
+
+
+@worker.task(TASKS + "note")
+def note(job: Job, folder: str, text: str) -> None:
+    write(folder, text)
+
+
+@worker.task(TASKS + "add")
+def add(job: Job, first: int, *, second: int = 0) -> dict[str, int]:
+    return {"sum": first + second}
+
+
+@worker.task(TASKS + "hold")
+def hold(job: Job, folder: str, text: str) -> int:
+    attempt = job.fields["attempt"]
+    write(folder, f"start {text} {attempt}")
+    job.progress(1, 2, "at the gate")
+    try:
+        while not Path(folder, "gate").exists():
+            job.sleep(0.01)
+    except Cancelled as error:
+        write(folder, f"cancelled {text} {attempt}: {error}")
+        raise
+    write(folder, f"end {text} {attempt}")
+    return attempt
+
+
+@worker.task(TASKS + "ignore")
+def ignore(job: Job, folder: str, text: str) -> None:
+    write(folder, f"start {text}")
+    while True:
+        try:
+            job.sleep(600)
+        except Cancelled:
+            job._event.clear()
+
+
+@worker.task(TASKS + "fail")
+def fail(job: Job, times: int) -> int:
+    if job.fields["attempt"] <= times:
+        raise ValueError("not yet")
+    return job.fields["attempt"]
+
+
+@worker.task(TASKS + "wait_and_see")
+def wait_and_see(job: Job) -> int:
+    if job.fields["attempt"] == 1:
+        raise Retry("later", after=0.1)
+    return job.fields["attempt"]
+
+
+@worker.task(TASKS + "discard")
+def discard(job: Job) -> None:
+    raise Discard("never")
+
+
+@worker.task(TASKS + "make_large")
+def make_large(job: Job) -> str:
+    return "x" * 3_000_000
+
+
+@worker.task(TASKS + "make_strange")
+def make_strange(job: Job) -> object:
+    return object()
+
+
+@worker.task(TASKS + "convert")
+def convert(job: Job, number: int) -> dict[str, int]:
+    job.sleep(0.05)
+    return {"number": number, "square": number * number}
+
+
+print("ready", flush=True)
+worker.run()
+print("ended", flush=True)

@@ -1,0 +1,38 @@
+"""What the tests of the HTTP API share: a client with a token, and an end to its connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from django_pgjobs.http.access import known
+from django_pgjobs.http.crew import crew
+from django_pgjobs.http.looking import looks
+from django_pgjobs.http.pool import pool
+from django_pgjobs.http.station import station
+from django_pgjobs.http.waiting import waiting
+from tests.factories import make_token
+from tests.http.support import Api
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept() -> Iterator[None]:
+    """Forget tokens and close connections: another test has other rows."""
+    known.forget()
+    looks.begin_anew()
+    crew.forget()
+    yield
+    known.forget()
+    # What was counted is for nobody: the tables of the next test are to be empty.
+    station.tally.take(is_last=True)
+    station.end()
+    waiting.end()
+    pool.close()
+
+
+@pytest.fixture
+def api(transactional_db: None, settings: object) -> Api:
+    """A client with a token that may do everything; own connections see committed rows only."""
+    settings.ROOT_URLCONF = "tests.http.urls"  # type: ignore[attr-defined]
+    return Api(make_token())

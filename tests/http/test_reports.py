@@ -1,0 +1,231 @@
+"""What workers over HTTP say goes the way of what runs in our own: counted, told, worked around."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from django.db import connection
+
+from django_pgjobs import workflow
+from django_pgjobs.http import reporting
+from django_pgjobs.http.station import station
+from django_pgjobs.models import Statistic
+from django_pgjobs.signals import task_finished
+from tests.factories import get_job
+from tests.http import tasks
+from tests.http.support import Api, problem_of
+from tests.http.workers import Remote, body_of
+from tests.tasks import add
+
+
+def test_statistics_count_what_ran_elsewhere(api: Api) -> None:
+    for number in range(3):
+        tasks.resize.enqueue(number)
+    worker = Remote(api)
+    first, second, third = worker.claim(3)
+    worker.finish(first)
+    worker.finish(second)
+    worker.say(third, "failure", {"error": {"type": "E"}, "retry": False})
+    station.end()
+    [row] = Statistic.objects.filter(task_path=tasks.resize.module_path, successful__gt=0)
+    assert (row.queue_name, row.successful, row.failed, sum(row.runs)) == ("node", 2, 1, 3)
+
+
+def test_task_finished_is_sent_where_the_result_comes_in(api: Api) -> None:
+    told: list[Any] = []
+
+    def receive(sender: Any, task_result: Any, **kwargs: Any) -> None:
+        told.append(task_result)
+
+    job_id = tasks.resize.enqueue(1).id
+    task_finished.connect(receive)
+    try:
+        worker = Remote(api)
+        [given] = worker.claim()
+        worker.finish(given, 5)
+        station.end()
+    finally:
+        task_finished.disconnect(receive)
+    [result] = told
+    assert (result.id, result.return_value) == (job_id, 5)
+
+
+def test_a_row_that_somebody_has_locked_is_said_again_later(
+    api: Api, open_connection: Callable[..., psycopg.Connection], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(reporting, "PATIENCE_SECONDS", 0.1)
+    locked, free = (int(tasks.resize.enqueue(n).id) for n in range(2))
+    worker = Remote(api)
+    given = worker.claim(2)
+    other = open_connection(autocommit=False)
+    other.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR UPDATE", [locked])
+    results = [{"assignment": each["assignment"], "result": 1} for each in given]
+    body = body_of(api.post("results", {"results": results}))
+    assert [each["status"] for each in body["results"]] == ["later", "stored"]
+    answer = worker.say(given[0], "result", {"result": 1})
+    assert (answer.status_code, problem_of(answer)) == (503, "unavailable")
+    assert answer["Retry-After"] == "1"
+    other.rollback()
+    assert worker.finish(given[0], 1) == {"status": "stored"}
+    assert {get_job(each).status for each in (locked, free)} == {"successful"}
+
+
+def test_an_outcome_that_the_server_refuses_becomes_a_failure(api: Api) -> None:
+    refused, other = (int(tasks.resize.enqueue(n).id) for n in range(2))
+    worker = Remote(api)
+    given = worker.claim(2)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE pgjobs_job_finished ADD CONSTRAINT sample CHECK (result::text <> '666')"
+        )
+    try:
+        results = [{"assignment": each["assignment"], "result": 666} for each in given]
+        results[1]["result"] = 1
+        body = body_of(api.post("results", {"results": results}))
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE pgjobs_job_finished DROP CONSTRAINT sample")
+    assert [each["status"] for each in body["results"]] == ["failed", "stored"]
+    assert (get_job(refused).status, get_job(other).status) == ("failed", "successful")
+
+
+def test_a_result_that_is_too_large_fails_the_job(api: Api, settings: Any) -> None:
+    settings.PGJOBS = {**settings.PGJOBS, "MAX_PAYLOAD_BYTES": 100}
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [given] = worker.claim()
+    assert worker.finish(given, "x" * 200) == {"status": "failed"}
+    [error] = get_job(job_id).errors
+    assert error["exception_class"] == "django_pgjobs.exceptions.PayloadError"
+
+
+def test_connections_that_the_server_has_ended_are_replaced(api: Api) -> None:
+    tasks.resize.enqueue(1)
+    worker = Remote(api)
+    end_sessions()
+    [given] = worker.claim()
+    end_sessions()
+    assert worker.finish(given) == {"status": "stored"}
+
+
+def end_sessions() -> None:
+    """Let the server end the connections of the API."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE application_name = 'pgjobs http' AND datname = current_database()"
+        )
+
+
+def test_what_waits_for_a_remote_job_goes_on(api: Api) -> None:
+    job = tasks.resize.enqueue(1)
+    behind = int(tasks.resize.using(after=[job]).enqueue(2).id)
+    worker = Remote(api)
+    [given] = worker.claim(5)
+    worker.finish(given)
+    assert [each["job"] for each in worker.claim(5)] == [str(behind)]
+
+
+def test_a_tree_goes_through_a_worker_over_http(api: Api) -> None:
+    with workflow("sizes") as flow:
+        for number in range(3):
+            flow.add(tasks.resize.s(number))
+        flow.gather(tasks.convert.s())
+    worker = Remote(api)
+    given = worker.claim(5)
+    assert len({each["batch"] for each in given}) == 1 and given[0]["batch"]
+    results = [{"assignment": each["assignment"], "result": each["args"][0] * 10} for each in given]
+    api.post("results", {"results": results})
+    [last] = worker.claim(5)
+    assert last["task"] == tasks.convert.module_path
+    assert last["args"] == [[0, 10, 20]]
+    worker.finish(last, "done")
+    flow.refresh_from_db()
+    assert flow.completed_at is not None
+
+
+def test_a_row_that_lacks_what_its_task_declares_gets_it_first(api: Api) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_job (task_path, queue_name, args)"
+            " SELECT %s, 'node', '[1]' FROM generate_series(1, 3) RETURNING id",
+            [tasks.bill.module_path],
+        )
+        ids = [row[0] for row in cursor.fetchall()]
+    worker = Remote(api)
+    [given] = worker.claim(5)
+    assert int(given["job"]) == ids[0]
+    assert get_job(ids[1]).concurrency_key == "shop:1"
+    assert worker.claim(5) == []
+    worker.finish(given)
+    assert [int(each["job"]) for each in worker.claim(5)] == [ids[1]]
+
+
+def test_what_must_not_begin_is_ended_and_not_given(api: Api) -> None:
+    expired = int(tasks.resize.using(expires=timedelta(seconds=0.001)).enqueue(1).id)
+    broken = int(tasks.resize.enqueue(1).id)
+    good = int(tasks.resize.enqueue(1).id)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_job_live SET args = '5' WHERE id = %s", [broken])
+        cursor.execute("SELECT pg_sleep(0.01)")
+    worker = Remote(api)
+    assert [int(each["job"]) for each in worker.claim(5)] == [good]
+    assert get_job(expired).status == "cancelled"
+    assert get_job(broken).status == "failed"
+
+
+def test_a_task_that_is_not_known_here_is_left_to_others(api: Api) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_job (task_path, queue_name) VALUES ('no.such', 'node') RETURNING id"
+        )
+        [(unknown,)] = cursor.fetchall()
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    given = worker.claim(5)
+    assert [int(each["job"]) for each in given] == [job_id]
+    job = get_job(unknown)
+    assert (job.status, job.attempts) == ("ready", 0)
+    assert "no.such" in station.paths_to_leave(())
+
+
+def test_workers_that_claim_at_once_get_other_jobs(api: Api) -> None:
+    ids = {int(tasks.resize.enqueue(n).id) for n in range(40)}
+    ids |= {int(tasks.bill.enqueue(n % 5, n).id) for n in range(20)}
+    done: list[int] = []
+
+    def work() -> None:
+        try:
+            worker = Remote(Api(api.secret))
+            while given := worker.claim(3):
+                results = [{"assignment": each["assignment"]} for each in given]
+                body = body_of(worker.api.post("results", {"results": results}))
+                assert {each["status"] for each in body["results"]} == {"stored"}
+                done.extend(int(each["job"]) for each in given)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # One that found the keys of all others in use has ended before the rest.
+    worker = Remote(api)
+    while given := worker.claim(3):
+        for each in given:
+            worker.finish(each)
+            done.append(int(each["job"]))
+    assert sorted(done) == sorted(ids)
+
+
+def test_local_jobs_in_the_queue_stay(api: Api) -> None:
+    local = int(add.using(queue_name="node", priority=50).enqueue(1, 2).id)
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    assert [int(each["job"]) for each in worker.claim(5)] == [job_id]
+    assert get_job(local).claim == 0

@@ -1,0 +1,163 @@
+"""What `tests.mutations` takes out of call-backs, and of jobs and workflows over HTTP."""
+
+from __future__ import annotations
+
+HTTP = "django_pgjobs/http/"
+CALLING = ("tests/http/test_calling.py",)
+PLACES = ("tests/http/test_destinations.py",)
+SIGNATURES = ("tests/http/test_signatures.py",)
+JOBS = ("tests/http/test_jobs.py",)
+FLOWS = ("tests/http/test_workflows.py",)
+TREES = ("tests/http/test_trees.py",)
+SESSIONS = ("tests/http/test_sessions.py",)
+
+# Name, file, what is replaced and by what, and the tests of which one must fail.
+OVER_HTTP = (
+    (
+        "call-backs: hosts of the setting",
+        f"{HTTP}destinations.py",
+        "if not any(hosts.has(scheme, host, found.port) for hosts in known):",
+        "if False:",
+        PLACES,
+    ),
+    (
+        "call-backs: names before a host",
+        f"{HTTP}destinations.py",
+        "or parts.username is not None or parts.fragment",
+        "or parts.fragment",
+        PLACES,
+    ),
+    (
+        "call-backs: private addresses",
+        f"{HTTP}destinations.py",
+        "return not is_odd and (address.is_global or may_be_private)",
+        "return not is_odd",
+        PLACES,
+    ),
+    (
+        "call-backs: addresses of a link",
+        f"{HTTP}destinations.py",
+        "        or address.is_link_local\n",
+        "",
+        PLACES,
+    ),
+    (
+        "call-backs: addresses in others",
+        f"{HTTP}destinations.py",
+        "return address if inner is None else inner",
+        "return address",
+        PLACES,
+    ),
+    (
+        "call-backs: one look at the name",
+        f"{HTTP}posting.py",
+        "    places = find_places(destination)\n",
+        "    find_places(destination)\n    places = find_places(destination)\n",
+        CALLING,
+    ),
+    (
+        "call-backs: the deadline of each byte",
+        f"{HTTP}posting.py",
+        "self.connection.settimeout(_left(self.deadline))",
+        "self.connection.settimeout(SECONDS)",
+        CALLING,
+    ),
+    (
+        "call-backs: what is not taken",
+        f"{HTTP}calling.py",
+        "if 200 <= answer.status < 300:",
+        "if answer.status < 400:",
+        CALLING,
+    ),
+    (
+        "call-backs: only of failures",
+        f"{HTTP}calling.py",
+        'if only_failure and told["job"]["status"] == JobStatus.SUCCESSFUL:',
+        "if False:",
+        CALLING,
+    ),
+    (
+        "signatures: the body",
+        f"{HTTP}signatures.py",
+        "if not any(matches):",
+        "if not matches:",
+        SIGNATURES,
+    ),
+    (
+        "signatures: their age",
+        f"{HTTP}signatures.py",
+        "if abs(time.time() - int(at)) > max_age:",
+        "if int(at) - time.time() > max_age:",
+        SIGNATURES,
+    ),
+    (
+        "jobs: scope of a token",
+        f"{HTTP}calls.py",
+        "    access.require_use(used.queue_name, used.module_path)\n",
+        "",
+        JOBS,
+    ),
+    (
+        "jobs: what a token sees",
+        f"{HTTP}pages.py",
+        "return jobs.filter(of_scope(access))",
+        "return jobs",
+        JOBS,
+    ),
+    (
+        "jobs: tasks of our own",
+        f"{HTTP}calls.py",
+        'if path.rpartition(".")[0] not in OWN_MODULES:',
+        "if path:",
+        JOBS,
+    ),
+    (
+        "trees: jobs of others",
+        f"{HTTP}results.py",
+        "if not may_use or others.exists():",
+        "if False:",
+        FLOWS,
+    ),
+    (
+        "trees: followers before jobs",
+        f"{HTTP}trees.py",
+        "        self._open_followers(part, batch)\n",
+        "        add_jobs(batch, part.jobs)\n        self._open_followers(part, batch)\n",
+        TREES,
+    ),
+    (
+        "trees: bound of jobs",
+        f"{HTTP}trees.py",
+        "if self._jobs > MAX_JOBS:",
+        "if False:",
+        TREES,
+    ),
+    (
+        "trees: repeated requests",
+        f"{HTTP}views/workflows.py",
+        "if not is_replay_good or error.batch_id is None:",
+        "if True:",
+        TREES,
+    ),
+    (
+        "workflows: deletion waits",
+        f"{HTTP}removing.py",
+        "    if found.tree_completed_at is None:\n",
+        "    if False:\n",
+        FLOWS,
+    ),
+    (
+        "workflows: an assignment of another token",
+        f"{HTTP}views/workflows.py",
+        "given = opened_or_refused(assignment, token_id)",
+        'given = opened_or_refused(assignment, int(assignment.split(".")[3].split("~")[0]))',
+        FLOWS,
+    ),
+    (
+        "sessions: what is crossed",
+        f"{HTTP}sessions.py",
+        "trouble_of(cause) is not Trouble.CROSSED",
+        "trouble_of(cause) is Trouble.CROSSED",
+        SESSIONS,
+    ),
+)

@@ -308,11 +308,17 @@ class Scheduler(Role):
                 row.note,
             )
         for name, error in {**turn.unknown, **turn.errors}.items():
-            if (name, error) not in self._told and len(self._told) < 1_000:
-                self._told.add((name, error))
+            if self._is_news(name, error):
                 logger.error("schedule=%s %s", name, error)
-        if turn.hook_error is not None:
+        if turn.hook_error is not None and self._is_news("", type(turn.hook_error).__name__):
             logger.error("a hook of on_commit raised after a turn", exc_info=turn.hook_error)
+
+    def _is_news(self, name: str, error: str) -> bool:
+        """Note what is said of a schedule; return whether it was not said before."""
+        is_news = (name, error) not in self._told and len(self._told) < 1_000
+        if is_news:
+            self._told.add((name, error))
+        return is_news
 
     def _close(self) -> None:
         connections.close_all()

@@ -38,8 +38,7 @@ def register(own: OwnConnection, lease: float = 60.0) -> int:
     row = {
         "name": "w", "host": "h", "version": "0", "pid": 1, "slots": 1, "queues": None,
         "excluded_queues": [], "backends": ["default"], "task_paths": [], "schedule_names": [],
-        "lease": lease,
-        "quiet": False,
+        "token_id": None, "lease": lease, "quiet": False,
     }  # fmt: skip
     with own.cursor() as cursor:
         return workers.register_worker(cursor, row)

@@ -52,6 +52,8 @@ ANSWERS: dict[str, Any] = {
     "queue_names": None,
     "also_names": [],
     "task_paths": None,
+    "detailed": True,
+    "detailed_paths": [],
 }
 
 

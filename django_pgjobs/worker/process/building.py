@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from math import inf
 
+from django_pgjobs.declaring.remote import remote_paths
 from django_pgjobs.metrics.cells import Cells, attempts_of, fold
 from django_pgjobs.queries.connection import ANSWER_SECONDS, LOCK_SECONDS, OwnConnection
 from django_pgjobs.signals import has_receivers, task_started
@@ -33,6 +36,12 @@ ROW_LOCK_SECONDS = 0.2
 # Each statement between two renewals may wait so large a part of the lease for a lock: a lock on
 # what it looks after for others is not to cost a worker its own lease.
 LOCK_SHARE = 0.05
+
+
+def build_state(options: Options, host: str) -> WorkerState:
+    """Return what the roles share. Remote tasks are left alone, wherever their jobs lie."""
+    name = options.name or f"{host}:{os.getpid()}"
+    return WorkerState(options, name, unknown_paths=dict.fromkeys(remote_paths(), inf))
 
 
 def build_pump_and_upkeep(

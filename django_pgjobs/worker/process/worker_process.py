@@ -14,11 +14,9 @@ import signal
 import socket
 import sys
 import time
-from math import inf
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
-from django_pgjobs.declaring.remote import remote_paths
 from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
@@ -33,6 +31,7 @@ from django_pgjobs.worker.process.building import (
     build_connections,
     build_health,
     build_pump_and_upkeep,
+    build_state,
 )
 from django_pgjobs.worker.process.exit_status import (
     EXIT_CRASHED,
@@ -65,7 +64,7 @@ from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
-from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.state import Options
 
 logger = get_logger("django_pgjobs.worker")
 
@@ -95,9 +94,7 @@ class WorkerProcess:
         self._shutdown_timeout = options.shutdown_timeout
         self._limits = ProcessLimits(options)
         self._host = socket.gethostname()
-        name = options.name or f"{self._host}:{os.getpid()}"
-        # It never runs a remote task, wherever its jobs lie.
-        self.state = WorkerState(options, name, unknown_paths=dict.fromkeys(remote_paths(), inf))
+        self.state = build_state(options, self._host)
         self._connections = build_connections(options)
         self._build_slots()
         self._build_roles()

@@ -23,7 +23,7 @@ from django_pgjobs.http.waiting import Waiter, waiting
 from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import set_listening
 
-MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 1_000
+MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 2_000
 # Of two looks that nobody was told to make, the second is made that much earlier than is due, so
 # that one serves all.
 EARLY = 0.9

@@ -187,3 +187,12 @@ def test_odd_values_of_what_was_named_harm_nobody(api: Api) -> None:
         with connection.cursor() as cursor:
             cursor.execute("UPDATE pgjobs_worker SET named_at = %s", [odd])
         assert worker.beat(given)["cancel"] == []
+
+
+def test_a_client_may_name_all_that_it_can_hold(api: Api) -> None:
+    """As many as its slots, and outcomes that it has not reported yet."""
+    remote = Remote(api)
+    names = [{"assignment": f"{number}"} for number in range(1_500)]
+    told = remote.beat(*names)
+    assert {each["reason"] for each in told["cancel"]} == {"lost"}
+    assert remote.claim(held=[each["assignment"] for each in names]) == []

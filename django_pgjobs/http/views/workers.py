@@ -32,7 +32,7 @@ from django_pgjobs.worker.running.calling import settle
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, interrupted
 
 # As many assignments as one request may name.
-MAX_NAMED = 1_000
+MAX_NAMED = 2_000
 # When to claim again where as many wait as may.
 RETRY_SECONDS = 1.0
 MAX_NAME, MAX_QUEUE, MAX_TASK = 200, 128, 500

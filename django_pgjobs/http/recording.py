@@ -43,8 +43,6 @@ class Recording:
 
     def begin(self) -> None:
         """See that what is counted is written."""
-        if self._thread is not None:
-            return
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -59,6 +57,12 @@ class Recording:
             time.sleep(self._tally.next_close() + random.uniform(0, SPREAD_SECONDS))
             self._is_asleep.clear()
             self.write()
+            with self._lock:
+                if self._tally.is_empty:
+                    # The next that is counted begins another one: none asks the time for nobody.
+                    self._thread = None
+                    self._is_asleep.set()
+                    return
 
     def end(self) -> None:
         """Write what is left; for the end of the process."""

@@ -98,17 +98,12 @@ filled AS (
         AND {job.runs}
         AND NOT job.is_declared
         AND job.id = filling.id AND job.claim = filling.claim
-    RETURNING job.id, job.queue_name, job.task_path, job.status, job.batch_id
+    RETURNING job.id, job.queue_name, job.status, job.batch_id, {job.cancel_noted} AS noted
 ),
 noted AS (
     {filled.changes_of_batches}
-),
-counted AS (
-    {filled.cancels}
 )
 SELECT filled.id FROM filled
-UNION ALL
-SELECT counted.id FROM counted WHERE counted.id IS NOT NULL
 UNION ALL
 SELECT NULL
 FROM (SELECT DISTINCT filled.queue_name FROM filled WHERE filled.status = 'ready') AS ready

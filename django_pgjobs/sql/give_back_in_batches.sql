@@ -4,8 +4,11 @@
 -- Returns: id of each job that was given back or cancelled
 -- Locks: the given rows, by primary key
 -- Index: pgjobs_job_live_pkey
-{head of give_back_jobs},
+WITH returned AS (
+    {head of give_back_jobs}
+    RETURNING job.id, job.batch_id, job.status, {job.cancel_noted} AS noted
+),
 noted AS (
     {returned.changes_of_batches}
 )
-SELECT returned.id FROM returned UNION ALL SELECT counted.id FROM counted WHERE counted.id IS NOT NULL
+SELECT returned.id FROM returned

@@ -7,67 +7,61 @@
 --     line for none; notes text[]; ages, durations double precision[] (seconds); begun
 --     boolean[] (else the job goes on waiting since it could run); asyncs boolean[] (as their tasks
 --     say, whatever the rows said); max_errors integer
--- Returns: id of each job that was given back or cancelled
+-- Returns: id of each job that was given back or cancelled; NULL
 -- Locks: the given rows, by primary key
 -- Index: pgjobs_job_live_pkey
-WITH returned AS (
-    UPDATE pgjobs_job AS job
-    SET
-        status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
-        finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
-        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
-        worker_id = NULL,
-        progress = NULL,
-        due_at = CASE
-            WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
-        END,
-        ready_at = CASE
-            WHEN NOT outcome.begun THEN {job.waiting_since}
-            WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
-            ELSE statement_timestamp()
-        END,
-        attempts = CASE
-            WHEN job.interruptions >= outcome.counted_from THEN job.attempts
-            ELSE GREATEST(job.attempts, 1) - 1
-        END,
-        interruptions
-            = LEAST(GREATEST(job.interruptions, 0), 2147483646) + (COALESCE(outcome.counted_from, 0) > 0)::integer,
-        worker_ids = CASE
-            WHEN job.interruptions >= outcome.counted_from THEN job.worker_ids
-            ELSE job.worker_ids[:cardinality(job.worker_ids) - 1]
-        END,
-        started_at = CASE
-            WHEN job.interruptions >= outcome.counted_from OR job.attempts > 1 THEN job.started_at
-        END,
-        errors = CASE
-            WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
-            WHEN outcome.error IS NULL OR jsonb_array_length(job.errors) < %(max_errors)s::integer
-                THEN job.errors
-            ELSE job.errors - 1
-        END || CASE
-            WHEN outcome.error IS NULL THEN '[]'
-            ELSE outcome.error::jsonb || jsonb_build_object(
-                'worker', job.worker_ids[cardinality(job.worker_ids)],
-                'started_at',
-                statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
-                'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
-            )
-        END,
-        is_async = outcome.is_async,
-        note = outcome.note
-    FROM unnest(
-        %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
-        %(counted_from)s::integer[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
-        %(ages)s::double precision[], %(durations)s::double precision[], %(begun)s::boolean[],
-        %(asyncs)s::boolean[]
-    ) AS outcome (id, claim, delay, counted_from, error, note, age, duration, begun, is_async)
-    WHERE
-        {job.is_to_finish}
-        AND {job.runs}
-        AND job.id = outcome.id AND job.claim = outcome.claim
-    RETURNING job.id, job.batch_id, job.status, job.queue_name, job.task_path
-),
-counted AS (
-    {returned.cancels}
-)
-SELECT returned.id FROM returned UNION ALL SELECT counted.id FROM counted WHERE counted.id IS NOT NULL
+UPDATE pgjobs_job AS job
+SET
+    status = CASE WHEN job.cancel_requested_at IS NULL THEN 'ready' ELSE 'cancelled' END,
+    finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END,
+    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+    worker_id = NULL,
+    progress = NULL,
+    due_at = CASE
+        WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
+    END,
+    ready_at = CASE
+        WHEN NOT outcome.begun THEN {job.waiting_since}
+        WHEN outcome.delay > 0::double precision THEN statement_timestamp() + make_interval(secs => outcome.delay)
+        ELSE statement_timestamp()
+    END,
+    attempts = CASE
+        WHEN job.interruptions >= outcome.counted_from THEN job.attempts
+        ELSE GREATEST(job.attempts, 1) - 1
+    END,
+    interruptions
+        = LEAST(GREATEST(job.interruptions, 0), 2147483646) + (COALESCE(outcome.counted_from, 0) > 0)::integer,
+    worker_ids = CASE
+        WHEN job.interruptions >= outcome.counted_from THEN job.worker_ids
+        ELSE job.worker_ids[:cardinality(job.worker_ids) - 1]
+    END,
+    started_at = CASE
+        WHEN job.interruptions >= outcome.counted_from OR job.attempts > 1 THEN job.started_at
+    END,
+    errors = CASE
+        WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
+        WHEN outcome.error IS NULL OR jsonb_array_length(job.errors) < %(max_errors)s::integer
+            THEN job.errors
+        ELSE job.errors - 1
+    END || CASE
+        WHEN outcome.error IS NULL THEN '[]'
+        ELSE outcome.error::jsonb || jsonb_build_object(
+            'worker', job.worker_ids[cardinality(job.worker_ids)],
+            'started_at',
+            statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
+            'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
+        )
+    END,
+    is_async = outcome.is_async,
+    note = outcome.note
+FROM unnest(
+    %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
+    %(counted_from)s::integer[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],
+    %(ages)s::double precision[], %(durations)s::double precision[], %(begun)s::boolean[],
+    %(asyncs)s::boolean[]
+) AS outcome (id, claim, delay, counted_from, error, note, age, duration, begun, is_async)
+WHERE
+    {job.is_to_finish}
+    AND {job.runs}
+    AND job.id = outcome.id AND job.claim = outcome.claim
+RETURNING job.id, {job.cancel_noted}

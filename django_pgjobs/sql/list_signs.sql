@@ -138,7 +138,7 @@ SELECT
                     job.queue_name, {job.waiting_since} AS waiting_since,
                     EXISTS (
                         SELECT
-                        FROM unnest(string_to_array(job.rate_limit_keys, E'\n')) AS wanted (key)
+                        FROM pg_catalog.unnest(string_to_array(job.rate_limit_keys, E'\n')) AS wanted (key)
                         WHERE
                             NOT EXISTS (
                                 SELECT

@@ -37,17 +37,12 @@ returned AS (
     WHERE
         %(acts)s::boolean
         AND job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))
-    RETURNING job.id, job.status, job.batch_id, job.queue_name, job.task_path
+    RETURNING job.id, job.status, job.batch_id, {job.cancel_noted} AS noted
 ),
 noted AS (
     {returned.changes_of_batches}
-),
-counted AS (
-    {returned.cancels}
 )
 SELECT returned.id FROM returned
-UNION ALL
-SELECT counted.id FROM counted WHERE counted.id IS NOT NULL
 UNION ALL
 -- No row more, but the function is called; what it leaves is found by the sweep.
 SELECT NULL

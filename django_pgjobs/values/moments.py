@@ -54,7 +54,7 @@ def duration(seconds: float | None) -> str:
         return "–"
     if seconds < 0:
         seconds = 0.0
-    if round(seconds * 1000) < 1000:
+    if seconds * 1000 < 999.5:
         return pgettext("length of time", "%s ms") % formats.number_format(round(seconds * 1000))
     if round(seconds, 1) < MINUTE:
         return pgettext("length of time", "%s s") % formats.number_format(round(seconds, 1))

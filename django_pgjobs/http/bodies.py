@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from django.http import HttpRequest, UnreadablePostError
@@ -22,6 +23,9 @@ CHUNK_BYTES = 65_536
 # What a text of JSON holds if PostgreSQL may not be able to store it: NUL, surrogates.
 SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 MAX_ERRORS = 100
+# A name is a client's own, and may be as long as a body; each error below it has it.
+MAX_POINTER = 500
+CUT = "…"
 
 
 def read_object(request: HttpRequest, max_bytes: int) -> dict[str, Any]:
@@ -101,8 +105,9 @@ def _decoded(body: bytes) -> Any:
         raise invalid([FieldError("", str(error))]) from None
     if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
         raise _too_deep()
-    if SUSPICIOUS.search(text) and (errors := list(_unstorable(value))):
-        raise invalid(errors[:MAX_ERRORS])
+    # What is wrong may be in each of a million texts: no more is looked for than is told.
+    if SUSPICIOUS.search(text) and (errors := list(islice(_unstorable(value), MAX_ERRORS))):
+        raise invalid(errors)
     return value
 
 
@@ -154,6 +159,9 @@ def _unstorable(value: Any, pointer: str = "") -> Iterator[FieldError]:
 
 
 def below(pointer: str, key: str | int) -> str:
-    """Return the JSON pointer to a member of what is at *pointer*."""
-    text = str(key).encode("utf-8", "backslashreplace").decode()
-    return f"{pointer}/{text.replace('~', '~0').replace('/', '~1')}"
+    """Return the JSON pointer to a member of what is at *pointer*; one that is long is cut."""
+    if pointer.endswith(CUT):
+        return pointer
+    text = str(key)[: MAX_POINTER + 1].encode("utf-8", "backslashreplace").decode()
+    member = f"{pointer}/{text.replace('~', '~0').replace('/', '~1')}"
+    return member if len(member) <= MAX_POINTER else member[:MAX_POINTER] + CUT

@@ -18,18 +18,18 @@ import math
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, TypeVar, overload
 
 from django.http import HttpRequest
 from django.utils.dateparse import parse_datetime
 
-from django_pgjobs.http.bodies import below, read_object
+from django_pgjobs.http.bodies import MAX_ERRORS, below, read_object
 from django_pgjobs.http.problems import FieldError, invalid
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import EARLIEST, LATEST
 
 Default = TypeVar("Default")
-MAX_ERRORS = 100
 
 
 class Missing(Enum):
@@ -71,8 +71,8 @@ class Fields:
 
     def check(self) -> None:
         """Raise Problem with all that is wrong, in these fields and all below them."""
-        if errors := list(self._all_errors()):
-            raise invalid(errors[:MAX_ERRORS])
+        if errors := list(islice(self._all_errors(), MAX_ERRORS)):
+            raise invalid(errors)
 
     def _all_errors(self) -> Iterator[FieldError]:
         yield from self._errors

@@ -18,6 +18,8 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
+# As many assignments as one request may name.
+MAX_NAMED = 2_000
 MAX_NUMBER = 1e15
 MAX_MESSAGE = 500
 
@@ -32,9 +34,9 @@ def read_progress(fields: Fields) -> str:
 
 def progress_of(fields: Fields) -> dict[str, str]:
     """Return the reports of a heartbeat, by the ids of the assignments."""
-    given = fields.object("progress", default=None)
-    if given is None:
+    if not fields.mapping("progress", default=None, max_items=MAX_NAMED):
         return {}
+    given = fields.object("progress")
     return {sealed: read_progress(given.object(sealed)) for sealed in given.members}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.http import UnreadablePostError
 from django_pgjobs.http.bodies import MAX_DEPTH
 from tests.http.support import Api, problem_of
 from tests.http.test_routing import content, tried
+from tests.http.workers import Remote
 
 
 def errors_of(answer: Any) -> dict[str, str]:
@@ -109,6 +111,37 @@ def test_all_that_is_wrong_is_told_at_once(api: Api) -> None:
 def test_no_more_than_a_hundred_errors_are_told(api: Api) -> None:
     given = {f"field-{number}": 1 for number in range(5_000)}
     assert len(errors_of(tried(api, "POST", "echo", given))) == 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[%s]" % b",".join([rb'"\u0000"'] * 1_000), id="texts"),
+        pytest.param(b"{%s}" % b",".join(b'"%d":1' % n for n in range(1_000)), id="fields"),
+    ],
+)
+def test_a_long_name_is_not_repeated_in_each_error(api: Api, body: bytes) -> None:
+    """It would be in memory, and in the answer, so often."""
+    name = b"k" * 100_000
+    remote = Remote(api)
+    tracemalloc.start()
+    try:
+        answer = remote.send("heartbeat", b'{"assignments":[],"progress":{"%s":%s}}' % (name, body))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    errors = errors_of(answer)
+    assert all(pointer.endswith("k…") and len(pointer) < 1_000 for pointer in errors)
+    assert len(answer.content) < 500_000
+    assert peak < 10_000_000
+
+
+def test_a_heartbeat_has_progress_of_as_many_as_it_may_name(api: Api) -> None:
+    answer = Remote(api).post("heartbeat", {"assignments": [], "progress": dict.fromkeys("ab", {})})
+    assert set(errors_of(answer)) == {"/progress/a/done", "/progress/b/done"}
+    many = {str(number): {} for number in range(2_001)}
+    answer = Remote(api).post("heartbeat", {"assignments": [], "progress": many})
+    assert set(errors_of(answer)) == {"/progress"}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ class Remote:
         """Send something to an address of the worker."""
         return self.api.post(f"workers/{self.id}/{address}", body)
 
+    def send(self, address: str, body: bytes) -> HttpResponse:
+        """Send bytes as they are to an address of the worker."""
+        return self.api.send("POST", f"workers/{self.id}/{address}", body)
+
     def claim(self, max_jobs: int = 1, **options: Any) -> list[dict[str, Any]]:
         """Claim."""
         answer = self.post("claim", {"max_jobs": max_jobs, **options})

@@ -17,7 +17,7 @@ from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.outcomes import attempt_of
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.problems import forbidden
-from django_pgjobs.http.progress import progress_of, write_progress
+from django_pgjobs.http.progress import MAX_NAMED, progress_of, write_progress
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.routing import Handler, route
@@ -31,8 +31,6 @@ from django_pgjobs.queries.workers import Registration
 from django_pgjobs.worker.running.calling import settle
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, interrupted
 
-# As many assignments as one request may name.
-MAX_NAMED = 2_000
 # When to claim again where as many wait as may.
 RETRY_SECONDS = 1.0
 MAX_NAME, MAX_QUEUE, MAX_TASK = 200, 128, 500

@@ -52,6 +52,11 @@ class Access:
         if verb not in self.verbs:
             raise forbidden(f"This token is not for {verb!r}.")
 
+    @property
+    def is_for_all(self) -> bool:
+        """Is the token for all queues and tasks?"""
+        return self.queues is None and self.tasks is None
+
     def may_use(self, queue_name: str, task_path: str) -> bool:
         """Is the token for jobs of this task in this queue?"""
         is_queue = self.queues is None or queue_name in self.queues

@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.db import connections
-from django.db.models import Q
 
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.pages import limit_of, narrowed, of_scope
-from django_pgjobs.http.problems import forbidden
+from django_pgjobs.http.pages import limit_of, narrowed
 from django_pgjobs.http.requests import ApiRequest, wrong_parameter
-from django_pgjobs.http.sessions import in_bounded_time
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.models.batch_states import in_tree
 from django_pgjobs.queries.batches import list_final
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
@@ -68,25 +64,3 @@ def _jobs_behind(
         while page := list(jobs.filter(pk__gt=behind).order_by("pk")[: min(CHUNK, most)]):
             yield from ((batch_id, job) for job in page)
             behind = page[-1].pk
-
-
-def require_all(access: Access, batch: Batch) -> None:
-    """Raise Problem (403) if something below a batch is of a queue or task that a token is not for.
-
-    That may be much: it is asked once in the life of a workflow, and by tokens with scopes only.
-    """
-    if access.queues is None and access.tasks is None:
-        return
-    with in_bounded_time():
-        jobs = Job.objects.using(job_database()).filter(in_tree(batch.pk))
-        others = jobs.filter(~of_scope(access))
-        steps = Batch.objects.using(job_database()).filter(
-            Q(root_id=batch.root_id), step__isnull=False
-        )
-        may_use = all(
-            access.may_use(str(step["queue_name"]), str(step["task_path"]))
-            for step in steps.values_list("step", flat=True)
-            if step is not None
-        )
-        if not may_use or others.exists():
-            raise forbidden("This token is not for all queues and tasks of the workflow.")

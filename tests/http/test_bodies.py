@@ -137,7 +137,7 @@ def test_a_long_name_is_not_repeated_in_each_error(api: Api, body: bytes) -> Non
 
 
 def test_a_heartbeat_has_progress_of_as_many_as_it_may_name(api: Api) -> None:
-    answer = Remote(api).post("heartbeat", {"assignments": [], "progress": dict.fromkeys("ab", {})})
+    answer = Remote(api).post("heartbeat", {"assignments": [], "progress": {"a": {}, "b": {}}})
     assert set(errors_of(answer)) == {"/progress/a/done", "/progress/b/done"}
     many = {str(number): {} for number in range(2_001)}
     answer = Remote(api).post("heartbeat", {"assignments": [], "progress": many})

@@ -14,9 +14,10 @@ from django_pgjobs import workflow
 from django_pgjobs.control import lifecycle
 from django_pgjobs.exceptions import UnknownBatch
 from django_pgjobs.http import results, sessions
+from django_pgjobs.http.owning import OPENER
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.sessions import in_transaction, until_done
-from django_pgjobs.models import Batch, Job
+from django_pgjobs.models import Batch, Job, Token
 from django_pgjobs.testing import run_jobs
 from tests.factories import make_job
 from tests.helpers import connect, wait_until
@@ -78,8 +79,9 @@ def is_blocked(pid: int) -> bool:
 
 def test_two_requests_with_one_key_at_the_same_time_open_one_workflow(api: Api) -> None:
     """S2.22: the second waits for the first, and gets it."""
+    of_token = {OPENER: Token.objects.get().pk}
     with transaction.atomic():
-        with workflow("race", dedupe_key="key") as first:
+        with workflow("race", dedupe_key="key", metadata=of_token) as first:
             pass
         body = {"name": "race", "jobs": sums((1, 2))}
         second = DjangoThread(lambda: api.post("workflows", body, **{"Idempotency-Key": "key"}))

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from django_pgjobs import workflow
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
+from tests.factories import make_token
 from tests.helpers import ROOT
 from tests.http.receivers import SECRET
 from tests.http.support import Api, problem_of
@@ -129,6 +131,31 @@ def test_a_request_that_is_sent_again_gets_the_first_workflow(api: Api) -> None:
     assert Job.objects.count() == 1
     other = read(api.post("workflows", body, **{"Idempotency-Key": "2026-11"}), 201)
     assert other["id"] != first["id"]
+
+
+def test_a_key_of_another_token_is_a_conflict_that_tells_nothing(api: Api) -> None:
+    """A program must not take what another one opened for its own, with no job of its own in it."""
+    own = Api(make_token(tasks=[ADD]))
+    key = {"Idempotency-Key": "2026-10"}
+    first = read(own.post("workflows", {"name": "payroll"}, **key), 201)["id"]
+    answer = api.post("workflows", {"name": "payroll", "jobs": sums((1, 2))}, **key)
+    assert (answer.status_code, problem_of(answer)) == (409, "duplicate")
+    assert first not in read(answer, 409)["detail"]
+    assert read(own.post("workflows", {"name": "payroll"}, **key))["id"] == first
+
+
+def test_a_key_of_the_project_is_a_conflict(api: Api) -> None:
+    with workflow("payroll", dedupe_key="2026-10"):
+        pass
+    answer = api.post("workflows", {"name": "payroll"}, **{"Idempotency-Key": "2026-10"})
+    assert problem_of(answer) == "duplicate"
+
+
+def test_no_client_says_who_opened_a_workflow(api: Api) -> None:
+    body = {"name": "payroll", "metadata": {"pgjobs.token": 1, "month": 10}}
+    assert "/metadata" in errors_of(api.post("workflows", body))
+    flow = read(api.post("workflows", body | {"metadata": {"month": 10}}), 201)["id"]
+    assert read(api.get(f"workflows/{flow}/status"))["metadata"] == {"month": 10}
 
 
 def test_a_dedupe_key_is_there_once(api: Api) -> None:

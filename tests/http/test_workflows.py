@@ -255,3 +255,29 @@ def test_the_end_is_told_to_addresses_and_tasks(api: Api, settings: Any) -> None
     told = {json.loads(body)["batch"]["id"] for _, _, body in receiver.got}
     assert flow in told
     assert Job.objects.get(queue_name="told").result == int(flow)
+
+
+def test_a_narrow_token_does_not_see_dedupe_keys(api: Api) -> None:
+    """Who knows the next one could take it."""
+    read(api.post("workflows", {"name": "payroll", "dedupe_key": "2026-10"}), 201)
+    for token, seen in ((api, "2026-10"), (Api(make_token(tasks=[ADD])), None)):
+        [flow] = read(token.get("workflows"))["workflows"]
+        assert flow["dedupe_key"] == seen
+        status = read(token.get(f"workflows/{flow['id']}/status"))
+        assert status["dedupe_key"] == seen
+
+
+def test_a_key_leads_to_no_job_that_the_token_is_not_for(api: Api) -> None:
+    flow = read(api.post("workflows", {"name": "up", "seal": False}), 201)["id"]
+    once = {"dedupe_key": "order:7", "on_conflict": "return"}
+    echo = {"jobs": [{"task": ECHO, "args": [7]}], **once}
+    [first] = read(api.post(f"batches/{flow}/jobs", echo), 201)["jobs"]
+    own = Api(make_token(tasks=[ADD]))
+    answer = own.post(f"batches/{flow}/jobs", {"jobs": sums((1, 2)), **once})
+    assert problem_of(answer) == "duplicate"
+    assert first not in read(answer, 409)["detail"].split("'")[0]
+    assert Job.objects.count() == 1
+    assert read(api.post(f"batches/{flow}/jobs", echo), 201)["jobs"] == [first]
+    mine = {"jobs": sums((1, 2)), "dedupe_key": "order:8", "on_conflict": "return"}
+    ids = read(own.post(f"batches/{flow}/jobs", mine), 201)
+    assert read(own.post(f"batches/{flow}/jobs", mine), 201) == ids

@@ -8,8 +8,10 @@ from django.db.models import Q, QuerySet
 
 from django_pgjobs.control.lifecycle import cancel
 from django_pgjobs.exceptions import JobError
+from django_pgjobs.http.access import Access
 from django_pgjobs.http.calling import call_back_after
 from django_pgjobs.http.calls import MAX_PATH, NewJob, blamed_on, read_job
+from django_pgjobs.http.owning import require_jobs
 from django_pgjobs.http.pages import QUERY, identifier_of, narrowed, page_of
 from django_pgjobs.http.problems import not_found, unavailable
 from django_pgjobs.http.requests import Answer, ApiRequest
@@ -28,17 +30,18 @@ def enqueue_job(request: ApiRequest) -> Answer:
     new = read_job(fields, request.access, callbacks=True)
     fields.check()
     # Nothing is wrong with it, so it is there.
-    job_id = in_transaction(lambda: _enqueue(cast(NewJob, new)))
+    job_id = in_transaction(lambda: _enqueue(cast(NewJob, new), request.access))
     job = _rows().get(pk=job_id)
     return Answer(201, shown_job(job), {"Location": f"jobs/{job_id}"})
 
 
-def _enqueue(new: NewJob) -> int:
+def _enqueue(new: NewJob, access: Access) -> int:
     call = new.call
     with blamed_on(new.fields):
         result = call.task.enqueue(*call.args, **call.kwargs)
         for told in new.callbacks:
             call_back_after(result, told.call.kwargs["url"], on=told.on)
+    require_jobs(access, [result.id])
     return int(result.id)
 
 

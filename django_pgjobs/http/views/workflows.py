@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.db.models import QuerySet
 
 from django_pgjobs.exceptions import DuplicateWorkflow
 from django_pgjobs.flows import workflow
+from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened_or_refused
 from django_pgjobs.http.calls import NewJob, blamed_on, read_job
 from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.owning import (
+    OPENER,
+    duplicate,
+    has_opened,
+    require_all,
+    require_jobs,
+    with_opener,
+)
 from django_pgjobs.http.pages import QUERY, page_of
 from django_pgjobs.http.problems import FieldError, invalid, not_found
 from django_pgjobs.http.removing import remove
 from django_pgjobs.http.requests import Answer, ApiRequest
-from django_pgjobs.http.results import page_of_results, require_all
+from django_pgjobs.http.results import page_of_results
 from django_pgjobs.http.routing import Handler, route
-from django_pgjobs.http.sessions import in_bounded_time, until_done
+from django_pgjobs.http.sessions import in_bounded_time, in_transaction, until_done
 from django_pgjobs.http.shown import batch_status, shown_batch
 from django_pgjobs.http.trees import MAX_JOBS, Part, TreeOpener, TreeReader, add_jobs
 from django_pgjobs.models import Batch
@@ -38,11 +48,14 @@ def open_workflow(request: ApiRequest) -> Answer:
     root = TreeReader(request.access).read(fields)
     if not root.name:
         fields.refuse("name", "this field is missing")
+    if OPENER in (root.options["metadata"] or {}):
+        fields.refuse("metadata", f"the name {OPENER!r} is not for clients")
     fields.check()
-    return until_done(lambda: _open(root, key, is_replay_good=is_replay_good))
+    root.options["metadata"] = with_opener(root.options["metadata"], request.access)
+    return until_done(lambda: _open(root, key, request.access, is_replay_good=is_replay_good))
 
 
-def _open(root: Part, key: str | None, *, is_replay_good: bool) -> Answer:
+def _open(root: Part, key: str | None, access: Access, *, is_replay_good: bool) -> Answer:
     opener = TreeOpener()
     options = {name: value for name, value in root.options.items() if value is not None}
     try:
@@ -54,7 +67,12 @@ def _open(root: Part, key: str | None, *, is_replay_good: bool) -> Answer:
     except DuplicateWorkflow as error:
         if not is_replay_good or error.batch_id is None:
             raise
-        return _opened(200, _find(error.batch_id), {})
+        found = _find(error.batch_id)
+        if not has_opened(access, found):
+            raise duplicate(
+                "Somebody else opened a workflow of this name with this key."
+            ) from error
+        return _opened(200, found, {})
     return _opened(201, flow, opener.batches)
 
 
@@ -86,19 +104,20 @@ def list_workflows(request: ApiRequest) -> Answer:
     if ended is not None:
         roots = roots.filter(tree_completed_at__isnull=ended == "false")
     with in_bounded_time():
-        page = page_of(request, roots.defer("step", "callbacks"), shown_batch, "workflows")
+        show = partial(shown_batch, access=request.access)
+        page = page_of(request, roots.defer("step", "callbacks"), show, "workflows")
     return Answer(200, page)
 
 
 def show_status(request: ApiRequest, *, batch: int) -> Answer:
     """Tell how a workflow does, or a batch of one, with all below it."""
-    return Answer(200, _status(batch))
+    return Answer(200, _status(request, batch))
 
 
-def _status(batch_id: int) -> dict[str, Any]:
+def _status(request: ApiRequest, batch_id: int) -> dict[str, Any]:
     found = _find(batch_id)
     with in_bounded_time():
-        return batch_status(found) | {"waits_for": _reasons(found)}
+        return batch_status(found, request.access) | {"waits_for": _reasons(found)}
 
 
 def _reasons(batch: Batch) -> list[dict[str, Any]]:
@@ -121,7 +140,7 @@ def delete_workflow(request: ApiRequest, *, batch: int) -> Answer:
         raise not_found(f"That is a batch of workflow {found.root_id}.")
     require_all(request.access, found)
     until_done(lambda: remove(found))
-    return Answer(202, shown_batch(_find(batch)))
+    return Answer(202, shown_batch(_find(batch), request.access))
 
 
 def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
@@ -139,8 +158,13 @@ def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
     fields.check()
     asking = None if assignment is None else _asking(assignment, request.access.token_id)
     wanted = [job for job in jobs if job is not None]
-    ids = until_done(lambda: _add(batch, wanted, options, asking))
-    return Answer(201, {"jobs": ids})
+
+    def add() -> list[str]:
+        ids = _add(batch, wanted, options, asking)
+        require_jobs(request.access, ids)
+        return ids
+
+    return Answer(201, {"jobs": in_transaction(add)})
 
 
 def _asking(assignment: str, token_id: int) -> Asking:
@@ -163,7 +187,7 @@ def seal_batch(request: ApiRequest, *, batch: int) -> Answer:
     found = _find(batch)
     require_all(request.access, found)
     until_done(found.seal)
-    return Answer(200, _status(batch))
+    return Answer(200, _status(request, batch))
 
 
 def _find(batch_id: int) -> Any:

@@ -1,0 +1,77 @@
+"""Whose workflows and jobs are: the token that opened one, and those that a token is for.
+
+The token's id is kept in the metadata of the workflow; it is shown to nobody over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.db.models import Q
+
+from django_pgjobs.http.access import Access
+from django_pgjobs.http.pages import of_scope
+from django_pgjobs.http.problems import Problem, forbidden
+from django_pgjobs.http.sessions import in_bounded_time
+from django_pgjobs.models import Batch, Job
+from django_pgjobs.models.batch_states import in_tree
+from django_pgjobs.queries.database import job_database
+
+# The key of the metadata.
+OPENER = "pgjobs.token"
+
+
+def with_opener(metadata: Mapping[str, Any] | None, access: Access) -> dict[str, Any]:
+    """Return the metadata of a workflow that this token opens."""
+    return {**(metadata or {}), OPENER: access.token_id}
+
+
+def without_opener(metadata: Any) -> Any:
+    """Return the metadata of a batch as clients are told it."""
+    if not isinstance(metadata, dict):
+        return metadata
+    return {name: value for name, value in metadata.items() if name != OPENER}
+
+
+def has_opened(access: Access, batch: Batch) -> bool:
+    """Did this very token open the workflow of a batch?"""
+    roots = Batch.objects.using(job_database()).filter(pk=batch.root_id)
+    metadata = roots.values_list("metadata", flat=True).first()
+    return isinstance(metadata, dict) and metadata.get(OPENER) == access.token_id
+
+
+def duplicate(detail: str) -> Problem:
+    """Return the problem of a key that somebody else has."""
+    return Problem(409, "duplicate", "It is there already", detail=detail)
+
+
+def require_jobs(access: Access, job_ids: Collection[str]) -> None:
+    """Raise Problem (409) if a key has led to a job that the token is not for."""
+    if access.is_for_all:
+        return
+    others = Job.objects.using(job_database()).filter(pk__in=list(job_ids))
+    if others.filter(~of_scope(access)).exists():
+        raise duplicate("A job that this token is not for has the key.")
+
+
+def require_all(access: Access, batch: Batch) -> None:
+    """Raise Problem (403) if something below a batch is of a queue or task that a token is not for.
+
+    That may be much: it is asked once in the life of a workflow, and by tokens with scopes only.
+    """
+    if access.is_for_all:
+        return
+    with in_bounded_time():
+        jobs = Job.objects.using(job_database()).filter(in_tree(batch.pk))
+        others = jobs.filter(~of_scope(access))
+        steps = Batch.objects.using(job_database()).filter(
+            Q(root_id=batch.root_id), step__isnull=False
+        )
+        may_use = all(
+            access.may_use(str(step["queue_name"]), str(step["task_path"]))
+            for step in steps.values_list("step", flat=True)
+            if step is not None
+        )
+        if not may_use or others.exists():
+            raise forbidden("This token is not for all queues and tasks of the workflow.")

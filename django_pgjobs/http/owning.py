@@ -58,7 +58,8 @@ def require_jobs(access: Access, job_ids: Collection[str]) -> None:
 def require_all(access: Access, batch: Batch) -> None:
     """Raise Problem (403) if something below a batch is of a queue or task that a token is not for.
 
-    That may be much: it is asked once in the life of a workflow, and by tokens with scopes only.
+    What is empty tells of nobody's jobs: it belongs to the token that opened the workflow.
+    There may be much below: it is asked once in the life of a workflow, by tokens with scopes only.
     """
     if access.is_for_all:
         return
@@ -68,10 +69,11 @@ def require_all(access: Access, batch: Batch) -> None:
         steps = Batch.objects.using(job_database()).filter(
             Q(root_id=batch.root_id), step__isnull=False
         )
+        needed = [step for step in steps.values_list("step", flat=True) if step is not None]
         may_use = all(
-            access.may_use(str(step["queue_name"]), str(step["task_path"]))
-            for step in steps.values_list("step", flat=True)
-            if step is not None
+            access.may_use(str(step["queue_name"]), str(step["task_path"])) for step in needed
         )
         if not may_use or others.exists():
             raise forbidden("This token is not for all queues and tasks of the workflow.")
+        if not (needed or jobs.exists() or has_opened(access, batch)):
+            raise forbidden("Another token opened the workflow, and nothing is in it.")

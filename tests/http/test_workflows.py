@@ -281,3 +281,18 @@ def test_a_key_leads_to_no_job_that_the_token_is_not_for(api: Api) -> None:
     mine = {"jobs": sums((1, 2)), "dedupe_key": "order:8", "on_conflict": "return"}
     ids = read(own.post(f"batches/{flow}/jobs", mine), 201)
     assert read(own.post(f"batches/{flow}/jobs", mine), 201) == ids
+
+
+@pytest.mark.parametrize(
+    ("method", "address"), [("POST", "batches/{}/seal"), ("DELETE", "workflows/{}")]
+)
+def test_an_empty_workflow_is_of_the_token_that_opened_it(
+    api: Api, method: str, address: str
+) -> None:
+    own = Api(make_token(tasks=[ADD]))
+    whole = read(api.post("workflows", {"name": "empty", "seal": False}), 201)["id"]
+    assert problem_of(own.send(method, address.format(whole))) == "forbidden"
+    assert read(api.get(f"workflows/{whole}/status"))["state"] == "open"
+    mine = read(own.post("workflows", {"name": "empty", "seal": False}), 201)["id"]
+    assert own.send(method, address.format(mine)).status_code in (200, 202)
+    assert api.send(method, address.format(whole)).status_code in (200, 202)

@@ -8,7 +8,7 @@ between the enqueue and its commit is noticed by the commit (migrations/sql/0001
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from django.db import connections, transaction
@@ -35,7 +35,7 @@ def waiting(task: AnyTask) -> AbstractContextManager[HoldBack]:
         return nullcontext(_wait_for_nothing)
     with connections[job_database()].cursor() as cursor:
         statuses = dependencies.check_predecessors(cursor, task.after)
-    _refuse_missing(task, statuses)
+    refuse_missing(task, statuses)
     awaited = {job_id: s for job_id, s in statuses.items() if _is_awaited(s, task.after_failure)}
     return _atomic_wait(awaited, task.after_failure) if awaited else nullcontext(_wait_for_nothing)
 
@@ -53,8 +53,9 @@ def _wait_for_nothing(ids: list[int]) -> None:
     pass
 
 
-def _refuse_missing(task: Task, statuses: dict[int, str]) -> None:
-    missing = [job_id for job_id in task.after if job_id not in statuses]
+def refuse_missing(task: Task, found: Container[int]) -> None:
+    """Raise ValueError that names the predecessors of *task* which were not *found*."""
+    missing = [job_id for job_id in task.after if job_id not in found]
     if missing:
         named = ", ".join(map(str, missing[:NAMED])) + (", ..." if len(missing) > NAMED else "")
         raise ValueError(

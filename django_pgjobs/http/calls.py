@@ -14,14 +14,18 @@ from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import MAX_QUEUE_NAME
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.registry import OWN_MODULES, discover_tasks_once, find_task
-from django_pgjobs.declaring.tasks import MAX_CORRELATION_ID_BYTES, MAX_TAG_BYTES, MAX_TAGS
+from django_pgjobs.declaring.tasks import MAX_CORRELATION_ID_BYTES, MAX_TAG_BYTES, MAX_TAGS, Task
 from django_pgjobs.enqueueing.columns import make_line
+from django_pgjobs.enqueueing.dependencies import refuse_missing
 from django_pgjobs.exceptions import JobError, UnknownTask
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.calling import EVENTS, Event, call_back
 from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.pages import narrowed
 from django_pgjobs.http.problems import forbidden
 from django_pgjobs.http.sessions import CONFLICTS
+from django_pgjobs.models import Job
+from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import AfterFailure
 from django_pgjobs.workflows.steps import check_task, make_step
 
@@ -94,8 +98,18 @@ def read_job(fields: Fields, access: Access, *, callbacks: bool = False) -> NewJ
     call = _read_call(fields, access, options)
     if call is None:
         return None
+    if not access.is_for_all:
+        noting(fields, lambda: _require_predecessors(call.task, access))
     is_storable = noting(fields, lambda: make_line(call.task, call.args, call.kwargs))
     return NewJob(fields, call, told) if is_storable else None
+
+
+def _require_predecessors(task: AnyTask, access: Access) -> None:
+    """Raise ValueError as for jobs that are not there if *task* waits for some of others."""
+    if isinstance(task, Task) and task.after:
+        jobs = narrowed(Job.objects.using(job_database()), access)
+        seen = set(jobs.filter(pk__in=task.after).values_list("pk", flat=True))
+        refuse_missing(task, seen)
 
 
 def read_step(fields: Fields, access: Access, *, leading: int) -> Call | None:

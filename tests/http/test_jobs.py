@@ -118,6 +118,22 @@ def test_what_a_token_is_not_for_is_refused(api: Api) -> None:
     assert Job.objects.count() == 1
 
 
+def test_a_token_waits_for_no_job_that_it_is_not_for(api: Api) -> None:
+    """That would tell whether there is one, and how it ended."""
+    own = Api(make_token(queues=["default"], tasks=[ADD]))
+    mine, other = make_job(ADD, args=[1, 2]), make_job(echo.module_path)
+    body = {"task": ADD, "args": [1, 2]}
+    missing = errors_of(own.post("jobs", body | {"after": [str(other + 1_000)]}))
+    found = errors_of(own.post("jobs", body | {"after": [str(mine), str(other)]}))
+    [said], [told] = missing.values(), found.values()
+    assert (list(missing), said.replace(str(other + 1_000), "")) == (
+        list(found),
+        told.replace(str(other), ""),
+    )
+    assert own.post("jobs", body | {"after": [str(mine)]}).status_code == 201
+    assert api.post("jobs", body | {"after": [str(other)]}).status_code == 201
+
+
 def test_a_token_sees_the_jobs_that_it_is_for(api: Api) -> None:
     mine = make_job(ADD, args=[1, 2])
     others = [make_job(ADD, queue_name="slow"), make_job(echo.module_path)]

@@ -19,8 +19,9 @@ from django_pgjobs.http.destinations import Destination, Place, find_places
 
 # From the connection to the end of the answer's headers, all together.
 SECONDS = 15.0
-# The answer is read so far and so long, that whoever writes it is not cut off.
-MAX_ANSWER_BYTES = 65_536
+# The answer is read so far and so long, that whoever writes it is not cut off. Its lines and chunks
+# are of any size, so the bytes that come in are counted.
+MAX_ANSWER_BYTES = 131_072
 REST_SECONDS = 1.0
 # Longer a receiver cannot put a call-back off.
 MAX_RETRY_AFTER = 3_600.0
@@ -97,18 +98,24 @@ def _request(destination: Destination, body: bytes, headers: Mapping[str, str]) 
 
 
 class TimedReader(io.RawIOBase):
-    """What a connection receives until a deadline, however slowly it drips."""
+    """What a connection receives until a deadline, however slowly it drips, and up to a bound."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self.connection = connection
         self.deadline = deadline
+        self.bytes_left = MAX_ANSWER_BYTES
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         self.connection.settimeout(_left(self.deadline))
-        return self.connection.recv_into(buffer)
+        if not self.bytes_left:
+            # As if the answer were over.
+            return 0
+        count = self.connection.recv_into(buffer, min(len(buffer), self.bytes_left))
+        self.bytes_left -= count
+        return count
 
     def makefile(self, mode: str) -> io.BufferedReader:
         """Give itself to HTTPResponse, which asks a socket so."""

@@ -283,6 +283,27 @@ def test_an_answer_without_an_end_is_read_for_a_while(
     assert (call_of().status, call_of().result) == ("successful", 200)
 
 
+def test_a_chunk_of_a_negative_size_is_not_read_to_its_end(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python takes it for: all that there is."""
+    received = []
+    receive = posting.TimedReader.readinto
+
+    def readinto(self: posting.TimedReader, buffer: Any) -> int:
+        received.append(receive(self, buffer))
+        return received[-1]
+
+    monkeypatch.setattr(posting.TimedReader, "readinto", readinto)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"
+    with misbehaving(pour(head, b"x" * 100_000)) as url:
+        allow(settings, url)
+        call_back_after(add.enqueue(1, 2), url)
+        run_jobs()
+    assert call_of().status == "successful"
+    assert sum(received) <= posting.MAX_ANSWER_BYTES
+
+
 def test_a_closed_port_is_tried_again(settings: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"

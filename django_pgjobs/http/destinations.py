@@ -22,7 +22,18 @@ MAX_URL = 2_000
 PLAIN = re.compile(r"[!-\[\]-~]+")
 # Where a translator of addresses keeps one of the old kind.
 TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+# Hosts of this network, relays to the new kind of addresses, and where clouds tell secrets at
+# addresses that are no links'.
+NEVER = [
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "192.0.0.192/32",
+        "192.88.99.0/24",
+        "100.100.100.200/32",
+        "fd00:ec2::/32",
+    )
+]
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -101,7 +112,7 @@ def find_places(destination: Destination) -> list[Place]:
 
 
 def may_be_called(text: str, *, may_be_private: bool) -> bool:
-    """May a call-back go to this address? To one of a link never: clouds tell secrets there."""
+    """May a call-back go to this address? Never to one of a link, or where clouds tell secrets."""
     address = _innermost(ipaddress.ip_address(text.partition("%")[0]))
     if address.is_loopback:
         return may_be_private
@@ -111,7 +122,7 @@ def may_be_called(text: str, *, may_be_private: bool) -> bool:
         or address.is_link_local
         or address.is_reserved
         or getattr(address, "is_site_local", False)
-        or (address.version == 4 and address in THIS_NETWORK)
+        or any(address in network for network in NEVER)
     )
     return not is_odd and (address.is_global or may_be_private)
 

@@ -162,8 +162,9 @@ def _access(row: TokenRow) -> Access:
     )
 
 
-def _set(names: Iterable[str] | None) -> frozenset[str] | None:
-    return None if names is None else frozenset(names)
+def _set(names: Iterable[str | None] | None) -> frozenset[str] | None:
+    # Whatever somebody has put into the table.
+    return None if names is None else frozenset(name for name in names if name is not None)
 
 
 def _unauthorized(detail: str) -> Problem:

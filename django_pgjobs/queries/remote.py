@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.cursor import Cursor, execute
 from django_pgjobs.queries.jobs import array_text
+from django_pgjobs.values.job_ids import parse_job_id
 
 # All of a job is wanted, whatever its task.
 DETAILED = {"detailed": True, "detailed_paths": "{}"}
@@ -80,7 +81,8 @@ def beat_of(rows: Sequence[Any]) -> Beat | None:
     if not rows:
         return None
     [(is_quiet, is_stopping, next_expiry, ages)] = rows
-    seconds = {int(job): age for job, age in json.loads(ages).items() if job.isdecimal()}
+    named = ((parse_job_id(job), age) for job, age in json.loads(ages).items())
+    seconds = {job: age for job, age in named if job is not None}
     return Beat(is_quiet, is_stopping, next_expiry, seconds)
 
 

@@ -10,8 +10,10 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.http import access
+from django_pgjobs.http.access import known
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.models import Token
+from tests.factories import make_token
 from tests.http.support import Api, problem_of
 
 
@@ -110,3 +112,16 @@ def make_access(**given: Any) -> access.Access:
         name: frozenset(given[name]) if name in given else None for name in ("queues", "tasks")
     }
     return access.Access(1, "n", frozenset({"work"}), scope["queues"], scope["tasks"], None, None)
+
+
+def test_an_odd_name_in_a_scope_allows_nothing_and_harms_nobody(api: Api) -> None:
+    """SQL may put NULL into a list."""
+    own = Api(make_token("odd"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_token SET queues = '{NULL,node}', tasks = '{NULL}' WHERE name = 'odd'"
+        )
+    known.forget()
+    answer = own.get("token")
+    assert json.loads(answer.content)["queues"] == ["node"]
+    assert own.get("jobs").status_code == 200

@@ -179,11 +179,15 @@ def test_progress_is_stored_with_the_job(api: Api) -> None:
     assert get_job(job_id).progress["done"] == 4
 
 
+# More digits than Python reads as a number.
+LONG = f'{{"{"9" * 5_000}": 9999999999}}'
+
+
 def test_odd_values_of_what_was_named_harm_nobody(api: Api) -> None:
     tasks.resize.enqueue(1)
     worker = Remote(api)
     [given] = worker.claim()
-    for odd in ("[1]", '"x"', '{"a": 1e400, "5": "y", "6": null}', "null"):
+    for odd in ("[1]", '"x"', '{"a": 1e400, "5": "y", "6": null}', "null", LONG):
         with connection.cursor() as cursor:
             cursor.execute("UPDATE pgjobs_worker SET named_at = %s", [odd])
         assert worker.beat(given)["cancel"] == []

@@ -217,7 +217,8 @@ def hand_out(taker: Taker, attempts: Iterable[tuple[Attempt, float]]) -> list[Gi
 def _outcome_before(taker: Taker, attempt: Attempt) -> Outcome | None:
     """Return what becomes of a job that is not to begin, None if it is."""
     path = attempt.row.task_path
-    if not is_remote(attempt.task) or path not in taker.paths:
+    is_for_it = path in taker.paths and attempt.row.queue_name in taker.queues
+    if not is_remote(attempt.task) or not is_for_it:
         if attempt.task is None:
             station.note_unknown([path])
         return released(NOT_FOR_IT)

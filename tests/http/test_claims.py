@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from django_pgjobs.http.access import known
+from django_pgjobs.http.crew import crew
+from django_pgjobs.models import Token
 from tests.factories import get_job, get_worker, make_token
 from tests.http import tasks
 from tests.http.support import Api, problem_of
@@ -171,6 +174,17 @@ def test_a_claim_whose_answer_was_lost_gives_the_same_again(api: Api) -> None:
     held = [each["assignment"] for each in [*lost, third]]
     assert worker.claim(5, held=held) == []
     assert worker.claim(5) == []
+
+
+def test_what_a_token_is_not_for_any_more_is_not_given_again(api: Api) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(Api(make_token("narrowed")))
+    worker.claim()
+    Token.objects.filter(name="narrowed").update(queues=["other"])
+    known.forget()
+    crew.forget()
+    assert worker.claim(held=[]) == []
+    assert get_job(job_id).status == "ready"
 
 
 def test_goodbye_gives_back_what_runs(api: Api) -> None:

@@ -108,7 +108,8 @@ def beat_worker(request: ApiRequest, worker: int) -> Answer:
     pulse = beat(worker, token_id, named)
     write_progress([(ours[each], said) for each, said in progress.items() if each in ours])
     body = pulse.as_dict()
-    body["cancel"] += [{"assignment": each, "reason": LOST} for each in forged if each in sealed]
+    asked = frozenset(sealed)
+    body["cancel"] += [{"assignment": each, "reason": LOST} for each in forged if each in asked]
     return Answer(200, body)
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import psycopg
@@ -49,25 +49,36 @@ class Looks:
 
     def begin_anew(self) -> None:
         """Know nothing."""
-        self._lock = threading.Lock()
+        # Held by who looks, ...
+        self._looking = threading.Lock()
+        # ... and while what is known changes: who notes something may hold a connection for which
+        # a look waits.
+        self._change = threading.Lock()
         self.last = Found()
+        # When a job is due of which somebody told since the last look began.
+        self._expected_at = math.inf
 
     def get(self, *, since: float) -> Found:
         """Return what a look found that was not made before *since*.
 
         A job that has come due meanwhile asks for a new one, too.
         """
-        with self._lock:
+        with self._looking:
             if self.last.asked_at < since or self.last.due_at <= time.monotonic():
-                self.last = _look()
+                with self._change:
+                    self._expected_at = math.inf
+                found = _look()
+                with self._change:
+                    due_at = min(found.due_at, self._expected_at)
+                    self.last = replace(found, due_at=due_at)
             return self.last
 
     def expect(self, delay: float) -> None:
         """Note that a job will be due in so many seconds."""
-        with self._lock:
-            last = self.last
-            due_at = min(last.due_at, time.monotonic() + delay)
-            self.last = Found(last.places, last.asked_at, last.seconds, due_at)
+        due_at = time.monotonic() + delay
+        with self._change:
+            self._expected_at = min(self._expected_at, due_at)
+            self.last = replace(self.last, due_at=min(self.last.due_at, due_at))
 
 
 def _look() -> Found:

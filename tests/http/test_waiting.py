@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from django.db import connection
 from django.test import AsyncClient
 
-from django_pgjobs.http import asking
+from django_pgjobs.http import asking, looking
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import waiting
 from tests.factories import get_job, get_worker
@@ -228,3 +230,25 @@ def test_where_nobody_hears_all_look_more_often(
     assert len(worker.claim(wait=25)) == 1
     thread.join()
     assert not waiting.hears
+
+
+def test_a_failure_that_is_retried_later_waits_for_no_look(api: Api, monkeypatch: Any) -> None:
+    """The look may wait for the connection by which the failure is written."""
+    looking_for, told = threading.Event(), threading.Event()
+    answers = []
+
+    def look() -> looking.Found:
+        looking_for.set()
+        answers.append(told.wait(10))
+        return looking.Found(asked_at=time.monotonic())
+
+    monkeypatch.setattr(looking, "_look", look)
+    thread = threading.Thread(target=looking.looks.get, kwargs={"since": time.monotonic()})
+    thread.start()
+    looking_for.wait()
+    looking.looks.expect(3600.0)
+    told.set()
+    thread.join()
+    assert answers == [True]
+    # It may have begun before the failure was written.
+    assert looking.looks.last.due_at < math.inf

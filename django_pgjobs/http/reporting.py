@@ -13,7 +13,7 @@ import psycopg
 
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
-from django_pgjobs.http.problems import unavailable
+from django_pgjobs.http.problems import Problem, unavailable
 from django_pgjobs.http.station import make_options, station
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
@@ -49,6 +49,9 @@ class Delivery:
         # What was written, by the ids of jobs: another outcome where the server refuses the first.
         self.stored: dict[int, Outcome] = {}
         self._releases = Releases(_ignore)
+        # What goes on from turn to turn, by one connection or another.
+        self._parts: tuple[Sender, Settling] | None = None
+        self._failures = 0
         # When somebody is told of jobs that were let go, the database does it.
         self._until = time.monotonic() + PATIENCE_SECONDS
 
@@ -65,35 +68,62 @@ class Delivery:
         """Write; raise Problem or psycopg.Error if the database does not let it."""
         if not self._entries:
             return
-        with borrowed() as connection:
-            sender = Sender(connection, "http")
-            settling = Settling("http", connection, _ignore)
-            failures = 0
-            while True:
-                try:
-                    if not self._take_turn(connection, sender, settling):
-                        break
-                except psycopg.Error as error:
-                    failures += 1
-                    self._endure(connection, error, failures)
-            self._tell_others(connection)
+        while (pause := self._work_until_pause()) is not None:
+            time.sleep(pause)
 
-    def _endure(self, connection: OwnConnection, error: psycopg.Error, failures: int) -> None:
-        """Let the turn be sent again, unless that is of no use."""
+    def _work_until_pause(self) -> float | None:
+        """Take turns on one connection; return for how long to give it back, None at the end.
+
+        Who waits for a row that is locked holds no connection that others could use.
+        """
+        try:
+            with borrowed() as connection:
+                sender, settling = self._parts_for(connection)
+                while (pause := self._try_turn(connection, sender, settling)) == 0:
+                    pass
+                if pause is None:
+                    self._tell_others(connection)
+                return pause
+        except Problem:
+            if not self.stored:
+                raise
+            # The client is told what was written; the rest it says again.
+            return None
+
+    def _parts_for(self, connection: OwnConnection) -> tuple[Sender, Settling]:
+        if self._parts is None:
+            self._parts = Sender(connection, "http"), Settling("http", connection, _ignore)
+        for part in self._parts:
+            part.connection = connection
+        return self._parts
+
+    def _try_turn(
+        self, connection: OwnConnection, sender: Sender, settling: Settling
+    ) -> float | None:
+        try:
+            return self._take_turn(connection, sender, settling)
+        except psycopg.Error as error:
+            self._failures += 1
+            return self._pause_after(connection, error)
+
+    def _pause_after(self, connection: OwnConnection, error: psycopg.Error) -> float:
+        """Return when to send the turn again; raise if that is of no use."""
         trouble = trouble_of(error)
         if trouble is Trouble.LOST:
             connection.close()
             # A server that was restarted is there again; one that is down is not for us to await.
-            if failures > 1:
+            if self._failures > 1:
                 raise error
         elif trouble is not Trouble.CROSSED:
             raise error
-        elif failures >= TRIES:
+        elif self._failures >= TRIES:
             raise unavailable("Others change the same rows.") from error
-        time.sleep(PAUSE_SECONDS * failures)
+        return PAUSE_SECONDS * self._failures
 
-    def _take_turn(self, connection: OwnConnection, sender: Sender, settling: Settling) -> bool:
-        """Write what is due; return False if there is nothing more to be done here."""
+    def _take_turn(
+        self, connection: OwnConnection, sender: Sender, settling: Settling
+    ) -> float | None:
+        """Write what is due; return when to go on, None if nothing more is to be done here."""
         now = time.monotonic()
         turn = Turn(0)
         connection.open()
@@ -108,9 +138,8 @@ class Delivery:
             due_at = self._completer.due_at if is_writing else settling.due_at
             until += 0.0 if is_writing else FOLLOWING_SECONDS
             if due_at >= until:
-                return False
-            time.sleep(max(0.0, due_at - now))
-            return True
+                return None
+            return max(0.0, due_at - now)
         try:
             if turn.parts:
                 sender.send(turn)
@@ -118,7 +147,8 @@ class Delivery:
             writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
             raise
         writing.write_keyed()
-        return bool(self._state.held) or self._releases.are_under_way or settling.is_under_way
+        goes_on = self._state.held or self._releases.are_under_way or settling.is_under_way
+        return 0.0 if goes_on else None
 
     def _tell_others(self, connection: OwnConnection) -> None:
         """Tell who waits of jobs that can run now: again, or because a key is free."""

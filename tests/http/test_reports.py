@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 from django.db import connection
 
 from django_pgjobs import workflow
-from django_pgjobs.http import reporting
+from django_pgjobs.http import pool, reporting
 from django_pgjobs.http.station import station
 from django_pgjobs.models import Statistic
 from django_pgjobs.signals import task_finished
@@ -72,6 +74,32 @@ def test_a_row_that_somebody_has_locked_is_said_again_later(
     other.rollback()
     assert worker.finish(given[0], 1) == {"status": "stored"}
     assert {get_job(each).status for each in (locked, free)} == {"successful"}
+
+
+def test_who_waits_for_a_locked_row_holds_no_connection(
+    api: Api,
+    open_connection: Callable[..., psycopg.Connection],
+    monkeypatch: Any,
+    settings: Any,
+) -> None:
+    settings.PGJOBS = {"HTTP_MAX_CONNECTIONS": 1}
+    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.0)
+    tasks.resize.enqueue(1)
+    worker = Remote(api)
+    [given] = worker.claim()
+    other = open_connection(autocommit=False)
+    other.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR UPDATE", [int(given["job"])])
+    pauses = []
+
+    def sleep(seconds: float) -> None:
+        with pool.borrowed():
+            pauses.append(seconds)
+        other.rollback()
+
+    monkeypatch.setattr(reporting, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    monkeypatch.setattr(reporting, "PATIENCE_SECONDS", 60.0)
+    assert worker.finish(given, 1) == {"status": "stored"}
+    assert pauses
 
 
 def test_an_outcome_that_the_server_refuses_becomes_a_failure(api: Api) -> None:

@@ -47,7 +47,7 @@ class Settling:
         on_queues: Callable[[list[str]], None],
     ) -> None:
         self._worker_name = worker_name
-        self._connection = connection
+        self.connection = connection
         self._on_queues = on_queues
         # What other threads ask for.
         self._asked: deque[int] = deque()
@@ -128,7 +128,7 @@ class Settling:
             self._due.pop(batch_id, None)
             send = partial(batches.send_settlement, ids=[batch_id], levels=1)
             try:
-                [rows] = self._connection.round_trip([send])
+                [rows] = self.connection.round_trip([send])
             except psycopg.Error as refusal:
                 if trouble_of(refusal) is not Trouble.REFUSED:
                     raise
@@ -145,4 +145,4 @@ class Settling:
             reason,
         )
         send = partial(batches.send_broken, batch_id=batch_id, reason=reason[:1000])
-        self._connection.round_trip([send])
+        self.connection.round_trip([send])

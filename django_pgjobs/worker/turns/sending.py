@@ -25,7 +25,7 @@ class Sender:
     """Sends the turns of one worker, and hands on the answers."""
 
     def __init__(self, connection: OwnConnection, worker_name: str) -> None:
-        self._connection = connection
+        self.connection = connection
         self._worker_name = worker_name
         self._crossed = 0
         # What was said of refusals since the last turn without one.
@@ -35,7 +35,7 @@ class Sender:
         """Send a turn; raise psycopg.Error if nothing of it worked, or the connection is lost."""
         began = time.monotonic()
         try:
-            answers = self._connection.round_trip(turn.sends)
+            answers = self.connection.round_trip(turn.sends)
         except psycopg.Error as error:
             self._crossed += trouble_of(error) is Trouble.CROSSED
             if not self._is_of_rows(error):
@@ -64,7 +64,7 @@ class Sender:
 
     def _send_part(self, part: Part) -> None:
         try:
-            answers = self._connection.round_trip(part.sends)
+            answers = self.connection.round_trip(part.sends)
         except psycopg.Error as error:
             if not self._is_of_rows(error):
                 raise

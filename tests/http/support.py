@@ -17,6 +17,8 @@ class Api:
     def __init__(self, secret: str | None) -> None:
         self.secret = secret
         self.client = Client()
+        # Does the server have several threads?
+        self.has_threads = True
 
     def send(
         self, method: str, address: str, body: Any = None, *, base: str = BASE, **headers: str
@@ -31,6 +33,7 @@ class Api:
             content,
             content_type=headers.pop("Content_Type", "application/json"),
             headers=headers,
+            **{"wsgi.multithread": self.has_threads},
         )
 
     def get(self, address: str, **headers: str) -> HttpResponse:

@@ -46,6 +46,14 @@ def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 600.0)
 
 
+def test_nobody_waits_where_a_server_has_one_thread(api: Api) -> None:
+    """As gunicorn by default: heartbeats, and all pages of the site, would wait behind a claim."""
+    api.has_threads = False
+    worker = Remote(api)
+    answer = body_of(worker.post("claim", {"wait": 25}))
+    assert (answer["assignments"], answer["retry_after"]) == ([], 1.0)
+
+
 @pytest.mark.usefixtures("slow_looks")
 def test_a_claim_that_waits_is_woken_by_an_enqueue(api: Api) -> None:
     worker = Remote(api)

@@ -128,14 +128,18 @@ def _sorted_out(
 
 
 def claim(request: ApiRequest, worker: int) -> Answer:
-    """Give a worker jobs; under WSGI, where who waits holds a thread, few may wait."""
+    """Give a worker jobs; under WSGI, where who waits holds a thread, few may wait.
+
+    Nobody waits where the server has one thread: heartbeats and pages would wait as well.
+    """
     asked = Asked.of(request, worker)
     given = asked.give()
     if given or not asked.wait:
         return asked.answer(given)
-    with waiting.place() as has_place:
-        if has_place:
-            return asked.answer(wait_in_thread(asked))
+    if request.http.META.get("wsgi.multithread", True):
+        with waiting.place() as has_place:
+            if has_place:
+                return asked.answer(wait_in_thread(asked))
     given = asked.look(time.monotonic())
     return asked.answer(given, retry_after=None if given else RETRY_SECONDS)
 

@@ -236,10 +236,10 @@ def test_jobs_that_wait_for_a_limit_in_vain_wait_for_no_slot() -> None:
     make_job(rate_limit_keys="mail", rate_cost=6, enqueued_at=ago(2_000))
     RateLimit.objects.create(name="mail", count=5, period=1.0)
     assert [notice.kind for notice in notices()] == ["missing_rate", "missing_rate"]
-    make_job(rate_limit_keys="mail", enqueued_at=ago(90))
+    make_job(rate_limit_keys="mail", enqueued_at=ago(150))
     [text] = [notice.text for notice in notices() if notice.kind == "busy"]
     assert text == (
-        "The only slot of the workers of queue default is busy, and 1 job waits, for 90 s."
+        "The only slot of the workers of queue default is busy, and 1 job waits, for 2 min."
     )
 
 

@@ -72,7 +72,7 @@ def test_twelve_failed_jobs_are_in_sight(
     )
 
 
-def test_the_filters_are_folded_away_until_one_is_used(
+def test_the_filters_are_folded_away_and_say_what_is_chosen(
     installation: Installation, open_window: Callable[..., Any]
 ) -> None:
     window = open_window()
@@ -83,7 +83,8 @@ def test_the_filters_are_folded_away_until_one_is_used(
     window.get_by_label("Queue", exact=True).fill("mail")
     window.keyboard.press("Enter")
     window.wait_for_url("**queue=mail**")
-    assert window.get_by_label("Queue", exact=True).is_visible()
+    assert not window.get_by_label("Queue", exact=True).is_visible()
+    assert "mail" in window.locator(".pgjobs-filters summary").inner_text()
 
 
 def test_the_policy_is_in_force(installation: Installation, browser: Any, site: LiveServer) -> None:

@@ -247,6 +247,19 @@ def pour(head: bytes, text: bytes) -> Any:
     return behave
 
 
+def test_bytes_that_come_one_by_one_do_not_put_the_deadline_off() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader = posting.TimedReader(ours, time.monotonic() + 0.2)
+        taken = 0
+        with pytest.raises(TimeoutError):
+            for _ in range(1_000):
+                theirs.sendall(b"H")
+                taken += reader.readinto(bytearray(1))
+                time.sleep(0.01)
+        assert 0 < taken < 1_000
+
+
 @pytest.mark.parametrize(
     "behave",
     [

@@ -113,7 +113,7 @@ OVER_HTTP = (
     ),
     (
         "trees: jobs of others",
-        f"{HTTP}results.py",
+        f"{HTTP}owning.py",
         "if not may_use or others.exists():",
         "if False:",
         FLOWS,

@@ -20,7 +20,6 @@ from django.core.signals import got_request_exception
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import ResolverMatch, URLPattern, path, register_converter
-from django.utils.cache import add_never_cache_headers
 
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.http.access import Access, find_access, known_access
@@ -187,7 +186,11 @@ def _response(answer: Answer) -> HttpResponse:
         response = HttpResponse(
             content, status=status, headers=dict(headers), content_type="application/json"
         )
-    add_never_cache_headers(response)
+    return _never_cached(response)
+
+
+def _never_cached(response: HttpResponse) -> HttpResponse:
+    response["Cache-Control"] = "no-store"
     return response
 
 
@@ -208,8 +211,7 @@ def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
         # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
         got_request_exception.send(sender=None, request=request)
         problem = Problem(500, "internal-error", "Internal error", detail="See the server's log.")
-    response = problem.response()
-    add_never_cache_headers(response)
+    response = _never_cached(problem.response())
     if response.status_code >= 500:
         # It is logged above; Django would mail each to the administrators.
         response._has_been_logged = True  # type: ignore[attr-defined]

@@ -88,6 +88,11 @@ class Question:
         self.send(cursor)
 
 
+def _has_rows(cursor: OwnCursor) -> bool:
+    """Did the statement return rows? `cursor.description` would describe each column to tell."""
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
+
+
 def _send_begin(cursor: Cursor) -> None:
     cursor.execute("BEGIN")
 
@@ -264,7 +269,7 @@ class OwnConnection:
                 if connection.info.transaction_status == TransactionStatus.INERROR:
                     connection.rollback()
                 raise
-            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            return [cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors]
 
     def cut(self) -> None:
         """Break the connection under a statement that waits too long; safe from any thread."""

@@ -31,6 +31,8 @@ BASE = "/pgjobs/api/v1/"
 READY_SECONDS = 30.0
 WAITING = 50
 IDLE_SECONDS = 20.0
+CONNECT_SECONDS = 0.2
+MOST_SECONDS = 60.0
 STATEMENTS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 
 # Of the tests' own, without middleware.
@@ -84,12 +86,18 @@ class Client:
         return json.loads(content)
 
 
-def work(secret: str, size: int, until: float) -> int:
-    """Claim and finish *size* jobs at a time until nothing is left; return how many."""
+def work(secret: str, size: int, number: int, begin: float) -> int:
+    """Claim and finish *size* jobs at a time, from *begin* until nothing is left; return how many.
+
+    Clients connect one after the other: a process that waits for connections takes all that come
+    at once, and the other would have nothing to do.
+    """
+    time.sleep(CONNECT_SECONDS * number)
     client = Client(secret)
     worker = client.post("workers", {"name": "bench"})["worker"]
     done = 0
-    while time.time() < until:
+    time.sleep(max(0.0, begin - time.time()))
+    while time.time() < begin + MOST_SECONDS:
         given = client.post(f"workers/{worker}/claim", {"max_jobs": size})["assignments"]
         if not given:
             break
@@ -110,9 +118,10 @@ def drain(secret: str, size: int, clients: int, jobs: int) -> float:
     with multiprocessing.get_context("spawn").Pool(clients) as pool:
         # The processes are there before the time counts.
         pool.map(time.sleep, [0.2] * clients)
-        began = time.time()
-        done = sum(pool.starmap(work, [(secret, size, began + 60)] * clients))
-        return done / (time.time() - began)
+        begin = time.time() + CONNECT_SECONDS * (clients + 1)
+        arguments = [(secret, size, number, begin) for number in range(clients)]
+        done = sum(pool.starmap(work, arguments, chunksize=1))
+        return done / (time.time() - begin)
 
 
 def long_poll(secret: str, count: int) -> list[float]:

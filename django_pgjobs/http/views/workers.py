@@ -23,6 +23,7 @@ from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.single import take_one
 from django_pgjobs.http.station import lease_seconds, make_options, our_backends, station
+from django_pgjobs.http.taking import Given
 from django_pgjobs.http.threads import in_loop_of, in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
@@ -132,8 +133,7 @@ def claim(request: ApiRequest, worker: int) -> Answer:
 
     Nobody waits where the server has one thread: heartbeats and pages would wait as well.
     """
-    asked = Asked.of(request, worker)
-    given = asked.give()
+    asked, given = _ask(request, worker)
     if given or not asked.wait:
         return asked.answer(given)
     if request.http.META.get("wsgi.multithread", True):
@@ -146,11 +146,15 @@ def claim(request: ApiRequest, worker: int) -> Answer:
 
 async def claim_in_loop(request: ApiRequest, worker: int) -> Answer:
     """Do the same under ASGI, where who waits holds nothing."""
-    asked = await in_thread(partial(Asked.of, request, worker))
-    given = await in_thread(asked.give)
+    asked, given = await in_thread(partial(_ask, request, worker))
     if given or not asked.wait:
         return asked.answer(given)
     return asked.answer(await wait_in_loop(asked))
+
+
+def _ask(request: ApiRequest, worker: int) -> tuple[Asked, list[Given]]:
+    asked = Asked.of(request, worker)
+    return asked, asked.give()
 
 
 def claim_one(request: ApiRequest, job: int, worker: int) -> Answer:

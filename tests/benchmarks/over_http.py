@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,11 @@ PORT = 8799
 BASE = "/pgjobs/api/v1/"
 READY_SECONDS = 30.0
 WAITING = 50
-IDLE_SECONDS = 20.0
+WAIT_SECONDS = 25
+# All wait by then, ...
+SETTLE_SECONDS = 9.0
+# ... and none has claimed anew after so many more.
+IDLE_SECONDS = 14.0
 CONNECT_SECONDS = 0.2
 MOST_SECONDS = 60.0
 STATEMENTS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
@@ -151,21 +155,20 @@ def long_poll(secret: str, count: int) -> list[float]:
 
 
 def idle(secret: str) -> float:
-    """Return the transactions a second of WAITING workers that wait."""
+    """Return the transactions a second as long as WAITING workers wait, these three among them."""
     from django.db import connection
 
     def wait() -> None:
         client = Client(secret)
         worker = client.post("workers", {"name": "bench"})["worker"]
-        end = time.time() + IDLE_SECONDS + 8
         # At the end of the block the server ends, and with it the connection.
-        while time.time() < end:
-            client.post(f"workers/{worker}/claim", {"wait": 25})
+        with suppress(OSError):
+            client.post(f"workers/{worker}/claim", {"wait": WAIT_SECONDS})
 
     threads = [threading.Thread(target=wait, daemon=True) for _ in range(WAITING)]
     for thread in threads:
         thread.start()
-    time.sleep(5)
+    time.sleep(SETTLE_SECONDS)
 
     def commits() -> int:
         with connection.cursor() as cursor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +21,10 @@ from django_pgjobs.http.requests import Answer, ApiRequest
 from django_pgjobs.http.taking import Given, again, take
 from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import Waiter, waiting
+from django_pgjobs.queries.claims import Group, send_token_wait
 from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import set_listening
+from django_pgjobs.worker.claiming.plan import Listing
 
 MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 2_000
 # Of two looks that nobody was told to make, the second is made that much earlier than is due, so
@@ -96,6 +99,15 @@ class Asked:
             return []
         return take(taker, self.max_jobs, since=since, insists=False)
 
+    def tokens_at(self) -> float:
+        """Return when the first jobs for the worker have the tokens that they wait for."""
+        groups = Listing.of(looks.last.places, self.member.taker.options).groups
+        if not groups:
+            return math.inf
+        [rows] = turn([send_token_wait])
+        waits = (seconds for *names, seconds in rows if Group(*names) in groups)
+        return time.monotonic() + min(waits, default=math.inf) + LEAST_PAUSE
+
     def answer(self, given: Sequence[Given], *, retry_after: float | None = None) -> Answer:
         """Return the answer with these jobs."""
         taker = self.member.taker
@@ -114,6 +126,8 @@ class Wait:
         self._waiter = Waiter(taker.queues, taker.paths, wake)
         self._until = time.monotonic() + asked.wait
         self._has_looked = False
+        # When the tokens of rate limits come that jobs for it wait for.
+        self._tokens_at = math.inf
 
     def begin(self) -> None:
         """Be woken from now on."""
@@ -128,19 +142,23 @@ class Wait:
         if self._has_looked and not was_woken:
             since -= EARLY * waiting.pause
         self._has_looked = True
-        return self._asked.look(since)
+        given = self._asked.look(since)
+        # One of each sort is enough to wait for tokens.
+        awaits = not given and waiting.is_first(self._waiter)
+        self._tokens_at = self._asked.tokens_at() if awaits else math.inf
+        return given
 
     def pause(self) -> float | None:
         """Return how long to wait at most for the next look; None: no longer."""
         now = time.monotonic()
         if now >= self._until:
             return None
-        due_in = min(self._until, looks.last.due_at) - now
+        due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
         return max(LEAST_PAUSE, min(due_in, waiting.pause))
 
     def end(self, *, passes_on: bool) -> None:
         """Be woken no more; *passes_on*: there may be jobs for the next."""
-        waiting.leave(self._waiter, passes_on=passes_on)
+        waiting.leave(self._waiter, passes_on=passes_on or self._tokens_at < math.inf)
 
 
 def wait_in_thread(asked: Asked) -> list[Given]:

@@ -104,6 +104,11 @@ class Waiting:
             was_woken, waiter.is_woken = waiter.is_woken, False
             return was_woken
 
+    def is_first(self, waiter: Waiter) -> bool:
+        """Has no other one of its sort waited for longer?"""
+        with self._lock:
+            return next((w for w in self._waiters if w.sort == waiter.sort), None) is waiter
+
     def tell(self, queue_name: str | None = None) -> None:
         """Wake one of each sort that serves the queue; all of them if none is named."""
         with self._lock:

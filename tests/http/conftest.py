@@ -9,9 +9,10 @@ import pytest
 from django_pgjobs.http.access import known
 from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
-from django_pgjobs.http.pool import pool
+from django_pgjobs.http.pool import pool, turn
 from django_pgjobs.http.station import station
 from django_pgjobs.http.waiting import waiting
+from django_pgjobs.queries import claims
 from tests.factories import make_token
 from tests.http.support import Api
 
@@ -36,3 +37,9 @@ def api(transactional_db: None, settings: object) -> Api:
     """A client with a token that may do everything; own connections see committed rows only."""
     settings.ROOT_URLCONF = "tests.http.urls"  # type: ignore[attr-defined]
     return Api(make_token())
+
+
+@pytest.fixture
+def hold(api: Api) -> None:
+    """Django's flush has emptied the table of the row that is held by who claims jobs with keys."""
+    turn([claims.send_hold])

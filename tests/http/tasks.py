@@ -25,6 +25,18 @@ def bill(shop: int, number: int = 0) -> Any:
     return number
 
 
+@task(remote=True, queue_name="node", concurrency_key="pack:{shop}", concurrency_limit=2)
+def pack(shop: int, number: int = 0) -> Any:
+    """Return the number; two of a shop at a time."""
+    return number
+
+
+@task(remote=True, queue_name="node", rate_limit="partner:{shop}")
+def push(shop: int, number: int = 0) -> Any:
+    """Return the number, as fast as the limit "partner" lets the shop."""
+    return number
+
+
 @task(remote=True, queue_name="python")
 def other() -> None:
     """Do nothing, in another queue."""

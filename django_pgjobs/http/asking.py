@@ -87,6 +87,10 @@ class Asked:
             set_listening(cursor, self.member.taker.worker_id, listening=listening)
         crew.forget()
 
+    def newest(self) -> Member:
+        """Return the worker as its row is now; raise Problem (404) if it is gone."""
+        return find_member(self.access, self.member.taker.worker_id)
+
     def look(self, since: float) -> list[Given]:
         """Claim what a look shows that is not older than *since*, if there is anything for it."""
         found = looks.get(since=since)
@@ -94,7 +98,7 @@ class Asked:
         if not any(options.serves(place) for place in found.places):
             return []
         # It may have been asked to be quiet, or may have less, since it began to wait.
-        taker, row = find_member(self.access, self.member.taker.worker_id)
+        taker, row = self.newest()
         if row.is_quiet or row.is_stopping:
             return []
         return take(taker, self.max_jobs, since=since, insists=False)
@@ -129,10 +133,13 @@ class Wait:
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
 
-    def begin(self) -> None:
-        """Be woken from now on."""
+    def enter(self) -> None:
+        """Be woken from now on; `end` has to follow."""
         waiting.enter(self._waiter)
-        if not self._asked.member.row.is_listening:
+
+    def say_listening(self) -> None:
+        """Let enqueues notify: what is known here may be older than what another process wrote."""
+        if not self._asked.newest().row.is_listening:
             self._asked.say_listening(listening=True)
 
     def look(self) -> list[Given]:
@@ -166,8 +173,9 @@ def wait_in_thread(asked: Asked) -> list[Given]:
     event = threading.Event()
     wait = Wait(asked, event.set)
     passes_on = True  # who ends by an exception may have been woken for others
+    wait.enter()
     try:
-        wait.begin()
+        wait.say_listening()
         while True:
             event.clear()
             given = wait.look()
@@ -191,8 +199,10 @@ async def wait_in_loop(asked: Asked) -> list[Given]:
 
     wait = Wait(asked, wake)
     passes_on = True  # who ends by an exception may have been woken for others
+    # Here and not in the thread, which goes on when this task is cancelled.
+    wait.enter()
     try:
-        await in_thread(wait.begin)
+        await in_thread(wait.say_listening)
         while True:
             event.clear()
             given = await in_thread(wait.look)

@@ -29,6 +29,7 @@ from django_pgjobs.queries.remote import (
     Assigned,
     Beat,
     assigned_rows,
+    attempt_name,
     beat_of,
     send_abandonment,
     send_beat,
@@ -84,7 +85,7 @@ def beat(
                 token_id=token_id,
                 lease=lease,
                 silent=lease,
-                named=sorted({each.job_id for each in named}),
+                named=sorted({attempt_name(each.job_id, each.claim) for each in named}),
             ),
             partial(send_held, worker_id=worker_id, max_jobs=MOST_HELD),
         ]
@@ -135,12 +136,13 @@ def _end_late(held: Sequence[Assigned]) -> set[int]:
 def _silent(
     held: Sequence[Assigned], said: Beat, late: Collection[int], lease: float
 ) -> list[Assigned]:
-    """Return the jobs that began, and were named last, a lease ago."""
-    return [
-        each
-        for each in held
-        if each.row.id not in late and min(each.ran, said.ages.get(each.row.id, math.inf)) >= lease
-    ]
+    """Return the attempts that began, and were named last, a lease ago."""
+
+    def silence(each: Assigned) -> float:
+        name = attempt_name(each.row.id, each.row.claim)
+        return min(each.ran, said.ages.get(name, math.inf))
+
+    return [each for each in held if each.row.id not in late and silence(each) >= lease]
 
 
 def _rescue(worker_id: int, silent: Sequence[Assigned]) -> None:

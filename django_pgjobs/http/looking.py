@@ -8,12 +8,14 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import psycopg
 
 from django_pgjobs.http.pool import turn
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import Ready
+from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.safe_log import get_logger
 
@@ -81,18 +83,26 @@ class Looks:
             self.last = replace(self.last, due_at=min(self.last.due_at, due_at))
 
 
-def _look() -> Found:
-    asked_at = time.monotonic()
+def promoting(send: Send) -> tuple[int, float | None, list[Any]]:
+    """Let jobs that are due be claimed, then ask something; return its rows, after how many jobs
+    were let go and in how many seconds the next one is due (None: none).
+    """
     promote = partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH)
     try:
-        [[(promoted, next_due, _)], rows] = turn([promote, claims.send_lane_listing])
+        [[(promoted, next_due, _)], rows] = turn([promote, send])
     except psycopg.Error as error:
         if not trouble_of(error).is_of_rows:
             raise
         # Workers of ours find the row that is to blame.
         logger.warning("http jobs that are due cannot be let go: %s", str(error).strip())
-        [rows] = turn([claims.send_lane_listing])
-        promoted, next_due = 0, None
+        [rows] = turn([send])
+        return 0, None, rows
+    return promoted, next_due, rows
+
+
+def _look() -> Found:
+    asked_at = time.monotonic()
+    promoted, next_due, rows = promoting(claims.send_lane_listing)
     now = time.monotonic()
     due_at = math.inf if next_due is None else now + next_due + 0.001
     if promoted == PROMOTE_BATCH:

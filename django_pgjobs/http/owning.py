@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import QuerySet
 
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.pages import of_scope
@@ -64,16 +64,32 @@ def require_all(access: Access, batch: Batch) -> None:
     if access.is_for_all:
         return
     with in_bounded_time():
-        jobs = Job.objects.using(job_database()).filter(in_tree(batch.pk))
-        others = jobs.filter(~of_scope(access))
-        steps = Batch.objects.using(job_database()).filter(
-            Q(root_id=batch.root_id), step__isnull=False
-        )
-        needed = [step for step in steps.values_list("step", flat=True) if step is not None]
         may_use = all(
-            access.may_use(str(step["queue_name"]), str(step["task_path"])) for step in needed
+            access.may_use(str(step["queue_name"]), str(step["task_path"]))
+            for step in _steps(batch)
         )
-        if not may_use or others.exists():
+        if not may_use or _jobs(batch).filter(~of_scope(access)).exists():
             raise forbidden("This token is not for all queues and tasks of the workflow.")
-        if not (needed or jobs.exists() or has_opened(access, batch)):
-            raise forbidden("Another token opened the workflow, and nothing is in it.")
+        require_begun(access, batch)
+
+
+def require_begun(access: Access, batch: Batch) -> None:
+    """Raise Problem (403) if a batch is empty, of another token, and this one is not for all.
+
+    By a job that it adds to nothing a token would become one that is for all that is in it.
+    """
+    if access.is_for_all or has_opened(access, batch):
+        return
+    if not (_jobs(batch).exists() or _steps(batch)):
+        raise forbidden("Another token opened the workflow, and nothing is in it.")
+
+
+def _jobs(batch: Batch) -> QuerySet[Job]:
+    return Job.objects.using(job_database()).filter(in_tree(batch.pk))
+
+
+def _steps(batch: Batch) -> list[dict[str, Any]]:
+    """Return what jobs the workflow of a batch makes of results."""
+    batches = Batch.objects.using(job_database()).filter(root_id=batch.root_id)
+    found = batches.filter(step__isnull=False).values_list("step", flat=True)
+    return [step for step in found if step is not None]

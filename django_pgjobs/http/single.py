@@ -14,13 +14,14 @@ import psycopg
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.http.crew import Member
+from django_pgjobs.http.looking import promoting
 from django_pgjobs.http.outcomes import running_under
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
 from django_pgjobs.http.taking import Given, Taker, again, hand_out
-from django_pgjobs.queries import claims, jobs
+from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Group, Lane, Scope, Segment
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import Claimable, send_claimable
@@ -30,7 +31,6 @@ from django_pgjobs.worker.running.outcome import released
 
 # Of so many that may start in its lane it may be one.
 MOST_CHOSEN = 100
-PROMOTE_BATCH = 1_000
 NOT_NAMED = "given back: another one was asked for"
 
 
@@ -55,8 +55,7 @@ class SingleClaim(KeyedClaim):
 def take_one(member: Member, job_id: int) -> Given:
     """Claim a job; raise Problem if it is not to be had."""
     taker, row = member
-    promote = partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH)
-    _, found = turn([promote, partial(send_claimable, job_id=job_id)])
+    *_, found = promoting(partial(send_claimable, job_id=job_id))
     job = Claimable._make(found[0]) if found else None
     if job is None or job.task_path not in taker.paths or job.queue_name not in taker.queues:
         raise not_found("There is no such job for this worker.")

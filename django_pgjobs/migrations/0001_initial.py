@@ -399,7 +399,7 @@ class Migration(migrations.Migration):
                 ("stop_requested_at", models.DateTimeField(help_text="Since then the worker is to end what it runs, and itself.", null=True, verbose_name="stop requested at")),
                 ("lease_seconds", models.FloatField(help_text="Seconds from a renewal to the end of the lease.", null=True, verbose_name="lease")),
                 ("token_id", models.BigIntegerField(help_text="The token of a worker over HTTP; empty: a process of ours.", null=True, verbose_name="token id")),
-                ("named_at", models.JSONField(editable=False, help_text="When a worker over HTTP last named each job that it runs.", null=True, verbose_name="named at")),
+                ("named_at", models.JSONField(editable=False, help_text="When a worker over HTTP last named each attempt that it runs.", null=True, verbose_name="named at")),
             ],
             options={
                 "verbose_name": "worker",

@@ -65,7 +65,7 @@ class Worker(models.Model):
         _("named at"),
         null=True,
         editable=False,
-        help_text=_("When a worker over HTTP last named each job that it runs."),
+        help_text=_("When a worker over HTTP last named each attempt that it runs."),
     )
 
     class Meta:

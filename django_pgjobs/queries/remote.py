@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import array_text
-from django_pgjobs.values.job_ids import parse_job_id
+from django_pgjobs.queries.jobs import array_text, text_array_text
 
 # All of a job is wanted, whatever its task.
 DETAILED = {"detailed": True, "detailed_paths": "{}"}
@@ -30,13 +29,13 @@ class RemoteWorker(NamedTuple):
 class Beat(NamedTuple):
     """What a renewal says: what is asked of the worker, when the next lease of another ends.
 
-    *ages* is how many seconds ago the worker named each of its jobs.
+    *ages* is how many seconds ago the worker named each attempt (`attempt_name`).
     """
 
     is_quiet: bool
     is_stopping: bool
     next_expiry: float | None
-    ages: dict[int, float]
+    ages: dict[str, float]
 
 
 class Assigned(NamedTuple):
@@ -46,6 +45,11 @@ class Assigned(NamedTuple):
     ran: float
     is_cancelling: bool
     worker_id: int | None
+
+
+def attempt_name(job_id: int, claim: int) -> str:
+    """Return what a worker's row calls an attempt: another one of the job is not named by it."""
+    return f"{job_id}.{claim}"
 
 
 def send_worker(cursor: Cursor, worker_id: int, *, token_id: int) -> None:
@@ -60,9 +64,9 @@ def send_beat(
     token_id: int,
     lease: float,
     silent: float,
-    named: Iterable[int],
+    named: Iterable[str],
 ) -> None:
-    """Send the renewal of a lease and which jobs the worker named; no row if it is lost.
+    """Send the renewal of a lease and which attempts the worker named; no row if it is lost.
 
     What was named *silent* seconds ago or before is forgotten.
     """
@@ -71,7 +75,7 @@ def send_beat(
         "token_id": token_id,
         "lease": lease,
         "silent": silent,
-        "named": array_text(named),
+        "named": text_array_text(named),
     }
     execute(cursor, "renew_remote_lease", params)
 
@@ -81,9 +85,7 @@ def beat_of(rows: Sequence[Any]) -> Beat | None:
     if not rows:
         return None
     [(is_quiet, is_stopping, next_expiry, ages)] = rows
-    named = ((parse_job_id(job), age) for job, age in json.loads(ages).items())
-    seconds = {job: age for job, age in named if job is not None}
-    return Beat(is_quiet, is_stopping, next_expiry, seconds)
+    return Beat(is_quiet, is_stopping, next_expiry, json.loads(ages))
 
 
 def send_assigned(cursor: Cursor, claims: Sequence[tuple[int, int]]) -> None:

@@ -1,9 +1,9 @@
--- Renew the lease of a worker over HTTP, unless it ran out already, and note which of its jobs it
+-- Renew the lease of a worker over HTTP, unless it ran out already, and note which attempts it
 -- named. It keeps of each when that was; what is silent for too long is forgotten.
--- Parameters: id, token_id bigint; lease, silent double precision (seconds); named bigint[] (jobs)
+-- Parameters: id, token_id bigint; lease, silent double precision (seconds); named text[] (attempts)
 -- Returns: one row while the lease holds: is it asked to claim nothing?; to stop?; seconds until
 --     the earliest lease of another worker ends (NULL: no other worker); as JSON text, how many
---     seconds ago it named each job
+--     seconds ago it named each attempt
 -- Locks: the worker's own row
 -- Index: none
 WITH renewed AS (
@@ -35,10 +35,10 @@ WITH renewed AS (
                     WHERE
                         earlier.at > EXTRACT(EPOCH FROM statement_timestamp())
                         - %(silent)s::double precision::numeric
-                        AND earlier.id <> ALL (%(named)s::bigint[]::text[])
+                        AND earlier.id <> ALL (%(named)s::text[])
                     UNION ALL
-                    SELECT DISTINCT named.id::text, EXTRACT(EPOCH FROM statement_timestamp())
-                    FROM pg_catalog.unnest(%(named)s::bigint[]) AS named (id)
+                    SELECT DISTINCT named.id, EXTRACT(EPOCH FROM statement_timestamp())
+                    FROM pg_catalog.unnest(%(named)s::text[]) AS named (id)
                 ) AS said
             ),
             '{}'

@@ -76,6 +76,19 @@ def test_s2_20_one_that_is_not_named_for_three_intervals_is_lost_alone(api: Api)
     assert [each["job"] for each in worker.claim(5)] == [silent["job"]]
 
 
+def test_naming_an_attempt_that_is_over_keeps_no_new_one_of_the_job(api: Api) -> None:
+    tasks.resize.enqueue(1)
+    worker = Remote(api)
+    [old] = worker.claim()
+    worker.say(old, "release")
+    [new] = worker.claim()
+    assert new["job"] == old["job"]
+    let_pass(181, worker.id)
+    assert worker.beat(old)["cancel"] == [{"assignment": old["assignment"], "reason": "lost"}]
+    assert get_job(int(new["job"])).status == "ready"
+    assert problem_of(worker.say(new, "result")) == "lost"
+
+
 def test_a_heartbeat_of_one_assignment_names_it_and_renews_the_lease(api: Api) -> None:
     tasks.resize.enqueue(1)
     tasks.resize.enqueue(2)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.http import HttpResponse
+from django.utils import timezone
 
 from django_pgjobs import pause, resume
+from django_pgjobs.models import Job
 from tests.factories import get_job
 from tests.http import tasks
 from tests.http.support import Api, problem_of
+from tests.http.test_rules_repeats import ALWAYS, JOBS, crossed
 from tests.http.workers import Remote, body_of
 
 
@@ -63,3 +68,14 @@ def test_a_job_that_is_none_of_the_workers_is_not_there(api: Api) -> None:
     for job_id in (add.enqueue(1, 2).id, tasks.other.enqueue().id, 4711):
         answer = ask(worker, job_id)
         assert (answer.status_code, problem_of(answer)) == (404, "not-found")
+
+
+def test_a_row_that_cannot_be_promoted_keeps_nobody_from_a_job_by_its_id(api: Api) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    due = int(tasks.resize.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(2).id)
+    Job.objects.filter(pk=due).update(due_at=timezone.now() - timedelta(hours=1))
+    worker = Remote(api)
+    with crossed(ALWAYS, JOBS, when="OLD.due_at IS NOT NULL", code="22000"):
+        assert body_of(ask(worker, job_id))["job"] == str(job_id)
+        assert problem_of(ask(worker, due)) == "not-next"
+    body_of(ask(worker, due))

@@ -68,6 +68,18 @@ def test_a_claim_that_waits_is_woken_by_an_enqueue(api: Api) -> None:
     assert not get_worker(worker.id).listening
 
 
+def test_a_flag_that_another_process_took_back_is_set_again(api: Api) -> None:
+    worker = Remote(api)
+    worker.claim(wait=0.01)
+    # Known here as one that listens ...
+    worker.claim(wait=0.01)
+    # ... when it has found jobs by another process.
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_worker SET listening = FALSE")
+    worker.claim(wait=0.01)
+    assert get_worker(worker.id).listening
+
+
 def test_a_claim_waits_no_longer_than_asked_for(api: Api) -> None:
     assert Remote(api).claim(wait=0.01) == []
     assert not waiting._waiters
@@ -184,9 +196,9 @@ def test_a_worker_that_is_gone_keeps_no_wake_up_for_itself(
 
     async def claim_both() -> list[Any]:
         claims = [asyncio.ensure_future(aclaim(gone, 3600))]
-        while not waiting._waiters:
+        end = "UPDATE pgjobs_worker SET ended_at = now() WHERE id = %s AND listening"
+        while not ended.execute(end, [gone.id]).rowcount:
             await asyncio.sleep(0.01)
-        ended.execute("UPDATE pgjobs_worker SET ended_at = now() WHERE id = %s", [gone.id])
         claims.append(asyncio.ensure_future(aclaim(alive, 3600)))
         return await asyncio.gather(*claims, return_exceptions=True)
 

@@ -293,6 +293,18 @@ def test_an_empty_workflow_is_of_the_token_that_opened_it(
     whole = read(api.post("workflows", {"name": "empty", "seal": False}), 201)["id"]
     assert problem_of(own.send(method, address.format(whole))) == "forbidden"
     assert read(api.get(f"workflows/{whole}/status"))["state"] == "open"
+    # Nor may it make it its own by a job that it adds.
+    jobs = {"jobs": [{"task": ADD, "args": [1, 2]}]}
+    assert problem_of(own.post(f"batches/{whole}/jobs", jobs)) == "forbidden"
     mine = read(own.post("workflows", {"name": "empty", "seal": False}), 201)["id"]
     assert own.send(method, address.format(mine)).status_code in (200, 202)
     assert api.send(method, address.format(whole)).status_code in (200, 202)
+
+
+def test_who_may_use_all_that_is_in_a_workflow_adds_to_it(api: Api) -> None:
+    own = Api(make_token(tasks=[ADD]))
+    jobs = {"jobs": [{"task": ADD, "args": [1, 2]}]}
+    flow = read(api.post("workflows", {"name": "n", "seal": False, **jobs}), 201)["id"]
+    read(own.post(f"batches/{flow}/jobs", jobs), 201)
+    mine = read(own.post("workflows", {"name": "m", "seal": False}), 201)["id"]
+    read(own.post(f"batches/{mine}/jobs", jobs), 201)

@@ -18,6 +18,7 @@ from django_pgjobs.http.owning import (
     duplicate,
     has_opened,
     require_all,
+    require_begun,
     require_jobs,
     with_opener,
 )
@@ -160,7 +161,7 @@ def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
     wanted = [job for job in jobs if job is not None]
 
     def add() -> list[str]:
-        ids = _add(batch, wanted, options, asking)
+        ids = _add(batch, wanted, options, request.access, asking)
         require_jobs(request.access, ids)
         return ids
 
@@ -174,9 +175,14 @@ def _asking(assignment: str, token_id: int) -> Asking:
 
 
 def _add(
-    batch_id: int, jobs: list[NewJob], options: dict[str, Any], asking: Asking | None
+    batch_id: int,
+    jobs: list[NewJob],
+    options: dict[str, Any],
+    access: Access,
+    asking: Asking | None,
 ) -> list[str]:
     batch = _find(batch_id)
+    require_begun(access, batch)
     batch.asking = asking
     return add_jobs(batch, jobs, **options)
 

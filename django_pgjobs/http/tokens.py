@@ -91,7 +91,7 @@ def rotate_token(token_id: int, *, keep: timedelta, by: str = "") -> tuple[Token
     """Make a token like another one, which is good for *keep* from now on at most.
 
     The new one lasts as long as the other one was to. Raise LookupError if there is no such token,
-    ValueError if it is not good any more.
+    ValueError if it is not good any more, or has a successor.
     """
     with transaction.atomic(using=job_database()):
         old = Token.objects.select_for_update().filter(pk=token_id).first()
@@ -100,6 +100,10 @@ def rotate_token(token_id: int, *, keep: timedelta, by: str = "") -> tuple[Token
         now = timezone.now()
         if state_of(old, now) != "valid":
             raise ValueError(f"token {token_id} is not good any more: make another one.")
+        if old.successor_id is not None:
+            raise ValueError(
+                f"token {token_id} was rotated: rotate its successor, token {old.successor_id}."
+            )
         scope = Scope(
             verbs=old.verbs,
             queues=old.queues,
@@ -108,8 +112,9 @@ def rotate_token(token_id: int, *, keep: timedelta, by: str = "") -> tuple[Token
             expires_at=now + (old.expires_at - old.created_at) if old.expires_at else None,
         )
         made = create_token(old.name, scope, by=by)
+        old.successor_id = made[0].pk
         old.expires_at = min(old.expires_at or now + keep, now + keep)
-        old.save(update_fields=["expires_at"])
+        old.save(update_fields=["successor_id", "expires_at"])
     known.forget()
     return made
 

@@ -147,7 +147,7 @@ def _show(write: Write, tell: Write, token: Token, secret: str) -> None:
 def _rotate(write: Write, tell: Write, flags: dict[str, Any]) -> None:
     try:
         token, secret = rotate_token(flags["id"], keep=flags["keep"], by=flags["by"])
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise CommandError(str(error.args[0])) from None
     old = Token.objects.get(pk=flags["id"])
     tell(f"token {old.pk} is good until {timezone.localtime(old.expires_at):%Y-%m-%d %H:%M:%S%z}.")

@@ -541,6 +541,7 @@ class Migration(migrations.Migration):
                     ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
                     ("revoked_at", models.DateTimeField(editable=False, null=True, verbose_name="revoked at")),
                     ("last_used_at", models.DateTimeField(editable=False, help_text="Give or take a minute.", null=True, verbose_name="last used at")),
+                    ("successor_id", models.BigIntegerField(editable=False, help_text="The token that a rotation has made of it.", null=True, verbose_name="successor")),
                     ("per_second", models.FloatField(blank=True, help_text="For each web process. Empty: any number.", null=True, validators=[MinValueValidator(0.001), MaxValueValidator(1000000)], verbose_name="requests per second")),
                     ("name", models.TextField(verbose_name="name")),
                     ("prefix", models.TextField(editable=False, help_text="The beginning of the secret.", verbose_name="begins with")),

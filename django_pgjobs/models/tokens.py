@@ -20,6 +20,12 @@ class Token(models.Model):
     last_used_at = InstantField(
         _("last used at"), null=True, editable=False, help_text=_("Give or take a minute.")
     )
+    successor_id = models.BigIntegerField(
+        _("successor"),
+        null=True,
+        editable=False,
+        help_text=_("The token that a rotation has made of it."),
+    )
     per_second = models.FloatField(
         _("requests per second"),
         null=True,

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgjobs.http.access import SECRET, digest_of
+from django_pgjobs.http.tokens import rotate_token
 from django_pgjobs.models import Token
 from tests.factories import make_token
 from tests.test_admin import HOSTILE
@@ -58,6 +59,31 @@ def test_a_token_is_made_and_its_secret_is_shown_once(admin_client: Client) -> N
     for page in (read(admin_client), read(admin_client, "admin:pgjobs_token_change", token.pk)):
         assert token.prefix in page
         assert secret not in page and token.digest not in page
+
+
+def test_a_form_that_is_sent_again_makes_no_other_token(admin_client: Client) -> None:
+    """As by reloading the page that shows the secret."""
+    [sheet] = re.findall(r'name="sheet" value="([^"]+)"', read(admin_client, ADD))
+    secret_on(admin_client.post(reverse(ADD), FORM | {"sheet": sheet}))
+    again = admin_client.post(reverse(ADD), FORM | {"sheet": sheet}, follow=True)
+    assert "was sent before" in again.content.decode()
+    assert Token.objects.count() == 1
+    [other] = re.findall(r'name="sheet" value="([^"]+)"', read(admin_client, ADD))
+    assert other != sheet
+
+
+def test_a_token_is_rotated_once(admin_client: Client) -> None:
+    old = row_of(make_token("node-1", expires_at=timezone.now() + timedelta(days=30)))
+    address = reverse("admin:pgjobs_token_rotate", args=[old.pk])
+    new = row_of(secret_on(admin_client.post(address, {"keep": "3600"})))
+    again = admin_client.post(address, {"keep": "3600"}, follow=True)
+    assert "rotate its successor" in again.content.decode()
+    assert Token.objects.count() == 2
+    page = read(admin_client, "admin:pgjobs_token_change", old.pk)
+    assert reverse("admin:pgjobs_token_change", args=[new.pk]) in page
+    assert address not in page
+    with pytest.raises(ValueError, match=f"rotate its successor, token {new.pk}"):
+        rotate_token(old.pk, keep=timedelta(hours=1))
 
 
 def test_an_empty_form_is_of_everything_for_ever(admin_client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from datetime import timedelta
 from typing import Any
 
@@ -56,9 +57,17 @@ class NamesField(forms.CharField):
         return names or None
 
 
-class TokenForm(forms.Form):
-    """Who is to use a token, and for what."""
+def new_sheet() -> str:
+    """Return what tells one drawn form from the next."""
+    return secrets.token_urlsafe(8)
 
+
+class TokenForm(forms.Form):
+    """Who is to use a token, and for what; *sheet* is the form as it was drawn, sent once."""
+
+    sheet = forms.CharField(
+        widget=forms.HiddenInput, required=False, max_length=20, initial=new_sheet
+    )
     name = LineField(
         label=_("Name"),
         max_bytes=MAX_NAME,

@@ -27,12 +27,25 @@ from django_pgjobs.permissions import Verb, may, require
 from django_pgjobs.queries.database import job_database
 
 MAX_TOKENS = 500
+# In the session: the last forms that made a token.
+SENT = "pgjobs.tokens"
+MAX_SENT = 20
 # State -> icon and word.
 STATES = {
     "valid": ("✓", gettext_lazy("Valid")),
     "expired": ("◷", gettext_lazy("Expired")),
     "revoked": ("✕", gettext_lazy("Revoked")),
 }
+
+
+def _was_sent(request: HttpRequest, sheet: str) -> bool:
+    """Did this form make a token before? Who reloads the page of a secret sends it again."""
+    return sheet in request.session.get(SENT, ())
+
+
+def _note_sent(request: HttpRequest, sheet: str) -> None:
+    if sheet:
+        request.session[SENT] = [*request.session.get(SENT, ()), sheet][-MAX_SENT:]
 
 
 class ShownToken(NamedTuple):
@@ -100,12 +113,17 @@ class TokenAdmin(ListPageAdmin):
         require(request, Verb.CONTROL_TOKENS)
         form = TokenForm(request.POST if request.method == "POST" else None)
         if form.is_bound and form.is_valid():
+            if _was_sent(request, form.cleaned_data["sheet"]):
+                said = _("This form was sent before: its token is made, and its secret was shown.")
+                say(request, said, is_good=False)
+                return HttpResponseRedirect(self.url("pgjobs_token_changelist"))
             by = request.user.get_username()
             try:
                 token, secret = create_token(form.cleaned_data["name"], form.scope, by=by)
             except ValueError as error:
                 form.add_error(None, str(error))
             else:
+                _note_sent(request, form.cleaned_data["sheet"])
                 record(request.user, "create_token", obj=token, site=self.admin_site)
                 return self._draw_secret(request, token, secret)
         context = {"title": _("New token"), "form": form, "steps": self._steps()}
@@ -151,7 +169,10 @@ class TokenAdmin(ListPageAdmin):
                 raise LookupError
             successor, secret = rotate_token(token.pk, keep=form.kept, by=by)
         except (LookupError, ValueError):
-            say(request, _("This token cannot be used any more."), is_good=False)
+            said = _("This token cannot be used any more.")
+            if token is not None and token.successor_id is not None:
+                said = _("This token was rotated before: rotate its successor.")
+            say(request, said, is_good=False)
             return HttpResponseRedirect(self.url("pgjobs_token_changelist"))
         site = self.admin_site
         record(request.user, "rotate_token", obj=token, target=f"#{successor.pk}", site=site)
@@ -162,7 +183,9 @@ class TokenAdmin(ListPageAdmin):
         if row is None:
             say(request, _("There is no such token."), is_good=False)
             return HttpResponseRedirect(self.url("pgjobs_token_changelist"))
+        successor = row.successor_id
         context = {
+            "successor_url": successor and self.url("pgjobs_token_change", successor),
             "title": _("Token %(name)s") % {"name": row},
             "steps": self._steps(),
             "token": self._shown(row, timezone.now()),

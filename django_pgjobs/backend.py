@@ -23,7 +23,7 @@ from django_pgjobs.compat import (
     TaskResultDoesNotExist,
     task_backends,
 )
-from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, OPTION_RULES, OWN_QUEUE
+from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, MAX_TASK_PATH, OPTION_RULES, OWN_QUEUE
 from django_pgjobs.control import lifecycle
 from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.job_result import JobResult
@@ -40,8 +40,6 @@ from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import is_storable
 
-# What the domains of the columns allow, in bytes.
-MAX_TASK_PATH = 512
 # What the module that was started is called, in its process and in those that it starts: a worker
 # is another program, and would wait for such a task for ever.
 PROGRAMS = frozenset({"__main__", "__mp_main__"})

@@ -192,6 +192,7 @@ BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
 OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": _ATTEMPTS}
 # What the domains of the columns allow, in bytes.
 MAX_QUEUE_NAME = 128
+MAX_TASK_PATH = 512
 MAX_ALIAS = 128
 
 # What a message shows of an expression.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 
 from django_pgjobs.compat import AnyTask, InvalidTask
-from django_pgjobs.conf import MAX_QUEUE_NAME
+from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.registry import OWN_MODULES, discover_tasks_once, find_task
 from django_pgjobs.declaring.tasks import MAX_CORRELATION_ID_BYTES, MAX_TAG_BYTES, MAX_TAGS, Task
@@ -29,7 +29,6 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import AfterFailure
 from django_pgjobs.workflows.steps import check_task, make_step
 
-MAX_PATH = 512
 MAX_ARGUMENTS = 1_000
 MAX_METADATA = 1_000
 MAX_AFTER = 1_000
@@ -180,7 +179,7 @@ def _moment(
 
 
 def _read_call(fields: Fields, access: Access, options: Mapping[str, Any]) -> Call | None:
-    path = fields.text("task", max_length=MAX_PATH)
+    path = fields.text("task", max_length=MAX_TASK_PATH)
     args = fields.json("args", default=[])
     kwargs = fields.mapping("kwargs", default={}, max_items=MAX_ARGUMENTS)
     if not isinstance(args, list) or len(args) > MAX_ARGUMENTS:

@@ -18,6 +18,7 @@ from django_pgjobs.queries.claims import Ready
 from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.upkeep.look import PROMOTE_BATCH
 
 logger = get_logger(__name__)
 
@@ -25,7 +26,6 @@ logger = get_logger(__name__)
 KNOWN_SECONDS = 1.0
 # So old it may be if a claim by it found nothing.
 VAIN_SECONDS = 0.05
-PROMOTE_BATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,11 +131,8 @@ def _claim(taker: Taker, wanted: int, found: Found) -> list[Attempt]:
 def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
     """Return the plan of a claim of all places that are listed."""
 
-    def rank(group: Group) -> tuple[int, Group]:
-        return group.urgency - listing.boosts.get(group.queue_name, 0), group
-
     segments: list[Segment] = []
-    for group in sorted(listing.groups, key=rank):
+    for group in sorted(listing.groups, key=listing.rank):
         cursor = station.cursors.get(group, "")
         if cursor:
             segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]

@@ -15,14 +15,13 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from django_pgjobs.conf import MAX_QUEUE_NAME, is_dotted
+from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH, is_dotted
 from django_pgjobs.http.access import PREFIX, VERBS, digest_of, known
 from django_pgjobs.models import Token
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.payload import is_storable
 
 MAX_NAME = 200
-MAX_PATH = 500
 MAX_PER_SECOND = 1_000_000
 SHOWN_CHARACTERS = 8
 SECRET_BYTES = 32
@@ -137,7 +136,7 @@ def _is_queue(name: str) -> bool:
 
 
 def _is_path(path: str) -> bool:
-    return is_storable(path) and len(path) <= MAX_PATH and is_dotted(path)
+    return is_storable(path) and len(path) <= MAX_TASK_PATH and is_dotted(path)
 
 
 def _names(names: Sequence[str] | None) -> list[str] | None:

@@ -51,7 +51,10 @@ def show_stack(write: Write, job_id: int) -> None:
     if not ask_where(job_id):
         if not Job.objects.filter(pk=job_id).exists():
             raise LookupError(f"there is no job {job_id}.")
-        raise LookupError(f"job {job_id} does not run, or its worker is gone.")
+        raise LookupError(
+            f"job {job_id} does not run, its worker is gone, or it is one over HTTP, whose stack "
+            "nobody sees from here."
+        )
     while (found := where_it_is(job_id)) is not None and found.written_at is None:
         if found.is_late:
             raise LookupError(f"the worker of job {job_id} has not answered within its lease.")

@@ -25,5 +25,9 @@ def ask(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> HttpRes
         audit.record(request.user, "ask_where", job=job, count=1, site=model_admin.admin_site)
         say(request, _("Its worker was asked where the job is. This page shows the answer."))
     else:
-        say(request, _("The job does not run any more, or its worker is gone."), is_good=False)
+        said = _(
+            "The job does not run any more, its worker is gone, or it is one over HTTP, whose "
+            "stack nobody sees from here."
+        )
+        say(request, said, is_good=False)
     return back(request, model_admin.url("pgjobs_job_change", job.pk))

@@ -6,11 +6,12 @@ from typing import Any, cast
 
 from django.db.models import Q, QuerySet
 
+from django_pgjobs.conf import MAX_TASK_PATH
 from django_pgjobs.control.lifecycle import cancel
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.calling import call_back_after
-from django_pgjobs.http.calls import MAX_PATH, NewJob, blamed_on, read_job
+from django_pgjobs.http.calls import NewJob, blamed_on, read_job
 from django_pgjobs.http.owning import require_jobs
 from django_pgjobs.http.pages import QUERY, identifier_of, narrowed, page_of
 from django_pgjobs.http.problems import not_found, unavailable
@@ -55,7 +56,7 @@ def list_jobs(request: ApiRequest) -> Answer:
     if status is not None:
         jobs = jobs.filter(status=status)
     for name, column in (("task", "task_path"), ("queue", "queue_name")):
-        wanted = request.query(name, default=None, max_length=MAX_PATH)
+        wanted = request.query(name, default=None, max_length=MAX_TASK_PATH)
         if wanted is not None:
             jobs = jobs.filter(**{column: wanted})
     without = ("args", "kwargs", "metadata", "result", "progress")

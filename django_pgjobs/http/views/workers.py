@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH, get_conf
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
@@ -34,7 +34,7 @@ from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, interrupted
 
 # When to claim again where as many wait as may.
 RETRY_SECONDS = 1.0
-MAX_NAME, MAX_QUEUE, MAX_TASK = 200, 128, 500
+MAX_NAME = 200
 MAX_QUEUES, MAX_TASKS, MAX_SLOTS = 100, 1_000, 1_000
 
 
@@ -42,8 +42,8 @@ def register(request: ApiRequest) -> Answer:
     """Enter a worker."""
     fields = request.fields()
     name = fields.text("name", max_length=MAX_NAME)
-    queues = fields.texts("queues", default=None, max_items=MAX_QUEUES, max_length=MAX_QUEUE)
-    tasks = fields.texts("tasks", default=None, max_items=MAX_TASKS, max_length=MAX_TASK)
+    queues = fields.texts("queues", default=None, max_items=MAX_QUEUES, max_length=MAX_QUEUE_NAME)
+    tasks = fields.texts("tasks", default=None, max_items=MAX_TASKS, max_length=MAX_TASK_PATH)
     slots = fields.integer("slots", 1, MAX_SLOTS, default=1)
     paths = _tasks_of(request.access, tasks, fields)
     fields.check()

@@ -239,9 +239,7 @@ class Places:
         )
 
     def _segments(self, now: float, ending: set[Segment], rooms: Rooms) -> list[Segment]:
-        def rank(group: Group) -> tuple[int, Group]:
-            return group.urgency - self._listing.boosts.get(group.queue_name, 0), group
-
+        rank = self._listing.rank
         freed = {each for each in self._freed | ending if rooms[each.group.is_async]}
         if now < self._walk_at:
             return sorted(freed, key=lambda segment: (rank(segment.group), segment))

@@ -60,6 +60,10 @@ class Listing:
     def __bool__(self) -> bool:
         return bool(self.lanes or self.groups)
 
+    def rank(self, group: Group) -> tuple[int, Group]:
+        """Return what to sort groups by: the most urgent first, boosts included."""
+        return group.urgency - self.boosts.get(group.queue_name, 0), group
+
 
 # Of more lanes than these a claim asks first what each is to give, which costs a round trip.
 FEW_LANES = 16

@@ -1,4 +1,4 @@
-"""What `tests.mutations` takes out of the HTTP API's doors: tokens, bodies, what is refused."""
+"""What `tests.mutations` takes out of the HTTP API: its doors, and the rules for its workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ SQL = "django_pgjobs/sql/"
 TOKENS = ("tests/http/test_tokens.py",)
 BODIES = ("tests/http/test_bodies.py",)
 ROUTING = ("tests/http/test_routing.py",)
+GUARDS = ("tests/http/test_rules_guards.py",)
+LIMITS = ("tests/http/test_rules_limits.py",)
+RACES = ("tests/http/test_rules_races.py",)
+REPEATS = ("tests/http/test_rules_repeats.py",)
+WAITS = ("tests/http/test_rules_waiting.py",)
 
 # Name, file, what is replaced and by what, and the tests of which one must fail.
 DOORS = (
@@ -121,5 +126,156 @@ DOORS = (
         "            connection.close_if_dead()\n",
         "",
         ROUTING,
+    ),
+)
+
+# Of the workers: what they are given, kept from, and told.
+RULES = (
+    (
+        "worker over http: boosts in the walk",
+        f"{HTTP}taking.py",
+        "group.urgency - listing.boosts.get(group.queue_name, 0), group",
+        "group.urgency, group",
+        LIMITS,
+    ),
+    (
+        "worker over http: boosts in the claim",
+        f"{HTTP}taking.py",
+        "boosts=listing.boosts,",
+        "boosts={},",
+        LIMITS,
+    ),
+    (
+        "worker over http: queues with a limit",
+        f"{HTTP}taking.py",
+        "limited=frozenset(lane.queue_name for lane in listing.lanes) & listing.limited,",
+        "limited=frozenset(),",
+        LIMITS,
+    ),
+    (
+        "worker over http: turn of one job",
+        f"{HTTP}single.py",
+        "for waits in (False, True):",
+        "for waits in (False,):",
+        RACES,
+    ),
+    (
+        "worker over http: statements that are crossed",
+        f"{HTTP}pool.py",
+        "if trouble_of(error) is not Trouble.CROSSED:",
+        "if True:",
+        REPEATS,
+    ),
+    (
+        "worker over http: claims that are crossed",
+        f"{HTTP}taking.py",
+        "if trouble_of(error) is not Trouble.CROSSED:",
+        "if True:",
+        REPEATS,
+    ),
+    (
+        "worker over http: outcomes that are crossed",
+        f"{HTTP}reporting.py",
+        "elif trouble is not Trouble.CROSSED:",
+        "elif True:",
+        REPEATS,
+    ),
+    (
+        "worker over http: outcomes over a lost connection",
+        f"{HTTP}reporting.py",
+        "            if self._failures > 1:\n",
+        "            if True:\n",
+        REPEATS,
+    ),
+    (
+        "worker over http: places of connections",
+        f"{HTTP}pool.py",
+        "        except BaseException:\n            self._note_given_back()\n            raise\n",
+        "        except BaseException:\n            raise\n",
+        REPEATS,
+    ),
+    (
+        "worker over http: queues of a narrowed token",
+        f"{HTTP}crew.py",
+        "queues if access.queues is None else queues & access.queues",
+        "queues",
+        GUARDS,
+    ),
+    (
+        "worker over http: tasks of a narrowed token",
+        f"{HTTP}crew.py",
+        "paths if access.tasks is None else paths & access.tasks",
+        "paths",
+        GUARDS,
+    ),
+    (
+        "worker over http: goodbye for others",
+        f"{HTTP}views/workers.py",
+        "    find_member(request.access, worker)\n    while",
+        "    while",
+        GUARDS,
+    ),
+    (
+        "worker over http: assignments of others",
+        f"{HTTP}views/workers.py",
+        "if assignment is None or assignment.worker_id != worker_id:",
+        "if assignment is None:",
+        GUARDS,
+    ),
+    (
+        "worker over http: goodbye of many",
+        f"{HTTP}views/workers.py",
+        "if len(held) < MAX_NAMED or delivery.waiting:",
+        "if True:",
+        GUARDS,
+    ),
+    (
+        "worker over http: first of two reports",
+        f"{HTTP}outcomes.py",
+        "attempts.pop((assignment.job_id, assignment.claim), None)",
+        "attempts.get((assignment.job_id, assignment.claim), None)",
+        GUARDS,
+    ),
+    (
+        "worker over http: quiet while it waits",
+        f"{HTTP}asking.py",
+        "        if row.is_quiet or row.is_stopping:\n            return []\n        return take",
+        "        return take",
+        GUARDS,
+    ),
+    (
+        "worker over http: late and locked",
+        f"{HTTP}beating.py",
+        "return {attempt.id for attempt, _ in late} - delivery.waiting",
+        "return {attempt.id for attempt, _ in late}",
+        GUARDS,
+    ),
+    (
+        "worker over http: end of a token that is known",
+        f"{HTTP}access.py",
+        "min(CACHED_SECONDS, left)",
+        "CACHED_SECONDS",
+        GUARDS,
+    ),
+    (
+        "worker over http: look after a subscription",
+        f"{HTTP}waiting.py",
+        "        # What came before is for the look of each.\n        self.tell()\n",
+        "",
+        WAITS,
+    ),
+    (
+        "worker over http: wake-up that was in vain",
+        f"{HTTP}waiting.py",
+        "if passes_on or waiter.is_woken:",
+        "if passes_on:",
+        WAITS,
+    ),
+    (
+        "worker over http: tokens that come",
+        f"{HTTP}asking.py",
+        "min(self._until, looks.last.due_at, self._tokens_at) - now",
+        "min(self._until, looks.last.due_at) - now",
+        WAITS,
     ),
 )

@@ -33,7 +33,7 @@ from tests.mutated_claims import (
 )
 from tests.mutated_dependants import DEPENDANTS
 from tests.mutated_fillings import FILLINGS
-from tests.mutated_http import DOORS
+from tests.mutated_http import DOORS, RULES
 from tests.mutated_inputs import INPUTS
 from tests.mutated_metrics import METRICS
 from tests.mutated_process import PROCESS
@@ -53,7 +53,7 @@ MUTATIONS = (
     *(Mutation(*given) for given in ROOMS),
     *(Mutation(*row) for row in ODD_ROWS),
     *(Mutation(*parts) for parts in INPUTS),
-    *(Mutation(*door) for door in DOORS),
+    *(Mutation(*door) for door in (*DOORS, *RULES)),
     *(Mutation(*each) for each in OVER_HTTP),
     *(Mutation(*filling) for filling in FILLINGS),
     *(Mutation(*lines) for lines in DEPENDANTS),

@@ -1,7 +1,7 @@
 -- List what roles need rights on, with names as they stand in a statement.
 -- Parameters: roles text[] (names to be quoted as well)
 -- Returns: kind ('role', 'schema', 'table', 'sequence' or 'function'); plain name; quoted
---     name; of a sequence that a DEFAULT reads, the name of its table; oid
+--     name; of a sequence that is read, the name of its table; oid
 -- Locks: none
 -- Index: none
 WITH home AS (
@@ -35,8 +35,13 @@ LEFT JOIN pg_depend AS link ON
 LEFT JOIN pg_class AS owner ON owner.oid = link.refobjid
 WHERE
     (class.relname::text LIKE 'pgjobs\_%%' OR class.oid = to_regclass('django_migrations')::oid)
-    -- The sequence of an identity column ('i') needs no right of its own.
-    AND (class.relkind IN ('r', 'p') OR class.relkind = 'S' AND link.deptype = 'a')
+    -- The sequence of an identity column ('i') needs no right of its own, but that of batches: who
+    -- opens one takes its id before it inserts.
+    AND (
+        class.relkind IN ('r', 'p')
+        OR class.relkind = 'S'
+        AND (link.deptype = 'a' OR class.relname::text = 'pgjobs_batch_id_seq')
+    )
 UNION ALL
 SELECT
     'function', routine.proname::text,

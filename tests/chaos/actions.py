@@ -198,6 +198,21 @@ class Client:
             )
             return [row[0] for row in cursor.fetchall()]
 
+    def enqueue_elsewhere(self) -> None:
+        """Enqueue jobs for workers over HTTP, some of keys that jobs of our own have, too."""
+        mishap = self.random.choice((0.0, 0.0, 0.3))
+        seconds = self.seconds()
+        task, more = self.random.choice(
+            [
+                (tasks.elsewhere, (seconds, mishap)),
+                (tasks.elsewhere, (0.0, mishap)),
+                (tasks.elsewhere_in_order, (0.02, mishap, self.key())),
+                (tasks.elsewhere_beside, (seconds, mishap, self.key())),
+            ]
+        )
+        tokens = [self.token() for _ in range(self.random.randint(1, 6))]
+        self.commit(tokens, lambda: [task.enqueue(token, *more) for token in tokens])
+
     def open_tree(self) -> None:
         """Open a workflow, fill it, and seal it."""
         token = self.token()
@@ -242,7 +257,11 @@ ACTIONS: dict[Callable[[Client], None], int] = {
     Client.linger: 1,
 }
 
-ACTIONS_OF_FAMILIES = {Client.insert_odd_row: "rows", Client.enqueue_nasty: "tasks"}
+ACTIONS_OF_FAMILIES = {
+    Client.insert_odd_row: "rows",
+    Client.enqueue_nasty: "tasks",
+    Client.enqueue_elsewhere: "remote",
+}
 NASTY = [
     (nasty.end_with, nasty.ERRORS),
     (nasty.end_with_async, nasty.ERRORS),

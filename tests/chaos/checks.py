@@ -100,6 +100,26 @@ def find_unrun(history: History) -> list[str]:
     ]
 
 
+def find_doubled(history: History) -> list[str]:
+    """Return the assignments of workers over HTTP that were not for one attempt alone.
+
+    One is begun once, and its attempt does not come to its end when a later one has begun.
+    """
+    begun: dict[int, list[str]] = defaultdict(list)
+    found = []
+    for entry in history.of(notes.BEGIN, notes.END):
+        assignments = begun[entry.job]
+        if not entry.what:
+            continue
+        if entry.kind == notes.BEGIN:
+            if entry.what in assignments:
+                found.append(f"job {entry.job} was begun twice in one attempt")
+            assignments.append(entry.what)
+        elif assignments[-1:] != [entry.what]:
+            found.append(f"job {entry.job} came to its end after its next attempt had begun")
+    return found
+
+
 def find_unmerged(history: History) -> list[str]:
     """Return what was merged into a waiting job and was not seen by a successful attempt."""
     seen = {entry.token for entry in history.of(notes.END)}

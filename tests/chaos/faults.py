@@ -209,6 +209,20 @@ class Fault:
                 crew.stop(signal.SIGHUP, (76,))
                 crew.replace()
 
+    # Workers over HTTP, and who serves them.
+
+    def kill_remote(self) -> None:
+        """Kill a worker over HTTP, and start another one."""
+        self.world.site.kill_worker(self.random)
+
+    def kill_web(self) -> None:
+        """Kill a web server as a whole, and start it again, or one of its processes."""
+        self.world.site.kill_web(self.random)
+
+    def lose_answers(self) -> None:
+        """Carry out what workers over HTTP ask for, and lose the answers."""
+        self.world.site.lose_answers(self.random)
+
     # Connections and servers.
 
     def end_sessions(self) -> None:
@@ -293,11 +307,13 @@ FAULTS: dict[str, list[Do]] = {
     "network": [Fault.cut_network],
     "restarts": [Fault.restart_server],
     "failover": [Fault.fail_over],
+    "remote": [Fault.kill_remote, Fault.kill_web, Fault.lose_answers],
 }
 # What goes wrong one after the other: each of these moves something that the next one needs.
 THREADS = (
     ("servers", ("network", "restarts", "failover", "triggers", "schema"), (5.0, 15.0)),
     ("processes", ("kills", "pauses", "stops", "sessions"), (1.0, 5.0)),
+    ("elsewhere", ("remote",), (1.0, 5.0)),
     ("locks", ("locks",), (0.5, 3.0)),
     ("more locks", ("locks",), (0.5, 3.0)),
 )

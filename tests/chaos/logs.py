@@ -33,7 +33,8 @@ ALLOWED = {
     r"no lease for \d+ s": "servers stay away",
     r"is lost: its lease ran out": "workers are killed",
     r"could not say goodbye: ": "servers go away",
-    r"upkeep failed: ": "servers go away",
+    r"upkeep failed: |^statistics are late: ": "servers go away",
+    r"cannot rescue: canceling statement due to lock timeout": "tables are locked",
     r"^schedules are not looked at: ": "servers go away",
     r"^schedule=.* (missed|skipped|failed|is put off for) ": (
         "servers stay away, policies say so, tables are locked, and triggers refuse rows"

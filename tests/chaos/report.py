@@ -78,6 +78,7 @@ def check(world: World, ended_at: float) -> tuple[list[str], str]:
         "stuck": checks.find_stuck(history, now[0]),
         "rolled back": checks.find_ghosts(history),
         "never run": checks.find_unrun(history),
+        "twice": checks.find_doubled(history),
         "not merged": checks.find_unmerged(history),
         "effects": checks.find_repeated_effects(
             history, [tasks.record.module_path, tasks.record_and_fail.module_path]

@@ -126,6 +126,8 @@ class Run:
         set_up_limits()
         set_up_schedules()
         world.start_workers()
+        if "remote" in self.families:
+            world.start_site()
         self.say("workers are ready")
 
     def let_go_wrong(self, world: World) -> None:
@@ -179,8 +181,7 @@ class Run:
 
     def look(self, world: World) -> None:
         """Look at the backlog, and after the workers."""
-        for crew in world.crews:
-            crew.look_after()
+        world.look_after()
         try:
             with world.pair.connect() as connection:
                 self.waiting = connection.execute(WAITING).fetchone()[0]  # type: ignore[index]

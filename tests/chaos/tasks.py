@@ -169,6 +169,33 @@ def gather(tokens: list[str], key: str) -> None:
         note(END, token)
 
 
+# Of workers over HTTP (`elsewhere`), which share keys with ours; the bodies stand in.
+
+
+@task(remote=True, queue_name="remote", backoff=BACKOFF)
+def elsewhere(token: str, seconds: float = 0.0, mishap: float = 0.0) -> str:
+    """Take *seconds*."""
+    return token
+
+
+@task(remote=True, queue_name="remote", concurrency_key="order:{key}", backoff=BACKOFF)
+def elsewhere_in_order(token: str, seconds: float, mishap: float, key: str) -> str:
+    """Run alone and in order, as `in_order`."""
+    return token
+
+
+@task(
+    remote=True,
+    queue_name="remote",
+    concurrency_key="wide:{key}",
+    concurrency_limit=3,
+    backoff=BACKOFF,
+)
+def elsewhere_beside(token: str, seconds: float, mishap: float, key: str) -> str:
+    """Run beside at most so many of the key, as `beside`."""
+    return token
+
+
 # Of workflows.
 
 

@@ -17,6 +17,7 @@ from django.db import connections
 from example_project.database import parse_url
 from tests.chaos import journal as notes
 from tests.chaos.journal import Journal
+from tests.chaos.site import Site
 from tests.chaos.standby import DATABASE, Pair
 from tests.helpers import READY, WorkerProcess
 from tests.proxy import TcpProxy
@@ -162,6 +163,7 @@ class World:
         self.findings: list[str] = []
         self.count = workers
         self.crews: list[Crew] = []
+        self._site: Site | None = None
         self._outages: list[float] = []
         self._outages_open = 0
         self.pair = Pair(folder, follows=follows)
@@ -179,6 +181,23 @@ class World:
         self.crews = [Crew(self, number) for number in range(self.count)]
         for crew in self.crews:
             crew.worker.wait_until_ready(timeout=PATIENCE_SECONDS)
+
+    @property
+    def site(self) -> Site:
+        """The web servers, and the workers over HTTP."""
+        assert self._site is not None
+        return self._site
+
+    def start_site(self) -> None:
+        """Start web servers, and workers over HTTP."""
+        self._site = Site(self.folder, self.journal.path, MODULES)
+
+    def look_after(self) -> None:
+        """Start what has ended again."""
+        for crew in self.crews:
+            crew.look_after()
+        if self._site is not None:
+            self.findings += self._site.look_after()
 
     def found(self, what: str) -> None:
         """Note that something went wrong."""
@@ -218,11 +237,15 @@ class World:
         """Stop all workers in good order."""
         for crew in self.crews:
             crew.close()
+        if self._site is not None:
+            self.findings += self._site.stop_workers()
 
     def close(self) -> None:
         """End everything."""
         for crew in self.crews:
             with contextlib.suppress(OSError):
                 crew.worker.close()
+        if self._site is not None:
+            self._site.close()
         self.proxy.close()
         self.pair.remove()

@@ -47,6 +47,7 @@ def test_a_good_history_has_no_findings() -> None:
     assert checks.find_stuck(history, NOW) == []
     assert checks.find_ghosts(history) == []
     assert checks.find_unrun(history) == []
+    assert checks.find_doubled(history) == []
     assert checks.find_unmerged(history) == []
     assert checks.find_repeated_effects(history, []) == []
     assert checks.find_crash_loops(history) == []

@@ -22,7 +22,7 @@ from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 
-from django_pgjobs import acquire, cancel, pause, requeue, reschedule, resume
+from django_pgjobs import acquire, cancel, pause, requeue, reschedule, resume, workflow
 from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
 from django_pgjobs.bulk.changes import run_change
 from django_pgjobs.control import rate_limits
@@ -153,6 +153,25 @@ def test_a_life_of_jobs_under_roles_with_their_rights(
             assert client.get(page).status_code in (200, 302, 403, 405), page
         Worker.objects.update(quiet_requested_at="2030-01-01T00:00Z")
         RateState.objects.all().delete()
+
+
+@pytest.mark.parametrize("kind", ROLES)
+def test_workflows_are_opened_run_and_deleted_under_either_role(
+    as_role: As, start_thread: Callable[..., ThreadedWorker], kind: str
+) -> None:
+    """Ids of batches are taken before they are inserted."""
+    with as_role(kind):
+        with workflow("sums", dedupe_key="one") as flow:
+            flow.add(tasks.add.s(1, 2))
+            flow.each(tasks.echo.s())
+            flow.gather(tasks.echo.s())
+    with as_role("worker"):
+        worker = start_thread(drain=True)
+        assert worker.join() == 0
+    with as_role(kind):
+        flow.refresh_from_db()
+        assert flow.tree_completed_at and not flow.tree_failed
+        flow.delete()
 
 
 @pytest.mark.parametrize("kind", ROLES)

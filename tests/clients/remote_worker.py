@@ -82,6 +82,11 @@ def make_large(job: Job) -> str:
     return "x" * 3_000_000
 
 
+@worker.task(TASKS + "fail_strangely")
+def fail_strangely(job: Job) -> None:
+    raise ValueError(f"no\0thing {'x' * 200_000}")
+
+
 @worker.task(TASKS + "make_strange")
 def make_strange(job: Job) -> object:
     return object()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,8 +35,8 @@ from django_pgjobs.worker.running.outcome import Kind, Outcome, released, succes
 from django_pgjobs.worker.state import Options
 
 MAX_TYPE, MAX_MESSAGE, MAX_TRACE, MAX_NOTE = 200, 10_000, 100_000, 500
-# A text of an error that is longer than is kept loses its middle; it is taken all the same.
-MAX_GIVEN = 1_000_000
+# A text of an error that is longer than is kept loses its middle: a body's limit is its only one.
+ANY_LENGTH = sys.maxsize
 NOTE = "given back by its worker"
 # What the client is told of each kind of outcome that was written.
 SAID = {
@@ -71,8 +72,8 @@ def failure_of(fields: Fields) -> RemoteFailure:
     """Read what a worker says of an attempt that failed."""
     error = fields.object("error")
     kind = error.text("type", max_length=MAX_TYPE)
-    message = error.text("message", default="", min_length=0, max_length=MAX_GIVEN)
-    trace = error.text("traceback", default="", min_length=0, max_length=MAX_GIVEN)
+    message = error.text("message", default="", min_length=0, max_length=ANY_LENGTH)
+    trace = error.text("traceback", default="", min_length=0, max_length=ANY_LENGTH)
     retries = fields.flag("retry", default=None)
     after = fields.number("retry_after", 0, LONGEST_DELAY_SECONDS, default=None)
     if retries is False and after is not None:

@@ -18,7 +18,6 @@ SLUGS = {
     "not-found": 404,
     "worker-gone": 404,
     "method-not-allowed": 405,
-    "conflict": 409,
     "duplicate": 409,
     "lost": 409,
     "not-next": 409,

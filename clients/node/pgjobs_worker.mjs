@@ -165,7 +165,9 @@ export class Worker {
     const options = { ...request, redirect: "manual", signal: ending.signal };
     const timer = setTimeout(() => ending.abort(new Error("it took too long")), seconds * 1000);
     try {
-      const answer = await fetch(this.#url + path, options);
+      const send = () => fetch(this.#url + path, options);
+      // Once more at once: the server may have closed the connection since the last call.
+      const answer = await send().catch(send);
       const said = answer.status === 204 ? {} : await answer.json().catch(() => null);
       if (answer.ok && said) return said;
       const title = `is no answer of pgjobs. Is ${this.#url} its address?`;
@@ -190,13 +192,16 @@ export class Worker {
         if (until.aborted) return;
         rest = Math.min(this.#interval / 4, 0.1 * 2 ** failures) * (0.5 + Math.random() / 2);
         failures += 1;
-        this.#judge(error, worker);
+        this.#judge(error, worker, until === this.#stopping.signal);
       }
       if (rest) await sleep(rest * 1000, null, { signal: until }).catch(() => {});
     }
   }
 
-  #judge(error, worker) {
+  #judge(problem, worker, isClaim) {
+    const isKnown = problem instanceof Refused;
+    const title = `no answer of pgjobs: ${problem.message}`;
+    const error = isKnown ? problem : new Refused(0, { title });
     log(error.message);
     if (error.isGone && this.#worker === worker) {
       this.#worker = "";
@@ -205,7 +210,9 @@ export class Worker {
       // Two heartbeats have failed. After a third the server gives the jobs to others.
       this.#cancelAll("silence");
     }
-    if (error.mayPass || error.isGone) return;
+    // Of a heartbeat what a job has said may be wrong; it is not said again.
+    const isFinal = isClaim && !(error.mayPass || error.isGone);
+    if (!isFinal && !error.isOfToken) return;
     this.#isRefused = true;
     this.stop();
   }
@@ -283,7 +290,8 @@ export class Worker {
         return [];
       }
       const about = { type: "Refused", message: error.message };
-      return this.#send([{ assignment: outcome.assignment, error: about, retry: false }]);
+      const retry = "result" in outcome ? false : outcome.retry;
+      return this.#send([{ assignment: outcome.assignment, error: about, retry }]);
     }
   }
 
@@ -299,7 +307,7 @@ export class Worker {
     const path = `workers/${this.#worker}/heartbeat`;
     const answer = await this.#call("POST", path, { assignments: [...jobs.keys()], progress });
     this.#heard = performance.now();
-    for (const { assignment, reason } of answer.cancel) jobs.get(assignment).cancel(reason);
+    for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
     if (answer.stop) this.stop();
     return this.#interval;
   }

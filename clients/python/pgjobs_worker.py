@@ -196,13 +196,15 @@ class Worker:
             worker = self._worker
             try:
                 rest, failures = step(api), 0
-            except Refused as error:
+            except Exception as error:
                 rest = min(self._interval / 4, 0.1 * 2 ** min(failures, 9)) * random.uniform(0.5, 1)
                 failures += 1
-                self._judge(error, worker)
+                self._judge(error, worker, is_claim=step == self._claim)
             until.wait(rest)
 
-    def _judge(self, error: Refused, worker: str) -> None:
+    def _judge(self, error: Exception, worker: str, *, is_claim: bool) -> None:
+        if not isinstance(error, Refused):
+            error = Refused(0, {"title": f"no answer of pgjobs: {error!r}"})
         with self._news:
             if error.is_gone and self._worker == worker:  # else another thread has found it out
                 self._worker = ""
@@ -210,7 +212,9 @@ class Worker:
             elif time.monotonic() > self._heard + 2 * self._interval:
                 # Two heartbeats have failed. After a third the server gives the jobs to others.
                 self._cancel_all("silence")
-            self._is_refused |= not (error.may_pass or error.is_gone)
+            # Of a heartbeat what a job has said may be wrong; it is not said again.
+            is_final = is_claim and not (error.may_pass or error.is_gone)
+            self._is_refused |= is_final or error.is_of_token
         log.log(logging.ERROR if self._is_refused else logging.WARNING, "%s", error)
         if self._is_refused:
             self.stop()
@@ -284,8 +288,8 @@ class Worker:
                 log.error("The outcome of a job is refused: %s", error)
                 return []
             about = {"type": "Refused", "message": str(error)}
-            failure = {"assignment": outcome["assignment"], "error": about, "retry": False}
-            return self._send(api, [failure])
+            failure = {"error": about, "retry": outcome.get("retry", False)}
+            return self._send(api, [{"assignment": outcome["assignment"], **failure}])
 
     def _beat(self, api: Api) -> float:
         """Tell the server what runs, hear what is to end, and return for how long to rest."""
@@ -300,7 +304,8 @@ class Worker:
         answer = api.call("POST", f"workers/{worker}/heartbeat", body)
         self._heard = time.monotonic()
         for each in answer["cancel"]:
-            jobs[each["assignment"]].cancel(each["reason"])
+            if each["assignment"] in jobs:
+                jobs[each["assignment"]].cancel(each["reason"])
         if answer["stop"]:
             self.stop()
         return self._interval

@@ -55,6 +55,11 @@ def make_large() -> str:
     raise NotImplementedError
 
 
+@task(remote=True, queue_name=QUEUE)
+def progress_strangely(folder: str) -> None:
+    """Say of the progress what cannot be stored, and wait for the gate."""
+
+
 @task(remote=True, queue_name=QUEUE, max_attempts=1)
 def fail_strangely() -> None:
     """Fail with a text that cannot be stored."""

@@ -162,6 +162,18 @@ def test_progress_is_told(server: Server, start: Start, journal: Journal) -> Non
     wait_for(server, job, "successful", worker)
 
 
+def test_progress_that_is_refused_stops_no_heartbeat(
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal
+) -> None:
+    job = server.enqueue("progress_strangely", journal.folder)
+    worker = start()
+    wait_until(lambda: proxy.count("/heartbeat", 422), message=worker.output)
+    proxy.wait_for("/heartbeat", 200)
+    journal.open_gate()
+    wait_for(server, job, "successful", worker)
+    assert server.row(job).attempts == 1
+
+
 def test_a_job_past_its_timeout_ends(server: Server, start: Start, journal: Journal) -> None:
     job = server.enqueue("hold", journal.folder, "a", timeout=0.5)
     start()

@@ -12,13 +12,14 @@
 
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
+import { debuglog } from "node:util";
 
-const WAIT_SECONDS = 20; // how long a claim waits on the server for jobs
 const CALL_SECONDS = 30; // what a call may take
-const LONGEST_REST = 30; // before a call is repeated
-const LONGEST_TIMER = 2 ** 31 - 1; // milliseconds
+const WAIT_SECONDS = 20; // of them a claim waits on the server for jobs
 const MOST_JOBS = 100; // in one claim
-const MOST_OUTCOMES = 500; // in one report
+
+const log = (text) => console.error(`${new Date().toISOString()} pgjobs_worker: ${text}`);
+const debug = debuglog("pgjobs_worker"); // NODE_DEBUG=pgjobs_worker
 
 /** Throw it in a task: this attempt has failed, begin another one after so many seconds. */
 export class Retry extends Error {
@@ -39,53 +40,71 @@ export class Cancelled extends Error {
   name = "Cancelled";
 }
 
-/** The server answered with a problem (RFC 9457). */
-export class Refused extends Error {
-  name = "Refused";
-  constructor(status, problem, retryAfter) {
-    super(`${status} ${problem.title} ${problem.errors ? JSON.stringify(problem.errors) : ""}`.trim());
-    const isOurs = `${problem.type}`.startsWith("urn:pgjobs:problem:"); // or of a proxy
-    this.isGone = isOurs && problem.type.endsWith(":worker-gone");
-    this.isForGood = status === 401 || status === 403;
-    this.mayPass = status === 429 || status >= 500 || (!isOurs && status !== 413);
-    this.retryAfter = Number(retryAfter) || 0;
-  }
-}
-
 /** What a task is called with first: what the server tells of the job, and its signal. */
 class Job {
   #controller = new AbortController();
+  signal = this.#controller.signal;
+  said = null; // of its progress, since the last heartbeat
+  outcome = null; // what is to be reported
+  cancelled = null; // why
 
   constructor(fields) {
     Object.assign(this, fields); // assignment, job, task, attempt, metadata, ...
-    this.said = null;
-    this.cancelled = null; // why
-    this.signal = this.#controller.signal;
-    if (fields.seconds_left !== null) {
-      const left = Math.min(fields.seconds_left * 1000, LONGEST_TIMER);
-      this.timer = setTimeout(() => this.cancel("timed_out"), left);
-    }
   }
 
   /** Say how far it is; the next heartbeat tells the server. */
-  progress(done, total = undefined, message = "") {
-    this.said = { done, total, message: clean(message, 500) };
+  progress(done, total = null, message = "") {
+    this.said = { done, total, message };
   }
 
+  /** Throw Cancelled if the job is to end: cancelled, lost, or past its timeout. */
   check() {
     this.signal.throwIfAborted();
   }
 
   cancel(reason) {
-    this.cancelled = reason === "lost" ? reason : (this.cancelled ?? reason);
+    this.cancelled ??= reason;
     this.#controller.abort(new Cancelled(reason));
+  }
+
+  /** Return what is to be reported. */
+  async run(task) {
+    const left = Math.min((this.seconds_left ?? Infinity) * 1000, 2 ** 31 - 1);
+    const timer = setTimeout(() => this.cancel("timed_out"), left);
+    try {
+      const names = Object.keys(this.kwargs).length ? [this.kwargs] : [];
+      const result = (await task(this, ...this.args, ...names)) ?? null;
+      JSON.stringify(result);
+      return { result };
+    } catch (error) {
+      if (["lost", "silence", "shutdown"].includes(this.cancelled)) return { release: true };
+      const { name: type = "Error", message = `${error}`, stack = "" } = error ?? {};
+      const failure = { error: { type, message, traceback: stack } };
+      if (error instanceof Retry) return { ...failure, retry: true, retry_after: error.after };
+      return error instanceof Discard ? { ...failure, retry: false } : failure;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 }
 
-/**
- * Claims jobs of its tasks and runs `slots` of them at a time.
+/** The server answered with a problem, a proxy with an error, or nobody did (status 0). */
+export class Refused extends Error {
+  name = "Refused";
+  constructor(status, { type, title, detail, errors }) {
+    const words = [`${status || ""} ${title}`, detail, errors && JSON.stringify(errors)];
+    super(words.filter((word) => word).join(": ").trim());
+    this.isGone = type === "urn:pgjobs:problem:worker-gone";
+    this.isOfToken = [401, 403].includes(status);
+    const isClear = type?.startsWith?.("urn:pgjobs:problem:") || [401, 403, 413].includes(status);
+    this.mayPass = status === 429 || status >= 500 || !isClear;
+  }
+}
+
+/** Claims jobs of its tasks and runs `slots` of them at a time.
  *
- * Once it is stopped, running jobs have `grace` seconds to end.
+ * Once it is stopped, jobs have `grace` seconds to end. `about` may tell the server a `name`, and
+ * `queues` where they are not those of the tasks.
  */
 export class Worker {
   #url;
@@ -94,24 +113,21 @@ export class Worker {
   #slots;
   #grace;
   #tasks = new Map();
-  #worker = null;
-  #interval = 60;
-  #claiming = new AbortController();
-  #jobs = new Map(); // from their claim to the answer to their report
-  #running = 0;
-  #outcomes = [];
-  #isQuiet = false;
+  #jobs = new Map(); // by assignment, from the claim until it is reported
+  #worker = ""; // its id
+  #interval = 60; // of its heartbeats
+  #heard = 0;
+  #isRefused = false;
   #stopping = new AbortController();
   #finished = new AbortController();
+  #claiming = new AbortController();
   #listeners = []; // of changes of the above
-  #trouble = null;
 
-  constructor(url, token, { name, queues, slots = 1, grace = 30 } = {}) {
+  constructor(url, token, { slots = 1, grace = 30, ...about } = {}) {
     this.#url = `${url.replace(/\/+$/, "")}/v1/`;
     this.#headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-    this.#about = { name: name ?? hostname(), slots, ...(queues && { queues }) };
-    this.#slots = slots;
-    this.#grace = grace;
+    this.#about = { name: hostname(), ...about, slots };
+    [this.#slots, this.#grace] = [slots, grace];
   }
 
   /** Declare what runs the jobs of a task. */
@@ -127,36 +143,39 @@ export class Worker {
     this.#tell();
   }
 
-  /** Work until stopped; throw Refused if the token does not allow it. */
+  /** Work until stopped; log it and let the program's status be 1 if the server does not let it. */
   async run() {
     const stop = () => this.stop();
-    for (const name of ["SIGTERM", "SIGINT"]) process.on(name, stop);
+    for (const name of ["SIGTERM", "SIGINT"]) process.once(name, stop);
     const ends = [
+      this.#repeat(() => this.#claim(), this.#stopping.signal),
       this.#repeat(() => this.#report(), this.#finished.signal),
-      this.#beatAlways(),
+      this.#repeat(() => this.#beat(), this.#finished.signal),
     ];
-    await this.#repeat(() => this.#claim(), this.#stopping.signal);
+    await ends[0];
     await this.#leave();
     await Promise.all(ends);
     for (const name of ["SIGTERM", "SIGINT"]) process.off(name, stop);
-    if (this.#trouble) throw this.#trouble;
+    if (this.#isRefused) process.exitCode = 1;
   }
 
-  async #call(method, path, body, seconds = CALL_SECONDS, controller = new AbortController()) {
-    const { signal } = controller;
-    const text = body && JSON.stringify(body);
-    const request = { method, headers: this.#headers, body: text, redirect: "manual", signal };
-    const send = () => fetch(this.#url + path, request);
-    const timer = setTimeout(() => controller.abort(new Error("no answer")), seconds * 1000);
+  /** Return the object in the answer; throw Refused. */
+  async #call(method, path, body, seconds = CALL_SECONDS, ending = new AbortController()) {
+    const request = { method, headers: this.#headers, body: body && JSON.stringify(body) };
+    const options = { ...request, redirect: "manual", signal: ending.signal };
+    const timer = setTimeout(() => ending.abort(new Error("it took too long")), seconds * 1000);
     try {
-      // Once more at once: the connection may have been closed since the last call.
-      const answer = await send().catch((error) => {
-        if (error.name !== "TypeError") throw error;
-        return send();
-      });
-      if (answer.ok) return answer.status === 204 ? null : await answer.json();
-      const problem = await answer.json().catch(() => ({ title: "not an answer of pgjobs" }));
-      throw new Refused(answer.status, problem, answer.headers.get("Retry-After"));
+      const send = () => fetch(this.#url + path, options);
+      // Once more at once: the server may have closed the connection since the last call.
+      const answer = await send().catch(send);
+      const said = answer.status === 204 ? {} : await answer.json().catch(() => null);
+      if (answer.ok && said) return said;
+      const title = `is no answer of pgjobs. Is ${this.#url} its address?`;
+      throw new Refused(answer.status, said ?? { title });
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      const why = error.cause?.message || error.cause?.code || error.message;
+      throw new Refused(0, { title: `no answer from ${this.#url}: ${why}` });
     } finally {
       clearTimeout(timer);
     }
@@ -164,230 +183,165 @@ export class Worker {
 
   /** Take a step after the other, those that fail after a longer and longer rest. */
   async #repeat(step, until) {
-    let failures = 0;
-    while (!until.aborted) {
-      let rest;
+    for (let failures = 0, rest; !until.aborted; ) {
+      const worker = this.#worker;
       try {
         rest = await step();
         failures = 0;
       } catch (error) {
         if (until.aborted) return;
-        if (error instanceof Refused && !error.mayPass) {
-          this.#trouble = error;
-          return this.stop();
-        }
-        console.warn(`pgjobs: a call failed: ${error.message}`);
-        rest = Math.min(LONGEST_REST, 0.1 * 2 ** failures) * (0.5 + Math.random() / 2);
-        rest = Math.max(rest, error.retryAfter ?? 0);
+        rest = Math.min(this.#interval / 4, 0.1 * 2 ** failures) * (0.5 + Math.random() / 2);
         failures += 1;
+        this.#judge(error, worker, until === this.#stopping.signal);
       }
-      if (rest) await pause(rest, until);
+      if (rest) await sleep(rest * 1000, null, { signal: until }).catch(() => {});
     }
   }
 
-  /** Take jobs when there is room, and return for how long to rest. */
-  async #claim() {
-    const hasRoom = () =>
-      !this.#isQuiet && this.#running < this.#slots && this.#outcomes.length < MOST_OUTCOMES;
-    await this.#until(() => hasRoom() || this.#stopping.signal.aborted);
-    if (this.#stopping.signal.aborted) return 0;
-    if (this.#worker === null) {
-      const answer = await this.#call("POST", "workers", {
-        ...this.#about,
-        tasks: [...this.#tasks.keys()],
-      });
-      [this.#worker, this.#interval] = [answer.worker, answer.heartbeat_seconds];
-      this.#tell();
+  #judge(problem, worker, isClaim) {
+    const isKnown = problem instanceof Refused;
+    const title = `no answer of pgjobs: ${problem.message}`;
+    const error = isKnown ? problem : new Refused(0, { title });
+    log(error.message);
+    if (error.isGone && this.#worker === worker) {
+      this.#worker = "";
+      this.#cancelAll("lost");
+    } else if (performance.now() > this.#heard + 2000 * this.#interval) {
+      // Two heartbeats have failed. After a third the server gives the jobs to others.
+      this.#cancelAll("silence");
     }
-    const body = {
-      max_jobs: Math.min(MOST_JOBS, this.#slots - this.#running),
-      wait: WAIT_SECONDS,
-      held: [...this.#jobs.keys()], // other running ones are given again: that answer was lost
-    };
-    const worker = this.#worker;
-    const path = `workers/${worker}/claim`;
-    const seconds = WAIT_SECONDS + CALL_SECONDS;
-    const controller = (this.#claiming = new AbortController());
-    if (this.#stopping.signal.aborted) return 0;
-    let answer;
-    try {
-      answer = await this.#call("POST", path, body, seconds, controller);
-    } catch (error) {
-      this.#beginAnew(error, worker);
-      return 0;
-    }
-    for (const fields of answer.assignments) {
-      if (!this.#jobs.has(fields.assignment)) this.#work(new Job(fields));
-    }
-    return answer.retry_after ?? 0;
-  }
-
-  async #work(job) {
-    this.#jobs.set(job.assignment, job);
-    this.#running += 1;
-    const outcome = await this.#outcomeOf(job);
-    clearTimeout(job.timer);
-    this.#running -= 1;
-    if (job.cancelled === "lost") this.#jobs.delete(job.assignment);
-    else this.#outcomes.push({ assignment: job.assignment, ...outcome });
-    this.#tell();
-  }
-
-  async #outcomeOf(job) {
-    try {
-      const names = Object.keys(job.kwargs).length ? [job.kwargs] : [];
-      const result = await this.#tasks.get(job.task)(job, ...job.args, ...names);
-      JSON.stringify(result);
-      return { result: result ?? null };
-    } catch (error) {
-      if (job.signal.aborted && ["silence", "shutdown"].includes(job.cancelled)) {
-        return { release: true };
-      }
-      const failure = { error: errorOf(error) };
-      if (error instanceof Discard) failure.retry = false;
-      if (error instanceof Retry) failure.retry = true;
-      if (error instanceof Retry && error.after !== undefined) failure.retry_after = error.after;
-      return failure;
-    }
-  }
-
-  async #report() {
-    await this.#until(() => this.#outcomes.length || this.#finished.signal.aborted);
-    let batch = this.#outcomes.slice(0, MOST_OUTCOMES);
-    let later = [];
-    while (batch.length) {
-      try {
-        const answer = await this.#call("POST", "results", { results: batch });
-        later = answer.results.filter(({ status }) => status === "later"); // their rows are locked
-      } catch (error) {
-        if (!(error instanceof Refused) || error.mayPass || error.isForGood) throw error;
-        if (batch.length > 1) {
-          batch = batch.slice(0, batch.length / 2); // it does not want one of them
-          continue;
-        }
-        if ("result" in batch[0]) {
-          const about = { type: "Refused", message: error.message };
-          batch = [{ assignment: batch[0].assignment, error: about, retry: false }];
-          continue;
-        }
-        console.error(`pgjobs: the outcome of a job is refused: ${error.message}`);
-      }
-      break;
-    }
-    const done = new Set(batch.map((outcome) => outcome.assignment));
-    for (const { assignment } of later) done.delete(assignment);
-    this.#outcomes = this.#outcomes.filter((outcome) => !done.has(outcome.assignment));
-    for (const assignment of done) this.#jobs.delete(assignment);
-    this.#tell();
-    return later.length ? 1 : 0;
-  }
-
-  /**
-   * Tell the server what runs; after two heartbeats that failed, cancel it all.
-   *
-   * After a third the server gives the jobs to others.
-   */
-  async #beatAlways() {
-    const finished = this.#finished.signal;
-    await this.#until(() => this.#worker !== null || finished.aborted);
-    for (let missed = 0; !finished.aborted; ) {
-      await pause(this.#interval, finished);
-      if (finished.aborted || this.#worker === null) continue;
-      try {
-        await this.#beat();
-        missed = 0;
-      } catch (error) {
-        console.warn(`pgjobs: a heartbeat failed: ${error.message}`);
-        missed += 1;
-      }
-      if (missed >= 2) this.#cancelAll("silence");
-    }
-  }
-
-  async #beat() {
-    const jobs = new Map(this.#jobs);
-    const told = [...jobs].filter(([, job]) => job.said !== null);
-    const progress = Object.fromEntries(told.map(([name, job]) => [name, job.said]));
-    const worker = this.#worker;
-    const path = `workers/${worker}/heartbeat`;
-    const body = { assignments: [...jobs.keys()], progress };
-    let answer;
-    try {
-      answer = await this.#call("POST", path, body, Math.min(CALL_SECONDS, this.#interval / 4));
-    } catch (error) {
-      // What a job says may be what is wrong.
-      if (error.mayPass === false) for (const job of jobs.values()) job.said = null;
-      return this.#beginAnew(error, worker);
-    }
-    for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
-    this.#isQuiet = answer.quiet;
-    this.#tell();
-    if (answer.stop) this.stop();
-  }
-
-  /** Forget everything if the server has given the worker up, and its jobs to others. */
-  #beginAnew(error, worker) {
-    if (!error.isGone) throw error;
-    if (this.#worker !== worker) return; // that was found out before
-    this.#cancelAll("lost");
-    this.#worker = null;
-    this.#jobs.clear();
-    this.#outcomes = [];
-    this.#claiming.abort(new Error("the worker begins anew")); // it waits for jobs of the old one
+    // Of a heartbeat what a job has said may be wrong; it is not said again.
+    const isFinal = isClaim && !(error.mayPass || error.isGone);
+    if (!isFinal && !error.isOfToken) return;
+    this.#isRefused = true;
+    this.stop();
   }
 
   #cancelAll(reason) {
     for (const job of this.#jobs.values()) job.cancel(reason);
   }
 
+  /** Take jobs when there is room, and return for how long to rest. */
+  async #claim() {
+    const stopping = this.#stopping.signal;
+    await this.#until(() => this.#jobs.size < this.#slots || stopping.aborted);
+    if (!this.#worker && !stopping.aborted) await this.#register();
+    if (stopping.aborted) return 0;
+    const body = {
+      max_jobs: Math.min(MOST_JOBS, this.#slots - this.#jobs.size),
+      wait: WAIT_SECONDS,
+      held: [...this.#jobs.keys()], // other running ones are given again: that answer was lost
+    };
+    this.#claiming = new AbortController();
+    const path = `workers/${this.#worker}/claim`;
+    const answer = await this.#call("POST", path, body, CALL_SECONDS, this.#claiming);
+    for (const fields of answer.assignments) {
+      if (!this.#jobs.has(fields.assignment) && !stopping.aborted) this.#run(new Job(fields));
+    }
+    return answer.retry_after ?? 0;
+  }
+
+  async #register() {
+    const about = { ...this.#about, tasks: [...this.#tasks.keys()] };
+    const answer = await this.#call("POST", "workers", about);
+    [this.#worker, this.#interval] = [answer.worker, answer.heartbeat_seconds];
+    this.#heard = performance.now();
+    log(`Registered as worker ${this.#worker}: slots=${this.#slots} tasks=${this.#tasks.size}`);
+    this.#tell();
+  }
+
+  async #run(job) {
+    this.#jobs.set(job.assignment, job);
+    debug("Job %s begins: %s", job.job, job.task);
+    const outcome = await job.run(this.#tasks.get(job.task));
+    debug("Job %s ends", job.job);
+    job.outcome = { assignment: job.assignment, ...outcome };
+    this.#tell();
+  }
+
+  /** Tell the server of jobs that have ended, and return for how long to rest. */
+  async #report() {
+    const ended = () => [...this.#jobs.values()].filter((job) => job.outcome);
+    await this.#until(() => ended().length || this.#finished.signal.aborted);
+    const outcomes = ended().map((job) => job.outcome);
+    const said = outcomes.length ? await this.#send(outcomes) : [];
+    const later = said.filter(({ status }) => status === "later"); // their rows are locked
+    const names = later.map(({ assignment }) => assignment);
+    for (const { assignment } of outcomes) {
+      if (!names.includes(assignment)) this.#jobs.delete(assignment);
+    }
+    this.#tell();
+    return later.length ? 1 : 0;
+  }
+
+  async #send(outcomes) {
+    try {
+      return (await this.#call("POST", "results", { results: outcomes })).results;
+    } catch (error) {
+      if (error.mayPass || error.isOfToken) throw error;
+      if (outcomes.length > 1) {
+        const said = []; // it does not want one of them
+        for (const each of outcomes) said.push(...(await this.#send([each])));
+        return said;
+      }
+      const [outcome] = outcomes;
+      if (outcome.error?.type === "Refused") {
+        log(`The outcome of a job is refused: ${error.message}`);
+        return [];
+      }
+      const about = { type: "Refused", message: error.message };
+      const retry = "result" in outcome ? false : outcome.retry;
+      return this.#send([{ assignment: outcome.assignment, error: about, retry }]);
+    }
+  }
+
+  /** Tell the server what runs, hear what is to end, and return for how long to rest. */
+  async #beat() {
+    await this.#until(() => this.#worker || this.#finished.signal.aborted);
+    const jobs = new Map(this.#jobs);
+    const progress = {};
+    for (const [assignment, job] of jobs) {
+      if (job.said) progress[assignment] = job.said;
+      job.said = null;
+    }
+    const path = `workers/${this.#worker}/heartbeat`;
+    const answer = await this.#call("POST", path, { assignments: [...jobs.keys()], progress });
+    this.#heard = performance.now();
+    for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
+    if (answer.stop) this.stop();
+    return this.#interval;
+  }
+
   /** Let jobs end, report, and say goodbye: what is left goes to others at once. */
   async #leave() {
+    log(`Stopping: ${this.#jobs.size} jobs have ${this.#grace} s to end`);
     // With a token that is of no use nothing can be reported.
-    const hasEnded = () => !this.#running && (!this.#outcomes.length || this.#trouble !== null);
-    await this.#untilOr(hasEnded, this.#grace);
+    const hasEnded = () => this.#isRefused || !this.#jobs.size;
+    await this.#until(hasEnded, this.#grace);
     if (!hasEnded()) {
       this.#cancelAll("shutdown");
-      await this.#untilOr(hasEnded, 5);
+      await this.#until(hasEnded, 5);
     }
     this.#finished.abort();
     this.#tell();
-    if (this.#worker === null) return;
-    await this.#call("DELETE", `workers/${this.#worker}`, undefined, 5).catch((error) => {
-      console.warn(`pgjobs: no goodbye: ${error.message}`);
-    });
+    const goodbye = this.#worker && this.#call("DELETE", `workers/${this.#worker}`, undefined, 5);
+    await Promise.resolve(goodbye).catch((error) => log(`No goodbye: ${error.message}`));
+    log("Stopped");
   }
 
-  /** Wait until something holds. */
-  async #until(holds) {
-    while (!holds()) await new Promise((resolve) => this.#listeners.push(resolve));
-  }
-
-  async #untilOr(holds, seconds) {
-    const enough = new AbortController();
-    await Promise.race([this.#until(holds), pause(seconds, enough.signal)]);
-    enough.abort();
+  /** Wait until something holds, for so many seconds at most. */
+  async #until(holds, seconds = 0) {
+    let isOver = false;
+    const end = () => {
+      isOver = true;
+      this.#tell();
+    };
+    const timer = seconds && setTimeout(end, seconds * 1000);
+    while (!holds() && !isOver) await new Promise((resolve) => this.#listeners.push(resolve));
+    clearTimeout(timer);
   }
 
   #tell() {
     for (const listener of this.#listeners.splice(0)) listener();
   }
-}
-
-async function pause(seconds, signal) {
-  await sleep(seconds * 1000, null, { signal }).catch(() => {});
-}
-
-/** What is kept of an exception. */
-function errorOf(error) {
-  const { name = "Error", message = `${error}`, stack = "" } = error ?? {};
-  return {
-    type: clean(name, 200),
-    message: clean(message, 10_000),
-    traceback: clean(`${stack}`.slice(-100_000), 100_000),
-  };
-}
-
-/** The beginning of a text, without what no text of PostgreSQL may hold. */
-function clean(text, most) {
-  return `${text}`.slice(0, most).replace(/\0|\p{Surrogate}/gu, "?");
 }

@@ -13,15 +13,12 @@ Copy this file: it needs Python 3.11 and its standard library. docs/http-workers
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import logging
 import platform
-import queue
 import random
 import signal
-import socket
 import threading
 import time
 import traceback
@@ -31,11 +28,10 @@ from urllib.parse import urlsplit
 
 log = logging.getLogger("pgjobs_worker")
 
-WAIT_SECONDS = 20  # how long a claim waits on the server for jobs
 CALL_SECONDS = 30  # what a call may take
-LONGEST_REST = 30  # before a call is repeated
+WAIT_SECONDS = 20  # of them a claim waits on the server for jobs
+IDLE_SECONDS = 1  # after which a connection is made anew: the server may have closed it
 MOST_JOBS = 100  # in one claim
-MOST_OUTCOMES = 500  # in one report
 
 
 class Retry(Exception):
@@ -54,86 +50,21 @@ class Cancelled(Exception):
     """What job.check() and job.sleep() raise; let it through."""
 
 
-class Refused(Exception):
-    """The server answered with a problem (RFC 9457)."""
-
-    def __init__(self, status: int, body: bytes, retry_after: str | None) -> None:
-        try:
-            problem = json.loads(body)
-            slug = problem["type"].removeprefix("urn:pgjobs:problem:")
-        except (ValueError, TypeError, LookupError, AttributeError):
-            problem, slug = {"title": body[:100]}, None  # of a proxy
-        super().__init__(f"{status} {problem.get('title')} {problem.get('errors') or ''}".strip())
-        self.is_gone = slug == "worker-gone"
-        self.is_for_good = status in (401, 403)
-        self.may_pass = status == 429 or status >= 500 or (slug is None and status != 413)
-        self.retry_after = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
-
-
-FAULTS = (OSError, ValueError, http.client.HTTPException, Refused)
-
-
-class Api:
-    """One connection, kept from call to call, for one thread."""
-
-    def __init__(self, url: str, token: str) -> None:
-        parts = urlsplit(url)
-        secure = parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._connection = kind(parts.netloc)
-        self._path = parts.path.rstrip("/") + "/v1/"
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-
-    def call(self, method: str, path: str, body: Any, seconds: float = CALL_SECONDS) -> Any:
-        """Return the answer; raise one of FAULTS."""
-        was_kept = self._connection.sock is not None
-        try:
-            return self._call(method, path, body, seconds)
-        except ConnectionError:
-            if not was_kept:
-                raise
-        return self._call(method, path, body, seconds)  # it was closed since the last call
-
-    def hang_up(self) -> None:
-        """Let the call of another thread end, and be sent again."""
-        if (sock := self._connection.sock) is not None:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-
-    def _call(self, method: str, path: str, body: Any, seconds: float) -> Any:
-        connection = self._connection
-        connection.timeout = seconds
-        try:
-            if connection.sock is not None:
-                connection.sock.settimeout(seconds)
-            text = None if body is None else json.dumps(body)
-            connection.request(method, self._path + path, text, self._headers)
-            answer = connection.getresponse()
-            data = answer.read()
-        except BaseException:
-            connection.close()
-            raise
-        if answer.status >= 300:
-            raise Refused(answer.status, data, answer.getheader("Retry-After"))
-        return json.loads(data) if data else None
-
-
 class Job:
     """What a task is called with first: what the server tells of it, and what it may ask for."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        self.assignment: str = fields["assignment"]
-        self.fields = fields  # job, task, attempt, metadata, ...
-        self.said: dict[str, Any] | None = None
-        self.cancelled: str | None = None  # why
+        self.fields = fields  # assignment, job, task, attempt, metadata, ...
+        self.said: dict[str, Any] | None = None  # of its progress, since the last heartbeat
+        self.outcome: dict[str, Any] | None = None  # what is to be reported
+        self.cancelled = ""  # why
         self._event = threading.Event()
         left = fields["seconds_left"]
-        self._deadline = float("inf") if left is None else time.monotonic() + left
+        self._deadline = time.monotonic() + (float("inf") if left is None else left)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Say how far it is; the next heartbeat tells the server."""
-        self.said = {"done": float(done), "message": clean(message, 500)}
-        self.said |= {} if total is None else {"total": float(total)}
+        self.said = {"done": done, "total": total, "message": message}
 
     def check(self) -> None:
         """Raise Cancelled if the job is to end: cancelled, lost, or past its timeout."""
@@ -142,282 +73,260 @@ class Job:
     def sleep(self, seconds: float) -> None:
         """Sleep; raise Cancelled as soon as check() would."""
         left = self._deadline - time.monotonic()
-        if not self._event.wait(max(0, min(seconds, left))) and left <= seconds:
+        if not self._event.wait(min(seconds, left)) and left <= seconds:
             self.cancel("timed_out")
         if self.cancelled:
             raise Cancelled(self.cancelled)
 
     def cancel(self, reason: str) -> None:
-        """Let check() raise; a job that is lost stays so."""
-        self.cancelled = reason if reason == "lost" else self.cancelled or reason
+        """Let check() raise."""
+        self.cancelled = self.cancelled or reason
         self._event.set()
+
+    def run(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """Return what is to be reported."""
+        try:
+            result = function(self, *self.fields["args"], **self.fields["kwargs"])
+            json.dumps(result, allow_nan=False)
+            return {"result": result}
+        except BaseException as error:
+            if isinstance(error, Cancelled) and self.cancelled in ("lost", "silence", "shutdown"):
+                return {"release": True}
+            text = "".join(traceback.format_exception(error))
+            about = {"type": type(error).__name__, "message": str(error), "traceback": text}
+            if isinstance(error, Retry):
+                return {"error": about, "retry": True, "retry_after": error.after}
+            return {"error": about, "retry": False if isinstance(error, Discard) else None}
+
+
+class Refused(Exception):
+    """The server answered with a problem, a proxy with an error, or nobody did (status 0)."""
+
+    def __init__(self, status: int, said: dict[str, Any]) -> None:
+        words = [f"{status or ''} {said.get('title')}", said.get("detail"), said.get("errors")]
+        super().__init__(": ".join(str(word) for word in words if word).strip())
+        kind = str(said.get("type"))
+        self.is_gone = kind == "urn:pgjobs:problem:worker-gone"
+        self.is_of_token = status in (401, 403)
+        is_clear = kind.startswith("urn:pgjobs:problem:") or status in (401, 403, 413)
+        self.may_pass = status == 429 or status >= 500 or not is_clear
+
+
+class Api:
+    """A connection to the server, for one thread."""
+
+    def __init__(self, url: str, token: str, seconds: float = CALL_SECONDS) -> None:
+        parts = urlsplit(url)
+        is_secure = parts.scheme == "https"
+        kind = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+        self._connection, self._good_until = kind(parts.netloc, timeout=seconds), 0.0
+        self._url, self._path = url, parts.path.rstrip("/") + "/v1/"
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the object in the answer; raise Refused."""
+        if time.monotonic() > self._good_until:
+            self._connection.close()
+        try:
+            text = None if body is None else json.dumps(body)
+            self._connection.request(method, self._path + path, text, self._headers)
+            answer = self._connection.getresponse()
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise Refused(0, {"title": f"no answer from {self._url}: {error!r}"}) from error
+        self._good_until = time.monotonic() + IDLE_SECONDS
+        try:
+            said = json.loads(data or "{}")
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            said = {"title": f"is no answer of pgjobs. Is {self._url} its address?"}
+        elif answer.status < 300:
+            return said
+        raise Refused(answer.status, said)
 
 
 class Worker:
     """Claims jobs of its tasks and runs *slots* of them at a time, each in a thread.
 
-    Once it is stopped, running jobs have *grace* seconds to end.
+    Once it is stopped, jobs have *grace* seconds to end. *about* may tell the server a `name`, and
+    `queues` where they are not those of the tasks.
     """
 
     def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        name: str = "",
-        queues: list[str] | None = None,
-        slots: int = 1,
-        grace: float = 30,
+        self, url: str, token: str, *, slots: int = 1, grace: float = 30, **about: Any
     ) -> None:
-        self._claims, self._heartbeats, self._reports = (Api(url, token) for _ in range(3))
-        self._about = {"name": name or platform.node() or "python", "slots": slots}
-        self._about |= {} if queues is None else {"queues": queues}
+        self._address = url, token
+        self._about = {"name": platform.node() or "python", **about, "slots": slots}
         self._slots, self._grace = slots, grace
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._worker: str | None = None
-        self._interval = 60.0
-        self._news = threading.Condition()  # guards what follows
-        self._jobs: dict[str, Job] = {}  # from their claim to the answer to their report
-        self._unended = 0  # jobs that wait for a slot or run
-        self._outcomes: list[dict[str, Any]] = []
-        self._is_quiet = False
-        self._begun: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._stopping, self._finished = threading.Event(), threading.Event()
-        self._trouble: Exception | None = None
+        self._news = threading.Condition()  # guards what follows
+        self._jobs: dict[str, Job] = {}  # by assignment, from the claim until it is reported
+        self._worker, self._interval, self._heard = "", 60.0, 0.0  # its id and its heartbeats
+        self._is_refused = False
 
     def task(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare what runs the jobs of a task: function(job, *args, **kwargs)."""
-
-        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._functions[path] = function
-            return function
-
-        return declare
+        return lambda function: self._functions.setdefault(path, function)
 
     def stop(self, *_: Any) -> None:
         """Claim no more; run() returns when the jobs have ended."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Work until stopped; raise Refused if the token does not allow it."""
-        handlers = {}
+        """Work until stopped; log it and raise SystemExit if the server does not let it."""
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         if threading.current_thread() is threading.main_thread():
-            handlers = {n: signal.signal(n, self.stop) for n in (signal.SIGTERM, signal.SIGINT)}
-        loops: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-            (self._repeat, (self._claim, self._stopping)),
-            (self._repeat, (self._report, self._finished)),
-            (self._beat_always, ()),
-            *[(self._work, ())] * self._slots,
-        ]
-        for loop, arguments in loops:
-            threading.Thread(target=loop, args=arguments, daemon=True).start()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self.stop)
+        start(self._repeat, self._claim, self._stopping)
+        start(self._repeat, self._report, self._finished)
+        start(self._repeat, self._beat, self._finished)
         self._stopping.wait()
         self._leave()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if self._trouble is not None:
-            raise self._trouble
+        if self._is_refused:
+            raise SystemExit(1)
 
-    def _repeat(self, step: Callable[[], float], until: threading.Event) -> None:
+    def _repeat(self, step: Callable[[Api], float], until: threading.Event) -> None:
         """Take a step after the other, those that fail after a longer and longer rest."""
-        failures = 0
+        api, failures = Api(*self._address), 0
         while not until.is_set():
+            worker = self._worker
             try:
-                rest = step()
-                failures = 0
+                rest, failures = step(api), 0
             except Exception as error:
-                if not getattr(error, "may_pass", isinstance(error, FAULTS)):
-                    self._trouble = error
-                    self.stop()
-                    return
-                log.warning("A call failed: %s", error)
-                rest = min(LONGEST_REST, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1)
-                rest = max(rest, getattr(error, "retry_after", 0))
+                rest = min(self._interval / 4, 0.1 * 2 ** min(failures, 9)) * random.uniform(0.5, 1)
                 failures += 1
+                self._judge(error, worker, is_claim=step == self._claim)
             until.wait(rest)
 
-    def _claim(self) -> float:
-        """Take jobs when there is room, and return for how long to rest."""
+    def _judge(self, error: Exception, worker: str, *, is_claim: bool) -> None:
+        if not isinstance(error, Refused):
+            error = Refused(0, {"title": f"no answer of pgjobs: {error!r}"})
         with self._news:
-            self._news.wait_for(self._has_room, 1)
-            if not self._has_room():
-                return 0
-            # Running jobs that it does not name are given again: that answer was lost.
-            room, held = min(MOST_JOBS, self._slots - self._unended), list(self._jobs)
-        if self._worker is None:
-            about = {**self._about, "tasks": sorted(self._functions)}
-            answer = self._claims.call("POST", "workers", about)
-            self._worker, self._interval = answer["worker"], answer["heartbeat_seconds"]
-        worker = self._worker
-        body = {"max_jobs": room, "wait": WAIT_SECONDS, "held": held}
-        try:
-            path, seconds = f"workers/{worker}/claim", WAIT_SECONDS + CALL_SECONDS
-            answer = self._claims.call("POST", path, body, seconds)
-        except Refused as error:
-            self._begin_anew(error, worker)
-            return 0
-        for job in map(Job, answer["assignments"]):
-            with self._news:
-                if job.assignment not in self._jobs:
-                    self._jobs[job.assignment] = job
-                    self._unended += 1
-                    self._begun.put(job)
-        return float(answer.get("retry_after") or 0)
-
-    def _has_room(self) -> bool:
-        is_reporting = len(self._outcomes) < MOST_OUTCOMES
-        return self._unended < self._slots and is_reporting and not self._is_quiet
-
-    def _work(self) -> None:
-        """Run jobs, one after the other."""
-        while (job := self._begun.get()) is not None:
-            outcome = {"release": True} if self._stopping.is_set() else self._run(job)
-            with self._news:
-                self._unended -= 1
-                if job.cancelled == "lost":
-                    self._jobs.pop(job.assignment, None)
-                else:
-                    self._outcomes.append({"assignment": job.assignment, **outcome})
-                self._news.notify_all()
-
-    def _run(self, job: Job) -> dict[str, Any]:
-        try:
-            job.check()
-            fields = job.fields
-            result = self._functions[fields["task"]](job, *fields["args"], **fields["kwargs"])
-            json.dumps(result, allow_nan=False)
-            return {"result": result}
-        except BaseException as error:
-            if isinstance(error, Cancelled) and job.cancelled in ("silence", "shutdown"):
-                return {"release": True}
-            failure: dict[str, Any] = {"error": error_of(error)}
-            if isinstance(error, (Retry, Discard)):
-                failure["retry"] = isinstance(error, Retry)
-            if isinstance(error, Retry) and error.after is not None:
-                failure["retry_after"] = error.after
-            return failure
-
-    def _report(self) -> float:
-        with self._news:
-            self._news.wait_for(lambda: self._outcomes, 1)
-            batch = self._outcomes[:MOST_OUTCOMES]
-        later = set()
-        while batch:
-            try:
-                answer = self._reports.call("POST", "results", {"results": batch})
-                # Somebody has locked these rows.
-                later = {a["assignment"] for a in answer["results"] if a["status"] == "later"}
-            except Refused as error:
-                if error.may_pass or error.is_for_good:
-                    raise
-                if len(batch) > 1:  # it does not want one of them
-                    batch = batch[: len(batch) // 2]
-                    continue
-                if "result" in batch[0]:
-                    about = {"type": "Refused", "message": str(error)}
-                    name = batch[0]["assignment"]
-                    batch = [{"assignment": name, "error": about, "retry": False}]
-                    continue
-                log.error("The outcome of a job is refused: %s", error)
-            break
-        done = {outcome["assignment"] for outcome in batch} - later
-        with self._news:
-            self._outcomes = [item for item in self._outcomes if item["assignment"] not in done]
-            for assignment in done:
-                self._jobs.pop(assignment, None)
-            self._news.notify_all()
-        return 1 if later else 0
-
-    def _beat_always(self) -> None:
-        """Tell the server what runs; after two heartbeats that failed, cancel it all.
-
-        After a third the server gives the jobs to others.
-        """
-        missed = 0
-        while not self._finished.wait(self._interval if self._worker else 0.05):
-            try:
-                if (worker := self._worker) is not None:
-                    self._beat(worker)
-                missed = 0
-            except FAULTS as error:
-                log.warning("A heartbeat failed: %s", error)
-                missed += 1
-            if missed >= 2:
+            if error.is_gone and self._worker == worker:  # else another thread has found it out
+                self._worker = ""
+                self._cancel_all("lost")
+            elif time.monotonic() > self._heard + 2 * self._interval:
+                # Two heartbeats have failed. After a third the server gives the jobs to others.
                 self._cancel_all("silence")
-
-    def _beat(self, worker: str) -> None:
-        with self._news:
-            jobs = dict(self._jobs)
-        progress = {name: job.said for name, job in jobs.items() if job.said is not None}
-        body = {"assignments": list(jobs), "progress": progress}
-        seconds = min(CALL_SECONDS, self._interval / 4)
-        try:
-            path = f"workers/{worker}/heartbeat"
-            answer = self._heartbeats.call("POST", path, body, seconds)
-        except Refused as error:
-            for job in jobs.values() if not error.may_pass else ():
-                job.said = None  # it may be what is wrong
-            self._begin_anew(error, worker)
-            return
-        for item in answer["cancel"]:
-            if item["assignment"] in jobs:
-                jobs[item["assignment"]].cancel(item["reason"])
-        with self._news:
-            self._is_quiet = answer["quiet"]
-            self._news.notify_all()
-        if answer["stop"]:
+            # Of a heartbeat what a job has said may be wrong; it is not said again.
+            is_final = is_claim and not (error.may_pass or error.is_gone)
+            self._is_refused |= is_final or error.is_of_token
+        log.log(logging.ERROR if self._is_refused else logging.WARNING, "%s", error)
+        if self._is_refused:
             self.stop()
 
-    def _begin_anew(self, error: Refused, worker: str | None) -> None:
-        """Forget everything if the server has given the worker up, and its jobs to others."""
-        if not error.is_gone:
-            raise error
-        with self._news:
-            if self._worker != worker:
-                return  # the other thread has done it
-            self._cancel_all("lost")
-            self._worker = None
-            self._jobs.clear()
-            self._outcomes.clear()
-        self._claims.hang_up()  # it waits for jobs of the old worker
-
     def _cancel_all(self, reason: str) -> None:
+        for job in self._jobs.values():
+            job.cancel(reason)
+
+    def _claim(self, api: Api) -> float:
+        """Take jobs when there is room, and return for how long to rest."""
         with self._news:
-            for job in self._jobs.values():
-                job.cancel(reason)
+            if not self._news.wait_for(lambda: len(self._jobs) < self._slots, 1):
+                return 0
+            # Running jobs that it does not name are given again: that answer was lost.
+            room, held = self._slots - len(self._jobs), list(self._jobs)
+        worker = self._worker or self._register(api)
+        body = {"max_jobs": min(MOST_JOBS, room), "wait": WAIT_SECONDS, "held": held}
+        answer = api.call("POST", f"workers/{worker}/claim", body)
+        with self._news:
+            for fields in answer["assignments"]:
+                if fields["assignment"] not in self._jobs and not self._stopping.is_set():
+                    job = self._jobs[fields["assignment"]] = Job(fields)
+                    start(self._run, job)
+        return float(answer.get("retry_after") or 0)
+
+    def _register(self, api: Api) -> str:
+        answer = api.call("POST", "workers", {**self._about, "tasks": sorted(self._functions)})
+        worker = str(answer["worker"])
+        counts = self._slots, len(self._functions)
+        log.info("Registered as worker %s: slots=%d tasks=%d", worker, *counts)
+        with self._news:
+            self._interval, self._heard = answer["heartbeat_seconds"], time.monotonic()
+            self._worker = worker
+            self._news.notify_all()
+        return worker
+
+    def _run(self, job: Job) -> None:
+        log.debug("Job %s begins: %s", job.fields["job"], job.fields["task"])
+        outcome = job.run(self._functions[job.fields["task"]])
+        log.debug("Job %s ends", job.fields["job"])
+        with self._news:
+            job.outcome = {"assignment": job.fields["assignment"], **outcome}
+            self._news.notify_all()
+
+    def _report(self, api: Api) -> float:
+        """Tell the server of jobs that have ended, and return for how long to rest."""
+        with self._news:
+            self._news.wait_for(self._outcomes, 1)
+            outcomes = self._outcomes()
+        said = self._send(api, outcomes) if outcomes else []
+        locked = {each["assignment"] for each in said if each["status"] == "later"}
+        with self._news:
+            for name in {each["assignment"] for each in outcomes} - locked:
+                del self._jobs[name]
+            self._news.notify_all()
+        return 1 if locked else 0
+
+    def _outcomes(self) -> list[dict[str, Any]]:
+        return [job.outcome for job in self._jobs.values() if job.outcome is not None]
+
+    def _send(self, api: Api, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        try:
+            return list(api.call("POST", "results", {"results": outcomes})["results"])
+        except Refused as error:
+            if error.may_pass or error.is_of_token:
+                raise
+            if len(outcomes) > 1:  # it does not want one of them
+                return [said for each in outcomes for said in self._send(api, [each])]
+            [outcome] = outcomes
+            if outcome.get("error", {}).get("type") == "Refused":
+                log.error("The outcome of a job is refused: %s", error)
+                return []
+            about = {"type": "Refused", "message": str(error)}
+            failure = {"error": about, "retry": outcome.get("retry", False)}
+            return self._send(api, [{"assignment": outcome["assignment"], **failure}])
+
+    def _beat(self, api: Api) -> float:
+        """Tell the server what runs, hear what is to end, and return for how long to rest."""
+        with self._news:
+            if not self._news.wait_for(lambda: self._worker, 1):
+                return 0
+            worker, jobs = self._worker, dict(self._jobs)
+        progress = {name: job.said for name, job in jobs.items() if job.said is not None}
+        for name in progress:
+            jobs[name].said = None
+        body = {"assignments": list(jobs), "progress": progress}
+        answer = api.call("POST", f"workers/{worker}/heartbeat", body)
+        self._heard = time.monotonic()
+        for each in answer["cancel"]:
+            if each["assignment"] in jobs:
+                jobs[each["assignment"]].cancel(each["reason"])
+        if answer["stop"]:
+            self.stop()
+        return self._interval
 
     def _leave(self) -> None:
         """Let jobs end, report, and say goodbye: what is left goes to others at once."""
+        log.info("Stopping: %d jobs have %s s to end", len(self._jobs), self._grace)
         with self._news:
-            ended = self._news.wait_for(self._has_ended, self._grace)
-        if not ended:
-            self._cancel_all("shutdown")
-            with self._news:
-                self._news.wait_for(self._has_ended, 5)
+            # With a token that is of no use nothing can be reported.
+            if not self._news.wait_for(lambda: self._is_refused or not self._jobs, self._grace):
+                self._cancel_all("shutdown")
+                self._news.wait_for(lambda: not self._jobs, 5)
         self._finished.set()
-        for _ in range(self._slots):
-            self._begun.put(None)
         try:
-            if self._worker is not None:
-                self._heartbeats.call("DELETE", f"workers/{self._worker}", None, 5)
-        except FAULTS as error:
+            if self._worker:
+                Api(*self._address, seconds=5).call("DELETE", f"workers/{self._worker}")
+        except Refused as error:
             log.warning("No goodbye: %s", error)
-
-    def _has_ended(self) -> bool:
-        # With a token that is of no use nothing can be reported.
-        return not self._unended and (not self._outcomes or self._trouble is not None)
+        log.info("Stopped")
 
 
-def error_of(error: BaseException) -> dict[str, str]:
-    """Return what is kept of an exception."""
-    text = "".join(traceback.format_exception(error))
-    return {
-        "type": clean(type(error).__name__, 200),
-        "message": clean(str(error), 10_000),
-        "traceback": clean(text[-100_000:], 100_000),
-    }
-
-
-def clean(text: str, most: int) -> str:
-    """Return the beginning of a text, without what no text of PostgreSQL may hold."""
-    return text[:most].encode(errors="replace").decode().replace("\0", "?")
+def start(run: Callable[..., Any], *arguments: Any) -> None:
+    """Run something in a thread that ends with the program."""
+    threading.Thread(target=run, args=arguments, daemon=True).start()

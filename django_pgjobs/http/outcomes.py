@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from django_pgjobs.http.requests import instant_text
 from django_pgjobs.http.station import make_options
 from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned
 from django_pgjobs.values.moments import logged_duration
+from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.running.calling import failure, make_attempt, settle
@@ -33,6 +35,8 @@ from django_pgjobs.worker.running.outcome import Kind, Outcome, released, succes
 from django_pgjobs.worker.state import Options
 
 MAX_TYPE, MAX_MESSAGE, MAX_TRACE, MAX_NOTE = 200, 10_000, 100_000, 500
+# A text of an error that is longer than is kept loses its middle: a body's limit is its only one.
+ANY_LENGTH = sys.maxsize
 NOTE = "given back by its worker"
 # What the client is told of each kind of outcome that was written.
 SAID = {
@@ -68,8 +72,8 @@ def failure_of(fields: Fields) -> RemoteFailure:
     """Read what a worker says of an attempt that failed."""
     error = fields.object("error")
     kind = error.text("type", max_length=MAX_TYPE)
-    message = error.text("message", default="", min_length=0, max_length=MAX_MESSAGE)
-    trace = error.text("traceback", default="", min_length=0, max_length=MAX_TRACE)
+    message = error.text("message", default="", min_length=0, max_length=ANY_LENGTH)
+    trace = error.text("traceback", default="", min_length=0, max_length=ANY_LENGTH)
     retries = fields.flag("retry", default=None)
     after = fields.number("retry_after", 0, LONGEST_DELAY_SECONDS, default=None)
     if retries is False and after is not None:
@@ -79,7 +83,8 @@ def failure_of(fields: Fields) -> RemoteFailure:
         steering = Retry(after=after)
     elif retries is False:
         steering = Discard()
-    return RemoteFailure(kind, message or "", trace=trace or "", steering=steering)
+    message, trace = scrub(message or "", MAX_MESSAGE), scrub(trace or "", MAX_TRACE)
+    return RemoteFailure(kind, message, trace=trace, steering=steering)
 
 
 def attempt_of(assigned: Assigned, options: Options) -> Attempt:

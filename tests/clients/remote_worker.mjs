@@ -49,6 +49,15 @@ worker.task(`${TASKS}discard`, async () => {
 
 worker.task(`${TASKS}make_large`, async () => "x".repeat(3_000_000));
 
+worker.task(`${TASKS}progress_strangely`, async (job, folder) => {
+  job.progress("half", null, "no\0thing");
+  while (!existsSync(`${folder}/gate`)) await sleep(10);
+});
+
+worker.task(`${TASKS}fail_strangely`, async () => {
+  throw new Error(`no\0thing ${"x".repeat(200_000)}`);
+});
+
 worker.task(`${TASKS}make_strange`, async () => 10n);
 
 worker.task(`${TASKS}convert`, async (job, number) => {
@@ -59,4 +68,4 @@ worker.task(`${TASKS}convert`, async (job, number) => {
 console.log("ready");
 await worker.run();
 console.log("ended");
-process.exit(0);
+process.exit();

@@ -82,6 +82,18 @@ def make_large(job: Job) -> str:
     return "x" * 3_000_000
 
 
+@worker.task(TASKS + "progress_strangely")
+def progress_strangely(job: Job, folder: str) -> None:
+    job.progress("half", None, "no\0thing")  # type: ignore[arg-type]
+    while not Path(folder, "gate").exists():
+        job.sleep(0.01)
+
+
+@worker.task(TASKS + "fail_strangely")
+def fail_strangely(job: Job) -> None:
+    raise ValueError(f"no\0thing {'x' * 200_000}")
+
+
 @worker.task(TASKS + "make_strange")
 def make_strange(job: Job) -> object:
     return object()

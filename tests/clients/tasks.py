@@ -56,6 +56,16 @@ def make_large() -> str:
 
 
 @task(remote=True, queue_name=QUEUE)
+def progress_strangely(folder: str) -> None:
+    """Say of the progress what cannot be stored, and wait for the gate."""
+
+
+@task(remote=True, queue_name=QUEUE, max_attempts=1)
+def fail_strangely() -> None:
+    """Fail with a text that cannot be stored."""
+
+
+@task(remote=True, queue_name=QUEUE)
 def make_strange() -> Any:
     """Return what is no JSON."""
     raise NotImplementedError

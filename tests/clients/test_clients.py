@@ -101,6 +101,7 @@ def test_it_waits_for_a_server_that_is_down(
     job = server.enqueue("add", 1)
     wait_for(server, job, "successful", worker)
     wait_until(lambda: rule.left == 0)
+    assert f"{status} is no answer of pgjobs. Is http://" in worker.output()
 
 
 def test_what_cannot_be_stored_now_is_said_again(
@@ -161,6 +162,18 @@ def test_progress_is_told(server: Server, start: Start, journal: Journal) -> Non
     wait_for(server, job, "successful", worker)
 
 
+def test_progress_that_is_refused_stops_no_heartbeat(
+    server: Server, proxy: HttpProxy, start: Start, journal: Journal
+) -> None:
+    job = server.enqueue("progress_strangely", journal.folder)
+    worker = start()
+    wait_until(lambda: proxy.count("/heartbeat", 422), message=worker.output)
+    proxy.wait_for("/heartbeat", 200)
+    journal.open_gate()
+    wait_for(server, job, "successful", worker)
+    assert server.row(job).attempts == 1
+
+
 def test_a_job_past_its_timeout_ends(server: Server, start: Start, journal: Journal) -> None:
     job = server.enqueue("hold", journal.folder, "a", timeout=0.5)
     start()
@@ -196,10 +209,13 @@ def test_a_worker_that_was_given_up_begins_anew(
     worker = start(slots=2)
     journal.wait_for("start a 1")
     server.forget_workers()
-    journal.wait_for("cancelled a 1: lost", "start a 2")
+    journal.wait_for("cancelled a 1: lost")
+    # It begins again, by another worker: given back, or lost, whatever came first.
+    wait_until(lambda: sum(line.startswith("start a") for line in journal.lines()) == 2)
     journal.open_gate()
     wait_for(server, job, "successful", worker)
-    assert server.row(job).result == 2
+    assert "404 There is no such worker: Register anew" in worker.output()
+    assert worker.output().count("Registered as worker ") == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -231,13 +247,14 @@ def test_what_does_not_end_is_given_back(server: Server, start: Start, journal: 
 
 
 def test_a_token_that_is_of_no_use_ends_it(server: Server, start: Start) -> None:
-    worker = start(token="pgj_wrong")
+    worker = start(token=f"pgj_{'x' * 43}")
     assert worker.wait() == 1
-    assert "401" in worker.output()
+    assert "401 No valid token: This token" in worker.output()
+    assert "Traceback" not in worker.output() and "    at " not in worker.output()
 
 
-@pytest.mark.parametrize("task", ["make_large", "make_strange"])
-def test_a_result_that_cannot_be_stored_is_a_failure(
+@pytest.mark.parametrize("task", ["make_large", "make_strange", "fail_strangely"])
+def test_an_outcome_that_cannot_be_stored_is_a_failure(
     server: Server, start: Start, task: str
 ) -> None:
     """And holds up no other one."""

@@ -8,6 +8,8 @@ from typing import Any
 from django.http import HttpResponse
 from django.test import Client
 
+from tests.http.described import check_described
+
 BASE = "/pgjobs/api/v1/"
 
 
@@ -23,11 +25,14 @@ class Api:
     def send(
         self, method: str, address: str, body: Any = None, *, base: str = BASE, **headers: str
     ) -> HttpResponse:
-        """Return the answer; *body* is JSON, or bytes that are sent as they are."""
+        """Return the answer; *body* is JSON, or bytes that are sent as they are.
+
+        It is one that `openapi.json` describes.
+        """
         if self.secret is not None:
             headers.setdefault("Authorization", f"Bearer {self.secret}")
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body)
-        return self.client.generic(
+        answer = self.client.generic(
             method,
             base + address,
             content,
@@ -35,6 +40,9 @@ class Api:
             headers=headers,
             **{"wsgi.multithread": self.has_threads},
         )
+        if base == BASE:
+            check_described(method, address, answer)
+        return answer
 
     def get(self, address: str, **headers: str) -> HttpResponse:
         """GET."""

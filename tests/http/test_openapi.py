@@ -15,35 +15,14 @@ from django_pgjobs.http.routing import Handler
 from django_pgjobs.http.urls import V1
 from django_pgjobs.http.views.description import OPENAPI
 from tests.helpers import ROOT
+from tests.http.described import operations, resolved
 from tests.http.support import Api, problem_of
 
-DESCRIBED: dict[str, Any] = json.loads(OPENAPI)
-METHODS = ("get", "post", "put", "patch", "delete")
 ID = "1"
 NO_FIELD = "no such field"
 KNOWN = re.compile(r"known here: (.*)")
 # Schemas may lead back to themselves.
 DEEPEST = 3
-
-
-def resolved(node: Any) -> Any:
-    """Return what a $ref leads to."""
-    while isinstance(node, dict) and "$ref" in node:
-        found: Any = DESCRIBED
-        for word in node["$ref"].removeprefix("#/").split("/"):
-            found = found[word]
-        node = found
-    return node
-
-
-def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield address, method and description of each operation."""
-    for address, item in DESCRIBED["paths"].items():
-        for method in METHODS:
-            if method in item:
-                shared = item.get("parameters", [])
-                own = item[method].get("parameters", [])
-                yield address, method, item[method] | {"parameters": [*shared, *own]}
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
@@ -86,13 +65,16 @@ def test_each_reference_leads_to_something() -> None:
         assert resolved({"$ref": pointer}), pointer
 
 
-def test_each_operation_has_a_name_of_its_own_and_tells_of_problems() -> None:
+def test_each_operation_has_a_name_of_its_own_and_says_which_answers_there_are() -> None:
     names = [operation["operationId"] for *_, operation in operations()]
     assert len(names) == len(set(names))
     for address, method, operation in operations():
         assert operation["summary"], (address, method)
-        answer = resolved(operation["responses"]["default"])
-        assert list(answer["content"]) == [problems.CONTENT_TYPE], (address, method)
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                content = resolved(answer)["content"]
+                assert list(content) == [problems.CONTENT_TYPE], (address, method, status)
+                assert int(status) in problems.SLUGS.values(), (address, method, status)
 
 
 def test_the_verb_of_each_operation_is_the_one_that_is_asked_for() -> None:

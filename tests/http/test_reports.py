@@ -15,7 +15,7 @@ from django.db import connection
 from django_pgjobs import workflow
 from django_pgjobs.http import pool, reporting
 from django_pgjobs.http.station import station
-from django_pgjobs.models import Statistic
+from django_pgjobs.models import Job, Statistic
 from django_pgjobs.signals import task_finished
 from tests.factories import get_job
 from tests.http import tasks
@@ -129,6 +129,18 @@ def test_a_result_that_is_too_large_fails_the_job(api: Api, settings: Any) -> No
     assert worker.finish(given, "x" * 200) == {"status": "failed"}
     [error] = get_job(job_id).errors
     assert error["exception_class"] == "django_pgjobs.exceptions.PayloadError"
+
+
+def test_long_texts_of_an_error_lose_their_middle(api: Api) -> None:
+    """A program does not have to know how much is kept."""
+    tasks.resize.enqueue(1)
+    remote = Remote(api)
+    [given] = remote.claim()
+    error = {"type": "E", "message": "m" * 20_000, "traceback": f"first{'t' * 200_000}last"}
+    assert remote.say(given, "failure", {"error": error}).status_code == 200
+    [kept] = Job.objects.get().errors
+    assert len(kept["message"]) < 11_000 and "left out" in kept["message"]
+    assert kept["traceback"].startswith("first") and kept["traceback"].endswith("last")
 
 
 def test_connections_that_the_server_has_ended_are_replaced(api: Api) -> None:

@@ -16,8 +16,8 @@ from django_pgjobs.http.views.description import OPENAPI
 from django_pgjobs.models import Job
 from tests.factories import make_batch
 from tests.http import tasks
+from tests.http.described import operations
 from tests.http.support import Api
-from tests.http.test_openapi import operations
 from tests.http.workers import Remote
 
 schemathesis = pytest.importorskip("schemathesis")

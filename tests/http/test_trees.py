@@ -189,7 +189,7 @@ def test_a_failed_job_cancels_what_the_tree_says(api: Api) -> None:
 def test_the_tree_on_the_page_is_opened(api: Api, settings: Any) -> None:
     settings.PGJOBS = {"CALLBACK_HOSTS": ["hooks.example.com"], "CALLBACK_SECRET": SECRET}
     page = (ROOT / "docs" / "http-workflows.md").read_text()
-    [text] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    text = re.findall(r"```json\n(.*?)```", page, re.DOTALL)[0]
     body = json.loads(re.sub(r"shop\.tasks\.\w+", ECHO, text))
     opened = read(api.post("workflows", body), 201)
     assert set(opened["batches"]) == {"bonus", "paid"}

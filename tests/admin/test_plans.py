@@ -37,7 +37,7 @@ MAX_BYTES = 150_000
 CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT")
 
 BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
-    tabs: ("MAX_COUNTED", "MAX_READ"),
+    tabs: ("MAX_COUNTED", "MAX_READ", "MAX_SAMPLED"),
     changelist: ("LOOK_THROUGH", "LOOK_THROUGH_RARE"),
     batches: ("MAX_SORTED",),
     suggestions: ("RECENT_JOBS",),

@@ -98,7 +98,7 @@ def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
         for name in names:
             monkeypatch.setattr(module, name, tenth(getattr(module, name)))
     # These two read the whole selection, and are bounded by time instead.
-    monkeypatch.setattr(preview, "_count_exactly", lambda *args: (None, None))
+    monkeypatch.setattr(preview, "_count_exactly", lambda *args: (None, None, None))
     monkeypatch.setattr(preview, "count_dependants", lambda jobs: None)
     fill(finished=FINISHED, waiting=WAITING, cells=CELLS)
     vacuum()

@@ -18,24 +18,27 @@ COUNT_SECONDS = 0.5
 
 
 def count_dependants(jobs: QuerySet[Job]) -> int | None:
-    """Return how many other jobs are cancelled with *jobs*, at any distance.
-
-    Up to MAX_DEPENDANTS + 1, which stands for more; None if there is no time to count.
-    """
-    database = job_database()
+    """Return how many other jobs are cancelled with *jobs*, None if there is no time to count."""
     try:
-        with time_budget(database, COUNT_SECONDS):
-            edges = Dependency.objects.using(database).filter(after_failure=AfterFailure.CANCEL)
-            heads = edges.filter(predecessor_id__in=jobs.order_by().values("pk"))
-            ids = list(
-                heads.values_list("predecessor_id", flat=True).distinct()[: MAX_DEPENDANTS + 1]
-            )
-            if not ids or len(ids) > MAX_DEPENDANTS:
-                return None if ids else 0
-            with connections[database].cursor() as cursor:
-                reached = list_dependants(cursor, ids, max_jobs=MAX_DEPENDANTS + 1)
-            # One that waits for another of *jobs* may be one of them, too.
-            among = jobs.filter(pk__in=reached).count() if reached else 0
-            return None if among and len(reached) > MAX_DEPENDANTS else len(reached) - among
+        with time_budget(job_database(), COUNT_SECONDS):
+            return find_dependants(jobs)
     except TooSlow:
         return None
+
+
+def find_dependants(jobs: QuerySet[Job]) -> int | None:
+    """Return how many other jobs are cancelled with *jobs*, at any distance.
+
+    Up to MAX_DEPENDANTS + 1, which stands for more; None if more of *jobs* than these have some.
+    """
+    database = job_database()
+    edges = Dependency.objects.using(database).filter(after_failure=AfterFailure.CANCEL)
+    heads = edges.filter(predecessor_id__in=jobs.order_by().values("pk"))
+    ids = list(heads.values_list("predecessor_id", flat=True).distinct()[: MAX_DEPENDANTS + 1])
+    if not ids or len(ids) > MAX_DEPENDANTS:
+        return None if ids else 0
+    with connections[database].cursor() as cursor:
+        reached = list_dependants(cursor, ids, max_jobs=MAX_DEPENDANTS + 1)
+    # One that waits for another of *jobs* may be one of them, too.
+    among = jobs.filter(pk__in=reached).count() if reached else 0
+    return None if among and len(reached) > MAX_DEPENDANTS else len(reached) - among

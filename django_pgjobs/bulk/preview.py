@@ -21,7 +21,7 @@ from django.db.models import (
 from django.db.models.functions import Cast
 
 from django_pgjobs.bulk.actions import Action, Options
-from django_pgjobs.bulk.dependants import count_dependants
+from django_pgjobs.bulk.dependants import count_dependants, find_dependants
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import is_small_tree
 from django_pgjobs.bulk.walk import ORDER, Narrow, Walk
@@ -117,9 +117,9 @@ def preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     except TooSlow:
         found = Preview(is_unknown=True)
     if found.is_partial:
-        found.exact, found.more = _count_exactly(action, selection, narrow)
-    if action.name in ENDING:
-        found.dependants = count_dependants(_walk_of(action, selection, narrow, {}).jobs())
+        found.exact, found.more, found.dependants = _count_exactly(action, selection, narrow)
+    elif action.name in ENDING:
+        found.dependants = count_dependants(_walk_of(action, selection, narrow, NONE).jobs())
     return found
 
 
@@ -130,16 +130,34 @@ def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: Opti
 
 def _count_exactly(
     action: Action, selection: Selection, narrow: Narrow
-) -> tuple[int | None, int | None]:
-    """Return how many jobs the change would walk to, and how many more if attempts are reset."""
-    numbers: list[int] = []
+) -> tuple[int | None, int | None, int | None]:
+    """Return how many jobs the change would walk to, how many more if attempts are reset, and how
+    many others are cancelled with them.
+    """
+    further, ends = _more_of(action, selection, narrow), action.name in ENDING
+    exact, more, dependants = None, None if further else 0, None if ends else 0
     try:
         with time_budget(job_database(), EXACT_SECONDS):
-            for options in (NONE, MORE) if action.suits(MORE) != action.suits(NONE) else (NONE,):
-                numbers.append(_walk_of(action, selection, narrow, options).total())
+            walk = _walk_of(action, selection, narrow, NONE)
+            exact = walk.total()
+            if further is not None:
+                more = further.total()
+            if ends:
+                dependants = find_dependants(walk.jobs())
     except TooSlow:
-        return (numbers[0], None) if numbers else (None, None)
-    return numbers[0], numbers[-1] - numbers[0]
+        pass
+    return exact, more, dependants
+
+
+def _more_of(action: Action, selection: Selection, narrow: Narrow) -> Walk | None:
+    """Return the walk to what a change takes besides if attempts are reset, None if to nothing.
+
+    An action is for all finished jobs of a status, or for none, so these have not finished.
+    """
+    if action.suits(MORE) == action.suits(NONE):
+        return None
+    live = tuple(status for status in action.statuses if status in UNFINISHED)
+    return Walk(selection, live, action.suits(MORE) & ~action.suits(NONE), narrow)
 
 
 def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:

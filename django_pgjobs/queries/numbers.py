@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.statistics import CLASSES, MAX_QUEUES, MINUTE, upper_bound
+from django_pgjobs.queries.statistics import MAX_QUEUES, MINUTE, upper_bound
 
 # Minutes are written so many seconds after their end, at the latest.
 CLOSING_SECONDS = 15.0
@@ -119,13 +119,8 @@ def times_of(
         "queue_names": _array(queue_names),
         "task_paths": _array(task_paths),
     }
-    found: dict[str, Times] = {}
-    for name, place, waits, runs in fetch(cursor, "list_classes", params):
-        times = found.setdefault(name, Times([0] * CLASSES, [0] * CLASSES))
-        last = min(place, CLASSES) - 1
-        times.waits[last] += waits
-        times.runs[last] += runs
-    return found
+    rows = fetch(cursor, "list_classes", params)
+    return {name: Times(waits, runs) for name, waits, runs in rows}
 
 
 def recent_minutes(until: datetime) -> range:

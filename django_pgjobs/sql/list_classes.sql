@@ -1,17 +1,14 @@
 -- Tell how many attempts waited, and ran, for how long, by queue or by task.
 -- Parameters: seconds double precision (how long ago they ended at most); by_task boolean (else by
 --     queue); queue_names, task_paths text[] (NULL: all)
--- Returns: queue_name or task_path; place of the class, from 1; how many waited, and ran, so long
+-- Returns: queue_name or task_path; how many waited, and ran, so long, by classes
 -- Locks: none
 -- Index: pgjobs_statistic_begin
 SELECT
     CASE WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name END AS name,
-    each.place,
-    -- The longer of the two lists has nothing beside its end, and GREATEST leaves NULL out.
-    LEAST(GREATEST(sum(each.wait), 0), 1e15)::bigint,
-    LEAST(GREATEST(sum(each.run), 0), 1e15)::bigint
+    {statistic.waits.class_sums},
+    {statistic.runs.class_sums}
 FROM pgjobs_statistic AS statistic
-CROSS JOIN LATERAL unnest(statistic.waits, statistic.runs) WITH ORDINALITY AS each (wait, run, place)
 WHERE
     statistic.period = ANY ('{part,minute,quarter,hour,day}')
     AND statistic.begins_at
@@ -20,5 +17,5 @@ WHERE
         %(queue_names)s::text[] IS NULL OR statistic.queue_name = ANY (%(queue_names)s::text[])
     )
     AND (%(task_paths)s::text[] IS NULL OR statistic.task_path = ANY (%(task_paths)s::text[]))
-GROUP BY name, each.place
-ORDER BY name, each.place
+GROUP BY name
+ORDER BY name

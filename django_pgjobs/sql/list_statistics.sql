@@ -59,37 +59,44 @@ few AS MATERIALIZED (
     FROM span
     CROSS JOIN (SELECT count(*) <= %(max_jobs)s::integer AS is_few FROM newest) AS counted
 ),
+-- The rows of the statistics are many, their times few: what is left is made buckets of.
 numbers AS (
     SELECT
-        statistic.begins_at AS at, statistic.queue_name, statistic.task_path,
-        statistic.enqueued, statistic.successful, statistic.failed, statistic.cancelled,
-        statistic.retried, statistic.lost
+        statistic.begins_at AS at,
+        CASE WHEN %(by_queue)s::boolean THEN statistic.queue_name END AS queue,
+        CASE WHEN %(by_task)s::boolean THEN statistic.task_path END AS task,
+        sum(statistic.enqueued) AS enqueued, sum(statistic.successful) AS successful,
+        sum(statistic.failed) AS failed, sum(statistic.cancelled) AS cancelled,
+        sum(statistic.retried) AS retried, sum(statistic.lost) AS lost
     FROM pgjobs_statistic AS statistic
     WHERE
         statistic.period = ANY ('{part,minute,quarter,hour,day}')
         AND statistic.begins_at >= (SELECT span.since FROM span)
         AND statistic.begins_at < (SELECT span.closed FROM span)
+        AND (%(queue_name)s::text IS NULL OR statistic.queue_name = %(queue_name)s::text)
+        AND (%(task_path)s::text IS NULL OR statistic.task_path = %(task_path)s::text)
+    GROUP BY at, queue, task
     UNION ALL
     SELECT
-        newest.finished_at, newest.queue_name, newest.task_path,
+        newest.finished_at,
+        CASE WHEN %(by_queue)s::boolean THEN newest.queue_name END,
+        CASE WHEN %(by_task)s::boolean THEN newest.task_path END,
         0, (newest.status = 'successful')::integer, (newest.status = 'failed')::integer,
         (newest.status = 'cancelled')::integer, 0, 0
     FROM newest
-    WHERE (SELECT few.holds FROM few)
+    WHERE
+        (SELECT few.holds FROM few)
+        AND (%(queue_name)s::text IS NULL OR newest.queue_name = %(queue_name)s::text)
+        AND (%(task_path)s::text IS NULL OR newest.task_path = %(task_path)s::text)
     UNION ALL
     SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0
 )
 SELECT
     floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer::double precision)::bigint AS bucket,
-    CASE WHEN %(by_queue)s::boolean THEN numbers.queue_name END AS queue,
-    CASE WHEN %(by_task)s::boolean THEN numbers.task_path END AS task,
+    numbers.queue, numbers.task,
     sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
     sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
     (SELECT few.upto FROM few)
 FROM numbers
-WHERE
-    (%(queue_name)s::text IS NULL OR numbers.queue_name = %(queue_name)s::text)
-    AND (%(task_path)s::text IS NULL OR numbers.task_path = %(task_path)s::text)
-    OR numbers.queue_name IS NULL
-GROUP BY bucket, queue, task
-ORDER BY bucket, queue, task
+GROUP BY bucket, numbers.queue, numbers.task
+ORDER BY bucket, numbers.queue, numbers.task

@@ -12,7 +12,7 @@ from django.test import Client
 from psycopg import sql
 
 from django_pgjobs.admin.bulk import asking
-from django_pgjobs.bulk import Selection, dependants
+from django_pgjobs.bulk import ACTIONS, Selection, dependants
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.models import BulkChange, Job
 from tests.admin.bulk_support import address, confirm, text_of, token_of
@@ -86,6 +86,24 @@ def test_what_cannot_be_counted_is_said_to_be_so(
     text = text_of(admin_client, address("delete", Selection({"task_path": "shop.tasks.new"})))
     assert "at least" in text
     assert "How many exactly takes too long to count." in text
+
+
+def test_what_retries_cancels_nothing_that_had_to_be_counted(
+    small: None, nothing_is_counted: None, admin_client: Client
+) -> None:
+    make_old_jobs(7, "successful")
+    where = address("retry", Selection({"status": "successful", **OLD}))
+    assert "cancelled with them" not in text_of(admin_client, where)
+
+
+def test_jobs_that_wait_for_their_retry_are_counted_beside_the_others(small: None) -> None:
+    make_old_jobs(7, "failed")
+    make_jobs(2, OLD["task_path"], attempts=3)
+    make_jobs(4, OLD["task_path"])
+    make_jobs(4)
+    selection = Selection(OLD).pinned()
+    found = previewing.preview(ACTIONS["retry"], selection, lambda jobs: jobs)
+    assert (found.exact, found.more, found.dependants) == (7, 2, 0)
 
 
 @pytest.mark.parametrize("typed", ["", "6", "Delete", "yes", "-7", "seven"])

@@ -59,7 +59,7 @@ def test_counts_end_where_nobody_compares_them(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tabs, "MAX_COUNTED", 3)
-    monkeypatch.setattr(tabs, "MAX_READ", 6)
+    monkeypatch.setattr(tabs, "MAX_SAMPLED", 6)
     make_jobs(5, status="failed", finished_at=NOW)
     make_jobs(3, status="cancelled", finished_at=NOW)
     make_jobs(5, hold="dependencies", waits_for=1)

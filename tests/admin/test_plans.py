@@ -37,7 +37,7 @@ MAX_BYTES = 150_000
 CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT")
 
 BOUNDS: Mapping[ModuleType, tuple[str, ...]] = {
-    tabs: ("MAX_COUNTED", "MAX_READ"),
+    tabs: ("MAX_COUNTED", "MAX_READ", "MAX_SAMPLED"),
     changelist: ("LOOK_THROUGH", "LOOK_THROUGH_RARE"),
     batches: ("MAX_SORTED",),
     suggestions: ("RECENT_JOBS",),
@@ -98,7 +98,7 @@ def test_every_page_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
         for name in names:
             monkeypatch.setattr(module, name, tenth(getattr(module, name)))
     # These two read the whole selection, and are bounded by time instead.
-    monkeypatch.setattr(preview, "_count_exactly", lambda *args: (None, None))
+    monkeypatch.setattr(preview, "_count_exactly", lambda *args: (None, None, None))
     monkeypatch.setattr(preview, "count_dependants", lambda jobs: None)
     fill(finished=FINISHED, waiting=WAITING, cells=CELLS)
     vacuum()

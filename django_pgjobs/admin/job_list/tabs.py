@@ -23,6 +23,9 @@ from django_pgjobs.status import FINISHED, JobStatus
 
 # What a count goes up to: beyond it nobody compares numbers.
 MAX_COUNTED = 10_000
+# Live jobs, and such of them as wait for a time, that are read for the counts of the tabs that
+# have no index: a few times MAX_COUNTED, and every page of the list pays for it.
+MAX_SAMPLED = 20_000
 # Rows that one question may read.
 MAX_READ = 100_000
 
@@ -130,11 +133,11 @@ def count_tabs(jobs: QuerySet[Job]) -> dict[str, Count]:
     except EmptyResultSet:
         return {}
     with connections[jobs.db].cursor() as cursor:
-        found = queries.count_tabs(cursor, sql, params, cap=MAX_COUNTED + 1, max_read=MAX_READ)
+        found = queries.count_tabs(cursor, sql, params, cap=MAX_COUNTED + 1, max_read=MAX_SAMPLED)
     counts = {}
     for tab in TABS:
         number = getattr(found, tab.key)
-        is_whole = tab.sample == "" or getattr(found, tab.sample) < MAX_READ
+        is_whole = tab.sample == "" or getattr(found, tab.sample) < MAX_SAMPLED
         counts[tab.key] = Count(min(number, MAX_COUNTED), is_whole and number <= MAX_COUNTED)
     return counts
 

@@ -67,8 +67,9 @@ from django_pgjobs.schedules.words import LATE_AFTER
 
 # Seconds that one statement may take.
 OVERVIEW_SECONDS = 1.0
-# Failed jobs have long texts: each costs as much as twenty others.
-MAX_FAILED_JOBS = 1_000
+# Failed jobs have long texts: each costs as much as twenty others. Those of the last minutes tell
+# what goes wrong now; the page Failures looks at more.
+MAX_FAILED_JOBS = 300
 # Lanes with keys whose first jobs are asked for limits that are not there.
 MAX_LANES = 500
 MAX_QUEUES = 30

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from django_pgjobs.admin import audit
 from django_pgjobs.admin.bulk.asking import FORM_SECONDS, text_to_type
 from django_pgjobs.admin.bulk.forms import EndingForm
-from django_pgjobs.admin.pages import PageAdmin, within_budget
+from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.batch_page import draw_missing, find_batch
 from django_pgjobs.admin.workflows.drawing import steps
 from django_pgjobs.bulk import ACTIONS, Selection
@@ -79,9 +79,7 @@ def draw_ending(
         messages.warning(request, _("Nothing was done: the workflow changed meanwhile."))
         return here
     if request.method != "POST":
-        return within_budget(
-            model_admin, request, lambda: _ask(model_admin, request, batch, ending)
-        )
+        return _ask(model_admin, request, batch, ending)
     token = _read_token(request, batch, ending)
     if token is None:
         messages.warning(request, _("This preview is too old. Here is a new one."))
@@ -124,7 +122,7 @@ def _ask(
     ending: Ending,
     form: EndingForm | None = None,
 ) -> HttpResponse:
-    """Draw the page of confirmation, as that of a bulk change."""
+    """Draw the page of confirmation, as that of a bulk change: its counts have their own times."""
     action = ACTIONS[ending.verb]
     selection = Selection({"tree": batch.pk}).pinned()
     seen = preview(action, selection, allowed_to(request.user, action.verb, selection))

@@ -150,9 +150,13 @@ class Wait:
             since -= EARLY * waiting.pause
         self._has_looked = True
         given = self._asked.look(since)
+        self._tokens_at = math.inf
         # One of each sort is enough to wait for tokens.
-        awaits = not given and waiting.is_first(self._waiter)
-        self._tokens_at = self._asked.tokens_at() if awaits else math.inf
+        if not given and waiting.is_first(self._waiter):
+            self._tokens_at = self._asked.tokens_at()
+            if self._tokens_at == math.inf:
+                # They may have come between the claim and the question.
+                given = self._asked.look(since)
         return given
 
     def pause(self) -> float | None:

@@ -9,11 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 
 from django_pgjobs.http import asking, looking
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import Waiter, Waiting, waiting
 from django_pgjobs.models import QueueSettings, RateLimit
+from django_pgjobs.models.control import RateState
 from tests.helpers import wait_until
 from tests.http import tasks
 from tests.http.support import Api
@@ -153,6 +155,30 @@ def test_tokens_that_come_end_the_wait(api: Api) -> None:
     workers = [Remote(api, f"node-{number}") for number in range(2)]
     given = [each["job"] for n in range(4) for each in workers[n % 2].claim(wait=3600)]
     assert [int(job) for job in given] == jobs
+
+
+@pytest.mark.time_limit(30)
+@pytest.mark.usefixtures("long_waits")
+def test_tokens_that_come_before_anybody_asks_for_them_end_the_wait(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the claim that had none."""
+    RateLimit.objects.create(name="partner", count=10, period=1.0, burst=1)
+    tasks.push.enqueue(1, 1)
+    job_id = int(tasks.push.enqueue(1, 2).id)
+    worker = Remote(api)
+    worker.claim()
+    # All look when the process begins to hear.
+    worker.claim(wait=0.01)
+    wait_until(lambda: waiting.hears)
+    ask = asking.Asked.tokens_at
+
+    def ask_late(asked: asking.Asked) -> float:
+        wait_until(lambda: not RateState.objects.filter(next_free__gt=Now()).exists())
+        return ask(asked)
+
+    monkeypatch.setattr(asking.Asked, "tokens_at", ask_late)
+    assert [int(each["job"]) for each in worker.claim(wait=3600)] == [job_id]
 
 
 @pytest.mark.time_limit(30)

@@ -21,6 +21,8 @@ from tests.http import tasks
 from tests.http.support import Api
 from tests.http.workers import Remote, body_of
 
+pytestmark = pytest.mark.usefixtures("hold")
+
 # Of a process of pytest: roles are of the whole server.
 ROLE = f"pgjobs test api {os.getpid()}"
 

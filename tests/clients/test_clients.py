@@ -231,7 +231,8 @@ def test_a_signal_lets_jobs_end_and_says_goodbye(
     assert worker.wait() == 0, worker.output()
     assert server.row(job).status == "successful"
     assert server.workers() == 0
-    assert proxy.asked[-1].method == "DELETE"
+    # A heartbeat may be under way beside it.
+    assert [asked.method for asked in proxy.asked].count("DELETE") == 1
     # Taken by the claim that waited at the signal, and given back; or not taken.
     assert server.row(other).status in ("ready", "successful")
 

@@ -131,7 +131,8 @@ def test_what_is_due_beyond_one_page_ends_the_wait(
     job_id = int(tasks.resize.enqueue(1).id)
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE pgjobs_job_live SET due_at = now() - make_interval(secs => 100 - id)"
+            "UPDATE pgjobs_job_live SET due_at = now() - make_interval(secs => %s - id)",
+            [job_id],
         )
     worker = Remote(api, queues=["node"])
     assert [int(each["job"]) for each in worker.claim(wait=25)] == [job_id]

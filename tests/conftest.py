@@ -7,6 +7,7 @@ the test is left, no session holds a lock, the tables are empty.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
+from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models.control import RateLimit
@@ -76,6 +78,18 @@ def no_schedules_of_others() -> None:
     from django_pgjobs.declaring import schedules
 
     schedules._declared.clear()
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before() -> Iterator[None]:
+    """`runjobs` in the process of a test lets loggers write to the stderr of that test."""
+    loggers = [logging.getLogger(name) for name in ("django_pgjobs", "psycopg", TASKS_PACKAGE)]
+    before = [(each, list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield
+    for logger, handlers, level, propagates in before:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagates
 
 
 @pytest.fixture

@@ -133,8 +133,8 @@ DOORS = (
 RULES = (
     (
         "worker over http: boosts in the walk",
-        f"{HTTP}taking.py",
-        "group.urgency - listing.boosts.get(group.queue_name, 0), group",
+        "django_pgjobs/worker/claiming/plan.py",
+        "group.urgency - self.boosts.get(group.queue_name, 0), group",
         "group.urgency, group",
         LIMITS,
     ),

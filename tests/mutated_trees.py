@@ -114,7 +114,7 @@ OVER_HTTP = (
     (
         "trees: jobs of others",
         f"{HTTP}owning.py",
-        "if not may_use or others.exists():",
+        "if not may_use or _jobs(batch).filter(~of_scope(access)).exists():",
         "if False:",
         FLOWS,
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,13 +25,18 @@ from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models.control import RateLimit
 from tests import helpers
-from tests.helpers import WorkerProcess
+from tests.helpers import WorkerProcess, wait_until
 from tests.progress import install_progress
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
 
 # Of pytest, that share a server.
 MANY_WORKERS = 8
+# Threads of a worker that change rows; a worker that ended in a test may still have one.
+THREADS_WITH_ROWS = frozenset(
+    f"pgjobs-{name}"
+    for name in ("lease", "pump", "upkeep", "pruner", "recorder", "scheduler", "exit")
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,6 +84,17 @@ def no_schedules_of_others() -> None:
     from django_pgjobs.declaring import schedules
 
     schedules._declared.clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on() -> Iterator[None]:
+    """A thread that a test has left would claim, rescue or delete the rows of the next."""
+    yield
+
+    def running() -> list[str]:
+        return [each.name for each in threading.enumerate() if each.name in THREADS_WITH_ROWS]
+
+    wait_until(lambda: not running(), message=lambda: f"left behind: {running()}")
 
 
 @pytest.fixture(autouse=True)

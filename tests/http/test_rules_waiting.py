@@ -164,13 +164,13 @@ def test_tokens_that_come_before_anybody_asks_for_them_end_the_wait(
 ) -> None:
     """Behind the claim that had none."""
     RateLimit.objects.create(name="partner", count=10, period=1.0, burst=1)
-    tasks.push.enqueue(1, 1)
-    job_id = int(tasks.push.enqueue(1, 2).id)
     worker = Remote(api)
-    worker.claim()
     # All look when the process begins to hear.
     worker.claim(wait=0.01)
     wait_until(lambda: waiting.hears)
+    tasks.push.enqueue(1, 1)
+    job_id = int(tasks.push.enqueue(1, 2).id)
+    worker.claim(wait=3600)
     ask = asking.Asked.tokens_at
 
     def ask_late(asked: asking.Asked) -> float:

@@ -24,7 +24,8 @@ def make_schedule(name: str = "each hour", task_path: str = NOTE_TIME, **columns
     if "cron" not in columns:
         columns.setdefault("every", 3600.0)
     row = Schedule.objects.create(name=name, task_path=task_path, **columns)
-    fire_due()
+    # From here on and not from the INSERT, since when one of a second may have been due.
+    fire_due(now=timezone.now())
     row.refresh_from_db()
     return row
 

@@ -19,20 +19,23 @@ class DjangoThread(threading.Thread):
     def __init__(self, function: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
         self._function = function
+        self._is_connected = threading.Event()
         self.backend_pid = 0
         self.value: Any = None
         self.error: BaseException | None = None
         self.start()
-        wait_until(lambda: self.backend_pid or self.error)
+        assert self._is_connected.wait(WAIT_SECONDS), "the thread does not connect"
 
     def run(self) -> None:
         try:
             connection.ensure_connection()
             self.backend_pid = connection.connection.info.backend_pid
+            self._is_connected.set()
             self.value = self._function()
         except BaseException as error:
             self.error = error
         finally:
+            self._is_connected.set()
             connection.close()
 
     def result(self) -> Any:

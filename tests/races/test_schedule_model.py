@@ -73,7 +73,8 @@ class Kept:
 
     def plan(self, now: datetime) -> None:
         """It is due at the first time later than now."""
-        self.due = self.times(now, now + 40 * DAY)[0]
+        spans = (self.times(now, now + span) for span in (HOUR, DAY, 40 * DAY))
+        self.due = next(filter(None, spans))[0]
 
     def turn(self, now: datetime) -> None:
         """What is due by now is enqueued or left out."""

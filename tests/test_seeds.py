@@ -11,7 +11,8 @@ from pathlib import Path
 from tests import helpers
 
 ROW = re.compile(r"^\| (S\d\.\d+) \|.*", re.MULTILINE)
-SHOWN_BY = re.compile(r"\]\(\.\./(tests/[^)]*\.py)\)(?: `(test_\w+)`)?")
+# A link says the test; one that says the name of the file means the whole file.
+SHOWN_BY = re.compile(r"\[`(?:\w+/)*(\w+)`\]\(\.\./(tests/[^)]*\.py)\)")
 ITEMS = re.compile(r"\bS(\d)\.(\d+)(?:-S\d\.(\d+))?")
 
 # A test by file and name. None stands for the whole file: its docstring or one of its tests.
@@ -31,7 +32,10 @@ def items_on_the_page() -> dict[str, set[Place]]:
     """Return what shows each item of docs/seeds.md."""
     page = (helpers.ROOT / "docs" / "seeds.md").read_text()
     return {
-        row[1]: {(file, name or None) for file, name in SHOWN_BY.findall(row[0])}
+        row[1]: {
+            (file, name if name != Path(file).stem else None)
+            for name, file in SHOWN_BY.findall(row[0])
+        }
         for row in ROW.finditer(page)
     }
 

@@ -51,8 +51,8 @@ ASKED = re.compile(
 FIELD = re.compile(
     r"""<(?:input|select|textarea|button)[^>]*\ name="([^"]+)"|href="[^"]*[?;](\w+)=""", re.VERBOSE
 )
-# Of one name, the buttons of a job for each status.
-MOST = 9
+# Of one name: there is a button of a job for each status.
+MOST = 3
 # One of each kind, for what is tried one by one. The others are tried in .ci/run.
 FEW = ("NUL", "surrogate", "long number")
 FEW_ALWAYS = [

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies"),
 ]
 
-EXAMPLES = 15
+EXAMPLES = 6
 # With ids of rows that are there, and with any.
 REQUESTS = [
     pytest.param(address, method, has_ids, id=f"{method} {address}{', real ids' * has_ids}")

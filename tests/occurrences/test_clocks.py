@@ -88,11 +88,13 @@ def test_it_does_not_matter_from_where_one_counts() -> None:
             expected = planned(rule, begin, end)
             for _ in range(10):
                 after = begin + timedelta(seconds=rng.uniform(0, 2 * 86400))
-                assert planned(rule, after, end) == [at for at in expected if at > after]
-            for at in expected[:20]:
-                assert planned(rule, at, end) == [later for later in expected if later > at]
+                until = min(after + timedelta(hours=6), end)
+                assert planned(rule, after, until) == [at for at in expected if after < at <= until]
+            for at in expected[:10]:
+                until = min(at + timedelta(hours=6), end)
+                assert planned(rule, at, until) == [each for each in expected if at < each <= until]
                 just_before = at - timedelta(microseconds=1)
-                assert planned(rule, just_before, end)[0] == at
+                assert planned(rule, just_before, at) == [at]
 
 
 # Where clocks do odd things: two hours, half hours, at midnight, a day left out, by the moon, by
@@ -128,7 +130,7 @@ FIELDS = (
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
 )
 def test_any_expression_in_odd_zones_is_due_when_the_clock_shows_it(seed: int) -> None:
     """Also one that is due rarely: what has matched just before a change may be shown again."""

@@ -20,8 +20,6 @@ from tests import helpers
 from tests.shadows import SHADOWED, create_shadows
 from tests.test_sql import FILES, placeholders
 
-pytestmark = pytest.mark.sql
-
 STATEMENTS = [(path.stem,) for path in FILES]
 # Written in a form that PostgreSQL reads as one function of its own, whatever the search path.
 SYNTAX = {"unnest"}

@@ -22,8 +22,6 @@ from django_pgjobs.sql import load
 from tests import helpers
 from tests.helpers import ROOT
 
-pytestmark = pytest.mark.sql
-
 FOLDER = ROOT / "django_pgjobs" / "sql"
 FILES = sorted(FOLDER.glob("*.sql"))
 SECTIONS = ("Parameters", "Returns", "Locks", "Index")

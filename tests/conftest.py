@@ -55,6 +55,14 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return max(processors(), min(2 * processors(), MANY_WORKERS))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process tests that follow each other: they share what their module makes."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
     """Before the test database is created: remove those of runs that were killed."""

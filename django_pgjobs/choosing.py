@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from math import ceil
 from typing import NamedTuple
 
@@ -117,7 +116,8 @@ class Choice:
             if head.queue_room is not None:
                 room = choice._room.get(head.queue_name, head.queue_room)
                 choice._room[head.queue_name] = min(head.queue_room, room)
-            choice._tokens |= {rate.key: rate.tokens for rate in head.rates}
+            for rate in head.rates:
+                choice._tokens[rate.key] = rate.tokens
         return choice
 
     @property
@@ -187,7 +187,7 @@ def choose(
         while sources and not choice.is_full:
             source = sources.popleft()
             # Up to the first that may start.
-            if any(choice.take(job) for job in source):
+            if next(filter(choice.take, source), None):
                 sources.append(source)
     return choice
 
@@ -212,15 +212,15 @@ def _in_turns(heads: Sequence[Head], wanted: int) -> Iterator[Candidate]:
     No lane gives more than its share of the batch, however little the others have.
     """
     weights = sum(head.weight for head in heads)
-    waiting = deque(
-        (head, islice(candidates_of(head), ceil(wanted * head.weight / weights))) for head in heads
-    )
+    waiting = deque((head, 0) for head in heads)
     while waiting:
-        head, jobs = waiting.popleft()
-        of_turn = list(islice(jobs, head.weight))
-        yield from of_turn
-        if len(of_turn) == head.weight:
-            waiting.append((head, jobs))
+        head, place = waiting.popleft()
+        most = min(len(head.ids), ceil(wanted * head.weight / weights))
+        end = min(place + head.weight, most)
+        for each in range(place, end):
+            yield Candidate(head, each)
+        if end < most:
+            waiting.append((head, end))
 
 
 def _oldest_first(heads: Sequence[Head]) -> Iterator[Candidate]:

@@ -91,8 +91,8 @@ ROOMS = (
     (
         "key that became free of a kind without room",
         PLACES,
-        "{segment for segment in self._freed if segment.group not in walked}",
-        "set()",
+        "self._freed.pop(group, None)",
+        "self._freed.clear()",
         ROOMS_TESTS,
     ),
     (

@@ -31,6 +31,13 @@ STATEMENTS = (
         ("tests/races/test_moved_rows.py",),
     ),
     (
+        "text with a NUL in an array",
+        "django_pgjobs/queries/jobs.py",
+        ' or between in "".join(texts):',
+        ":",
+        ("tests/test_array_text.py",),
+    ),
+    (
         "second look of a change that is crossed",
         "django_pgjobs/queries/crossing.py",
         "is_crossed = isinstance(error.__cause__, SerializationFailure)",

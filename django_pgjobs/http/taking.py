@@ -23,7 +23,7 @@ from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import unavailable
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
-from django_pgjobs.queries.claims import HEAD, Group, Segment
+from django_pgjobs.queries.claims import HEAD, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import Assigned
@@ -31,7 +31,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claim, Claimer
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.claiming.filling import filling_of
-from django_pgjobs.worker.claiming.places import last_served, segments_of
+from django_pgjobs.worker.claiming.places import keyed_lanes_of, last_served
 from django_pgjobs.worker.claiming.plan import Listing, Plan
 from django_pgjobs.worker.running.calling import Call, failure, make_attempt, prepare, timeout_of
 from django_pgjobs.worker.running.outcome import Outcome, released
@@ -183,10 +183,7 @@ def _send(connection: OwnConnection, state: WorkerState, plan: Plan) -> Claim:
 
 def _note_walk(claim: Claim) -> None:
     """Let the next walk through the lanes of a group go on behind those that were served."""
-    served: dict[Group, set[str]] = {}
-    for segment in segments_of(claim.rows):
-        served.setdefault(segment.group, set()).add(segment.first_lane)
-    for group, lanes in served.items():
+    for group, lanes in keyed_lanes_of(claim.rows).items():
         station.note_served(group, last_served(station.cursors.get(group, ""), lanes))
 
 

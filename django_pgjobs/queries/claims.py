@@ -139,13 +139,20 @@ NOTHING_CHOSEN = {
 
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
     """Return the parameters for the lanes without keys."""
+    backends, queues, asyncs = columns_of(floors, 3)
+    urgencies, ids = columns_of(floors.values(), 2)
     return {
-        "lane_backends": text_array_text([lane.backend for lane in floors]),
-        "lane_queues": text_array_text([lane.queue_name for lane in floors]),
-        "lane_asyncs": array_text([lane.is_async for lane in floors]),
-        "floor_urgencies": array_text([floor.urgency for floor in floors.values()]),
-        "floor_ids": array_text([floor.id for floor in floors.values()]),
+        "lane_backends": text_array_text(backends),
+        "lane_queues": text_array_text(queues),
+        "lane_asyncs": array_text(asyncs),
+        "floor_urgencies": array_text(urgencies),
+        "floor_ids": array_text(ids),
     }
+
+
+def columns_of(rows: Iterable[Sequence[Any]], count: int) -> list[tuple[Any, ...]]:
+    """Return the columns of a table of so many, of which there may be no row."""
+    return list(zip(*rows, strict=True)) or [()] * count
 
 
 class Group(NamedTuple):
@@ -288,15 +295,16 @@ def send_first_free(cursor: Cursor, ids: Sequence[int]) -> None:
 
 def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> dict[str, str]:
     """Return the parameters for the lanes of jobs with keys."""
-    groups = [segment.group for segment in segments]
+    groups, first_lanes, last_lanes = columns_of(segments, 3)
+    backends, queues, urgencies, asyncs = columns_of(groups, 4)
     return {
-        "segment_backends": text_array_text(group.backend for group in groups),
-        "segment_queues": text_array_text(group.queue_name for group in groups),
-        "segment_asyncs": array_text(group.is_async for group in groups),
-        "segment_urgencies": array_text(group.urgency for group in groups),
-        "segment_boosts": array_text(boosts.get(group.queue_name, 0) for group in groups),
-        "first_lanes": text_array_text(segment.first_lane for segment in segments),
-        "last_lanes": text_array_text(segment.last_lane for segment in segments),
+        "segment_backends": text_array_text(backends),
+        "segment_queues": text_array_text(queues),
+        "segment_asyncs": array_text(asyncs),
+        "segment_urgencies": array_text(urgencies),
+        "segment_boosts": array_text(boosts.get(queue, 0) for queue in queues),
+        "first_lanes": text_array_text(first_lanes),
+        "last_lanes": text_array_text(last_lanes),
     }
 
 

@@ -68,7 +68,7 @@ class Places:
         self._groups: set[Group] = set()
         self._cursors: dict[Group, str] = {}
         # Lanes with keys of which a job ended here.
-        self._freed: set[Segment] = set()
+        self._freed: dict[Group, set[str]] = {}
         self._walk_at = 0.0
         self._turn = TurnToClaim()
         self._lift_at = time.monotonic() + (options.ageing or 0.0)
@@ -111,9 +111,9 @@ class Places:
         for queue_name in bounded & {row.queue_name for row in rows}:
             self.note_queue(queue_name)
             self._groups |= {each for each in self._listing.groups if each.queue_name == queue_name}
-        freed = segments_of(rows)
-        self._freed |= freed
-        self._groups |= {segment.group for segment in freed}
+        for group, lanes in keyed_lanes_of(rows).items():
+            self._freed.setdefault(group, set()).update(lanes)
+            self._groups.add(group)
 
     def note_returned(self, rows: Iterable[ClaimedRow]) -> None:
         """Note jobs that were given back and may run at once: they are before the floors."""
@@ -163,7 +163,7 @@ class Places:
 
     def _keyed_at(self, rooms: Rooms) -> float:
         """Return from when on lanes with keys are to be read; infinite if none is known."""
-        if any(rooms[segment.group.is_async] for segment in self._freed):
+        if any(rooms[group.is_async] for group in self._freed):
             return 0.0
         return self._walk_at if any(rooms[each.is_async] for each in self._groups) else math.inf
 
@@ -190,7 +190,7 @@ class Places:
         is_in_turn = waits or now >= self._turn.ask_at
         heads = self._before if now >= self._heads_at else set()
         floors = self._floors_of(heads, rooms, is_in_turn=is_in_turn)
-        segments = self._segments(now, segments_of(ending), rooms) if is_in_turn else []
+        segments = self._segments(now, keyed_lanes_of(ending), rooms) if is_in_turn else []
         if not (floors or segments):
             return None
         return Plan(
@@ -238,16 +238,19 @@ class Places:
             lifts=True,
         )
 
-    def _segments(self, now: float, ending: set[Segment], rooms: Rooms) -> list[Segment]:
-        rank = self._listing.rank
-        freed = {each for each in self._freed | ending if rooms[each.group.is_async]}
-        if now < self._walk_at:
-            return sorted(freed, key=lambda segment: (rank(segment.group), segment))
+    def _segments(
+        self, now: float, ending: Mapping[Group, set[str]], rooms: Rooms
+    ) -> list[Segment]:
+        walks = now >= self._walk_at
+        groups = self._groups.union(ending) if walks else self._freed.keys() | ending.keys()
         segments = []
-        groups = self._groups | {segment.group for segment in ending}
-        for group in sorted((each for each in groups if rooms[each.is_async]), key=rank):
+        there = (group for group in groups if rooms[group.is_async])
+        for group in sorted(there, key=self._listing.rank):
             cursor = self._cursors.get(group, "")
-            if cursor:
+            if not walks:
+                lanes = self._freed.get(group, set()) | ending.get(group, set())
+                segments += [Segment.single(group, lane) for lane in sorted(lanes)]
+            elif cursor:
                 segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
             else:
                 segments.append(Segment(group))
@@ -302,7 +305,8 @@ class Places:
             self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)
         self._note_lanes(plan, rows, full, held=held, heads=heads)
         if plan.segments and held:
-            self._freed.difference_update(plan.segments)
+            for group in {segment.group for segment in plan.segments}:
+                self._freed.pop(group, None)
             if plan.walks:
                 self._note_walked(plan, rows, full)
                 if not any(full[segment.group.is_async] for segment in plan.segments):
@@ -331,8 +335,9 @@ class Places:
             if full[lane.is_async] and self._reads_whole(plan, lane):
                 self._behind.add(lane)
                 self._before.discard(lane)
-        for lane in plan.floors:
-            if full[lane.is_async] and heads.get(lane, HEAD) is not None:
+        empty = {lane for lane, head in heads.items() if head is None}
+        for lane in empty if all(full) else plan.floors:
+            if full[lane.is_async] and lane not in empty:
                 continue
             if self._is_limited(lane) and not held:
                 continue
@@ -347,26 +352,24 @@ class Places:
         return lane in plan.heads or plan.floors[lane] == HEAD
 
     def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], full: Sequence[bool]) -> None:
-        served: dict[Group, set[str]] = {}
-        for segment in segments_of(rows):
-            served.setdefault(segment.group, set()).add(segment.first_lane)
+        served = keyed_lanes_of(rows)
         for group, lanes in served.items():
             self._cursors[group] = last_served(self._cursors.get(group, ""), lanes)
-        walked = {segment.group for segment in plan.segments}
-        self._freed = {segment for segment in self._freed if segment.group not in walked}
         for is_async in (False, True):
             if full[is_async] or any(group.is_async == is_async for group in served):
                 continue
+            walked = {segment.group for segment in plan.segments}
             self._groups -= {group for group in walked if group.is_async == is_async}
 
 
-def segments_of(rows: Iterable[ClaimedRow]) -> set[Segment]:
-    """Return the lanes that jobs with keys come from."""
-    return {
-        Segment.single(Group(row.backend, row.queue_name, -row.priority, row.is_async), row.lane)
-        for row in rows
-        if row.lane is not None
-    }
+def keyed_lanes_of(rows: Iterable[ClaimedRow]) -> dict[Group, set[str]]:
+    """Return the lanes that jobs with keys come from, by their group."""
+    lanes: dict[Group, set[str]] = {}
+    for row in rows:
+        if row.lane is not None:
+            group = Group(row.backend, row.queue_name, -row.priority, row.is_async)
+            lanes.setdefault(group, set()).add(row.lane)
+    return lanes
 
 
 def last_served(cursor: str, lanes: set[str]) -> str:

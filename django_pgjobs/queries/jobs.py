@@ -376,11 +376,12 @@ def array_text(items: Iterable[object]) -> str:
 
 def text_array_text(items: Iterable[str | None]) -> str:
     """Return the text form of a PostgreSQL array of texts; None is NULL."""
-    texts = list(items)
+    items = list(items)
+    texts = [item for item in items if item is not None]
     # What no text holds: psycopg refuses it.
     between = "\0"
-    if not texts or None in texts or between in "".join(texts):
-        return array_text("NULL" if item is None else _quoted(item) for item in texts)
+    if not texts or len(texts) < len(items) or between in "".join(texts):
+        return array_text("NULL" if item is None else _quoted(item) for item in items)
     # All at once takes a tenth of the time.
     return "{" + _quoted(between.join(texts)).replace(between, '","') + "}"
 

@@ -64,7 +64,7 @@ cut AS MATERIALIZED (
 ),
 -- Of the lanes that begin before the cut: their jobs up to there.
 seen AS MATERIALIZED (
-    SELECT lane.backend, lane.queue_name, lane.is_async, job.urgency, job.id
+    SELECT lane.nth, lane.is_async, job.urgency, job.id
     FROM cut
     JOIN lane ON lane.is_async = cut.is_async
     LEFT JOIN LATERAL (
@@ -83,38 +83,33 @@ seen AS MATERIALIZED (
     WHERE cut.last IS NULL OR ARRAY[lane.floor_urgency::bigint, lane.floor_id]
         OPERATOR(pg_catalog.<=) cut.last
 ),
-best AS (
-    SELECT found.backend, found.queue_name, found.is_async, found.urgency, found.id
-    FROM cut
-    CROSS JOIN LATERAL (
-        SELECT seen.backend, seen.queue_name, seen.is_async, seen.urgency, seen.id
-        FROM seen
-        WHERE seen.is_async = cut.is_async AND seen.id IS NOT NULL
-        ORDER BY seen.urgency, seen.id
-        LIMIT cut.jobs
-    ) AS found
-    ORDER BY found.urgency, found.id
-    LIMIT %(max_jobs)s::integer
-),
 share AS (
-    SELECT best.backend, best.queue_name, best.is_async, count(*) AS jobs
-    FROM best
-    GROUP BY best.backend, best.queue_name, best.is_async
+    SELECT best.nth, count(*) AS jobs
+    FROM (
+        SELECT found.nth
+        FROM cut
+        CROSS JOIN LATERAL (
+            SELECT seen.nth, seen.urgency, seen.id
+            FROM seen
+            WHERE seen.is_async = cut.is_async AND seen.id IS NOT NULL
+            ORDER BY seen.urgency, seen.id
+            LIMIT cut.jobs
+        ) AS found
+        ORDER BY found.urgency, found.id
+        LIMIT %(max_jobs)s::integer
+    ) AS best
+    GROUP BY best.nth
 )
 SELECT
     lane.backend, lane.queue_name, lane.is_async, first.urgency, first.id,
     COALESCE(share.jobs, 0)
 FROM lane
 JOIN (
-    SELECT seen.backend, seen.queue_name, seen.is_async, min(ARRAY[seen.urgency::bigint, seen.id]) AS first
+    SELECT seen.nth, min(ARRAY[seen.urgency::bigint, seen.id]) AS first
     FROM seen
-    GROUP BY seen.backend, seen.queue_name, seen.is_async
-) AS near
-    ON near.backend = lane.backend AND near.queue_name = lane.queue_name
-    AND near.is_async = lane.is_async
-LEFT JOIN share
-    ON share.backend = lane.backend AND share.queue_name = lane.queue_name
-    AND share.is_async = lane.is_async
+    GROUP BY seen.nth
+) AS near ON near.nth = lane.nth
+LEFT JOIN share ON share.nth = lane.nth
 LEFT JOIN LATERAL (
     SELECT near.first[1] AS urgency, near.first[2] AS id
     WHERE near.first[2] IS NOT NULL

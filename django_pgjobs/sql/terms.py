@@ -51,11 +51,12 @@ excluded AS MATERIALIZED (
         worker.id = %(worker_id)s::bigint AND {worker.is_live}
 ),
 lane AS (
-    SELECT backend, queue_name, is_async, floor_urgency, floor_id, jobs
+    SELECT nth, backend, queue_name, is_async, floor_urgency, floor_id, jobs
     FROM unnest(
         %(lane_backends)s::text[], %(lane_queues)s::text[], %(lane_asyncs)s::boolean[],
         %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_jobs)s::integer[]
-    ) AS lane (backend, queue_name, is_async, floor_urgency, floor_id, jobs)
+    ) WITH ORDINALITY
+        AS lane (backend, queue_name, is_async, floor_urgency, floor_id, jobs, nth)
     WHERE NOT EXISTS (
         SELECT FROM pgjobs_pause AS pause
         WHERE pause.kind = 'queue' AND pause.name = lane.queue_name AND {pause.holds}

@@ -169,7 +169,7 @@ ROOMS = (
     (
         "lanes that are told to be empty",
         PLACES,
-        "if full[lane.is_async] and heads.get(lane, HEAD) is not None:",
+        "if full[lane.is_async] and lane not in empty:",
         "if full[lane.is_async]:",
         MANY_LANES,
     ),

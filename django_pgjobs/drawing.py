@@ -23,6 +23,8 @@ ICONS = {
 
 def counted(number: float) -> str:
     """Return a number as one counts it: with separators, a small fraction with one digit."""
+    if 0 <= number < 1_000 and isinstance(number, int):  # most are, and need no separator
+        return str(number)
     digits = 1 if 0 < number < 10 and number != int(number) else 0
     return formats.number_format(round(number, digits), digits, force_grouping=True)
 

@@ -302,6 +302,24 @@ class TestNumbers:
         assert shown(by_task=True, queue_name="fax") == [(None, "a", 0, 2, 1)]
         assert shown(task_path="b") == []
 
+    def test_of_many_names_the_others_are_together(self, cursor: Any) -> None:
+        write(cursor, 5, {(name, TASK): cell(n, 1, 1, 9) for n, name in enumerate("dcba")})
+        write(cursor, 65, {(statistics.OTHERS[0], TASK): cell(100, 0, 0, 0)})
+        make_jobs(2, status="failed", queue_name="z", finished_at=sql.SQL("statement_timestamp()"))
+        found = numbers.list_largest(
+            cursor, seconds=2 * HOUR, bucket_seconds=86_400, by_task=False, max_names=2
+        )
+        counts = {name: sum(by_bucket.values()) for name, by_bucket in found.counts.items()}
+        # Of a: 3 + 1 + 1. Nobody is among the largest by retries, and "(others)" by none at all.
+        assert counts == {"a": 5, "b": 4, None: 3 + 2 + 2 + 100}
+        assert found.bucket == found.upto.timestamp() // 86_400
+
+    def test_the_largest_of_nothing(self, cursor: Any) -> None:
+        found = numbers.list_largest(
+            cursor, seconds=HOUR, bucket_seconds=60, by_task=True, max_names=2
+        )
+        assert found.counts == {}
+
 
 class TestBefore:
     """What ended a day before, which failures of now are set beside."""

@@ -113,6 +113,21 @@ def check_times(cursor: Any, seconds: int, bucket: int, name: str) -> None:
     assert [row for row in shown if row[0] > first] == [row for row in rows if row[0] > first]
 
 
+def check_largest(cursor: Any, seconds: int, bucket: int, name: str) -> None:
+    """Check the names with the most jobs and the rest: in the test there are more names."""
+    found = numbers.list_largest(
+        cursor, seconds=seconds, bucket_seconds=bucket, by_task=name == "task_path", max_names=3
+    )
+    cursor.execute(BY_TIME.format(name=name), [bucket, seconds, bucket, bucket])
+    totals: dict[str, int] = {}
+    for _, each, *ended in cursor.fetchall():
+        totals[each] = totals.get(each, 0) + sum(ended)
+    largest = sorted(totals, key=lambda each: (-totals[each], each))[:3]
+    shown = {each: sum(by_bucket.values()) for each, by_bucket in found.counts.items()}
+    rest = {None: sum(totals.values()) - sum(totals[each] for each in largest)}
+    assert shown == rest | {each: totals[each] for each in largest}
+
+
 @pytest.mark.parametrize(
     "jobs",
     [
@@ -142,3 +157,5 @@ def test_every_number_is_that_of_the_rows(cursor: Any, jobs: int) -> None:
     check_times(cursor, 86400, 900, "task_path")
     check_times(cursor, 7 * 86400, 7200, "queue_name")
     check_times(cursor, 30 * 86400, 86400, "task_path")
+    check_largest(cursor, 7 * 86400, 7200, "task_path")
+    check_largest(cursor, 30 * 86400, 86400, "queue_name")

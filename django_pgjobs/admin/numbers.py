@@ -135,7 +135,7 @@ def as_of(instant: datetime | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLine:
-    """What pages say of a queue; *queries* are those of the lists of jobs behind its numbers."""
+    """What pages say of a queue, of the hour that began at *since*."""
 
     row: QueueRow
     finished: int
@@ -143,7 +143,7 @@ class QueueLine:
     failed_percent: float | None
     waited: Span | None
     ran: Span | None
-    queries: dict[str, str]
+    since: datetime
 
     @property
     def name(self) -> str:
@@ -154,6 +154,16 @@ class QueueLine:
     def size(self) -> Size | None:
         """What has not finished in it, None if that is not known."""
         return self.row.size
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """Those of the lists of jobs behind its numbers."""
+        of_queue = {"queue": self.name}
+        unfinished = ("ready", "running", "retrying", "scheduled", "blocked")
+        return {tab: jobs_query(tab, of_queue) for tab in unfinished} | {
+            "finished": jobs_query("all", of_queue, since=self.since),
+            "failed": jobs_query("failed", of_queue, since=self.since),
+        }
 
     @property
     def is_full(self) -> bool:
@@ -178,12 +188,6 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
     ended, successful, failed = counts
     ran = successful + failed
     times = hour.times.get(row.name)
-    queries = {
-        tab: jobs_query(tab, {"queue": row.name})
-        for tab in ("ready", "running", "retrying", "scheduled", "blocked")
-    }
-    queries["finished"] = jobs_query("all", {"queue": row.name}, since=hour.since)
-    queries["failed"] = jobs_query("failed", {"queue": row.name}, since=hour.since)
     return QueueLine(
         row=row,
         finished=ended,
@@ -191,7 +195,7 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
         failed_percent=100 * failed / ran if ran else None,
         waited=span_of(times.waits) if times else None,
         ran=span_of(times.runs) if times else None,
-        queries=queries,
+        since=hour.since,
     )
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.statistics import MAX_QUEUES, MINUTE, upper_bound
+from django_pgjobs.queries.statistics import MAX_QUEUES, MINUTE, OTHERS, upper_bound
 
 # Minutes are written so many seconds after their end, at the latest.
 CLOSING_SECONDS = 15.0
@@ -44,6 +44,17 @@ class Number(NamedTuple):
     retried: int
     lost: int
     upto: datetime
+
+
+class Finished(NamedTuple):
+    """How many jobs finished, by name and bucket; None is the name of the others together.
+
+    *bucket* is that of now; *upto*: up to when everything is counted.
+    """
+
+    bucket: int
+    upto: datetime
+    counts: dict[str | None, dict[int, int]]
 
 
 class Times(NamedTuple):
@@ -101,7 +112,29 @@ def list_statistics(
         "closing": CLOSING_SECONDS,
         "max_jobs": FEW,
     }
-    return [Number._make(row) for row in fetch(cursor, "list_statistics", params)]
+    rows = fetch(cursor, "list_statistics", params)
+    upto = rows[-1][-1]
+    return [Number._make((*row[:-1], upto)) for row in rows]
+
+
+def list_largest(
+    cursor: Cursor, *, seconds: float, bucket_seconds: int, by_task: bool, max_names: int
+) -> Finished:
+    """Return what finished in that time of the queues or tasks with the most jobs, and the rest."""
+    params = {
+        "seconds": seconds,
+        "bucket_seconds": bucket_seconds,
+        "by_task": by_task,
+        "max_names": max_names,
+        "others": OTHERS[0],
+        "closing": CLOSING_SECONDS,
+        "max_jobs": FEW,
+    }
+    *rows, now = fetch(cursor, "list_largest", params)
+    counts: dict[str | None, dict[int, int]] = {}
+    for bucket, name, jobs, _ in rows:
+        counts.setdefault(name, {})[bucket] = jobs
+    return Finished(now[0], now[-1], counts)
 
 
 def times_of(

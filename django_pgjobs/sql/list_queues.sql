@@ -74,6 +74,11 @@ waiting AS MATERIALIZED (
     FROM (
         SELECT counted.queue_name, counted.waiting_since FROM counted
         UNION ALL
+        SELECT found.queue_name, min({found.waiting_since})
+        FROM found
+        WHERE EXISTS (SELECT FROM newest) AND {found.is_ready}
+        GROUP BY found.queue_name
+        UNION ALL
         SELECT plain.queue_name, {first.waiting_since}
         FROM plain
         CROSS JOIN LATERAL (

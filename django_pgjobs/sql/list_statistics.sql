@@ -7,58 +7,11 @@
 --     end); by_queue, by_task boolean; queue_name, task_path text (NULL: all); closing double
 --     precision (seconds after which a minute is written); max_jobs integer (how many are few)
 -- Returns: number of the bucket; queue_name, task_path, NULL if not asked for; enqueued, successful, failed,
---     cancelled, retried, lost; then, the same in all rows: up to when everything is counted. At least
---     one row: of the bucket of now, without names
+--     cancelled, retried, lost; up to when everything is counted, NULL in rows with a name. The last row
+--     is of the bucket of now, without names, perhaps with nothing in it
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_job_by_end
-WITH span AS MATERIALIZED (
-    SELECT
-        to_timestamp(
-            floor(
-                (date_part('epoch', statement_timestamp()) - %(seconds)s::double precision)
-                / %(bucket_seconds)s::integer::double precision
-            ) * %(bucket_seconds)s::integer::double precision
-        ) AS since,
-        {closing.minute_written} AS closed
-),
--- The time itself, and not that of the span, lets the planner know that few are asked for of many.
-newest AS MATERIALIZED (
-    (
-        SELECT job.status, job.queue_name, job.task_path, job.finished_at
-        FROM pgjobs_job_finished AS job
-        WHERE
-            job.status = 'successful' AND job.finished_at >= {closing.minute_written}
-            AND job.finished_at <= statement_timestamp()
-        ORDER BY job.finished_at DESC
-        LIMIT %(max_jobs)s::integer + 1
-    )
-    UNION ALL
-    (
-        SELECT job.status, job.queue_name, job.task_path, job.finished_at
-        FROM pgjobs_job_finished AS job
-        WHERE
-            job.status = 'failed' AND job.finished_at >= {closing.minute_written}
-            AND job.finished_at <= statement_timestamp()
-        ORDER BY job.finished_at DESC
-        LIMIT %(max_jobs)s::integer + 1
-    )
-    UNION ALL
-    (
-        SELECT job.status, job.queue_name, job.task_path, job.finished_at
-        FROM pgjobs_job_finished AS job
-        WHERE
-            job.status = 'cancelled' AND job.finished_at >= {closing.minute_written}
-            AND job.finished_at <= statement_timestamp()
-        ORDER BY job.finished_at DESC
-        LIMIT %(max_jobs)s::integer + 1
-    )
-),
-few AS MATERIALIZED (
-    SELECT
-        is_few AS holds, CASE WHEN is_few THEN statement_timestamp() ELSE span.closed END AS upto
-    FROM span
-    CROSS JOIN (SELECT count(*) <= %(max_jobs)s::integer AS is_few FROM newest) AS counted
-),
+WITH {closing.ended_lately},
 -- The rows of the statistics are many, their times few: what is left is made buckets of.
 numbers AS (
     SELECT
@@ -96,7 +49,7 @@ SELECT
     numbers.queue, numbers.task,
     sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
     sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
-    (SELECT few.upto FROM few)
+    CASE WHEN numbers.queue IS NULL AND numbers.task IS NULL THEN (SELECT few.upto FROM few) END
 FROM numbers
 GROUP BY bucket, numbers.queue, numbers.task
 ORDER BY bucket, numbers.queue, numbers.task

@@ -50,6 +50,59 @@ size AS (
         "date_trunc('minute',"
         " statement_timestamp() - make_interval(secs => %({it})s::double precision), 'UTC')"
     ),
+    # Of a parameter, seconds after which a minute is written: CTEs of a statement that is given
+    # *seconds*, *bucket_seconds* and *max_jobs*. The *span* of time that it tells of, up to the end
+    # of the last minute that is written; what has finished since then, *newest*; and whether that
+    # is *few*, so that it counts as well.
+    "ended_lately": """\
+span AS MATERIALIZED (
+    SELECT
+        to_timestamp(
+            floor(
+                (date_part('epoch', statement_timestamp()) - %(seconds)s::double precision)
+                / %(bucket_seconds)s::integer::double precision
+            ) * %(bucket_seconds)s::integer::double precision
+        ) AS since,
+        {{it}.minute_written} AS closed
+),
+-- The time itself, and not that of the span, lets the planner know that few are asked for of many.
+newest AS MATERIALIZED (
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'successful' AND job.finished_at >= {{it}.minute_written}
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+    UNION ALL
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'failed' AND job.finished_at >= {{it}.minute_written}
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+    UNION ALL
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = 'cancelled' AND job.finished_at >= {{it}.minute_written}
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+),
+few AS MATERIALIZED (
+    SELECT
+        is_few AS holds, CASE WHEN is_few THEN statement_timestamp() ELSE span.closed END AS upto
+    FROM span
+    CROSS JOIN (SELECT count(*) <= %(max_jobs)s::integer AS is_few FROM newest) AS counted
+)""",
     # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
     # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
     # else as the newest sample says. A sample that saw few is outdated, perhaps because nobody
@@ -63,9 +116,8 @@ found AS MATERIALIZED (
     ORDER BY job.id
     LIMIT %(max_jobs)s::bigint + 1
 ),
-{found.sizes},
 few AS MATERIALIZED (
-    SELECT size.jobs <= %(max_jobs)s::bigint AS holds FROM size WHERE size.is_sum
+    SELECT count(*) <= %(max_jobs)s::bigint AS holds FROM found
 ),
 newest AS MATERIALIZED (
     SELECT latest.measured_at
@@ -80,6 +132,11 @@ newest AS MATERIALIZED (
     ) AS latest
     WHERE NOT (SELECT few.holds FROM few) AND latest.jobs > %(max_jobs)s::bigint
 ),
+-- What a sample tells better is not counted: that would take half of the time of the statement.
+unsampled AS (
+    SELECT found.* FROM found WHERE NOT EXISTS (SELECT FROM newest)
+),
+{unsampled.sizes},
 sized AS MATERIALIZED (
     SELECT
         size.queue_name, size.ready, size.running, size.scheduled, size.retrying, size.held,

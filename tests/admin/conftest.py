@@ -1,14 +1,23 @@
-"""Fixtures of the pages of an installation with two tenants."""
+"""People who look at pages, some of an installation with two tenants."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from tests.admin.tenants import ONLY_OWN, make_person
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    """Somebody who may look and do nothing."""
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_job"))
+    client.force_login(user)
+    return client
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from psycopg import sql
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.page import describe, read_numbers
 
+LOCAL_CACHE = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
 
 def ago(seconds: float) -> sql.Composable:
     """Return SQL of an instant in the past."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.test import override_settings
@@ -11,16 +12,18 @@ from django.utils import translation
 from django_pgjobs.admin.overview.chart import (
     RANGES,
     SPARK_HEIGHT,
+    SPLITS,
     STACK,
     Chart,
     Range,
     Series,
     build_spark,
     coordinate,
-    largest,
     nice_top,
 )
 from django_pgjobs.admin.overview.chart import build_chart as build_chart_of
+from django_pgjobs.admin.overview.series import series_of
+from django_pgjobs.queries.numbers import Finished
 
 HOUR = RANGES["1h"]
 # 2026-11-21 12:00 UTC in minutes; 17:45 in Kathmandu, where the tests are.
@@ -125,16 +128,40 @@ def test_a_month_says_the_days() -> None:
     assert chart.bars[-1].time == "November 21 5:45 a.m. – November 22 5:45 a.m."
 
 
-def test_the_names_with_most_jobs_have_a_color_and_the_rest_is_one() -> None:
-    named = [Series("", f"queue {number}", {NOON: number}, "q") for number in range(1, 12)]
-    found = largest(named, {NOON - 1: 5}, "others")
-    assert [each.key for each in found] == [*"12345678", "others"]
-    assert [each.label for each in found[:2]] == ["queue 11", "queue 10"]
-    assert (found[-1].counts, found[-1].query) == ({NOON: 6, NOON - 1: 5}, "")
-    chart = build_chart_of(HOUR, NOON, found)
-    assert chart.jobs == sum(range(12)) + 5
-    assert "6 queue 6, 5 queue 5, 4 queue 4, 11 others." in chart.label
-    assert largest(named[:8], {}, "others")[-1].key == "8"
+def chart_by_task(counts: dict[str | None, dict[int, int]]) -> Chart:
+    finished = Finished(NOON, datetime.now(UTC), counts)
+    return build_chart_of(HOUR, NOON, series_of(finished, HOUR, SPLITS["task"]))
+
+
+def test_the_names_with_most_jobs_come_first_and_the_rest_is_one() -> None:
+    counts: dict[str | None, dict[int, int]] = {"a": {NOON: 1}, "c": {NOON: 2}, "b": {NOON: 2}}
+    chart = chart_by_task(counts | {None: {NOON: 5, NOON - 1: 4}})
+    assert [(each.key, each.label) for each in chart.legend] == [
+        ("1", "b"), ("2", "c"), ("3", "a"), ("others", "others"),
+    ]  # fmt: skip
+    assert [bool(each.query) for each in chart.legend] == [True, True, True, False]
+    assert chart.label.endswith(": 2 b, 2 c, 1 a, 9 others.")
+    assert chart.jobs == 14
+    assert [each.label for each in chart_by_task(counts).legend] == ["b", "c", "a"]
+
+
+def test_a_bar_says_the_three_names_with_the_most_jobs_and_counts_all() -> None:
+    """However many names there are, and however long: a page has a hundred bars."""
+    names = [f"{'shop.' * 100}task_{number}" for number in range(6)]
+    counts: dict[str | None, dict[int, int]] = {
+        name: {NOON: 1_000 * number} for number, name in enumerate(names)
+    }
+    title = chart_by_task(counts | {None: {NOON: 7}}).bars[-1].title
+    ends = [f"…{name[-39:]}" for name in names]
+    assert title == (
+        f"5:45 p.m. – 5:46 p.m.: 5,000 {ends[5]}, 4,000 {ends[4]}, 3,000 {ends[3]}, 3,007 others"
+    )
+    assert chart_by_task({"a": {NOON: 1}, "b": {NOON - 1: 1}}).bars[-1].title.endswith(": 1 a")
+
+
+def test_the_cells_of_the_table_are_the_numbers() -> None:
+    bar = build_chart(HOUR, NOON, {("successful", NOON): 1_234, ("failed", NOON): 1}).bars[-1]
+    assert bar.cells == "<td>1,234</td><td>0</td><td>1</td>"
 
 
 def test_a_coordinate_has_one_digit_at_most() -> None:

@@ -13,7 +13,7 @@ from django.urls import reverse
 from psycopg import sql
 
 from django_pgjobs import pause
-from django_pgjobs.admin.overview import page as overview
+from django_pgjobs.admin.overview import page
 from django_pgjobs.admin.overview.chart import MAX_NAMES, RANGES, SPLITS
 from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries.limit_pages import list_concurrency_keys
@@ -106,8 +106,8 @@ def test_the_page_queues_shows_the_same_and_leads_to_the_jobs(
     links = re.findall(rf'<a href="{jobs_url}\?([^"]*)">([\d,]+)</a>', text)
     assert len(links) == 8
     for query, number in links:
-        page = admin_client.get(f"{jobs_url}?{unescape(query)}&per=100")
-        listed = len(page.context["cl"].rows.jobs)
+        response = admin_client.get(f"{jobs_url}?{unescape(query)}&per=100")
+        listed = len(response.context["cl"].rows.jobs)
         assert listed == min(int(number.replace(",", "")), 100), query
 
 
@@ -147,8 +147,8 @@ def test_what_the_page_system_reads_is_a_query(installation: None) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_numbers_of_many_jobs_are_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """300,000 that finished within a month, 30,000 that have not."""
-    # A busy machine is none of its subject.
-    monkeypatch.setattr(overview, "OVERVIEW_SECONDS", 60.0)
+    # A busy machine reads what was just written slowly.
+    monkeypatch.setattr(page, "OVERVIEW_SECONDS", 60.0)
     many_jobs.fill(finished=300_000, waiting=30_000)
     record()
     test_the_numbers_of_the_overview_are_queries(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 from urllib.parse import unquote
@@ -24,25 +23,14 @@ from django_pgjobs.admin.overview import page as page
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Pause
-from django_pgjobs.queries.cursor import statement
-from tests.admin.overview_support import ago, read, record, words
-from tests.factories import make_job, make_jobs, make_running_job, make_worker
+from tests.admin.overview_support import LOCAL_CACHE, ago, read, words
+from tests.factories import make_job, make_jobs, make_worker
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, ROWS
 
 pytestmark = pytest.mark.django_db
 
-LOCAL_CACHE = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 LIVE = {"X-Requested-With": "pgjobs-live"}
-
-
-@pytest.fixture
-def viewer(client: Client) -> Client:
-    """Somebody who may look and do nothing."""
-    user = User.objects.create_user("viewer", is_staff=True)
-    user.user_permissions.add(Permission.objects.get(codename="view_job"))
-    client.force_login(user)
-    return client
 
 
 def test_an_empty_installation_has_a_page(
@@ -290,79 +278,6 @@ def test_what_one_may_do_is_part_of_what_changed(admin_client: Client, viewer: C
     first = admin_client.get(address, headers=LIVE)
     other = viewer.get(address, headers=LIVE | {"If-None-Match": first["ETag"]})
     assert other.status_code == 200
-
-
-@override_settings(CACHES=LOCAL_CACHE)
-@pytest.mark.parametrize("name", ["admin_client", "viewer"])
-def test_the_page_costs_few_statements_and_few_bytes(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    client = request.getfixturevalue(name)
-    for number in range(60):
-        queue = f"queue-{number}"
-        make_job(f"some.path.of.a.task_{number % 12}", queue_name=queue)
-        make_job(queue_name=queue, due_at=ago(-99), attempts=number % 2)
-        make_running_job(queue_name=queue)
-        for minutes in range(24):
-            path = f"some.path.of.a.task_{(number + minutes) % 12}"
-            end = ago(minutes * 3_600 + number * 60)
-            make_job(path, queue_name=queue, status="successful", finished_at=end)
-        error = {"exception_class": "a.Boom", "message": f"no {chr(97 + number % 26)} {'x ' * 90}"}
-        make_job(status="failed", finished_at=ago(number * 60), errors=[error])
-    record()
-    cache.clear()
-    # What was usual for days is kept for some minutes.
-    read(client)
-    with CaptureQueriesContext(connection) as queries:
-        text = read(client, range="24h", by="task")
-    # The test's own transaction takes one more, the permissions of a viewer two.
-    assert len(queries) <= 15 + 2 * (name == "viewer"), [query["sql"][:80] for query in queries]
-    assert len(text.encode()) < 150_000
-
-
-STATEMENTS = {
-    "list_queues": {
-        "max_jobs": 100, "max_queues": 9, "max_sampled": 9, "max_lanes": 9, "max_next": 9,
-        "also_names": [], "queue_name": None,
-    },
-    "list_statistics": {
-        "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_queue": True, "by_task": False,
-        "queue_name": None, "task_path": None, "closing": 15.0,
-    },
-    "list_failures": {
-        "max_jobs": 100, "max_groups": 9, "seconds": 1e6, "newest_first": False,
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_no_statement_reads_more_jobs_than_it_may(name: str) -> None:
-    """What EXPLAIN counted, on tables that are larger than the bound."""
-    for status in ("failed", "successful", "cancelled", "ready"):
-        make_jobs(5_000, status=status, finished_at=ago(60), errors=[{"message": "x"}])
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE pgjobs_job")
-        # Of a table as small as this, what tests before left dead decides between the two.
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement(name)}", STATEMENTS[name])
-        [(plan,)] = cursor.fetchall()
-    plan = json.loads(plan) if isinstance(plan, str) else plan
-    read = {
-        node["Alias"]: (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
-        * node["Actual Loops"]
-        for node in nodes(plan[0]["Plan"])
-        if node.get("Relation Name", "").startswith("pgjobs_job")
-    }
-    assert read
-    assert max(read.values()) <= 1_000
-    assert sum(read.values()) <= 1_300
-
-
-def nodes(node: dict[str, Any]) -> Any:
-    """Yield a node of a plan and all below it."""
-    yield node
-    for below in node.get("Plans", ()):
-        yield from nodes(below)
 
 
 second = AdminSite(name="second")

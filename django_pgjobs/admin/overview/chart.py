@@ -8,18 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.utils import formats, timezone
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_pgjobs.drawing import counted
 from django_pgjobs.status import JobStatus
 
 # The statuses of a bar from the bottom to the top.
 STACK = (JobStatus.SUCCESSFUL, JobStatus.CANCELLED, JobStatus.FAILED)
 # So many queues or tasks have a color of their own, the rest are one.
 MAX_NAMES = 8
+# So many of them are named where the pointer rests on a bar, by the ends of their names.
+MAX_SAID = 3
+MAX_SAID_LENGTH = 40
 HEIGHT = 100.0
 # Of the width of a bar's place, the rest is the gap.
 BAR_WIDTH = 8
@@ -99,7 +106,7 @@ class Rectangle(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bucket: where it is drawn, what it says, and its numbers for the table."""
+    """One bucket: where it is drawn, what it says, and its numbers, also as cells of a table."""
 
     x: str
     parts: list[Rectangle]
@@ -107,6 +114,11 @@ class Bar(NamedTuple):
     time: str
     counts: list[int]
     jobs: int
+
+    @property
+    def cells(self) -> SafeString:
+        """Its numbers as the table shows them: hundreds, which a template would draw slowly."""
+        return format_html_join("", "<td>{}</td>", ((counted(jobs),) for jobs in self.counts))
 
 
 class Chart(NamedTuple):
@@ -139,41 +151,32 @@ class Spark(NamedTuple):
     largest: int
 
 
-def largest(series: Iterable[Series], rest: Mapping[int, int], label: Any) -> list[Series]:
-    """Return the series with the most jobs; the others and *rest* are one, with that label."""
-    ordered = sorted(series, key=lambda each: (-each.total, str(each.label)))
-    found = [
-        each._replace(key=str(place)) for place, each in enumerate(ordered[:MAX_NAMES], start=1)
-    ]
-    counts = dict(rest)
-    for each in ordered[MAX_NAMES:]:
-        for bucket, jobs in each.counts.items():
-            counts[bucket] = counts.get(bucket, 0) + jobs
-    return [*found, Series("others", label, counts, "")] if counts else found
-
-
 def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Chart:
     """Return the chart of *series*, the first is at the bottom."""
     numbers = range(last_bucket - chosen.buckets + 1, last_bucket + 1)
-    stacks = [[each.counts.get(number, 0) for each in series] for number in numbers]
-    top = nice_top(max(map(sum, stacks), default=0))
-    with_date = chosen.bucket_seconds * chosen.buckets > DAY_SECONDS
-    bars = [
-        _bar(place, series, stack, top, _bucket_time(number, chosen.bucket_seconds, with_date))
-        for place, (number, stack) in enumerate(zip(numbers, stacks, strict=True))
+    # Labels are translated when they are drawn: once for all bars.
+    shown = [
+        each._replace(label=str(each.label), counts=_within(each.counts, numbers))
+        for each in series
     ]
-    every = (chosen.buckets - 1) / (TICKS - 1)
-    shown = [each._replace(counts=_within(each.counts, numbers)) for each in series]
+    stacks = [[each.counts.get(number, 0) for each in shown] for number in numbers]
+    top = nice_top(max(map(sum, stacks), default=0))
+    times = _bucket_times(numbers, chosen)
     label = _("Jobs finished in the last %(range)s: %(counts)s.") % {
         "range": chosen.label,
         "counts": _in_words(shown, [each.total for each in shown]) or "0",
     }
+    every = (chosen.buckets - 1) / (TICKS - 1)
+    is_dated = _is_dated(chosen)
     return Chart(
-        bars=bars,
+        bars=[
+            _bar(place, shown, stack, top, time)
+            for place, (time, stack) in enumerate(zip(times, stacks, strict=True))
+        ],
         width=chosen.buckets * PLACE_WIDTH,
         top=top,
         ticks=[
-            _tick(numbers[round(every * tick)] * chosen.bucket_seconds, with_date)
+            _tick(numbers[round(every * tick)] * chosen.bucket_seconds, is_dated)
             for tick in range(TICKS)
         ],
         label=label,
@@ -194,32 +197,59 @@ def _bar(place: int, series: Sequence[Series], stack: Sequence[int], top: int, t
             height = max(HEIGHT * jobs / top, LEAST_HEIGHT)
             y -= height
             parts.append(Rectangle(each.key, coordinate(max(y, 0.0)), coordinate(height)))
-    title = f"{time}: {_in_words(series, stack) or 0}"
+    title = f"{time}: {_largest_in_words(series, stack) or 0}"
     return Bar(str(place * PLACE_WIDTH), parts, title, time, list(stack), sum(stack))
 
 
 def _in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
     return ", ".join(
-        f"{formats.number_format(jobs)} {each.label}"
+        f"{counted(jobs)} {each.label}"
         for each, jobs in zip(series, stack, strict=True)
         if jobs or each.key in STACK
     )
 
 
-def _bucket_time(number: int, seconds: int, with_date: bool) -> str:
-    begin = _moment_text(number * seconds, with_date)
-    end = _moment_text((number + 1) * seconds, seconds >= DAY_SECONDS)
-    return f"{begin} – {end}"
+def _largest_in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
+    """Return what a bar says: of many names those with the most jobs, without their beginnings."""
+    if len(series) <= MAX_SAID:
+        return _in_words([each._replace(label=_end_of(each.label)) for each in series], stack)
+    by_jobs = sorted(zip(stack, series, strict=True), key=lambda found: -found[0])
+    said = [(jobs, each) for jobs, each in by_jobs if each.query][:MAX_SAID]
+    rest = sum(stack) - sum(jobs for jobs, _ in said)
+    words = [f"{counted(jobs)} {_end_of(each.label)}" for jobs, each in said if jobs]
+    return ", ".join([*words, f"{counted(rest)} {_('others')}"] if rest else words)
+
+
+def _end_of(name: str) -> str:
+    return name if len(name) <= MAX_SAID_LENGTH else f"…{name[1 - MAX_SAID_LENGTH :]}"
+
+
+def _is_dated(chosen: Range) -> bool:
+    return chosen.bucket_seconds * chosen.buckets > DAY_SECONDS
+
+
+def _bucket_times(numbers: range, chosen: Range) -> list[str]:
+    """Return from when to when each bucket is; what ends one begins the next."""
+    # Days have the same times, and times the same day: each is written once.
+    clock = cache(lambda moment: formats.time_format(moment, "TIME_FORMAT"))
+    day = cache(lambda date: formats.date_format(date, "MONTH_DAY_FORMAT"))
+    edges = [
+        _local(number * chosen.bucket_seconds) for number in range(numbers.start, numbers.stop + 1)
+    ]
+    times = [clock(edge.time()) for edge in edges]
+    dated = times
+    if _is_dated(chosen):
+        dated = [f"{day(edge.date())} {time}" for edge, time in zip(edges, times, strict=True)]
+    ends = dated if chosen.bucket_seconds >= DAY_SECONDS else times
+    return [f"{begin} – {end}" for begin, end in zip(dated, ends[1:], strict=False)]
 
 
 def _tick(epoch: int, is_date: bool) -> str:
-    moment = timezone.localtime(datetime.fromtimestamp(epoch, UTC))
-    return formats.date_format(moment, "MONTH_DAY_FORMAT" if is_date else "TIME_FORMAT")
+    return formats.date_format(_local(epoch), "MONTH_DAY_FORMAT" if is_date else "TIME_FORMAT")
 
 
-def _moment_text(epoch: int, with_date: bool) -> str:
-    time = _tick(epoch, False)
-    return f"{_tick(epoch, True)} {time}" if with_date else time
+def _local(epoch: int) -> datetime:
+    return timezone.localtime(datetime.fromtimestamp(epoch, UTC))
 
 
 def nice_top(most: int) -> int:

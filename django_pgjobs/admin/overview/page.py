@@ -42,7 +42,7 @@ from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, un
 from django_pgjobs.admin.overview.muting import part
 from django_pgjobs.admin.overview.notices import shorten
 from django_pgjobs.admin.overview.rules import waiting_of, without_vain
-from django_pgjobs.admin.overview.series import read_series, series_of
+from django_pgjobs.admin.overview.series import by_outcome, read_series, series_of
 from django_pgjobs.admin.overview.situation import Seen, read_signs
 from django_pgjobs.admin.overview.trend import trend_text
 from django_pgjobs.admin.overview.warnings import (
@@ -59,7 +59,7 @@ from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.failures import FailureRow, list_failures
-from django_pgjobs.queries.numbers import Number, Size
+from django_pgjobs.queries.numbers import Finished, Size
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import Queues, list_queues
 from django_pgjobs.queries.rate_limits import MissingRate, list_missing_rates
@@ -72,7 +72,8 @@ OVERVIEW_SECONDS = 1.0
 MAX_FAILED_JOBS = 300
 # Lanes with keys whose first jobs are asked for limits that are not there.
 MAX_LANES = 500
-MAX_QUEUES = 30
+# Those with the most jobs; the page Queues has all. Each is 2 kB, with long names more.
+MAX_QUEUES = 20
 MAX_GROUPS = 6
 MAX_WORKERS = 10
 DAY_SECONDS = 86_400.0
@@ -90,7 +91,7 @@ class Numbers(NamedTuple):
     failures: list[FailureRow]
     facts: Installation
     missing_rates: list[MissingRate]
-    drawn: list[Number]
+    drawn: Finished
     seen: Seen
 
 
@@ -168,10 +169,11 @@ def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
         queues.waiting_since,
         *((row[0], _steady(row.size), row[2:]) for row in queues.rows),
     ]
-    finished = [[each[:-1] for each in found] for found in (numbers.hour.numbers, numbers.drawn)]
+    hour, drawn = numbers.hour, numbers.drawn
+    finished = [each[:-1] for each in hour.numbers], drawn.bucket, drawn.counts
     steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
-        sizes, finished, numbers.hour.times, numbers.failures, workers, steady, facts.samples,
+        sizes, finished, hour.times, numbers.failures, workers, steady, facts.samples,
         numbers.missing_rates,
     )  # fmt: skip
 
@@ -206,10 +208,10 @@ def read_numbers(chosen: Range, split: Split) -> Numbers:
         )
 
 
-def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> list[Number]:
-    """Return what the chart shows: of the last hour most of it is known."""
-    if chosen.key == DEFAULT_RANGE and split.key != "task":
-        return hour.numbers
+def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Finished:
+    """Return what the chart shows: the outcomes of the last hour are known."""
+    if (chosen.key, split.key) == (DEFAULT_RANGE, DEFAULT_SPLIT):
+        return by_outcome(hour.numbers)
     seconds = min(max(chosen.bucket_seconds // KEPT_PART, KEPT_SECONDS), MAX_KEPT_SECONDS)
     name = f"chart:{chosen.key}:{split.key}"
     return kept(name, lambda: read_series(cursor, chosen, split), seconds=seconds)
@@ -236,11 +238,11 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
         "facts": facts,
         "now": timezone.now(),
         "workers": [(worker, heartbeat_state(worker.silent_seconds)) for worker in facts.workers],
-        "chart": build_chart(chosen, drawn[-1].bucket, series_of(drawn, chosen, split)),
-        "chart_age": as_of(drawn[-1].upto),
+        "chart": build_chart(chosen, drawn.bucket, series_of(drawn, chosen, split)),
+        "chart_age": as_of(drawn.upto),
         "size_age": as_of(size.measured_at),
         "hour_age": as_of(hour.upto),
-        "queues": shown[:MAX_QUEUES],
+        "queues": _busiest(shown),
         "has_more_queues": len(shown) > MAX_QUEUES or numbers.queues.has_more,
         "groups": make_groups(numbers.failures),
         "has_more_failures": bool(numbers.failures)
@@ -289,6 +291,18 @@ def _rate_tile(key: str, label: str, rate: Rate, column: str) -> Tile:
     query = jobs_query("all", since=rate.since, until=rate.until, column=column)
     is_old = rate.until is not None and as_of(rate.until + timedelta(seconds=MINUTE))
     return Tile(key, label, rate.per_minute, query, age=as_of(rate.until) if is_old else "")
+
+
+def _busiest(lines: list[QueueLine]) -> list[QueueLine]:
+    """Return the queues with the most jobs, in their order."""
+    if len(lines) <= MAX_QUEUES:
+        return lines
+    busiest = {line.name for line in sorted(lines, key=_jobs_of, reverse=True)[:MAX_QUEUES]}
+    return [line for line in lines if line.name in busiest]
+
+
+def _jobs_of(line: QueueLine) -> int:
+    return (sum(line.size[1:6]) if line.size else 0) + line.finished
 
 
 def _is_shown(line: QueueLine) -> bool:

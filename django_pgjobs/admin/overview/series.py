@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from operator import attrgetter
+from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.numbers import finished, jobs_query, start_of
-from django_pgjobs.admin.overview.chart import STACK, Range, Series, Split, largest
+from django_pgjobs.admin.numbers import jobs_query, start_of
+from django_pgjobs.admin.overview.chart import MAX_NAMES, STACK, Range, Series, Split
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.numbers import Number, list_statistics
-from django_pgjobs.queries.statistics import OTHERS
+from django_pgjobs.queries.numbers import Finished, Number, list_largest, list_statistics
 
 
-def read_series(cursor: Cursor, chosen: Range, split: Split) -> list[Number]:
+def read_series(cursor: Cursor, chosen: Range, split: Split) -> Finished:
     """Ask the statistics."""
-    return list_statistics(
+    seconds = chosen.bucket_seconds * (chosen.buckets - 1)
+    if split.key == "outcome":
+        return by_outcome(
+            list_statistics(cursor, seconds=seconds, bucket_seconds=chosen.bucket_seconds)
+        )
+    return list_largest(
         cursor,
-        seconds=chosen.bucket_seconds * (chosen.buckets - 1),
+        seconds=seconds,
         bucket_seconds=chosen.bucket_seconds,
-        by_queue=split.key == "queue",
         by_task=split.key == "task",
+        max_names=MAX_NAMES,
     )
 
 
-def series_of(numbers: list[Number], chosen: Range, split: Split) -> list[Series]:
-    """Return the parts of the bars, the first is at the bottom."""
-    since = start_of(numbers[-1].bucket - chosen.buckets + 1, chosen.bucket_seconds)
+def by_outcome(numbers: Sequence[Number]) -> Finished:
+    """Return how many jobs ended with each status."""
+    counts: dict[str | None, dict[int, int]] = {}
+    for status in STACK:
+        found = counts[status.value] = {}
+        for number in numbers:
+            found[number.bucket] = found.get(number.bucket, 0) + getattr(number, status.value)
+    return Finished(numbers[-1].bucket, numbers[-1].upto, counts)
+
+
+def series_of(finished: Finished, chosen: Range, split: Split) -> list[Series]:
+    """Return the parts of the bars, the first is at the bottom: the name with the most jobs."""
+    since = start_of(finished.bucket - chosen.buckets + 1, chosen.bucket_seconds)
+    counts = finished.counts
     if split.key == "outcome":
         return [
-            Series(
-                status.value,
-                status.label,
-                _sum(numbers, attrgetter(status.value)),
-                jobs_query(status.value, since=since),
-            )
-            for status in STACK
+            Series(each.value, each.label, counts[each], jobs_query(each.value, since=since))
+            for each in STACK
         ]
-    by_name: dict[str, list[Number]] = {}
-    for number in numbers:
-        name = number.queue_name if split.key == "queue" else number.task_path
-        if name is not None and finished(number):
-            by_name.setdefault(name, []).append(number)
-    rest = by_name.pop(OTHERS[0], [])
-    named = [
-        Series("", name, _sum(found, finished), jobs_query("all", {split.key: name}, since=since))
-        for name, found in by_name.items()
+    names = sorted(filter(None, counts), key=lambda name: (-sum(counts[name].values()), name))
+    series = [
+        Series(str(place), name, counts[name], jobs_query("all", {split.key: name}, since=since))
+        for place, name in enumerate(names, start=1)
     ]
-    return largest(named, _sum(rest, finished), _("others"))
-
-
-def _sum(numbers: Iterable[Number], count: Callable[[Number], int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for number in numbers:
-        jobs = count(number)
-        if jobs:
-            counts[number.bucket] = counts.get(number.bucket, 0) + jobs
-    return counts
+    return [*series, Series("others", _("others"), counts[None], "")] if None in counts else series

@@ -124,7 +124,8 @@ class Completer:
 
     def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
         """Note which outcomes of a batch the server has written; the others are lost."""
-        self._tally.note([entry for entry in batch if entry[0].id in written])
+        is_whole = len(written) == len(batch)
+        self._tally.note(batch if is_whole else [each for each in batch if each[0].id in written])
         for attempt, outcome in batch:
             if self.aside(attempt) is not None:
                 del self._aside[attempt.id]

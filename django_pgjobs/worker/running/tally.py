@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from math import floor
 
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.queries.statistics import LAST_CLASS, MINUTE, OTHERS, Cell, Key, Minute
@@ -53,24 +54,45 @@ class Tally:
         self._offset = server_time - asked_at
 
     def note(self, entries: Iterable[tuple[Attempt, Outcome]]) -> None:
-        """Count attempts whose outcomes are stored."""
+        """Count attempts whose outcomes are stored.
+
+        This is done for every job, so what it has in common with the one before is not looked up.
+        """
+        offset = self._offset
+        begins = ends = 0.0
+        cells: Cells = {}
+        cell: Cell | None = None
+        key: Key = OTHERS
         with self._lock:
             for attempt, outcome in entries:
                 place = _PLACES.get(outcome.kind)
                 if place is None:
                     continue
-                row = attempt.row
-                key = (row.queue_name, row.task_path)
-                cells = self._cells_of(int((outcome.ended_at + self._offset) // MINUTE))
-                cell = cells.get(key) or _new_cell(cells, key)
+                if not begins <= outcome.ended_at < ends:
+                    minute = int((outcome.ended_at + offset) // MINUTE)
+                    begins = minute * MINUTE - offset
+                    ends = begins + MINUTE
+                    cells = self._cells_of(minute)
+                    cell = None
+                queue_name, task_path = attempt.queue_name, attempt.row.task_path
+                if cell is None or queue_name != key[0] or task_path != key[1]:
+                    key = (queue_name, task_path)
+                    cell = cells.get(key) or _new_cell(cells, key)
                 cell.ends[place] += 1
-                if not attempt.started_at:  # it expired before it began
+                started_at = attempt.started_at
+                if not started_at:  # it expired before it began
                     continue
-                waited = max(attempt.waited + attempt.started_at - attempt.claimed_at, 0.0)
+                waited = attempt.waited + started_at - attempt.claimed_at
+                if waited < 0.0:
+                    waited = 0.0
+                ran = outcome.duration
                 cell.waited += waited
-                cell.ran += outcome.duration
-                cell.waits[min(int(waited * 1000).bit_length(), LAST_CLASS)] += 1
-                cell.runs[min(int(outcome.duration * 1000).bit_length(), LAST_CLASS)] += 1
+                cell.ran += ran
+                # The class is the number of binary digits of the milliseconds.
+                place = floor(waited * 1000.0).bit_length() if waited >= 0.001 else 0
+                cell.waits[place if place < LAST_CLASS else LAST_CLASS] += 1
+                place = floor(ran * 1000.0).bit_length() if ran >= 0.001 else 0
+                cell.runs[place if place < LAST_CLASS else LAST_CLASS] += 1
 
     def note_rescued(self, rescued: Iterable[Rescued]) -> None:
         """Count attempts of lost workers, and what became of their jobs."""

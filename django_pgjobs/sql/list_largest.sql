@@ -1,0 +1,63 @@
+-- Tell how many jobs finished by time, of the queues or tasks with the most of them, and of the others
+-- together. What is counted, and what a bucket is, list_statistics.sql says.
+-- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
+--     end); by_task boolean (else by queue); max_names integer; others text (the name of those that
+--     statistics do not tell apart); closing double precision (seconds after which a minute is
+--     written); max_jobs integer (how many are few)
+-- Returns: number of the bucket; queue_name or task_path, NULL: of the others; how many jobs; NULL. The
+--     last row is of the bucket of now, without jobs, and says up to when everything is counted
+-- Locks: none
+-- Index: pgjobs_statistic_begin, pgjobs_job_by_end
+WITH {closing.ended_lately},
+found AS MATERIALIZED (
+    SELECT
+        floor(date_part('epoch', each.at) / %(bucket_seconds)s::integer::double precision)::bigint
+        AS bucket,
+        each.name, sum(each.jobs)::bigint AS jobs
+    FROM (
+        SELECT
+            statistic.begins_at AS at,
+            CASE
+                WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name
+            END AS name,
+            sum(statistic.successful) + sum(statistic.failed) + sum(statistic.cancelled) AS jobs
+        FROM pgjobs_statistic AS statistic
+        WHERE
+            statistic.period = ANY ('{part,minute,quarter,hour,day}')
+            AND statistic.begins_at >= (SELECT span.since FROM span)
+            AND statistic.begins_at < (SELECT span.closed FROM span)
+        GROUP BY at, name
+        UNION ALL
+        SELECT
+            newest.finished_at,
+            CASE WHEN %(by_task)s::boolean THEN newest.task_path ELSE newest.queue_name END, 1
+        FROM newest
+        WHERE (SELECT few.holds FROM few)
+    ) AS each
+    GROUP BY bucket, each.name
+),
+largest AS (
+    SELECT found.name
+    FROM found
+    WHERE found.name <> %(others)s::text
+    GROUP BY found.name
+    ORDER BY sum(found.jobs) DESC, found.name
+    LIMIT %(max_names)s::integer
+)
+SELECT shown.bucket, shown.name, shown.jobs, shown.upto
+FROM (
+    SELECT found.bucket, largest.name, sum(found.jobs)::bigint AS jobs, NULL::timestamptz AS upto
+    FROM found
+    LEFT JOIN largest ON largest.name = found.name
+    WHERE found.jobs > 0
+    GROUP BY found.bucket, largest.name
+    UNION ALL
+    SELECT
+        floor(
+            date_part('epoch', statement_timestamp())
+            / %(bucket_seconds)s::integer::double precision
+        )::bigint,
+        NULL, 0, few.upto
+    FROM few
+) AS shown
+ORDER BY shown.upto NULLS FIRST

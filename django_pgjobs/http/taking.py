@@ -207,7 +207,8 @@ def hand_out(taker: Taker, attempts: Iterable[tuple[Attempt, float]]) -> list[Gi
                 outcome = failure(attempt, error, taker.options)
         attempt.control = outcome.control
         ended.append((attempt, outcome))
-    deliver(ended)
+    if ended:
+        deliver(ended)
     return given
 
 

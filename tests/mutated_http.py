@@ -160,6 +160,13 @@ RULES = (
         ("tests/http/test_assignments.py",),
     ),
     (
+        "worker over http: failures by what is remembered",
+        f"{HTTP}outcomes.py",
+        "memory.take(*claim) if isinstance(report, Result) else None",
+        "memory.take(*claim)",
+        ("tests/http/test_memory.py",),
+    ),
+    (
         "worker over http: turn of one job",
         f"{HTTP}single.py",
         "for waits in (False, True):",

@@ -153,6 +153,20 @@ RULES = (
         LIMITS,
     ),
     (
+        "worker over http: signature of an assignment",
+        f"{HTTP}assignments.py",
+        "not any(hmac.compare_digest(signature, _signature(text, key)) for key in _keys())",
+        "False",
+        ("tests/http/test_assignments.py",),
+    ),
+    (
+        "worker over http: failures by what is remembered",
+        f"{HTTP}outcomes.py",
+        "memory.take(*claim) if isinstance(report, Result) else None",
+        "memory.take(*claim)",
+        ("tests/http/test_memory.py",),
+    ),
+    (
         "worker over http: turn of one job",
         f"{HTTP}single.py",
         "for waits in (False, True):",

@@ -139,7 +139,8 @@ def find_access(request: HttpRequest) -> Access:
 
 
 def _digest(request: HttpRequest) -> str:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    # Not `request.headers`, which is made of all headers for the one that is wanted.
+    scheme, _, given = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     secret = given.strip()
     if scheme.lower() != "bearer" or not SECRET.fullmatch(secret):
         # What cannot be a token costs no query.

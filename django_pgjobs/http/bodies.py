@@ -44,7 +44,7 @@ def read_object(request: HttpRequest, max_bytes: int) -> dict[str, Any]:
 def _read_bytes(request: HttpRequest, max_bytes: int) -> bytes:
     """Read the body; stop where it is too large, whatever its Content-Length said."""
     try:
-        length = int(request.headers.get("Content-Length") or 0)
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
         raise Problem(400, "bad-request", "Bad request", detail="Content-Length") from None
     if length > max_bytes:

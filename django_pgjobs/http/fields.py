@@ -47,14 +47,22 @@ def read_fields(request: HttpRequest, max_bytes: int) -> Fields:
 
 
 class Fields:
-    """The members of one object, at *pointer* of the body."""
+    """The members of one object: that of the body, or at *key* of what lies at *above*."""
 
-    def __init__(self, members: dict[str, Any], pointer: str = "") -> None:
+    def __init__(
+        self, members: dict[str, Any], above: str = "", key: str | int | None = None
+    ) -> None:
         self.members = members
-        self.pointer = pointer
+        self._above = above
+        self._key = key
         self._known: set[str] = set()
         self._errors: list[FieldError] = []
         self._inner: list[Fields] = []
+
+    @property
+    def pointer(self) -> str:
+        """Where the object is, as errors have it."""
+        return self._above if self._key is None else below(self._above, self._key)
 
     def refuse(self, name: str, detail: str) -> None:
         """Note that something is wrong with the field *name*."""
@@ -242,12 +250,12 @@ class Fields:
         if not is_there:
             return [] if value is REQUIRED else value
         found = []
+        above = below(self.pointer, name)
         for place, item in enumerate(self._list(name, value, max_items)):
-            pointer = below(below(self.pointer, name), place)
             if isinstance(item, dict):
-                found.append(self._below(item, pointer))
+                found.append(self._below(item, above, place))
             else:
-                self._errors.append(FieldError(pointer, "expected an object"))
+                self._errors.append(FieldError(below(above, place), "expected an object"))
         return found
 
     @overload
@@ -257,13 +265,12 @@ class Fields:
     def object(self, name: str, *, default: Any = REQUIRED) -> Any:
         """Return an object as fields that `check()` looks at as well."""
         is_there, value = self._given(name, default)
-        pointer = below(self.pointer, name)
         if not is_there:
-            return Fields({}, pointer) if value is REQUIRED else value
+            return Fields({}, self.pointer, name) if value is REQUIRED else value
         if not isinstance(value, dict):
             self.refuse(name, "expected an object")
-            return Fields({}, pointer)
-        return self._below(value, pointer)
+            return Fields({}, self.pointer, name)
+        return self._below(value, self.pointer, name)
 
     @overload
     def mapping(self, name: str, *, max_items: int) -> dict[str, Any]: ...
@@ -296,7 +303,7 @@ class Fields:
             return []
         return value
 
-    def _below(self, members: dict[str, Any], pointer: str) -> Fields:
-        fields = Fields(members, pointer)
+    def _below(self, members: dict[str, Any], above: str, key: str | int) -> Fields:
+        fields = Fields(members, above, key)
         self._inner.append(fields)
         return fields

@@ -21,6 +21,7 @@ from django_pgjobs.exceptions import (
 )
 from django_pgjobs.http.assignments import Assignment, opened
 from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import instant_text
@@ -90,7 +91,7 @@ def failure_of(fields: Fields) -> RemoteFailure:
 def attempt_of(assigned: Assigned, options: Options) -> Attempt:
     """Return the attempt of a job that somebody runs, as if it ran here."""
     attempt = make_attempt(assigned.row, options)
-    attempt.started_at = assigned.row.asked_at - assigned.ran
+    attempt.claimed_at = attempt.started_at = assigned.row.asked_at - assigned.ran
     attempt.cancelling = assigned.is_cancelling
     return attempt
 
@@ -126,7 +127,7 @@ def timed_out(attempt: Attempt, timeout: float) -> Outcome:
 def store(token_id: int, reports: Sequence[tuple[str, Report]]) -> list[dict[str, str]]:
     """Write what a worker says of assignments; return what it is told of each, in order."""
     assignments = [opened(sealed, token_id) for sealed, _ in reports]
-    attempts = _attempts_of(assignments)
+    attempts = _attempts_of(assignments, [report for _, report in reports])
     entries: list[Entry | None] = []
     for assignment, (_, report) in zip(assignments, reports, strict=True):
         # Of one that is named twice the first report counts.
@@ -142,12 +143,23 @@ def store(token_id: int, reports: Sequence[tuple[str, Report]]) -> list[dict[str
 
 
 def _attempts_of(
-    assignments: Iterable[Assignment | None],
+    assignments: Iterable[Assignment | None], reports: Iterable[Report]
 ) -> dict[tuple[int, int], Attempt]:
-    """Return the attempts that are still under way, by job and claim."""
-    claims = [(each.job_id, each.claim) for each in assignments if each is not None]
+    """Return the attempts by job and claim, without those that are known to be over."""
+    known: list[Assigned] = []
+    claims: list[tuple[int, int]] = []
+    for assignment, report in zip(assignments, reports, strict=True):
+        if assignment is None:
+            continue
+        claim = assignment.job_id, assignment.claim
+        given = memory.take(*claim) if isinstance(report, Result) else None
+        if given is None:
+            claims.append(claim)
+        else:
+            known.append(given)
     options = make_options()
-    attempts = [attempt_of(assigned, options) for assigned in running_under(claims)]
+    # What was asked goes before: it may be named twice, and is newer.
+    attempts = [attempt_of(assigned, options) for assigned in (*known, *running_under(claims))]
     return {(attempt.id, attempt.claim): attempt for attempt in attempts}
 
 

@@ -186,11 +186,14 @@ def _response(answer: Answer) -> HttpResponse:
         response = HttpResponse(
             content, status=status, headers=dict(headers), content_type="application/json"
         )
-    return _never_cached(response)
+    return _finished(response)
 
 
-def _never_cached(response: HttpResponse) -> HttpResponse:
+def _finished(response: HttpResponse) -> HttpResponse:
+    """Let nobody keep an answer, and tell its length: else servers send it in chunks."""
     response["Cache-Control"] = "no-store"
+    if response.status_code != 204:
+        response["Content-Length"] = str(len(response.content))
     return response
 
 
@@ -211,7 +214,7 @@ def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
         # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
         got_request_exception.send(sender=None, request=request)
         problem = Problem(500, "internal-error", "Internal error", detail="See the server's log.")
-    response = _never_cached(problem.response())
+    response = _finished(problem.response())
     if response.status_code >= 500:
         # It is logged above; Django would mail each to the administrators.
         response._has_been_logged = True  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from django_pgjobs.choosing import Rooms
 from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.http.assignments import Assignment
 from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, Found, looks
+from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import unavailable
 from django_pgjobs.http.reporting import deliver
@@ -199,12 +200,14 @@ def hand_out(taker: Taker, attempts: Iterable[tuple[Attempt, float]]) -> list[Gi
         if outcome is None:
             try:
                 given.append(Given(attempt, prepare(attempt), ran))
+                memory.note(Assigned(attempt.row, ran, False, taker.worker_id))
                 continue
             except Exception as error:
                 outcome = failure(attempt, error, taker.options)
         attempt.control = outcome.control
         ended.append((attempt, outcome))
-    deliver(ended)
+    if ended:
+        deliver(ended)
     return given
 
 

@@ -9,11 +9,12 @@ from django_pgjobs.http.views import assignments, description, jobs, tokens, wor
 
 app_name = "pgjobs_http"
 
+# What workers ask all the time is found first.
 V1 = [
-    *description.ROUTES,
-    *tokens.ROUTES,
     *workers.ROUTES,
     *assignments.ROUTES,
+    *description.ROUTES,
+    *tokens.ROUTES,
     *jobs.ROUTES,
     *workflows.ROUTES,
 ]

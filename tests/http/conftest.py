@@ -9,6 +9,7 @@ import pytest
 from django_pgjobs.http.access import known
 from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import pool, turn
 from django_pgjobs.http.station import station
 from django_pgjobs.http.waiting import waiting
@@ -23,6 +24,7 @@ def nothing_is_kept() -> Iterator[None]:
     known.forget()
     looks.begin_anew()
     crew.forget()
+    memory.begin_anew()
     yield
     known.forget()
     # What was counted is for nobody: the tables of the next test are to be empty.

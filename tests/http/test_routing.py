@@ -153,6 +153,18 @@ def test_no_answer_is_kept_by_a_cache(api: Api) -> None:
         assert "no-store" in answer["Cache-Control"]
 
 
+def test_an_answer_tells_its_length_whatever_middleware_there_is(api: Api, settings: Any) -> None:
+    """Else web servers send it in chunks, each a call of its own."""
+    settings.MIDDLEWARE = []
+    api.client = api.client.__class__()
+    for answer in (api.get("token"), api.get("nothing"), Api(None).get("token")):
+        assert int(answer["Content-Length"]) == len(answer.content) > 0
+    worker = json.loads(api.post("workers", {"name": "n"}).content)["worker"]
+    gone = api.delete(f"workers/{worker}")
+    assert gone.status_code == 204
+    assert "Content-Length" not in gone
+
+
 # What goes wrong inside
 
 

@@ -131,8 +131,8 @@ BATCHES = (
     (
         "batch and what it makes of long results",
         FINISH,
-        "            > %(max_streamed)s::integer AS is_paged",
-        "            > %(max_streamed)s::integer AND FALSE AS is_paged",
+        "            > %(max_streamed)s::integer AS is_long",
+        "            > %(max_streamed)s::integer AND FALSE AS is_long",
         WORKER,
     ),
     (
@@ -278,8 +278,8 @@ BATCHES = (
     (
         "batch whose results came while it was cancelled",
         FINISH,
-        "follower.is_cancelled OR kept.is_there OR each.is_list AND sum(each.jobs)",
-        "kept.is_there OR each.is_list AND sum(each.jobs)",
+        "        follower.is_cancelled OR (\n",
+        "        (\n",
         RETRIES,
     ),
     (
@@ -383,8 +383,8 @@ BATCHES = (
     (
         "batch of elements in order",
         FINISH,
-        "    ORDER BY source.id, item.place\n",
-        "    ORDER BY source.id, item.place DESC\n",
+        "    ORDER BY item.source_id, item.place\n",
+        "    ORDER BY item.source_id, item.place DESC\n",
         ("tests/test_workflow_joins.py",),
     ),
     (

@@ -16,7 +16,7 @@ from django_pgjobs import (
 )
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.exceptions import JobError
-from django_pgjobs.models import Batch, Job
+from django_pgjobs.models import Batch, Job, RateLimit
 from django_pgjobs.testing import run_jobs
 from tests import tasks
 from tests.test_workflows import counts_of, results_of
@@ -259,6 +259,25 @@ def test_jobs_of_a_batch_wait_for_others() -> None:
     assert Job.objects.get(pk=waiting).hold == "dependencies"
     assert run_jobs() == 2
     assert counts_of(flow) == (1, 1, 0, 0)
+
+
+def test_jobs_of_a_batch_start_as_any_others() -> None:
+    """Priorities, keys and rate limits, of those that are added and of those that are made."""
+    RateLimit.objects.create(name="post", count=1, period=60)
+    with workflow("options") as flow:
+        soon = flow.each(tasks.add.using(priority=9).s(1))
+        flow.add(tasks.add.using(priority=5).s(1, 1))
+        flow.add(tasks.add.using(concurrency_key="shop").s(2, 2))
+        flow.add(tasks.add.using(rate_limit="post").s(3, 3))
+    added = Job.objects.filter(batch_id=flow.pk).order_by("pk")
+    assert list(added.values_list("priority", "concurrency_key", "rate_limit_keys")) == [
+        (5, None, None),
+        (0, "shop", None),
+        (0, None, "post"),
+    ]
+    assert run_jobs() == 6
+    assert counts_of(flow) == counts_of(soon) == (3, 3, 0, 0)
+    assert set(Job.objects.filter(batch_id=soon.pk).values_list("priority", flat=True)) == {9}
 
 
 def test_jobs_that_are_made_get_what_their_task_declares() -> None:

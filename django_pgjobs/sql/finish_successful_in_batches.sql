@@ -10,14 +10,21 @@ WITH finished AS (
     {head of finish_successful}
     RETURNING job.id, job.batch_id, job.result
 ),
+touched AS MATERIALIZED (
+    SELECT finished.batch_id, count(*) AS successful FROM finished GROUP BY finished.batch_id
+),
 follower AS MATERIALIZED (
     SELECT
-        batch.id, edge.waits_for, batch.follows, batch.skips_none, batch.is_cancelled, batch.more,
-        batch.delay, batch.expires_in, step.task_path, step.queue_name, step.backend, step.priority,
-        step.max_attempts, step.timeout, step.correlation_id, step.tags, step.metadata,
-        step.subject, step.max_losses, step.on_failure, step.is_declared, step.is_async,
-        step.kwargs, step.run_after, step.expires_at
-    FROM (SELECT DISTINCT finished.batch_id FROM finished) AS touched
+        batch.id, edge.waits_for, batch.takes_items, batch.keeps_none, batch.skips_none,
+        batch.is_cancelled, batch.has_pages, batch.more, step.task_path, step.queue_name,
+        step.backend, step.priority, step.max_attempts, step.timeout, step.correlation_id,
+        step.tags, step.metadata, step.subject, step.max_losses, step.on_failure,
+        step.is_declared, step.is_async, step.kwargs,
+        COALESCE(step.run_after, statement_timestamp() + make_interval(secs => batch.delay))
+            AS run_after,
+        COALESCE(step.expires_at, statement_timestamp() + make_interval(secs => batch.expires_in))
+            AS expires_at
+    FROM touched
     CROSS JOIN LATERAL (
         SELECT each.batch_id, each.waits_for
         FROM pgjobs_batch_edge AS each
@@ -26,8 +33,16 @@ follower AS MATERIALIZED (
     ) AS edge
     CROSS JOIN LATERAL (
         SELECT
-            follower.id, follower.follows, follower.skips_none, follower.step,
+            follower.id, follower.skips_none, follower.step,
+            follower.follows = 'each item' AS takes_items,
+            follower.follows = 'each' AND NOT follower.skips_none AS keeps_none,
             follower.cancel_requested_at IS NOT NULL AS is_cancelled,
+            (
+                SELECT page.batch_id
+                FROM pgjobs_batch_page AS page
+                WHERE page.batch_id = follower.id
+                LIMIT 1
+            ) IS NOT NULL AS has_pages,
             follower.step ->> 'more'::text AS more,
             (follower.step ->> 'delay'::text)::double precision AS delay,
             (follower.step ->> 'expires_in'::text)::double precision AS expires_in
@@ -42,36 +57,30 @@ follower AS MATERIALIZED (
 source AS MATERIALIZED (
     SELECT
         finished.id, finished.batch_id AS waits_for, follower.id AS batch_id,
-        COALESCE(finished.result, 'null') AS result, each.is_list,
-        follower.is_cancelled,
-        follower.is_cancelled OR kept.is_there OR each.is_list AND sum(each.jobs)
-            OVER (ORDER BY finished.id, follower.id)
-            > %(max_streamed)s::integer AS is_paged
+        COALESCE(finished.result, 'null') AS result, follower.is_cancelled,
+        COALESCE(follower.takes_items AND json_typeof(finished.result) = 'array', FALSE) AS is_list,
+        -- Nothing is made yet of a result before, which a cancel has kept: this one takes its place.
+        follower.is_cancelled OR (
+            follower.has_pages AND (
+                SELECT page.batch_id
+                FROM pgjobs_batch_page AS page
+                WHERE
+                    page.batch_id = follower.id AND page.source_id = finished.id
+                    AND page.position = 0
+                LIMIT 1
+            ) IS NOT NULL
+        ) AS is_kept
     FROM finished
     JOIN follower ON follower.waits_for = finished.batch_id
-    CROSS JOIN LATERAL (
-        SELECT
-            follower.follows = 'each item' AND finished.result IS NOT NULL
-            AND json_typeof(finished.result) = 'array' AS is_list,
-            CASE
-                WHEN follower.follows = 'each item' AND finished.result IS NOT NULL
-                    AND json_typeof(finished.result) = 'array'
-                    THEN json_array_length(finished.result)
-                ELSE 1
-            END AS jobs
-    ) AS each
-    -- Nothing is made yet of a result before, which a cancel has kept: this one takes its place.
-    CROSS JOIN LATERAL (
-        SELECT (
-            SELECT page.batch_id
-            FROM pgjobs_batch_page AS page
-            WHERE page.batch_id = follower.id AND page.source_id = finished.id AND page.position = 0
-            LIMIT 1
-        ) IS NOT NULL AS is_there
-    ) AS kept
-    WHERE
-        finished.result IS NOT NULL
-        OR (follower.follows = 'each' AND NOT follower.skips_none)
+    WHERE finished.result IS NOT NULL OR follower.keeps_none
+),
+list AS MATERIALIZED (
+    SELECT
+        source.id, source.waits_for, source.batch_id, source.result,
+        sum(json_array_length(source.result)) OVER (ORDER BY source.id, source.batch_id)
+            > %(max_streamed)s::integer AS is_long
+    FROM source
+    WHERE source.is_list AND NOT source.is_kept
 ),
 streamed AS (
     INSERT INTO pgjobs_job AS job (
@@ -84,47 +93,49 @@ streamed AS (
         follower.max_attempts, follower.timeout, follower.correlation_id, follower.tags,
         follower.metadata, follower.subject, follower.max_losses, follower.on_failure,
         follower.is_declared, follower.is_async,
-        concat('[', item.value, follower.more, ']')::json, follower.kwargs, follower.id, source.id,
-        COALESCE(
-            follower.run_after, statement_timestamp() + make_interval(secs => follower.delay)
-        ),
-        COALESCE(
-            follower.expires_at, statement_timestamp() + make_interval(secs => follower.expires_in)
-        )
-    FROM source
-    JOIN follower
-        ON follower.id = source.batch_id AND follower.waits_for = source.waits_for
-    CROSS JOIN LATERAL (
-        SELECT source.result AS value, 1 AS place WHERE NOT source.is_list
+        concat('[', item.value, follower.more, ']')::json, follower.kwargs, item.batch_id,
+        item.source_id, follower.run_after, follower.expires_at
+    FROM (
+        SELECT
+            source.id AS source_id, source.waits_for, source.batch_id, source.result AS value,
+            1 AS place
+        FROM source
+        WHERE NOT (source.is_list OR source.is_kept)
         UNION ALL
-        SELECT element.value, element.place
-        FROM json_array_elements(
-            CASE WHEN source.is_list THEN source.result ELSE '[]' END
-        ) WITH ORDINALITY AS element (value, place)
-        WHERE NOT (follower.skips_none AND json_typeof(element.value) = 'null')
+        SELECT list.id, list.waits_for, list.batch_id, element.value, element.place
+        FROM list
+        CROSS JOIN LATERAL json_array_elements(list.result)
+            WITH ORDINALITY AS element (value, place)
+        WHERE NOT list.is_long
     ) AS item
-    WHERE NOT source.is_paged
-    ORDER BY source.id, item.place
+    JOIN follower ON follower.id = item.batch_id AND follower.waits_for = item.waits_for
+    WHERE NOT (follower.skips_none AND json_typeof(item.value) = 'null')
+    ORDER BY item.source_id, item.place
     RETURNING job.batch_id, job.queue_name
 ),
 paged AS (
     INSERT INTO pgjobs_batch_page AS page (batch_id, source_id, is_kept)
-    SELECT source.batch_id, source.id, source.is_cancelled FROM source WHERE source.is_paged
+    SELECT source.batch_id, source.id, source.is_cancelled FROM source WHERE source.is_kept
+    UNION ALL
+    SELECT list.batch_id, list.id, FALSE FROM list WHERE list.is_long
     ON CONFLICT DO NOTHING
     RETURNING page.batch_id, page.is_kept
 ),
+made AS MATERIALIZED (
+    SELECT streamed.batch_id, streamed.queue_name, count(*) AS jobs
+    FROM streamed
+    GROUP BY streamed.batch_id, streamed.queue_name
+),
 noted AS (
     INSERT INTO pgjobs_batch_change (batch_id, successful, jobs, predecessors)
-    SELECT finished.batch_id, count(*), 0, 0
-    FROM finished
-    WHERE finished.batch_id IS NOT NULL
-    GROUP BY finished.batch_id
+    SELECT touched.batch_id, touched.successful, 0, 0
+    FROM touched
+    WHERE touched.batch_id IS NOT NULL
     UNION ALL
-    SELECT streamed.batch_id, 0, count(*), 0 FROM streamed GROUP BY streamed.batch_id
+    SELECT made.batch_id, 0, made.jobs, 0 FROM made
     UNION ALL
     SELECT paged.batch_id, 0, 0, count(*) FROM paged WHERE NOT paged.is_kept GROUP BY paged.batch_id
 )
 SELECT finished.id, NULL::text AS queue_name FROM finished
 UNION ALL
-SELECT NULL, queue.queue_name
-FROM (SELECT DISTINCT streamed.queue_name FROM streamed) AS queue
+SELECT NULL, queue.queue_name FROM (SELECT DISTINCT made.queue_name FROM made) AS queue

@@ -337,6 +337,15 @@ def test_a_drain_ends_when_the_last_job_does_and_not_at_the_next_poll(
     assert worker.join() == 0
 
 
+def test_a_look_that_a_busy_pump_asks_for_wakes_nobody() -> None:
+    """The pump wakes the upkeep when it waits for news."""
+    errands = Errands()
+    with mock.patch.object(errands, "wake") as wake:
+        errands.look_by(1.0)
+    assert errands.take_look_time() == 1.0
+    assert not wake.called
+
+
 def test_the_picture_of_the_threads_names_the_roles_and_the_calls_between_them() -> None:
     """As docs/design.md draws it."""
     page = (ROOT / "docs/design.md").read_text()

@@ -1,6 +1,6 @@
 """What other threads ask of the upkeep.
 
-Each call appends to a deque and wakes it; the upkeep's own thread takes what is there.
+Each call appends to a deque; the upkeep's own thread takes what is there when it is woken.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ class Errands:
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
     def look_by(self, time: float) -> None:
-        """Ask for a look for jobs at *time*, of `time.monotonic()`, at the latest."""
+        """Ask for a look for jobs at *time*, of `time.monotonic()`, at the latest.
+
+        This wakes nobody: there is no such look before the pump waits for news, and then it wakes
+        the upkeep. A busy pump would wait for the interpreter's lock after each wake-up.
+        """
         self._look_times.append(time)
-        self.wake()
 
     def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
         """Tell of jobs that ended: somebody may wait for their keys."""

@@ -79,8 +79,7 @@ class Settling:
         now = time.monotonic()
         while self._asked:
             self._due.setdefault(self._asked.popleft(), 0.0)
-        for attempt in ended:
-            batch_id = attempt.row.batch_id
+        for batch_id in {attempt.row.batch_id for attempt in ended}:
             if batch_id is not None:
                 self._due[batch_id] = self._not_before.get(batch_id, 0.0)
         ids = [batch_id for batch_id, due in self._due.items() if due <= now]

@@ -89,6 +89,7 @@ class Upkeep(Role):
     def look(self) -> None:
         """Look for jobs now; safe from any thread."""
         self._errands.look_by(0.0)
+        self.wake()
 
     def recall(self) -> None:
         """Let the pump give back what nothing has begun, and look anew; safe from any thread."""

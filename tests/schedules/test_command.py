@@ -15,11 +15,13 @@ from django_pgjobs.models import Job, Occurrence, Schedule
 from tests.schedules import tasks
 from tests.schedules.support import (
     HOUR,
+    MINUTE,
     NOTE_TIME,
     declaring_anew,
     fire,
     jobs_of,
     let_be_due,
+    let_wait,
     make_schedule,
     outcomes,
 )
@@ -278,6 +280,16 @@ def test_what_no_worker_takes_is_late(run: Any) -> None:
     assert lines[1].split()[2] == "late"
     assert "each hour: late, no worker took it" in lines
     assert "late" in run("next")[0]
+
+
+def test_what_no_worker_plans_is_late(run: Any) -> None:
+    row = make_schedule()
+    for minutes, state in ((1, "active"), (3, "late")):
+        let_wait(row, minutes * MINUTE)
+        lines = run("list")
+        assert lines[1].split()[2] == state
+    assert "each hour: late, no worker took it" in lines
+    assert "0001" not in lines[1]
 
 
 def test_nothing_is_to_come_of_a_retired_one(run: Any) -> None:

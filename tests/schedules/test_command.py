@@ -306,6 +306,16 @@ def test_next_before_the_first_worker(run: Any) -> None:
     assert run("next") == ["not in the table until a worker starts: new"]
 
 
+def test_an_error_that_tells_of_a_row_does_not_steer_the_terminal(run: Any) -> None:
+    make_schedule()
+    Schedule.objects.update(task_path="gone\x1b[31m")
+    for words in (["run", "each hour"], ["run", "each hour", "--args", "[]"]):
+        with pytest.raises(CommandError, match="gone") as caught:
+            run(*words)
+        assert "\x1b" not in str(caught.value)
+        assert caught.value.returncode == 2
+
+
 def test_a_count_above_the_bound_is_refused(run: Any) -> None:
     make_schedule()
     assert len(run("next", "each hour", "--count", "1000")) == 1001

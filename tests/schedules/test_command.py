@@ -306,6 +306,18 @@ def test_next_before_the_first_worker(run: Any) -> None:
     assert run("next") == ["not in the table until a worker starts: new"]
 
 
+@pytest.mark.parametrize("end", ["0001-01-01", "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"])
+def test_a_time_at_an_end_of_the_calendar_is_refused(run: Any, end: str) -> None:
+    make_schedule()
+    for words in (
+        ["next", "--after", end],
+        ["backfill", "each hour", "--from", end, "--until", "2026-01-02"],
+        ["backfill", "each hour", "--from", "2026-01-01", "--until", end],
+    ):
+        with pytest.raises(CommandError, match="expected an instant"):
+            run(*words)
+
+
 def test_an_error_that_tells_of_a_row_does_not_steer_the_terminal(run: Any) -> None:
     make_schedule()
     Schedule.objects.update(task_path="gone\x1b[31m")

@@ -127,4 +127,25 @@ SCHEDULES = (
         "            max",
         RACES,
     ),
+    (
+        "schedule that waits to be planned",
+        "django_pgjobs/sql/terms.py",
+        "AND isfinite({it}.plan_from) THEN {it}.plan_from END",
+        "AND isfinite({it}.plan_from) THEN NULL END",
+        ("tests/admin/test_schedule_warnings.py", "tests/metrics/test_of_schedules.py"),
+    ),
+    (
+        "news of a schedule after many failures",
+        "django_pgjobs/worker/process/scheduler.py",
+        "self._told.get(name) != error",
+        "len(self._told) < 1 and self._told.get(name) != error",
+        ("tests/schedules/test_broken_rows.py",),
+    ),
+    (
+        "error of a command in a terminal",
+        "django_pgjobs/management/commands/jobs.py",
+        "CommandError(str(error).translate(IN_LINES), ",
+        "CommandError(str(error), ",
+        ("tests/schedules/test_command.py",),
+    ),
 )

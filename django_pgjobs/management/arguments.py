@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import NamedTuple
 
 from django.utils import timezone
@@ -26,6 +26,9 @@ MAX_PORT = 65_535
 MAX_TIME = 1e9
 MAX_NAME_BYTES = 200
 MAX_QUEUE_BYTES = 128
+# In every time zone there are instants a little before and after it.
+EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
+LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -158,11 +161,13 @@ def instant(text: str) -> datetime:
         found = parse_datetime(text)
     except ValueError:
         found = None
-    if found is None:
+    if found is not None and timezone.is_naive(found):
+        found = timezone.make_aware(found)
+    if found is None or not EARLIEST <= found <= LATEST:
         raise argparse.ArgumentTypeError(
             f"expected an instant such as 2026-12-24T18:00 or 2026-12-24T18:00Z, got {text!r}."
         )
-    return timezone.make_aware(found) if timezone.is_naive(found) else found
+    return found
 
 
 def end_instant(text: str) -> datetime:

@@ -41,7 +41,8 @@ WEB: Rights = {
     "pgjobs_rate_state": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_bulk_change": "SELECT, INSERT, UPDATE",
     "pgjobs_schedule": "SELECT, INSERT, UPDATE, DELETE",
-    "pgjobs_occurrence": "SELECT, INSERT, UPDATE",
+    # Whoever takes a skip back deletes it.
+    "pgjobs_occurrence": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_statistic": "SELECT, INSERT",
     "pgjobs_queue_sample": "SELECT",
     "pgjobs_stack": "SELECT, INSERT, UPDATE, DELETE",

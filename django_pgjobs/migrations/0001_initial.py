@@ -361,6 +361,7 @@ class Migration(migrations.Migration):
                     ("pause_reason", models.TextField(blank=True, default="", verbose_name="reason")),
                     ("retired_at", models.DateTimeField(editable=False, help_text="Since then no worker declares it.", null=True, verbose_name="retired at")),
                     ("next_at", models.DateTimeField(editable=False, null=True, verbose_name="next run")),
+                    ("plan_from", models.DateTimeField(editable=False, null=True, verbose_name="to be planned from")),
                     ("last_at", models.DateTimeField(editable=False, null=True, verbose_name="last run")),
                     ("last_job_id", models.BigIntegerField(editable=False, null=True, verbose_name="last job")),
                     ("runs", models.IntegerField(default=0, editable=False, verbose_name="runs")),

@@ -64,6 +64,8 @@ class Schedule(models.Model):
         help_text=_("Since then no worker declares it."),
     )
     next_at = InstantField(_("next run"), null=True, editable=False)
+    # When next_at is -infinity.
+    plan_from = InstantField(_("to be planned from"), null=True, editable=False)
     last_at = InstantField(_("last run"), null=True, editable=False)
     last_job_id = models.BigIntegerField(_("last job"), null=True, editable=False)
     runs = models.IntegerField(_("runs"), default=0, editable=False)

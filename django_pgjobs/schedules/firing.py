@@ -21,6 +21,7 @@ from django.db import transaction
 
 from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.registry import IMPORT_ERRORS, find_task
+from django_pgjobs.declaring.schedules import MAX_RUNS
 from django_pgjobs.enqueueing.meeting import noting_met
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
@@ -122,7 +123,8 @@ class _Case:
             (row.next_at or row.plan_from or row.now) if self.plan.error else None,
             self.last_at or row.last_at,
             self.last_job_id or row.last_job_id,
-            row.runs + self.runs,
+            # The column holds no more; a row of SQL may be there already.
+            min(row.runs + self.runs, MAX_RUNS),
             scrub(error, MAX_NOTE),
         )
 

@@ -84,8 +84,8 @@ def columns_of_celery_beat(theirs: Any) -> dict[str, Any]:
     """Return the columns of a `PeriodicTask`; raise ValueError if it has no like here."""
     columns: dict[str, Any] = {
         "task_path": theirs.task,
-        "args": json.loads(theirs.args or "[]"),
-        "kwargs": json.loads(theirs.kwargs or "{}"),
+        "args": _parsed(theirs.args or "[]", json.loads),
+        "kwargs": _parsed(theirs.kwargs or "{}", json.loads),
         "starts_at": theirs.start_time,
         "ends_at": theirs.expires,
         "max_runs": 1 if theirs.one_off else None,
@@ -119,6 +119,8 @@ def columns_of_django_q(theirs: Any) -> dict[str, Any]:
     """Return the columns of a `Schedule` of django-q2; raise ValueError for one without a like."""
     if theirs.repeats == 0:
         raise ValueError("it has ended: no repeats are left.")
+    if theirs.next_run is None:
+        raise ValueError("it has no next run, so it is never due.")
     columns = {
         "task_path": theirs.func,
         "args": _literal_args(theirs.args),
@@ -176,12 +178,19 @@ def _literal_kwargs(text: str | None) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         return dict(_parsed(text, ast.literal_eval))
     call = _parsed(f"f({text})", lambda given: ast.parse(given, mode="eval").body)
-    keywords = call.keywords if isinstance(call, ast.Call) else []
-    return {str(each.arg): ast.literal_eval(each.value) for each in keywords}
+    is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
+    if not is_call or any(each.arg is None for each in call.keywords):
+        raise ValueError(_unreadable(text))
+    return {each.arg: _parsed(each.value, ast.literal_eval) for each in call.keywords}
 
 
-def _parsed(text: str, parse: Callable[[str], Any]) -> Any:
+def _parsed(given: Any, parse: Callable[[Any], Any]) -> Any:
     try:
-        return parse(text)
-    except SyntaxError:
-        raise ValueError(f"its arguments cannot be read: {text!r}.") from None
+        return parse(given)
+    # What is nested too deeply raises the last two.
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(_unreadable(given)) from None
+
+
+def _unreadable(given: Any) -> str:
+    return f"its arguments cannot be read: {str(given)[:100]!r}."

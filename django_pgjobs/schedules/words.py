@@ -10,7 +10,8 @@ from django.utils.translation import gettext_lazy as _
 from django_pgjobs.models.schedules import Schedule
 from django_pgjobs.values.moments import exact_duration
 
-# An active schedule whose next run is longer ago than this is late: nobody took it.
+# An active schedule whose next run is longer ago than this is late: nobody took it. So is one that
+# waits longer to be planned.
 LATE_AFTER = timedelta(minutes=2)
 # What the clock does at an occurrence.
 MARKS = {
@@ -41,7 +42,8 @@ def state_of(row: Schedule) -> str:
     if row.paused_at is not None:
         return "paused"
     if row.next_at is not None:
-        if is_planned(row) and row.next_at < timezone.now() - LATE_AFTER:
+        due = row.next_at if is_planned(row) else row.plan_from
+        if due is not None and due < timezone.now() - LATE_AFTER:
             return "late"
         return "active" if not row.error else "failing"
     return "broken" if row.error else "ended"

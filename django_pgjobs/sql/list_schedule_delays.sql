@@ -9,14 +9,7 @@ SELECT told.name, told.late, told.has_error, told.has_failed
 FROM (
     SELECT
         schedule.name,
-        CASE
-            WHEN isfinite(schedule.next_at)
-                THEN GREATEST(
-                    {schedule.next_at.seconds_ago},
-                    0::double precision
-                )
-            ELSE 0::double precision
-        END AS late,
+        GREATEST({schedule.seconds_due}, 0::double precision) AS late,
         schedule.error <> '' AS has_error,
         -- The next one may be enqueued long before it has failed for good, each time.
         COALESCE(

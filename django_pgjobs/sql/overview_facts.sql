@@ -16,7 +16,9 @@
 -- Index: pgjobs_job_running, pgjobs_batch_open, pgjobs_queue_sample_measured, pgjobs_job_live_pkey,
 --     pgjobs_job_finished_pkey
 WITH watched AS (
-    SELECT schedule.name, schedule.next_at, schedule.error, schedule.last_at, schedule.last_job_id
+    SELECT
+        schedule.name, schedule.next_at, schedule.plan_from, schedule.error, schedule.last_at,
+        schedule.last_job_id
     FROM pgjobs_schedule AS schedule
     WHERE {schedule.is_in_force}
 ),
@@ -41,11 +43,7 @@ troubled AS (
     SELECT
         watched.name,
         CASE
-            WHEN
-                isfinite(watched.next_at)
-                AND watched.next_at
-                < statement_timestamp() - make_interval(secs => %(late)s::double precision)
-                THEN 'late'
+            WHEN {watched.seconds_due} > %(late)s::double precision THEN 'late'
             WHEN watched.error <> '' THEN 'error'
             WHEN failed.name IS NOT NULL THEN 'failed'
         END AS trouble,

@@ -279,6 +279,13 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     ),
     # Of a schedule: it is neither paused nor retired; its index is partial on just this.
     "is_in_force": "{it}.paused_at IS NULL AND {it}.retired_at IS NULL",
+    # For how many seconds a worker could have taken it, to enqueue or to plan: NULL for never,
+    # negative before it is due.
+    "seconds_due": (
+        "date_part('epoch', statement_timestamp()) - date_part('epoch', CASE"
+        " WHEN isfinite({it}.next_at) THEN {it}.next_at"
+        " WHEN {it}.next_at IS NOT NULL AND isfinite({it}.plan_from) THEN {it}.plan_from END)"
+    ),
     # A turn may take it: one of the *tasks* that are here, and none of those *excluded*.
     "is_for_turn": (
         "{{it}.is_in_force} AND {it}.name <> ALL (%(excluded)s::text[])"

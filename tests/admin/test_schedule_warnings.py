@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_pgjobs.models import Schedule
 from tests.admin.overview_support import numbers, read
 from tests.factories import make_job
-from tests.schedules.support import NOTE_TIME, make_schedule
+from tests.schedules.support import NOTE_TIME, let_wait, make_schedule
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +43,14 @@ def test_a_schedule_is_late_after_two_minutes() -> None:
     Schedule.objects.update(next_at=timezone.now() - timedelta(seconds=100))
     assert warnings() == []
     Schedule.objects.update(next_at=timezone.now() - timedelta(seconds=140))
+    assert warnings() == [LATE]
+
+
+def test_a_schedule_that_nobody_plans_is_late_after_two_minutes() -> None:
+    row = make_schedule()
+    let_wait(row, timedelta(seconds=100))
+    assert warnings() == []
+    let_wait(row, timedelta(seconds=140))
     assert warnings() == [LATE]
 
 

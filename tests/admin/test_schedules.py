@@ -19,7 +19,7 @@ from django_pgjobs.schedules.firing import fire_due
 from tests.admin.schedule_support import BACKFILL, LIST, PAGE, REMIND, add, do, read
 from tests.admin.sending import fields_of
 from tests.factories import make_job
-from tests.schedules.support import NOTE_TIME, make_schedule, outcomes
+from tests.schedules.support import NOTE_TIME, let_wait, make_schedule, outcomes
 from tests.schedules.tasks import one_at_a_time
 from tests.test_admin import HOSTILE
 
@@ -49,6 +49,15 @@ def test_the_list_says_what_is_next_and_how_it_went(admin_client: Client) -> Non
     for said in ("Successful: 1", "Failed: 1", "Missed: 1"):
         assert said in text
     assert '<span class="pgjobs-status pgjobs-failed"' in text
+
+
+def test_one_that_nobody_plans_is_late_and_not_due_soon(admin_client: Client) -> None:
+    let_wait(make_schedule(), timedelta(minutes=1))
+    assert ">soon<" in read(admin_client)
+    let_wait(Schedule.objects.get(), timedelta(minutes=3))
+    for text in (read(admin_client), read(admin_client, PAGE, name="each hour")):
+        assert "Late" in text
+        assert ">soon<" not in text
 
 
 @pytest.mark.parametrize(

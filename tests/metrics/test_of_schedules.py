@@ -12,7 +12,7 @@ from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.queries import metrics as metrics_queries
 from tests.factories import make_job
 from tests.metrics.parsing import read, value_of
-from tests.schedules.support import make_schedule
+from tests.schedules.support import let_wait, make_schedule
 
 pytestmark = pytest.mark.django_db
 
@@ -31,6 +31,14 @@ def test_schedules_say_how_late_they_are() -> None:
     assert value_of(metrics, "pgjobs_schedule_late_seconds", schedule="good") == 0
     assert value_of(metrics, "pgjobs_schedule_error", schedule="late") == 1
     assert value_of(metrics, "pgjobs_schedule_error", schedule="good") == 0
+
+
+def test_one_that_nobody_plans_is_late_since_it_waits() -> None:
+    let_wait(make_schedule("waits"), timedelta(minutes=10))
+    seconds = value_of(
+        read(describe_installation()), "pgjobs_schedule_late_seconds", schedule="waits"
+    )
+    assert seconds is not None and 599 < seconds < 700
 
 
 def test_of_many_schedules_those_in_trouble_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,15 @@ def let_be_due(row: Schedule, ago: timedelta = timedelta()) -> datetime:
     return instant
 
 
+def let_wait(row: Schedule, since: timedelta) -> None:
+    """Let a schedule wait so long for a worker that plans it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_schedule SET next_at = '-infinity', plan_from = %s WHERE name = %s",
+            [timezone.now() - since, row.name],
+        )
+
+
 def fire(row: Schedule) -> Turn:
     """Take one turn, and read the row again."""
     turn = fire_due()

@@ -14,9 +14,10 @@ from django_pgjobs import task
 from django_pgjobs.models import Occurrence, Schedule
 from django_pgjobs.occurrences import cron
 from django_pgjobs.queries import schedules as queries
+from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules import firing, plans
 from django_pgjobs.schedules.control import backfill
-from django_pgjobs.schedules.firing import fire_due
+from django_pgjobs.schedules.firing import Turn, fire_due
 from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.state import WorkerState
 from tests.schedules.support import (
@@ -219,3 +220,21 @@ def test_a_backfill_makes_up_for_what_failed_and_what_was_missed() -> None:
     assert backfill(row.name, begin, begin + 2 * HOUR) == (2, 0, 1, 0)
     assert outcomes()[:3] == ["enqueued", "enqueued", "skipped"]
     assert [job.scheduled_for for job in jobs_of()][-2:] == [begin, begin + HOUR]
+
+
+def test_what_fails_again_and_again_does_not_silence_what_breaks_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = make_scheduler()
+    for number in range(1_100):
+        scheduler._log(Turn(errors={"fails": f"{number}: no key today"}))
+    for _ in range(2):
+        scheduler._log(Turn(errors={"broken": "It is not planned: x"}))
+    assert [each for each in caplog.messages if "broken" in each] == [
+        "schedule=broken It is not planned: x"
+    ]
+    # After a job of it what is wrong is news again.
+    done = OccurrenceRow("broken", timezone.now(), "enqueued", job_id=1)
+    scheduler._log(Turn(occurrences=[done]))
+    scheduler._log(Turn(errors={"broken": "It is not planned: x"}))
+    assert caplog.text.count("schedule=broken It is not planned: x") == 2

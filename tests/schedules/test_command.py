@@ -15,11 +15,13 @@ from django_pgjobs.models import Job, Occurrence, Schedule
 from tests.schedules import tasks
 from tests.schedules.support import (
     HOUR,
+    MINUTE,
     NOTE_TIME,
     declaring_anew,
     fire,
     jobs_of,
     let_be_due,
+    let_wait,
     make_schedule,
     outcomes,
 )
@@ -280,6 +282,16 @@ def test_what_no_worker_takes_is_late(run: Any) -> None:
     assert "late" in run("next")[0]
 
 
+def test_what_no_worker_plans_is_late(run: Any) -> None:
+    row = make_schedule()
+    for minutes, state in ((1, "active"), (3, "late")):
+        let_wait(row, minutes * MINUTE)
+        lines = run("list")
+        assert lines[1].split()[2] == state
+    assert "each hour: late, no worker took it" in lines
+    assert "0001" not in lines[1]
+
+
 def test_nothing_is_to_come_of_a_retired_one(run: Any) -> None:
     make_schedule()
     Schedule.objects.update(retired_at=timezone.now())
@@ -292,6 +304,28 @@ def test_nothing_is_to_come_of_a_retired_one(run: Any) -> None:
 def test_next_before_the_first_worker(run: Any) -> None:
     schedule(tasks.note_time, cron="@daily", name="new")
     assert run("next") == ["not in the table until a worker starts: new"]
+
+
+@pytest.mark.parametrize("end", ["0001-01-01", "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"])
+def test_a_time_at_an_end_of_the_calendar_is_refused(run: Any, end: str) -> None:
+    make_schedule()
+    for words in (
+        ["next", "--after", end],
+        ["backfill", "each hour", "--from", end, "--until", "2026-01-02"],
+        ["backfill", "each hour", "--from", "2026-01-01", "--until", end],
+    ):
+        with pytest.raises(CommandError, match="expected an instant"):
+            run(*words)
+
+
+def test_an_error_that_tells_of_a_row_does_not_steer_the_terminal(run: Any) -> None:
+    make_schedule()
+    Schedule.objects.update(task_path="gone\x1b[31m")
+    for words in (["run", "each hour"], ["run", "each hour", "--args", "[]"]):
+        with pytest.raises(CommandError, match="gone") as caught:
+            run(*words)
+        assert "\x1b" not in str(caught.value)
+        assert caught.value.returncode == 2
 
 
 def test_a_count_above_the_bound_is_refused(run: Any) -> None:

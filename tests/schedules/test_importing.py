@@ -245,3 +245,30 @@ def test_it_tells_what_is_made_and_what_is_dropped(
 def test_their_app_has_to_be_installed() -> None:
     with pytest.raises(CommandError, match="'django_q' in INSTALLED_APPS"):
         call_command("jobs", "schedules", "import", "django-q2")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "columns_of"),
+    [
+        (beat(interval=interval(1, "hours"), args="[" * 100_000), columns_of_celery_beat),
+        (q2(args="-" * 100_000 + "1"), columns_of_django_q),
+        (q2(kwargs="x=" + "-" * 100_000 + "1"), columns_of_django_q),
+        (q2(kwargs="*x"), columns_of_django_q),
+        (q2(kwargs="1, name='x'"), columns_of_django_q),
+        (q2(kwargs="**x"), columns_of_django_q),
+        (q2(args="(" * 100_000), columns_of_django_q),
+        (q2(next_run=None), columns_of_django_q),
+        (q2(repeats=None), columns_of_django_q),
+        (q2(kwargs="x=1).y(z=2"), columns_of_django_q),
+    ],
+)
+def test_one_of_theirs_that_nobody_can_read_stops_no_other(
+    theirs: Any, columns_of: Callable[[Any], dict[str, Any]]
+) -> None:
+    good = beat(interval=interval(1, "hours"))
+    if columns_of is columns_of_django_q:
+        good = q2()
+    broken, whole = import_rows([theirs, good], columns_of)
+    assert broken.row is None
+    assert len(broken.said) < 1_000
+    assert whole.row is not None

@@ -66,6 +66,15 @@ def test_those_after_one_that_failed_follow_in_the_next_turn() -> None:
     assert row.next_at is None
 
 
+def test_one_that_has_had_as_many_runs_as_the_column_holds_goes_on() -> None:
+    row = make_schedule(every=1.0, missed="all")
+    Schedule.objects.update(runs=2**31 - 2)
+    let_be_due(row, timedelta(seconds=5))
+    fire(row)
+    assert (row.runs, row.error) == (2**31 - 1, "")
+    assert set(outcomes()) == {"enqueued"}
+
+
 def test_one_that_has_had_more_runs_than_it_may_ends() -> None:
     row = make_schedule(every=60.0)
     Schedule.objects.update(runs=5, max_runs=3)

@@ -21,6 +21,7 @@ from django.db import DatabaseError, connection
 from django.db.models import F
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from django_pgjobs import acquire, cancel, pause, requeue, reschedule, resume, workflow
 from django_pgjobs.bulk import ACTIONS, Selection, create_change, enqueue_change
@@ -28,9 +29,13 @@ from django_pgjobs.bulk.changes import run_change
 from django_pgjobs.control import rate_limits
 from django_pgjobs.control.explain import explain
 from django_pgjobs.management.grants import WEB, missing_grants
-from django_pgjobs.models import BulkChange, Job, Worker
+from django_pgjobs.models import BulkChange, Job, Schedule, Worker
 from django_pgjobs.models.control import ConcurrencyLimit, QueueSettings, RateLimit, RateState
+from django_pgjobs.queries import schedules
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.schedules import control
+from django_pgjobs.schedules.firing import fire_due
+from django_pgjobs.schedules.skipping import skip_next, unskip
 from tests import tasks
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until
@@ -295,3 +300,27 @@ def test_rights_on_columns_are_asked_for_one_by_one(
         owner.execute(f'REVOKE {revoked} FROM "{ROLES["web"]}"'.encode())
         assert missing_grants(own, WEB) == [f'GRANT {revoked} TO "{ROLES["web"]}";']
         own.close()
+
+
+def test_what_people_do_to_schedules_under_the_role_of_a_web_process(as_role: As) -> None:
+    begin = timezone.now() - timedelta(hours=2)
+    with as_role("web"):
+        row = Schedule.objects.create(name="x", task_path=tasks.add.module_path, every=3600.0)
+        Schedule.objects.filter(pk=row.pk).update(args=[1, 2])
+        assert skip_next("x") == unskip("x")[0]
+        assert control.run_now("x").is_new
+        assert control.pause_schedule("x") and control.resume_schedule("x")
+        assert control.backfill("x", begin, timezone.now()).enqueued == 2
+        assert control.upcoming(Schedule.objects.get(), 1)
+    with as_role("worker"):
+        assert fire_due().taken == 1
+        assert retry_unplanned() == []
+    with as_role("web"):
+        Schedule.objects.all().delete()
+
+
+def retry_unplanned() -> list[str]:
+    """Do what a scheduler does now and then; return the names of schedules that are tried again."""
+    with connection.cursor() as cursor:
+        schedules.retire_schedules(cursor, schedules.list_undeclared(cursor))
+        return schedules.retry_broken(cursor, [tasks.add.module_path])

@@ -262,7 +262,7 @@ def _shown(
         ),
         rule=rule,
         next_at=next_kept(row, skipped) if is_to_run and is_planned(row) else None,
-        is_soon=is_to_run and not is_planned(row),
+        is_soon=is_to_run and state != "late" and not is_planned(row),
         runs=runs,
         last_at=_last_at(row, last_job),
         last_job=last_job,

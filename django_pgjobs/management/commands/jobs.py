@@ -225,10 +225,12 @@ class Command(BaseCommand):
         }
         try:
             actions[action](**flags)
+        except CommandError as error:
+            raise _refusal(error, error.returncode) from error
         except (TypeError, ValueError) as error:
-            raise CommandError(str(error), returncode=EXIT_USAGE) from error
+            raise _refusal(error, EXIT_USAGE) from error
         except ImproperlyConfigured as error:
-            raise CommandError(str(error)) from error
+            raise _refusal(error) from error
         except ProgrammingError as error:
             _refuse_if_not_migrated(error)
             raise
@@ -365,6 +367,11 @@ class Command(BaseCommand):
             self._write("\n".join(make_grants(wanted)))
         except LookupError as error:
             raise CommandError(str(error)) from error
+
+
+def _refusal(error: Exception, returncode: int = 1) -> CommandError:
+    """Return what the command ends with; it may quote a row, and steers no terminal."""
+    return CommandError(str(error).translate(IN_LINES), returncode=returncode)
 
 
 def _refuse_if_not_migrated(error: ProgrammingError) -> None:

@@ -98,7 +98,8 @@ class Scheduler(Role):
         self._check_after: str | None = None
         # How far the server's clock was ahead of this process's at least.
         self._least_ahead = float("-inf")
-        self._told: set[tuple[str, str]] = set()
+        # What was last said of each schedule that has an error.
+        self._told: dict[str, str] = {}
         self._undeclared_at = time.monotonic() + UNDECLARED_SECONDS
         self._undeclared: set[str] = set()
 
@@ -307,6 +308,8 @@ class Scheduler(Role):
                 row.job_id or "-",
                 row.note,
             )
+            if row.job_id is not None:
+                self._told.pop(row.schedule, None)
         for name, error in {**turn.unknown, **turn.errors}.items():
             if self._is_news(name, error):
                 logger.error("schedule=%s %s", name, error)
@@ -314,10 +317,10 @@ class Scheduler(Role):
             logger.error("a hook of on_commit raised after a turn", exc_info=turn.hook_error)
 
     def _is_news(self, name: str, error: str) -> bool:
-        """Note what is said of a schedule; return whether it was not said before."""
-        is_news = (name, error) not in self._told and len(self._told) < 1_000
-        if is_news:
-            self._told.add((name, error))
+        """Note what is said of a schedule; return whether something else was said before."""
+        # One text of each, because one that fails has another text each time.
+        is_news = self._told.get(name) != error
+        self._told[name] = error
         return is_news
 
     def _close(self) -> None:

@@ -71,7 +71,7 @@ logger = get_logger("django_pgjobs.worker")
 RELOAD_SECONDS = 3.0
 # How long interrupted jobs and the last outcomes have at the end of a shutdown.
 LAST_SECONDS = 3.0
-# So many times as long the steps of a shutdown take at most, if nothing answers.
+# The steps of a shutdown take at most this many times as long, if nothing answers.
 LAST_STEPS = 5.5
 END = (signal.SIGTERM, signal.SIGINT)
 
@@ -254,7 +254,7 @@ class WorkerProcess:
         self.ask_to_stop(reason)
 
     def _drained(self, reason: str) -> None:
-        """Stop when what is old is gone, too: no other worker may ever prune."""
+        """Stop when old jobs are deleted, too: perhaps no other worker ever prunes."""
         if self.pruner.has_pruned:
             self._reached_limit(reason)
         else:
@@ -287,7 +287,7 @@ class WorkerProcess:
             self.watchdog.watch(attempt, timeout)
 
     def _wants_more(self) -> None:
-        # Nothing else would tell the pump while the jobs that were begun go on and on.
+        # Nothing else would wake the pump while the running jobs go on.
         self.pump.wake()
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""What every statement function is given, and the reading of SQL files once.
+"""The cursors that statement functions get, and the SQL files, which are read once.
 
 Statements name the schema of our tables where it is known: on own connections, which look it up
 when they are opened, and in the process of a worker, whose jobs may change their search path.
@@ -44,7 +44,7 @@ class OwnCursor(RawCursor[tuple[Any, ...]]):
 
 
 class Process:
-    """What holds for the statements of this process that go over Django's connections."""
+    """Settings for the statements of this process on Django's connections."""
 
     schema: str | None = None
 

@@ -1,4 +1,4 @@
-"""What the Overview shows and warns of beside the jobs."""
+"""What the Overview shows and warns about besides the jobs."""
 
 from __future__ import annotations
 

@@ -14,13 +14,8 @@ from django.utils import translation
 
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import (
-    OWN_QUEUE,
-    Conf,
-    automatic_concurrency,
-    foreign_max_attempts,
-    get_conf,
-)
+from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
+from django_pgjobs.declaring.attempts import foreign_max_attempts
 from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,

@@ -13,10 +13,10 @@ from django_pgjobs.declaring.tasks import Task
 
 
 def attempts_of(task: AnyTask, alias: str | None = None) -> int:
-    """Return after how many attempts a job of *task* fails that does not say it itself.
+    """Return after how many attempts a job of *task* fails whose row does not say.
 
-    A task that was not declared with our @task knows nothing of being repeated, so it has one
-    attempt unless the settings say more; those of the backend *alias*, by default the task's.
+    A task that was not declared with our @task may not be safe to repeat, so it has one attempt
+    unless the settings of the backend *alias*, by default the task's, say more.
     """
     ours = task if isinstance(task, Task) else None
     if ours is not None and ours.max_attempts:

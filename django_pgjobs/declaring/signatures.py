@@ -25,7 +25,7 @@ CONTEXT = object()
 NAMELESS = "*args"
 
 
-class Call(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of a call: those with names, those without, and the name of these.
 
     There is no such name if a decorator may pass them to any parameters.
@@ -81,7 +81,7 @@ class Signature:
         given = set(names)
         return given.isdisjoint(self.filled[count]) and self.missing[count] <= given <= self.names
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """Return what a call gives, without defaults; what is in `**kwargs` has names as well.
 
         Raise TypeError if it does not fit.
@@ -90,11 +90,13 @@ class Signature:
         found = self._through(0, given, kwargs)
         if found is None:
             own, rest, others = _split(self.full, self.full.bind(*given, **kwargs))
-            found = Call(own | others, list(rest))
+            found = Arguments(own | others, list(rest))
         named = {name: value for name, value in found.named.items() if value is not CONTEXT}
         return found._replace(named=named, rest=[v for v in found.rest if v is not CONTEXT])
 
-    def _through(self, index: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
+    def _through(
+        self, index: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Arguments | None:
         """Return a call as the functions from this level on see it; None if one refuses it."""
         level = self.levels[index]
         try:
@@ -103,7 +105,7 @@ class Signature:
             return None
         if index + 1 == len(self.levels):
             stars = [name for name, p in level.parameters.items() if p.kind is VARIABLE[0]]
-            return Call(own | others, list(rest), stars[0] if stars else None)
+            return Arguments(own | others, list(rest), stars[0] if stars else None)
         # Arguments that a wrapped function has a name for are passed on, the others are dropped.
         passed = {name: own[name] for name in own if name in self._known_below[index]}
         in_order = [

@@ -9,6 +9,7 @@ does not remember how it translated a statement of more than 4,096 characters; w
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC
@@ -131,3 +132,8 @@ def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:
     """Send statement *name* and return its rows as tuples."""
     execute(cursor, name, params)
     return cursor.fetchall()
+
+
+def decoded(value: Any) -> Any:
+    """Return JSON as Python; which connections decode it themselves is a setting of theirs."""
+    return json.loads(value) if isinstance(value, str) else value

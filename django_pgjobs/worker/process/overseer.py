@@ -10,7 +10,7 @@ from contextlib import suppress
 class Overseer:
     """Nobody: all of it is ignored."""
 
-    # Does it end the process if signs of life stay out?
+    # Does it end a process that gives no sign of life?
     is_watching = False
 
     def tell_ready(self) -> None:

@@ -55,15 +55,14 @@ class Places:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._listing = Listing()
-        # Lanes that may have jobs from their floors on, and lanes that may have some before.
+        # Lanes that may have jobs from their floors on, and such that may have some before.
         self._behind: set[Lane] = set()
         self._before: set[Lane] = set()
         self._floors: dict[Lane, Floor] = {}
         # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
         self._heads: dict[Lane, Floor] = {}
         self._heads_at = 0.0
-        # Did others have all jobs that the last claim was to take? Then the next one asks for
-        # shares.
+        # Did others have all that the last claim was to take? The next one asks for shares.
         self._came_back_empty = False
         # Groups that may have jobs, and the lane of each that was served last.
         self._groups: set[Group] = set()
@@ -140,7 +139,7 @@ class Places:
         return self._listing.tokens_at
 
     def claim_at(self, now: float, rooms: Rooms) -> float:
-        """Return when there is something to claim; infinite if no place is known."""
+        """Return from when on there is something to claim; infinite if no place is known."""
         if any(rooms[lane.is_async] and not self._is_limited(lane) for lane in self._behind):
             return 0.0
         turn_at = 0.0 if self.waits(now, rooms) else self._turn.ask_at
@@ -155,7 +154,7 @@ class Places:
         return min([*times, max(turn_at, self._keyed_at(rooms))])
 
     def waits(self, now: float, rooms: Rooms) -> bool:
-        """Is it another worker's turn, and is nothing known that needs no turn?"""
+        """Is it another worker's turn, and is nothing known that needs none?"""
         if not self._turn.may_wait(now):
             return False
         lanes = [lane for lane in self._behind | self._before if rooms[lane.is_async]]
@@ -163,7 +162,7 @@ class Places:
         return needs_turn and all(self._is_limited(lane) for lane in lanes)
 
     def _keyed_at(self, rooms: Rooms) -> float:
-        """Return when lanes with keys are to be read; infinite if none is known."""
+        """Return from when on lanes with keys are to be read; infinite if none is known."""
         if any(rooms[segment.group.is_async] for segment in self._freed):
             return 0.0
         return self._walk_at if any(rooms[each.is_async] for each in self._groups) else math.inf
@@ -260,7 +259,7 @@ class Places:
     # What came of a claim
 
     def note_locked(self, plan: Plan) -> None:
-        """Note that a claim gave up waiting for a lock.
+        """Note that a claim waited for a lock in vain.
 
         Somebody holds the state of a rate limit or the right to claim jobs with keys.
         """

@@ -23,8 +23,9 @@ from django_pgjobs.compat import (
     TaskResultDoesNotExist,
     task_backends,
 )
-from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, MAX_TASK_PATH, OPTION_RULES, OWN_QUEUE
+from django_pgjobs.conf import MAX_ALIAS, MAX_QUEUE_NAME, MAX_TASK_PATH, OWN_QUEUE
 from django_pgjobs.control import lifecycle
+from django_pgjobs.declaring.backends import OPTION_RULES
 from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.registry import find_task

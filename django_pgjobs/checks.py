@@ -14,7 +14,8 @@ from django.db import Error as DatabaseError
 from django.db import connections, router, transaction
 
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
-from django_pgjobs.conf import Conf, find_backend_problems, find_problems, get_conf
+from django_pgjobs.conf import Conf, find_problems, get_conf
+from django_pgjobs.declaring.backends import find_backend_problems
 from django_pgjobs.declaring.missing_limits import fact_of, named_limits, remedy_for, will_be_made
 from django_pgjobs.declaring.registry import (
     IMPORT_ERRORS,

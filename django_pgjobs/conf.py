@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class Rule(NamedTuple):
     nullable: bool = False
 
 
-_ATTEMPTS = Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
+ATTEMPTS = Rule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
 
 
 def is_dotted(text: str) -> bool:
@@ -117,13 +117,13 @@ _RULES = {
         int, "a whole number from 1 to 100000, or None", lambda v: 1 <= v <= 100_000, nullable=True
     ),
     "PROCESSES": Rule(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
-    "MAX_ATTEMPTS": _ATTEMPTS,
-    "FOREIGN_MAX_ATTEMPTS": _ATTEMPTS,
+    "MAX_ATTEMPTS": ATTEMPTS,
+    "FOREIGN_MAX_ATTEMPTS": ATTEMPTS,
     "FOREIGN_MAX_ATTEMPTS_BY_PATH": Rule(
         dict,
         "a dict of whole numbers from 1 to 1000000 by the dotted path of a task, module or package",
         lambda v: all(
-            isinstance(path, str) and is_dotted(path) and _is_given(_ATTEMPTS, count)
+            isinstance(path, str) and is_dotted(path) and _is_given(ATTEMPTS, count)
             for path, count in v.items()
         ),
     ),
@@ -187,9 +187,6 @@ _RULES = {
 # Settings that no message and no page may show.
 SECRETS = {"METRICS_TOKEN", "CALLBACK_SECRET"}
 
-# What TASKS says of a backend of ours, and what its OPTIONS do.
-BACKEND_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
-OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": _ATTEMPTS}
 # What the domains of the columns allow, in bytes.
 MAX_QUEUE_NAME = 128
 MAX_TASK_PATH = 512
@@ -221,7 +218,7 @@ def find_problems(value: object) -> list[tuple[str, str]]:
             near = difflib.get_close_matches(str(key), _RULES, n=1, cutoff=0.4)
             hint = f"Did you mean {near[0]}?" if near else "Remove it."
             problems.append((f"unknown key {key!r} in PGJOBS.", hint))
-        elif not _accepts(rule, given):
+        elif not accepts(rule, given):
             got = "something else" if key in SECRETS else repr(given)
             fact = f"expected PGJOBS[{key!r}] to be {rule.expected}, got {got}."
             problems.append((fact, "See docs/settings.md."))
@@ -272,7 +269,7 @@ def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
         rule = _LIMIT_RULES.get(key)
         if rule is None:
             yield f"{_LIMIT_KEYS}, got the key {key!r}"
-        elif not _accepts(rule, value):
+        elif not accepts(rule, value):
             has_good_values = False
             yield f"expected {key} to be {rule.expected}, got {value!r}"
     if not has_good_values or limit.get("burst") is None:
@@ -282,75 +279,9 @@ def _find_limit_problems(name: object, limit: object) -> Iterator[str]:
         yield f"expected burst to be at most the count, {count}, got {burst}"
 
 
-def find_backend_problems(
-    alias: str, params: Mapping[str, Any], known_options: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield (fact, remedy) for all that is wrong with TASKS[*alias*] of a backend of ours.
-
-    *known_options* are the keys of OPTIONS that its class takes.
-    """
-    place = f"TASKS[{alias!r}]"
-    if not is_storable(alias) or not 1 <= len(alias.encode()) <= MAX_ALIAS:
-        fact = f"expected an alias of 1 to {MAX_ALIAS} bytes without NUL in TASKS, got {alias!r}."
-        yield fact, "Give it another name."
-    for key in params:
-        if key not in BACKEND_KEYS:
-            yield f"unknown key {key!r} in {place}.", _hint(key, BACKEND_KEYS)
-    queues = params.get("QUEUES", [])
-    if not isinstance(queues, list | tuple | set | frozenset) or not all(
-        is_storable(name) and 1 <= len(name.encode()) <= MAX_QUEUE_NAME for name in queues
-    ):
-        names = f"a list of names of 1 to {MAX_QUEUE_NAME} bytes"
-        fact = f"expected {place}['QUEUES'] to be {names}, got {queues!r}."
-        yield fact, "Write [] to allow any name."
-    options = params.get("OPTIONS", {})
-    if not isinstance(options, Mapping):
-        yield f"expected {place}['OPTIONS'] to be a dict, got {options!r}.", "See docs/settings.md."
-        return
-    for key, value in options.items():
-        rule = OPTION_RULES.get(key)
-        if key not in known_options:
-            yield f"unknown key {key!r} in {place}['OPTIONS'].", _hint(key, known_options)
-        elif rule is not None and not _accepts(rule, value):
-            fact = f"expected {place}['OPTIONS'][{key!r}] to be {rule.expected}, got {value!r}."
-            yield fact, "See docs/settings.md."
-
-
-def _hint(key: object, known: Collection[str]) -> str:
-    """Return what to do about an unknown key: what is near, and what is known."""
-    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.4)
-    known_keys = ", ".join(sorted(known))
-    return f"Did you mean {near[0]}? Known: {known_keys}." if near else f"Known: {known_keys}."
-
-
-def foreign_max_attempts(path: str, alias: str, options: Mapping[str, Any]) -> int:
-    """Return how many attempts a job has whose task was not declared with our @task.
-
-    *options* are those of the backend *alias* in TASKS. The longest path of
-    FOREIGN_MAX_ATTEMPTS_BY_PATH that the task is at or below says it, else the options, else the
-    setting. Raise ImproperlyConfigured if the options say nothing usable.
-    """
-    conf = get_conf()
-    if conf.FOREIGN_MAX_ATTEMPTS_BY_PATH:
-        place = path
-        while place:
-            if place in conf.FOREIGN_MAX_ATTEMPTS_BY_PATH:
-                return conf.FOREIGN_MAX_ATTEMPTS_BY_PATH[place]
-            place = place.rpartition(".")[0]
-    given: int | None = options.get("FOREIGN_MAX_ATTEMPTS")
-    if given is None:
-        return conf.FOREIGN_MAX_ATTEMPTS
-    if not _accepts(_ATTEMPTS, given):
-        raise ImproperlyConfigured(
-            f"expected TASKS[{alias!r}]['OPTIONS']['FOREIGN_MAX_ATTEMPTS'] to be "
-            f"{_ATTEMPTS.expected}, got {given!r}. See docs/settings.md."
-        )
-    return given
-
-
 def fits(key: str, value: object) -> bool:
     """May the setting *key* have this value?"""
-    return _accepts(_RULES[key], value)
+    return accepts(_RULES[key], value)
 
 
 def expected(key: str) -> str:
@@ -359,10 +290,11 @@ def expected(key: str) -> str:
 
 
 def _is_given(rule: Rule, value: object) -> bool:
-    return value is not None and _accepts(rule, value)
+    return value is not None and accepts(rule, value)
 
 
-def _accepts(rule: Rule, value: object) -> bool:
+def accepts(rule: Rule, value: object) -> bool:
+    """Does the rule allow this value?"""
     if value is None:
         return rule.nullable
     if isinstance(value, bool) and rule.kind is not bool:

@@ -129,7 +129,7 @@ class CurrentJob:
         report = {"done": done, "total": total, "message": scrub(str(message), 500)}
         text = json.dumps(report, allow_nan=False)
         running = self._running
-        # Who says the same again stands still.
+        # Reporting the same again is standing still.
         if text == running.progress:
             return
         now = time.monotonic()

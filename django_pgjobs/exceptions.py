@@ -89,7 +89,7 @@ class UnknownBatch(JobError, LookupError):
 
 
 class CallBackFailed(JobError):
-    """Who was to be called back did not take it, or is at an address that is not called."""
+    """A callback was not accepted, or its address is not one that is called."""
 
 
 class RateLimited(JobError):

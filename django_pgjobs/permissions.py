@@ -3,9 +3,8 @@
 Each question is asked when a page is drawn, so that it has no button that is refused, again
 when a form comes back, and before each page of a bulk change, which may take a while.
 
-What is about single jobs is narrowed to those that the function leaves over. What is about the
-whole installation (queues, limits, workers, schedules, sums) cannot be: it is for nobody who is
-narrowed.
+Pages about single jobs show those that the function leaves. What concerns the whole installation
+(queues, limits, workers, schedules, sums) cannot be narrowed: a narrowed person does not get it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Verb(Enum):
     CONTROL_TOKENS = "pgjobs.control_token"
 
 
-# Of more jobs nobody is asked whether a narrowed person may see all of them.
+# The largest workflow of which it is asked whether a narrowed person may see all jobs.
 MAX_WHOLE = 10_000
 # What is done to the whole installation, and so by nobody who is narrowed.
 OF_ALL = frozenset(
@@ -74,9 +73,8 @@ def narrow(user: Any, verb: Verb, jobs: QuerySet[Job]) -> QuerySet[Job]:
 
 
 def is_narrowed(user: Any, verb: Verb = Verb.VIEW) -> bool:
-    """Does the project let this person do this to some jobs only?
-
-    Then what tells of all of them is not for this person.
+    """Does the project let this person do this to some jobs only? Then sums over all jobs are not
+    for them.
     """
     if get_conf().ADMIN_PERMISSION is None or not _has(user, verb):
         return False

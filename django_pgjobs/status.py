@@ -32,7 +32,7 @@ class Hold(TextChoices):
 
 
 class AfterFailure(TextChoices):
-    """What becomes of a job when one that it waits for fails or is cancelled."""
+    """What happens to a job when one that it waits for fails or is cancelled."""
 
     CANCEL = "cancel", _("Cancel")
     RUN = "run", _("Run anyway")
@@ -40,7 +40,7 @@ class AfterFailure(TextChoices):
 
 
 class OccurrenceOutcome(TextChoices):
-    """What became of an occurrence of a schedule."""
+    """The outcome of an occurrence of a schedule."""
 
     ENQUEUED = "enqueued", _("Enqueued")
     JOINED = "joined", _("Joined a job that waited")

@@ -10,8 +10,8 @@ PROCESS = (
     (
         "losses of a broken process",
         f"{WORKER}process/worker_process.py",
-        "self._farewell.loses_jobs = True\n        self._exit_code",
-        "self._exit_code",
+        "self._farewell.loses_jobs = True\n        self._ending.crash",
+        "self._ending.crash",
         ("tests/worker/test_shutdown.py",),
     ),
     (

@@ -193,7 +193,7 @@ def test_the_help_says_what_is_deleted_when(capsys: pytest.CaptureFixture[str]) 
         "--dry-run changes nothing",
         "jobs prune --retention 1d",
         "100,000",
-        "still waits for a job that has ended is let go",
-        "expired are not ended",
+        "wait for ended ones are released, or cancelled",
+        "are left to workers, which end them",
     ):
         assert words in said

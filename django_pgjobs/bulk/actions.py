@@ -1,4 +1,4 @@
-"""What can be done to many jobs: whom each action is for, and what it does to a page of them."""
+"""What can be done to many jobs: which jobs each action is for, and what it does to a page."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from django_pgjobs.queries.database import job_database
 # Conflicts that are kept to be shown.
 MAX_CONFLICTS = 20
 MAX_ERROR = 2_000
-# What counting all jobs of a change may take in the worker, in seconds.
+# Most seconds for counting all jobs of a change in the worker.
 COUNT_SECONDS = 20.0
 
 
@@ -49,9 +49,9 @@ def create_change(
     reason: str = "",
     total: int | None = None,
 ) -> BulkChange:
-    """Store a change that nobody does yet; *total* is how many jobs it is about, if known."""
+    """Store a change that is not begun; *total* is how many jobs it is about, if known."""
     if selection.until is None or selection.max_id is None:
-        raise ValueError("expected a pinned selection: jobs of later are not meant.")
+        raise ValueError("expected a pinned selection, got one that is not. Call pinned() first.")
     return BulkChange.objects.using(job_database()).create(
         verb=action.name,
         selection=selection.to_json(),
@@ -90,7 +90,7 @@ def run_change(change_id: int) -> list[int]:
 
 
 def count_total(change: BulkChange) -> None:
-    """Store how many jobs the change is about, if it can be told in some seconds."""
+    """Store how many jobs the change is about, if they can be counted in time."""
     user = find_user(change)
     if user is None:
         return
@@ -111,7 +111,7 @@ def first_tasks(change: BulkChange, user: Any, count: int) -> dict[int, str]:
 
 
 def cancel_change(change_id: int) -> bool:
-    """End a change behind the page that is being done; return whether it had not ended."""
+    """End a change after its current page; return whether it had not ended."""
     waiting = BulkChange.objects.using(job_database()).filter(pk=change_id, finished_at=None)
     return bool(waiting.update(cancel_requested_at=Now(), finished_at=Now()))
 
@@ -203,7 +203,7 @@ def _refusal(change: BulkChange, user: Any, action: Action | None) -> str:
         return _("This version does not know the action.")
     if user is None:
         return _("Stopped: whoever asked for it has no account any more.")
-    # A deletion leaves no jobs of which that could be told.
+    # A deletion leaves no jobs to be asked about.
     is_new = change.position is None
     selection = Selection.from_json(change.selection)
     if not may(user, action.verb) or (is_new and not trees.may_do(user, action, selection)):

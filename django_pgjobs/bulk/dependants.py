@@ -1,4 +1,4 @@
-"""The jobs that are cancelled because those are that they wait for."""
+"""The jobs that are cancelled because the jobs that they wait for are."""
 
 from __future__ import annotations
 

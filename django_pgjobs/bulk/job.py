@@ -1,8 +1,7 @@
 """The background job of a large bulk change; every worker knows its task.
 
-It is not to wait for the jobs that it may be about. So it has a queue of its own, which every
-worker serves, with the highest priority and boost: no pause, limit or backlog of another queue
-is before it.
+It must not wait for the jobs that it changes. So it has a queue of its own, which every worker
+serves, with the highest priority and boost: no pause, limit or backlog of another queue delays it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def run_bulk_change(change_id: int) -> dict[str, int]:
 
 
 def report_progress(change_id: int) -> dict[str, int]:
-    """Let the job say how far the change is; return the same."""
+    """Report how far the change is as the job's progress; return that."""
     names = ("changed", "passed_over", "conflicts")
     changes = BulkChange.objects.using(job_database()).filter(pk=change_id)
     *numbers, total = changes.values_list(*names, "total").first() or (0, 0, 0, None)
@@ -50,7 +49,7 @@ def report_progress(change_id: int) -> dict[str, int]:
 
 
 def enqueue_change(change: BulkChange) -> None:
-    """Let a worker do what is left of a change; a job that still does it is left to it."""
+    """Enqueue the rest of a change, unless a job still does it."""
     database = job_database()
     with transaction.atomic(using=database):
         locked = BulkChange.objects.using(database).select_for_update().get(pk=change.pk)

@@ -1,4 +1,4 @@
-"""What a bulk change would be about, counted as far as that is cheap, before anybody says yes."""
+"""What a bulk change would be about, counted as far as that is cheap, before it is confirmed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_SKIPPED = 1_000
 # All statuses together are 40,000.
 MAX_ROWS = 10_000
 COUNT_SECONDS = 0.3
-# What it may take to count exactly what was not counted so far.
+# Most seconds for counting exactly what was not counted so far.
 EXACT_SECONDS = 1.0
 # What ends unfinished jobs, and with them those that wait for them.
 ENDING = ("cancel", "discard")
@@ -100,7 +100,7 @@ class Preview:
 class Place(NamedTuple):
     """Where to look: a condition and an *order* of an index, and what may be found there.
 
-    Without the order a limit lets the planner walk through the table, in hope.
+    Without the order, a limit makes the planner scan the table.
     """
 
     where: Q
@@ -241,7 +241,7 @@ def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[
 def _bounds(jobs: QuerySet[Job], statuses: Collection[str], until: datetime | None) -> dict[str, Q]:
     """Return the condition of the newest rows of the live partition and of each status.
 
-    There is none where these are all.
+    There is none for a status with fewer rows than are read.
     """
     no_id, no_time = Cast(Value(None), BigIntegerField()), Cast(Value(None), DateTimeField())
     parts = []

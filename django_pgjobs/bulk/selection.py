@@ -1,4 +1,4 @@
-"""Which jobs a bulk change is about, and what pins them to those that were there to be seen."""
+"""Which jobs a bulk change is about, pinned to those that existed when somebody saw them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ class StoredSelection(TypedDict):
 class Selection:
     """Jobs by `lookups`, as far as they existed and had finished when it was pinned.
 
-    Until then *until* and *max_id* are None. A job that is enqueued or finishes later is
-    another one than those that somebody looked at; without this end a change that lets failed
-    jobs run again could go on for ever.
+    Until then *until* and *max_id* are None. Jobs that are enqueued or finish later are not those
+    that somebody looked at; and a retry of failed jobs that fail again would never end.
     """
 
     lookups: Mapping[str, Any] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What a program may do to jobs and to what claims them, and why a job does not run."""
+"""What a program may do to jobs and to their claims, and why a job does not run."""

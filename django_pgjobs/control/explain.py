@@ -41,9 +41,9 @@ NOTES = {
     "unknown task": "unknown_task",
     "worker lost": "rescued",
 }
-# What ends as others do, or with time.
+# Reasons that go away as other jobs end, or with time.
 PASSING = {"key_full", "key_order", "queue_full", "rate_limit"}
-# How the note of a job begins that a worker could not change.
+# How the note of a job that a worker could not change begins.
 REFUSED = ("passed over: ", "cannot be rescued: ")
 
 
@@ -308,7 +308,7 @@ def _cost_in_words(job: Facts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
 
 
 def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Reason]:
-    """Yield all reasons; what must end first, such as the lack of a worker, as the first."""
+    """Yield all reasons; what must change first, such as the lack of a worker, as the first."""
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
     yield from (reason for reason in blockers if reason.code not in PASSING)
     if not workers.awake:
@@ -322,10 +322,10 @@ def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Re
 
 
 def _lacking(job: Facts) -> Iterator[Reason]:
-    """Yield that the worker which claims it will not start it at once; no function is called."""
+    """Yield that the worker that claims it will first fill in its row; calls no function."""
     try:
         task = find_task(job.task_path)
-    except UnknownTask:  # what is not loaded here is not known here
+    except UnknownTask:  # tasks that are not loaded here are unknown
         return
     if job.undeclared is not None and lacks_something(task, control_of(job)):
         text = _(

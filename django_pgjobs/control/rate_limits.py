@@ -200,7 +200,7 @@ class Session:
                     self.connection.close()
 
     def _follow_settings(self) -> None:
-        """Leave the project's database for the test database, and the other way round."""
+        """Change from the project's database to the test database, or back."""
         wanted = connections[self.alias].settings_dict["NAME"]
         if wanted and self.connection.is_open and self.connection.open().info.dbname != wanted:
             self.connection.close()
@@ -239,7 +239,7 @@ class Session:
 
 
 _sessions: dict[str, Session] = {}
-# Those of the parent process: to close or collect them would end its sessions.
+# Connections of the parent process: closing or collecting them would end its sessions.
 _inherited: list[dict[str, Session]] = []
 
 
@@ -264,7 +264,7 @@ def _leave_to_parent() -> None:
 atexit.register(close_sessions)
 os.register_at_fork(after_in_child=_leave_to_parent)
 
-# None outside of tests; in tests, which use Django's connection: whether to sleep.
+# In tests that use Django's connection: whether to sleep. None elsewhere.
 _waits_in_tests: ContextVar[bool | None] = ContextVar("django_pgjobs_waits_in_tests", default=None)
 
 
@@ -303,7 +303,7 @@ def create_declared_limits(*, using: str, apps: Any = installed_apps, **kwargs: 
     declared = get_conf().RATE_LIMITS
     try:
         model = apps.get_model("pgjobs", "RateLimit")
-    except LookupError:  # migrated back to before there were any
+    except LookupError:  # migrated back to before this table
         return
     if declared and router.allow_migrate_model(using, model):
         rows = [model(name=name, **limit) for name, limit in declared.items()]

@@ -3,8 +3,8 @@
 How long jobs of a task usually run is in the statistics. Most of them end within the time that 99
 of 100 took in the last seven days; ten times that is far longer: times are kept in classes that
 double, so less could be a matter of rounding, and a slow hour of a database or of somebody's API is
-easily three times as slow. Below a minute nobody needs to know, and after fewer than twenty runs
-nobody can say what is usual.
+easily three times as slow. Runs below a minute are never reported, and fewer than twenty runs do
+not show what is usual.
 
 A job that reports its progress tells by itself what is usual for it: it stands still when nothing
 has changed for ten times the longest pause between two of its reports, and for five minutes.
@@ -25,16 +25,16 @@ from django_pgjobs.queries.stuck import LongRun, list_long_runs
 from django_pgjobs.values.moments import duration
 
 FACTOR = 10
-# What is shorter is never far, in seconds.
+# Runs shorter than this, in seconds, never look stuck.
 LEAST_SECONDS = 60.0
 LEAST_STILL_SECONDS = 300.0
 LEAST_RUNS = 20
-# Of the jobs of a task this part took the longest usual time at most, and this one the shortest.
+# The parts of a task's jobs that took at most the longest, and the shortest, usual time.
 MOST, FEW = 0.99, 0.1
 WINDOW_SECONDS = 7 * 86_400.0
-# Running jobs that are looked at, those that have run for longest.
+# How many running jobs are looked at, those that have run longest.
 MAX_LOOKED_AT = 5_000
-# Seconds beyond which a pause is none that anybody reported.
+# A longer pause, in seconds, cannot be one that a job reported.
 LATEST = 1e12
 
 
@@ -119,12 +119,12 @@ def far_beyond(usual: Usual) -> float:
 
 
 def standing_still(run: LongRun) -> float | None:
-    """Return for how long the progress of a job has not changed, None if that is no matter."""
+    """Return how long the progress of a job has not changed, None if that is not too long."""
     report = _decoded(run.progress)
     changed_at, pause = _instant(report.get("changed_at")), report.get("longest_pause")
     if changed_at is None or not isinstance(pause, (int, float)) or not 0 <= pause <= LATEST:
         return None
-    # A report that is older than the attempt is none of this one.
+    # A report that is older than the attempt is another attempt's.
     still = min((run.now - changed_at).total_seconds(), run.seconds)
     return still if still > max(FACTOR * pause, LEAST_STILL_SECONDS) else None
 

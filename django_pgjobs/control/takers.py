@@ -38,7 +38,7 @@ def _is_remote(task_path: str) -> bool:
 
 
 def _text_of_taker(workers: WorkersRow, *, is_remote: bool) -> tuple[str, str]:
-    """Return the code of that reason, and its text without values."""
+    """Return the code of the reason, and its text without values."""
     if is_remote and not workers.of_task:
         return "no_remote_worker", _(
             "No live worker over HTTP serves the queue “%(queue)s” and takes the task %(task)s. "

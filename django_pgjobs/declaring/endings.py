@@ -1,4 +1,4 @@
-"""What a task declares about the end of its jobs: when they expire, who is told of a failure."""
+"""What a task declares about the end of its jobs: expiry, and the task for failures."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django_pgjobs.declaring.signatures import check_signature
 from django_pgjobs.values.given import instant_or_delay
 from django_pgjobs.values.payload import encode_value
 
-# What a task that is told of a failure is called with: the id of a job, and its last error.
+# The arguments of a task that is called on a failure: the id of a job, and its last error.
 TOLD = (1, "error")
 
 
 def find_end_problems(task: Any) -> Iterator[str]:
     """Yield what is wrong with the options of *task* about the end of its jobs.
 
-    Where a dotted path leads is not known yet: that may be declared further down.
+    A dotted path is not resolved yet: it may name a task that is declared further down.
     """
     expires, handler = task.expires, task.on_failure
     if expires is not None and (
@@ -62,9 +62,9 @@ def _find_call_problems(call: Call) -> Iterator[str]:
 
 
 def find_follow_up(task: Any) -> Call:
-    """Return what is enqueued when a job of *task* fails, without what it is told.
+    """Return the task, and its own arguments, that is enqueued when a job of *task* fails.
 
-    Raise InvalidTask, which names the option, if there is nothing that could be called so.
+    Raise InvalidTask, which names the option, if there is no such task.
     """
     given = task.on_failure
     found, kwargs = (given.task, given.kwargs) if isinstance(given, Call) else (given, {})

@@ -35,7 +35,7 @@ _runs_jobs_here: ContextVar[bool] = ContextVar("django_pgjobs_runs_jobs_here", d
 
 @contextmanager
 def running_jobs_here() -> Iterator[None]:
-    """Let a job that waits in this context know that no other one runs meanwhile; for tests."""
+    """Note that no other job runs while one waits in this context; for tests."""
     token = _runs_jobs_here.set(True)
     try:
         yield
@@ -74,7 +74,7 @@ class JobResult(AnyResult):  # type: ignore[misc]
         return self
 
     def _look(self) -> str | None:
-        """Return the status of a job that may still end; None: it has ended, and is refreshed."""
+        """Return the status of an unfinished job; None: it has finished, and is refreshed."""
         connection = connections[job_database()]
         self._refuse_transaction(connection)
         with connection.cursor() as cursor:
@@ -86,7 +86,7 @@ class JobResult(AnyResult):  # type: ignore[misc]
                 self.refresh()
                 if self.is_finished:
                     return None
-                # It was requeued between the two.
+                # It was requeued between the two reads.
                 status = str(self.status).lower()
         except TaskResultDoesNotExist:
             raise TaskResultDoesNotExist(

@@ -25,7 +25,7 @@ Key = str | Callable[..., str | None]
 
 # What the domains of the columns allow, in bytes.
 MAX_KEY_BYTES = 512
-# 128 bits: nobody meets two texts of one digest by chance.
+# 128 bits: two texts do not have one digest by chance.
 DIGEST_DIGITS = 32
 SPECIAL_FIELDS = frozenset({"task", "args"})
 
@@ -75,7 +75,7 @@ def find_key_problems(option: str, key: object, names: Collection[str]) -> Itera
 def render_key(option: str, key: Key, task_path: str, arguments: Mapping[str, Any]) -> str | None:
     """Return the key of a job with these arguments by name; None if a function gives none.
 
-    Raise TypeError or ValueError, naming the option, if it comes to nothing usable.
+    Raise TypeError or ValueError, naming the option, if it is unusable.
     """
     if callable(key) and NAMELESS in arguments:
         raise _nameless(option, "its arguments")
@@ -141,7 +141,7 @@ def key_part(option: str, name: str, value: object) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Return what stands in a key for a text that nobody is to read: the same everywhere.
+    """Return the digest that stands in a key for a secret text: the same in every process.
 
     `selecting.Digest` says the same in SQL.
     """

@@ -1,7 +1,7 @@
 """What a row that was written without `enqueue()` lacks of what its task declares.
 
-What the row says itself goes first. Nobody can say in a row that it is to be in the queue
-"default" or of priority 0 although its task declares another: these are the table's defaults.
+What the row says itself goes first. Only the queue "default" and the priority 0 cannot be told from
+an omission, because they are the table's defaults: the task's go before them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ def with_options(task: AnyTask, row: Control) -> Control:
 def lacks_something(task: AnyTask, row: Control) -> bool:
     """May the row lack what the task declares?
 
-    Whether a key that is missing comes to nothing, the arguments would tell.
+    A missing key may turn out to be none: only the arguments tell.
     """
     return bool(missing_keys(task, row)) or with_options(task, row) != row

@@ -1,4 +1,4 @@
-"""Rate limits that are not there, or too small for what a start takes: jobs wait for ever.
+"""Rate limits that are missing, or too small for one start: their jobs wait for ever.
 
 `manage.py check --database`, `runjobs --check`, the worker's log and the Overview tell of them.
 """
@@ -17,7 +17,7 @@ from django_pgjobs.queries.rate_limits import MissingRate
 def named_limits() -> dict[str, int]:
     """Return the limits that the tasks known here name, and the most that a start takes of each.
 
-    Of "shopify:{shop_id}" that is "shopify". What a function returns is not known before.
+    Of "shopify:{shop_id}" that is "shopify". What a function will return is unknown.
     """
     costs: dict[str, int] = {}
     for path in list_task_paths():
@@ -41,7 +41,7 @@ def _names_of(task: object) -> Iterator[str]:
 
 
 def fact_of(missing: MissingRate) -> str:
-    """Return a sentence that says what is not there or too small, and what follows."""
+    """Return a sentence that says what is missing or too small, and the consequence."""
     if missing.cost is not None:
         who = f"jobs that wait for {missing.key!r} take" if missing.has_jobs else "a task takes"
         whose = "they" if missing.has_jobs else "its jobs"

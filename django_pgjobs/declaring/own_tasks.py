@@ -1,4 +1,4 @@
-"""Where the tasks of our own are: at a backend that stores jobs, and in a queue that it takes."""
+"""Where our own tasks run: at a backend that stores jobs, in a queue that it accepts."""
 
 from __future__ import annotations
 

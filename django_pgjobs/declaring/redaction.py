@@ -1,4 +1,4 @@
-"""Masking values whose names say that they are secret, for everything that people see."""
+"""Masking values with secret names, wherever people see them."""
 
 from __future__ import annotations
 

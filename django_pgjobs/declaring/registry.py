@@ -27,7 +27,7 @@ from django_pgjobs.exceptions import UnknownTask
 
 _found: dict[str, AnyTask] = {}
 
-# The tasks of our own, for every worker. They are named here, not imported: made of models.
+# Our own tasks, for every worker. They are named, not imported, because they need models.
 OWN_MODULES = (
     "django_pgjobs.bulk.job",
     "django_pgjobs.http.calling",
@@ -35,7 +35,7 @@ OWN_MODULES = (
 )
 
 
-# What the code of a module may raise; one that calls sys.exit() is broken too.
+# What importing a module may raise; one that calls sys.exit() is broken, too.
 IMPORT_ERRORS = (Exception, SystemExit)
 
 
@@ -60,7 +60,7 @@ class BrokenModule(NamedTuple):
         return f"{said} ({place})" if place else said
 
 
-# Where code is that is not the project's: ours, Python's, and what is installed.
+# Folders of code that is not the project's: ours, Python's, and installed packages.
 LIBRARIES = (
     os.path.dirname(os.path.dirname(__file__)),
     sysconfig.get_path("stdlib"),
@@ -111,7 +111,7 @@ def _try_to_load(name: str) -> BrokenModule | None:
 def _place_of(error: BaseException, module_name: str) -> str | None:
     """Return the file and line of the project in which *error* was raised, None if none was run.
 
-    A library that a line calls is not to blame, unless the module itself is of one.
+    Lines of a library are not to blame, unless the module itself belongs to it.
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"
@@ -174,7 +174,7 @@ def find_in_module(module_name: str, names: Sequence[str]) -> Any:
     try:
         # Not even that of a module that loads itself when somebody looks at it.
         namespaces = [object.__getattribute__(found, "__dict__")]
-    except AttributeError:  # sys.modules may hold None and things without a namespace
+    except AttributeError:  # sys.modules may hold None, and objects without a namespace
         return None
     for name in names:
         holder = next((each for each in namespaces if name in each), None)

@@ -9,7 +9,7 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.declaring.registry import find_task, list_task_paths
 
-# What a row says that names no queue: workers of ours serve it whatever is declared.
+# The queue of rows that name none: our workers serve it, whatever tasks declare.
 ROWS_QUEUE = "default"
 
 
@@ -38,7 +38,7 @@ def local_paths() -> list[str]:
 
 
 def remote_queues() -> list[str]:
-    """Return the queues that remote tasks name as theirs, and no other task does, sorted."""
+    """Return the queues that only remote tasks declare, sorted."""
     remote, local = set[str](), {ROWS_QUEUE, OWN_QUEUE}
     for path in list_task_paths():
         task = find_task(path)

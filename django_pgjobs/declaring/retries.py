@@ -14,7 +14,7 @@ from typing import Any
 
 from django_pgjobs.exceptions import seconds_or_none
 
-# One delay may not be longer than this: a year. Longer ones are a mistake of the formula.
+# The longest delay, a year: a longer one is a mistake in a formula.
 LONGEST_DELAY_SECONDS = 366 * 86400.0
 
 

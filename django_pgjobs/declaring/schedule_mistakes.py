@@ -1,4 +1,4 @@
-"""What is easily mistaken in the declaration of a schedule, and what to write instead."""
+"""Common mistakes in the declaration of a schedule, and what to write instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_pgjobs.values.payload import is_storable
 from django_pgjobs.values.words import CONTROL
 
 MAX_NAME_BYTES = 200
-# Crontabs give a time zone so.
+# How crontabs give a time zone.
 ZONE_PREFIXES = ("TZ=", "CRON_TZ=")
 
 
@@ -51,7 +51,7 @@ def _of_crontabs(cron: str) -> Iterator[str]:
 
 
 def find_name_problems(name: Any) -> Iterator[str]:
-    """Yield what is wrong with the name of a schedule that is to be made."""
+    """Yield what is wrong with the name of a new schedule."""
     if not isinstance(name, str) or not is_storable(name):
         is_good = False
     else:

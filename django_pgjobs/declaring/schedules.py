@@ -138,7 +138,7 @@ def schedule(task: AnyTask, **options: Unpack[ScheduleOptions]) -> DeclaredSched
     except (TypeError, ValueError) as error:
         raise InvalidTask(f"schedule of {label}: {error}") from None
     known = _declared.get(declared.name)
-    # A module that is loaded anew makes the task anew.
+    # Reloading a module declares its task and its schedules again.
     is_twice = known is not None and known.task is task and known != declared
     if known is not None and (is_twice or known.task.module_path != task.module_path):
         raise InvalidTask(
@@ -206,7 +206,7 @@ def _check_is_as_declared(task: AnyTask) -> None:
     """Raise ValueError for a copy that `using()` made: a row names the task, not its options."""
     module_name, _, name = task.module_path.rpartition(".")
     found = find_in_module(module_name, [name])
-    # While a module is loaded anew, what it had before is still there.
+    # While a module is reloaded, its former contents are still there.
     if not is_task(found) or found.func is not task.func:
         return
     options = [each.name for each in fields(found) if each.compare]
@@ -226,7 +226,7 @@ def check_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any
         encode_value(list(args), name="args", max_bytes=limit),
         encode_value(dict(kwargs), name="kwargs", max_bytes=limit),
     ]
-    # What a restart would take for a change.
+    # A restart would take this for a change.
     if [json.loads(text) for text in texts] != [list(args), dict(kwargs)]:
         raise ValueError("expected arguments that JSON gives back as they are: lists, no tuples.")
 

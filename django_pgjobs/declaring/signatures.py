@@ -1,9 +1,9 @@
 """What a task's function accepts, and the names of what it is called with.
 
-A decorator may give the function it wraps other arguments than it takes: a client that it makes,
-without the flag that it reads. So what a call must fit is the signature of the outermost function
-alone. Names and defaults that it leaves open, behind `*args` or `**kwargs`, are those of the
-functions that it wraps (`__wrapped__`), as far as the call fits those.
+A decorator may call the function it wraps with other arguments than its own: it may add a client,
+or take a flag away. So what a call must fit is the signature of the outermost function alone. Names
+and defaults that it leaves open, behind `*args` or `**kwargs`, are those of the functions that it
+wraps (`__wrapped__`), as far as the call fits those.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from django_pgjobs.compat import AnyTask
 Parameter = inspect.Parameter
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-# In the place of the context, which the worker passes before the arguments of the job.
+# Stands for the context, which the worker passes before the arguments of the job.
 CONTEXT = object()
-# What stands for the name of positional arguments that a decorator takes for others to name.
+# Stands for the names of positional arguments that a decorator takes as *args.
 NAMELESS = "*args"
 
 
-class Call(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of a call: those with names, those without, and the name of these.
 
-    There is none if a decorator may have given them to whatever parameters it likes.
+    There is no such name if a decorator may pass them to any parameters.
     """
 
     named: dict[str, Any]
@@ -40,7 +40,7 @@ class Signature:
     """What a task's function accepts, in the form that is quick to check."""
 
     def __init__(self, function: Any, takes_context: bool) -> None:
-        # The function's own, then those of what it wraps while that is left open.
+        # The function's own, then those of the functions that it wraps, while names are left open.
         self.levels = _levels(function)
         self.full = self.levels[0]
         # What the worker passes before the arguments of the job.
@@ -81,7 +81,7 @@ class Signature:
         given = set(names)
         return given.isdisjoint(self.filled[count]) and self.missing[count] <= given <= self.names
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
         """Return what a call gives, without defaults; what is in `**kwargs` has names as well.
 
         Raise TypeError if it does not fit.
@@ -90,11 +90,13 @@ class Signature:
         found = self._through(0, given, kwargs)
         if found is None:
             own, rest, others = _split(self.full, self.full.bind(*given, **kwargs))
-            found = Call(own | others, list(rest))
+            found = Arguments(own | others, list(rest))
         named = {name: value for name, value in found.named.items() if value is not CONTEXT}
         return found._replace(named=named, rest=[v for v in found.rest if v is not CONTEXT])
 
-    def _through(self, index: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
+    def _through(
+        self, index: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Arguments | None:
         """Return a call as the functions from this level on see it; None if one refuses it."""
         level = self.levels[index]
         try:
@@ -103,8 +105,8 @@ class Signature:
             return None
         if index + 1 == len(self.levels):
             stars = [name for name, p in level.parameters.items() if p.kind is VARIABLE[0]]
-            return Call(own | others, list(rest), stars[0] if stars else None)
-        # What a function below has a name for is passed on to it, the rest is taken away.
+            return Arguments(own | others, list(rest), stars[0] if stars else None)
+        # Arguments that a wrapped function has a name for are passed on, the others are dropped.
         passed = {name: own[name] for name in own if name in self._known_below[index]}
         in_order = [
             passed.pop(name)
@@ -156,13 +158,13 @@ def _own_signature(function: Any) -> inspect.Signature:
     if wrapped is None:
         return inspect.signature(function)
     if type(function) is not FunctionType:
-        # An object of a library that stands for a function: what it passes on is unknown.
+        # A library's object in place of a function: what it passes on is unknown.
         names = {"args": VARIABLE[0], "kwargs": VARIABLE[1]}
         return inspect.Signature([Parameter(name, kind) for name, kind in names.items()])
     declared = getattr(function, "__signature__", None)
     if declared is None or declared is not getattr(wrapped, "__signature__", None):
         return inspect.signature(function, follow_wrapped=False)
-    # functools.wraps has copied what was declared of the other.
+    # functools.wraps has copied the annotations of the wrapped function.
     code, closure = function.__code__, function.__closure__
     bare = FunctionType(code, function.__globals__, "bare", function.__defaults__, closure)
     bare.__kwdefaults__ = function.__kwdefaults__
@@ -184,7 +186,7 @@ def _replaced(level: inspect.Signature, parameters: list[Parameter]) -> inspect.
 
 
 def _names_any(level: inspect.Signature) -> bool:
-    """Does a signature name an argument, or say that there is none?"""
+    """Does a signature name its arguments, or have none?"""
     kinds = [p.kind for p in level.parameters.values()]
     return not kinds or any(kind not in VARIABLE for kind in kinds)
 
@@ -210,7 +212,7 @@ def _split(
 def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError if the task's function cannot be called with these arguments.
 
-    What a decorator takes as `*args` or `**kwargs` fits, whatever becomes of it.
+    What a decorator takes as `*args` or `**kwargs` fits, whatever it does with that.
     """
     signature = signature_of(task.func, task.takes_context)
     if signature.accepts(len(args), kwargs):
@@ -227,8 +229,8 @@ def check_signature(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> None
 def named_arguments(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return all arguments of a call by name, defaults included; *args, **kwargs flattened.
 
-    Positional arguments of which nobody can tell the names are a list under NAMELESS, and no
-    defaults are there then: they may be what a default stands for.
+    Positional arguments whose names are unknown are a list under NAMELESS. Then defaults are left
+    out, because one of these may be given.
     """
     signature = signature_of(task.func, task.takes_context)
     call = signature.call(args, kwargs)
@@ -255,7 +257,7 @@ def arguments_by_name(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> di
     signature = signature_of(task.func, task.takes_context)
     call = signature.call(args, kwargs)
     try:
-        # Without what only its place has told the name of.
+        # Without arguments whose names only their places tell.
         is_same = not call.rest and signature.call((), call.named) == call
     except TypeError:
         is_same = False

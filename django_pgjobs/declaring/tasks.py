@@ -30,14 +30,14 @@ from django_pgjobs.declaring.subjects import Subject, subject_of
 from django_pgjobs.values.job_ids import job_ids_of
 from django_pgjobs.values.payload import encode_value, is_storable, shorten
 
-# They are in the log, in filters and on pages of many jobs.
+# Bounds, because they are in the log, in filters and on pages of many jobs.
 MAX_CORRELATION_ID_BYTES = 256
 MAX_TAGS = 64
 MAX_TAG_BYTES = 256
 
 Exceptions = tuple[type[BaseException], ...]
 
-# Of the table's columns, which is what a row says that says nothing.
+# The defaults of the table's columns.
 DEFAULT_QUEUE, DEFAULT_PRIORITY = "default", 0
 
 
@@ -104,7 +104,7 @@ class Task(AnyTask):
     on_failure: AnyTask | Call | str | None = field(default=None, hash=False)
     schedulable: bool = False
     remote: bool = False
-    # Was it declared with our @task? django.tasks makes tasks of this class too.
+    # Was it declared with our @task? The @task of django.tasks makes tasks of this class, too.
     is_ours: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -169,7 +169,7 @@ class Task(AnyTask):
         return replace(self, **{key: v for key, v in given.items() if v is not None})
 
     if TYPE_CHECKING:
-        # What PgJobsBackend returns; with another backend it is a plain TaskResult.
+        # PgJobsBackend returns this; another backend returns a plain TaskResult.
         def enqueue(self, *args: Any, **kwargs: Any) -> JobResult: ...
         async def aenqueue(self, *args: Any, **kwargs: Any) -> JobResult: ...
         def get_result(self, result_id: str) -> JobResult: ...

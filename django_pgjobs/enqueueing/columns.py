@@ -54,7 +54,7 @@ def _encode_metadata(metadata: Mapping[str, Any]) -> str:
         return "{}"
     limit = get_conf().MAX_PAYLOAD_BYTES
     if headers:
-        # No job is refused because it is traced.
+        # A trace must not make a job too large.
         with suppress(ValueError):
             both = {**metadata, KEY: headers}
             return encode_value(both, name="metadata", max_bytes=limit)
@@ -67,7 +67,7 @@ def has_start_keys(task: AnyTask) -> bool:
 
 
 def start_columns(task: AnyTask) -> StartColumns | None:
-    """Return what `all_start_columns` does, None if plain jobs are what the task has."""
+    """Return `all_start_columns`, None if the task's jobs are plain."""
     if not isinstance(task, Task):
         return None
     others = (task.subject, task.max_losses, task.expires, task.on_failure)
@@ -90,7 +90,7 @@ PLAIN: StartColumns = {
 def all_start_columns(task: Task | None) -> StartColumns:
     """Return the columns that plain jobs leave empty and that are the same for all of a task.
 
-    None stands for a task that is not ours. Raise TypeError or ValueError for a time or a follow-up
+    *task* is None if it is not ours. Raise TypeError or ValueError for a time or a follow-up
     that cannot be.
     """
     if task is None:
@@ -147,7 +147,7 @@ def _follow_up(task: Task) -> str:
 def concurrency_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
     """Return the concurrency key of a job with these arguments by name.
 
-    Raise TypeError or ValueError if it comes to nothing usable.
+    Raise TypeError or ValueError if it is unusable.
     """
     key = task.concurrency_key
     if key is None:
@@ -158,7 +158,7 @@ def concurrency_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
 def rate_limits_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
     """Return the rate limits of a job with these arguments by name, one a line.
 
-    Raise TypeError or ValueError if one comes to nothing usable, or they are too long.
+    Raise TypeError or ValueError if one is unusable, or they are too long.
     """
     path = task.module_path
     limits = {render_key("rate_limit", key, path, arguments) for key in task.rate_limit}
@@ -175,7 +175,7 @@ def rate_limits_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
 def unique_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
     """Return the unique key of a job with these arguments by name.
 
-    Raise TypeError or ValueError if it comes to nothing usable.
+    Raise TypeError or ValueError if it is unusable.
     """
     key = task.unique_key
     return None if key is None else render_key("unique_key", key, task.module_path, arguments)
@@ -196,7 +196,7 @@ def keys_of(
 ) -> tuple[str | None, str | None, str | None]:
     """Return the concurrency key, the rate limits and the unique key of a job.
 
-    Raise TypeError or ValueError for a key that comes to nothing usable.
+    Raise TypeError or ValueError for an unusable key.
     """
     arguments = named_arguments(task, args, kwargs)
     return (
@@ -218,7 +218,7 @@ def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _encoded(task: AnyTask, args: Any, kwargs: Any) -> Line:
-    """Return both texts; raise TypeError or ValueError if the task could not be called so."""
+    """Return both texts; raise TypeError or ValueError if the task cannot be called with them."""
     check_signature(task, args, kwargs)
     limit = get_conf().MAX_PAYLOAD_BYTES
     return Line(

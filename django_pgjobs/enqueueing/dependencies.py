@@ -19,9 +19,9 @@ from django_pgjobs.queries import dependencies
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import FINISHED, AfterFailure, JobStatus
 
-# Given the ids of jobs that were just inserted, lets them wait.
+# Makes new jobs, given by their ids, wait.
 HoldBack = Callable[[list[int]], None]
-# So many ids of missing jobs are named.
+# How many ids of missing jobs an error names.
 NAMED = 10
 
 
@@ -41,7 +41,7 @@ def waiting(task: AnyTask) -> AbstractContextManager[HoldBack]:
 
 
 def refuse_waiting(task: AnyTask) -> None:
-    """Raise TypeError if jobs of *task* are to wait, where nobody learns their ids."""
+    """Raise TypeError if jobs of *task* are to wait: the caller does not learn their ids."""
     if isinstance(task, Task) and task.after:
         raise TypeError(
             "enqueue_from() cannot let jobs wait for others: it takes no after=. "
@@ -85,7 +85,7 @@ def _atomic_wait(awaited: dict[int, str], after_failure: str) -> Iterator[HoldBa
             if failed:
                 dependencies.resolve_dependencies(cursor, failed)
 
-    # In a transaction of the caller's there is nothing to add, not even a savepoint.
+    # The caller's transaction is enough; a savepoint would cost a round trip.
     is_atomic = connections[database].in_atomic_block
     with nullcontext() if is_atomic else transaction.atomic(using=database):
         yield hold_back

@@ -23,8 +23,8 @@ KEYS = {
 def filled_in(task: AnyTask, row: Control, args: Any, kwargs: Mapping[str, Any]) -> Control:
     """Return what the row of a job with these arguments is to say, as `enqueue` would write it.
 
-    A key that the row gives is not worked out. Raise TypeError or ValueError, or what a function
-    of the project raises, if another comes to nothing usable.
+    A key that the row has is kept. Raise TypeError or ValueError, or what a function
+    of the project raises, if another is unusable.
     """
     filled = with_options(task, row)
     missing = missing_keys(task, row)
@@ -38,6 +38,6 @@ def filled_in(task: AnyTask, row: Control, args: Any, kwargs: Mapping[str, Any])
         return filled
     return filled._replace(
         unique_until_claimed=frees_key_at_claim(task),
-        # The arguments of one that would have been merged are nowhere else.
+        # Merging is too late: the arguments of this job are in its row only.
         yields=task.on_conflict in ("return", "raise"),
     )

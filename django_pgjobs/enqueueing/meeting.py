@@ -1,4 +1,4 @@
-"""Which jobs were there already, for those who see only the ids that an enqueue returns.
+"""Which jobs existed before an enqueue, for callers that see only the ids that it returns.
 
 `enqueue()` returns the job that has the unique key, whoever made it. Its times do not tell: another
 transaction may have made it a moment ago.
@@ -14,7 +14,7 @@ from django_pgjobs.queries.enqueue import Known
 
 
 class Met:
-    """The jobs with unique keys of some enqueues; asked for an id: was that job met?"""
+    """The jobs with unique keys of some enqueues; called with an id: did that job exist before?"""
 
     def __init__(self) -> None:
         self._is_met: dict[int, bool] = {}
@@ -23,7 +23,7 @@ class Met:
         return self._is_met.get(job_id, False) if isinstance(job_id, int) else False
 
     def add(self, known: Sequence[Known]) -> None:
-        """Note what came of the lines of an enqueue."""
+        """Note the result of an enqueue."""
         for job in known:
             # The first word counts: what was made here may be met here again.
             self._is_met.setdefault(job.id, not job.is_new)
@@ -34,7 +34,7 @@ _met: ContextVar[Met | None] = ContextVar("django_pgjobs_met", default=None)
 
 @contextmanager
 def noting_met() -> Iterator[Met]:
-    """Tell which jobs the enqueues in this context have met instead of making them."""
+    """Collect which jobs the enqueues in this context met instead of inserting them."""
     met = Met()
     token = _met.set(met)
     try:
@@ -44,7 +44,7 @@ def noting_met() -> Iterator[Met]:
 
 
 def note_met(known: Sequence[Known]) -> None:
-    """Tell whoever asks what came of the lines of an enqueue."""
+    """Report the result of an enqueue to the block that collects it, if there is one."""
     met = _met.get()
     if met is not None:
         met.add(known)

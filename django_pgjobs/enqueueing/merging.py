@@ -1,4 +1,4 @@
-"""What becomes of an enqueue whose unique key a live job has.
+"""Enqueueing with unique keys: what happens if a live job has the key.
 
 A key is unique per task, by the partial unique index on the live partition. Each batch is one
 statement, INSERT ... ON CONFLICT, in one of three kinds (`queries.enqueue`):
@@ -52,7 +52,7 @@ from django_pgjobs.queries.enqueue import (
 from django_pgjobs.values.payload import decode_arguments
 from django_pgjobs.values.words import counted
 
-# How often an enqueue asks again for a job that it met but could not see.
+# How often an enqueue retries if it met a job that it cannot see.
 TRIES = 20
 
 Merge = Callable[[dict[str, Any], dict[str, Any]], Any]
@@ -87,7 +87,7 @@ def call_to_store(
 
 
 class Found:
-    """The jobs that lines came to: by unique key, and those without one in order."""
+    """The jobs found for lines: by unique key, and those without one in order."""
 
     def __init__(self) -> None:
         self.by_key: dict[str, Known] = {}
@@ -183,7 +183,7 @@ def insert_selected(task: Task, selection: CompiledSelect, *, batch_id: int | No
 
 
 def refuse_function(task: AnyTask) -> None:
-    """Raise TypeError if arguments are to be merged by a function, where the database merges."""
+    """Raise TypeError if a function is to merge arguments, where only the database can."""
     if is_unique(task) and own_function(task):
         raise TypeError(
             f"enqueue_from() cannot call {_name(task)}, which is to merge arguments, in the "
@@ -220,7 +220,7 @@ def _unique_columns(task: Task, batch_id: int | None) -> UniqueColumns:
         **job_columns(task),
         **all_start_columns(task),
         "unique_until_claimed": frees_key_at_claim(task),
-        # A function of the project's is called here, and what it returned is the last.
+        # A function of the project has merged here, so its arguments replace those in the row.
         "merge": merge if isinstance(merge, str) else "last",
         "replaces": task.on_conflict == "replace",
         "prolongs": task.on_conflict != "raise",
@@ -334,7 +334,7 @@ def _name(task: Task) -> str:
 
 
 def _may_outgrow(task: Task, lines: Sequence[Line]) -> bool:
-    """May the lines of one key be too large together, before they meet a job?"""
+    """May the lines of one key together be too large, even without a job in the table?"""
     if not merges_by_name(task) or len(lines) == 1:
         return False
     sizes = Counter[str]()

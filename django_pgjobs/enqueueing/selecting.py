@@ -29,7 +29,7 @@ from django_pgjobs.values.payload import encode_value
 # Fields whose values read in SQL as the same values do in Python.
 PLAIN_FIELDS = (models.CharField, models.IntegerField, models.TextField, models.UUIDField)
 
-# In the place of an argument that is not given.
+# Stands for an argument that is not given.
 MISSING = object()
 
 
@@ -42,7 +42,7 @@ class OneLine(Func):
 
 
 class Digest(Func):
-    """What stands in a key for a text that nobody is to read (`keys.digest_of`)."""
+    """The digest that stands in a key for a secret text (`keys.digest_of`)."""
 
     template = (
         "('sha256:' || left(encode(sha256(convert_to(%(expressions)s, 'UTF8')), 'hex'), "
@@ -61,7 +61,7 @@ class TextArray(Func):
 def select_arguments(
     task: AnyTask, queryset: QuerySet[Any], arguments: Mapping[str, Any]
 ) -> CompiledSelect | None:
-    """Return what computes the arguments, and the keys if the task has any, of a job per row.
+    """Return the SQL expressions of the arguments, and of the task's keys, of a job per row.
 
     Return None if there are certainly no rows; raise TypeError or ValueError for a constant
     or a key that cannot be.

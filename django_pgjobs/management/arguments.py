@@ -171,9 +171,9 @@ def instant(text: str) -> datetime:
 
 
 def end_instant(text: str) -> datetime:
-    """Return an instant; of a date alone its end, in the current time zone, but no later than now.
+    """Return an instant; of a date alone the end of that day, but no later than now.
 
-    A day that is not over yet has no later one that is past.
+    Both are in the current time zone if they name none. A day that is not over yet ends now.
     """
     begin = instant(text)
     if DATE.fullmatch(text) is None:

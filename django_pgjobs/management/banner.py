@@ -1,4 +1,4 @@
-"""What `runjobs` says first: what runs, and what of it is probably not meant so."""
+"""What `runjobs` prints first: what runs, and what is probably a mistake."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _listen_words(wanted: bool, is_direct: bool) -> str:
 
 
 def warnings_of(options: Options, server: Server, processes: int) -> Iterator[str]:
-    """Yield what of it is probably not meant so."""
+    """Yield what is probably a mistake."""
     for broken in list_broken_modules():
         yield f"{broken}. Its tasks are left out: their jobs wait for another worker."
     for name in sorted(set(options.queues or ()) - set(server.queues) - declared_queues()):
@@ -78,7 +78,7 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
 
 
 def declared_tasks() -> list[str]:
-    """Return the paths of the project's tasks; our own are not for it to count."""
+    """Return the paths of the project's tasks, without our own."""
     return [path for path in list_task_paths() if path.rpartition(".")[0] not in OWN_MODULES]
 
 

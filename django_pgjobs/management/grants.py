@@ -15,10 +15,10 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.grants import DatabaseObject, Right, list_missing_rights, list_objects
 
 Rights = Mapping[str, str]
-# One of them, and the columns that it is for.
+# A right, and the columns that it is for.
 RIGHT = re.compile(r"([A-Z]+)(?: \(([^)]*)\))?")
 
-# Whoever adds to batches or finishes jobs of them may have to count them, and make what follows.
+# Adding to batches, or finishing their jobs, may count them and enqueue what follows.
 BATCHES: Rights = {
     "pgjobs_batch": "SELECT, INSERT, UPDATE, DELETE",
     "pgjobs_batch_edge": "SELECT, INSERT, DELETE",

@@ -14,7 +14,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.moments import duration
 
-# Between two looks for the answer of a worker.
+# Seconds between two looks for the answer of a worker.
 POLL_SECONDS = 0.1
 
 COLUMNS = ("id", "running", "queue_name", "worker", "task_path", "why")

@@ -15,12 +15,12 @@ from django_pgjobs.values.words import IN_LINES
 
 Write = Callable[[str], object]
 
-# The same characters in the way of JSON, which escapes only those below 32 by itself.
+# The same characters as JSON escapes: json escapes only those below 32 by itself.
 _IN_JSON = {code: f"\\u{code:04x}" for code in IN_LINES if code >= 32}
 
 
 def json_text(value: Any) -> str:
-    """Return *value* as indented JSON, and nothing in it that steers a terminal."""
+    """Return *value* as indented JSON, in which nothing controls a terminal."""
     try:
         text = _dumps(value)
     except ValueError:
@@ -33,7 +33,7 @@ def _dumps(value: Any) -> str:
 
 
 def _without_odd_numbers(value: Any) -> Any:
-    """Return *value* with text in place of numbers that JSON has not, such as infinity."""
+    """Return *value* with text in place of numbers that JSON does not have, such as infinity."""
     if isinstance(value, dict):
         return {key: _without_odd_numbers(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -27,17 +27,17 @@ KEPT = {
 DESCRIPTION = f"""
 Deletes finished jobs that are older than their retention, as workers do once a minute and
 runjobs --drain does before it ends: successful and cancelled ones after
-PGJOBS['RETENTION_SECONDS'], failed ones after PGJOBS['FAILED_RETENTION_SECONDS']. Failed and
-cancelled jobs stay while a job waits that is still to learn of it. A workflow goes as a whole, as
-long after its end, once its owner has been told (workflow_expiring). Also deletes rows of workers
-that ended a day ago, what became of occurrences of schedules, after the longer of the two
-retentions and a day at least, and states of rate limits that were not used for a day. Before that,
-what still waits for a job that has ended is let go, or cancelled, as it says: a worker would do so
-at the same moment. Jobs that have expired are not ended; workers do that.
+PGJOBS['RETENTION_SECONDS'], failed ones after PGJOBS['FAILED_RETENTION_SECONDS']. A failed or
+cancelled job stays while another job still waits for it. A workflow is deleted as a whole, as long
+after its end, once its owner has been told (workflow_expiring). Also deletes rows of workers that
+ended a day ago, outcomes of occurrences of schedules, after the longer of the two retentions and a
+day at least, and states of rate limits that were not used for a day. Before that, jobs that still
+wait for ended ones are released, or cancelled, as a worker would do at that moment. Expired jobs
+are left to workers, which end them.
 
 Deletes 2,000 jobs at a time, each page in a transaction of its own, so it may run beside workers,
 be stopped and be started again. --dry-run changes nothing, and counts up to {MAX_COUNTED:,} jobs of
-each status, and so many workflows.
+each status, and as many workflows.
 """
 EPILOG = """
 examples:

@@ -31,7 +31,7 @@ SOURCES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
 
 
 def import_schedules(write: Write, flags: dict[str, Any]) -> None:
-    """Make rows of theirs, or say what would be made; raise CommandError if some cannot be."""
+    """Import their rows, or say what would be imported; raise CommandError if some cannot be."""
     app, model, columns_of = SOURCES[flags["source"]]
     try:
         theirs = apps.get_model(app, model)._default_manager.order_by("pk")

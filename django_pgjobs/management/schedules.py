@@ -49,22 +49,22 @@ def add_schedules(actions: Any) -> None:
         "--args",
         metavar="JSON",
         dest="arguments",
-        help="Other arguments this once: a list, or an object.",
+        help="Other arguments for this job: a list, or an object.",
     )
-    pause = verbs.add_parser("pause", help="Let a schedule enqueue nothing.")
+    pause = verbs.add_parser("pause", help="Pause a schedule: it enqueues nothing.")
     resume = verbs.add_parser("resume", help="End the pause of a schedule.")
-    skip = verbs.add_parser("skip", help="Let the next occurrence have no job.")
-    unskip = verbs.add_parser("unskip", help="Take back what was skipped and is to come.")
+    skip = verbs.add_parser("skip", help="Skip the next occurrence.")
+    unskip = verbs.add_parser("unskip", help="Undo the skips of occurrences still to come.")
     filling = verbs.add_parser("backfill", help="Enqueue past occurrences that have no job.")
     for each in (run, pause, resume, skip, unskip, filling):
         each.add_argument("name")
     for each in (run, pause, skip, filling):
-        each.add_argument("--by", default="", metavar="NAME", help="Who, for others to read.")
+        each.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
     pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
     _add_range(filling)
-    taking = verbs.add_parser("import", help="Make schedules of those of another scheduler.")
+    taking = verbs.add_parser("import", help="Import the schedules of another scheduler.")
     taking.add_argument("source", choices=sorted(SOURCES))
-    taking.add_argument("--dry-run", action="store_true", help="Say which, and make none.")
+    taking.add_argument("--dry-run", action="store_true", help="List them, and import none.")
 
 
 def _add_range(parser: CommandParser) -> None:
@@ -76,7 +76,7 @@ def _add_range(parser: CommandParser) -> None:
         parser.add_argument(
             flag, type=reads, required=True, dest=name, metavar="TIME", help=f"{said} {form}"
         )
-    parser.add_argument("--dry-run", action="store_true", help="Say which, and enqueue nothing.")
+    parser.add_argument("--dry-run", action="store_true", help="List them, and enqueue nothing.")
 
 
 def handle(write: Write, *, verb: str, **flags: Any) -> None:

@@ -23,7 +23,7 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger("django_pgjobs.worker")
 
-# Of the rights of a worker, the one that it can do without.
+# The right that a worker can do without.
 RECORD = "django_migrations"
 
 
@@ -68,7 +68,7 @@ def look_at_server(alias: str) -> Server:
 
 
 def find_what_is_missing(alias: str) -> list[str]:
-    """Return warnings of what a worker can start without: rights, rate limits that jobs wait for.
+    """Return warnings about what is missing but not needed for a start: rights, rate limits.
 
     Raise CommandError if a role lacks a right that it needs.
     """
@@ -77,7 +77,7 @@ def find_what_is_missing(alias: str) -> list[str]:
 
 
 def check_rights(alias: str) -> list[str]:
-    """Return what the roles of the worker and of its jobs might have, as warnings.
+    """Return warnings about rights that the roles of the worker and of its jobs might have.
 
     Raise CommandError if one lacks a right that it needs.
     """

@@ -21,8 +21,8 @@ COLUMNS = ("id", "name", "prefix", "verbs", "queues", "tasks", "per_second", "cr
 TIMES = ("created_at", "expires_at", "revoked_at", "last_used_at")
 
 DESCRIPTION = """
-Makes, lists, rotates and revokes the tokens of the HTTP API, which programs in any language show to
-do jobs: Authorization: Bearer pgj_...
+Makes, lists, rotates and revokes the tokens with which programs in any language use the HTTP API:
+Authorization: Bearer pgj_...
 """
 EPILOG = """
 A token may
@@ -30,7 +30,7 @@ A token may
   enqueue   add jobs and workflows
   read      look at jobs and workflows, and read results
   manage    cancel jobs, cancel and delete workflows
-and of these only with the queues and tasks that it names, if it names some.
+limited to the queues and tasks that it names, if it names some.
 
 examples:
   manage.py jobs tokens create node-1 --may work --queue node --expires 90d > node-1.token
@@ -39,10 +39,10 @@ examples:
   manage.py jobs tokens rotate 3 --keep 2h > node-1.token
   manage.py jobs tokens revoke 3
 
-The secret is printed once, alone on the standard output; the table has its digest only. A token
-that is revoked may work for five seconds more, where a web process remembers it.
-What a worker has claimed it reports with the same token: after a rotation let it end what it runs,
-and start it with the new one.
+The secret is printed once, alone on the standard output; the table has its digest only. A revoked
+token may work for five more seconds, while a web process remembers it. A worker reports its jobs
+with the token that claimed them: after a rotation let it finish what it runs, and start it with the
+new one.
 """
 
 
@@ -61,13 +61,13 @@ def add_tokens(actions: Any) -> None:
         "create", help="Make a token, and print its secret.", epilog=EPILOG, formatter_class=form
     )
     _add_scope(create)
-    listing = verbs.add_parser("list", help="List the tokens that are good.")
-    listing.add_argument("--all", action="store_true", help="Those that have ended, too.")
+    listing = verbs.add_parser("list", help="List the valid tokens.")
+    listing.add_argument("--all", action="store_true", help="Also those that have ended.")
     listing.add_argument("--json", action="store_true", help="Print JSON for programs.")
     revoke = verbs.add_parser("revoke", help="End tokens.")
     revoke.add_argument("ids", type=whole_number, nargs="+", metavar="id")
     rotate = verbs.add_parser(
-        "rotate", help="Make a token like another one, print its secret, and let that one end."
+        "rotate", help="Replace a token: print the secret of a new one, and let the old one expire."
     )
     rotate.add_argument("id", type=whole_number)
     rotate.add_argument(
@@ -75,10 +75,10 @@ def add_tokens(actions: Any) -> None:
         type=span,
         default=timedelta(days=1),
         metavar="2h",
-        help="How long the other one is still good: s m h d (default: 1d).",
+        help="How long the old one stays valid: s m h d (default: 1d).",
     )
     for each in (create, rotate):
-        each.add_argument("--by", default="", metavar="NAME", help="Who, for others to read.")
+        each.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
 
 
 def _add_scope(create: Any) -> None:
@@ -97,10 +97,16 @@ def _add_scope(create: Any) -> None:
         "--task", action="append", metavar="PATH", help="Only jobs of this task, or these."
     )
     create.add_argument(
-        "--expires", type=span, metavar="90d", help="After: s m h d (default: never)."
+        "--expires",
+        type=span,
+        metavar="90d",
+        help="When it expires, from now: s m h d (default: never).",
     )
     create.add_argument(
-        "--per-second", type=float, metavar="N", help="Requests to each web process, at most."
+        "--per-second",
+        type=float,
+        metavar="N",
+        help="The most requests per second to each web process.",
     )
 
 

@@ -17,7 +17,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Metric(NamedTuple):
-    """What a metric is called, what it counts, and by which labels."""
+    """The name of a metric, what it counts, and its labels."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ class Exposition:
         self._add(metric, "_count", _labels(metric.labels, values), seen)
 
     def text(self) -> bytes:
-        """Return everything as it is sent."""
+        """Return the whole text."""
         lines = []
         for metric, samples in self._lines.items():
             lines += [

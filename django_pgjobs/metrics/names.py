@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from django_pgjobs.metrics.exposition import COUNTER, GAUGE, HISTOGRAM, Metric
 
-# Values of the label "task" that are told apart, of all the pairs of queue and task, and what the
-# others are called.
+# How many pairs of queue and task have a label "task" of their own, and what the others are called.
 MAX_TASKS = 500
 MAX_PAIRS = 1_000
 OTHERS = "(others)"

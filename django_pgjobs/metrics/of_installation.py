@@ -1,7 +1,7 @@
 """What the database says of all queues, workers and schedules together.
 
-All of it are gauges. Statistics are pruned, so a sum over them would fall some day; what ended in
-the last five complete minutes does not, and is the same whoever asks when.
+All metrics are gauges. Statistics are pruned, so a sum over them would fall some day; what ended in
+the last five complete minutes is the same for everybody who asks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def describe_installation() -> bytes:
 def _add_sizes(said: Exposition, cursor: Cursor, queues: Iterable[QueueRow]) -> None:
     sizes = numbers.list_sizes(cursor)
     told = {size.queue_name for size in sizes}
-    # A queue that is served and has no jobs has none in each state: rules find a number.
+    # A served queue without jobs shows zeros, so that alerting rules find a number.
     sizes += [queue.size for queue in queues if queue.size and queue.name not in told]
     for size in sizes:
         if size.queue_name is not None:
@@ -91,7 +91,7 @@ def _add_queues(said: Exposition, queues: Iterable[QueueRow], now: datetime) -> 
 
 
 def _add_stuck(said: Exposition, cursor: Cursor) -> None:
-    """Say how many jobs look stuck; nothing if that takes too long, for the rest is of use."""
+    """Add how many jobs look stuck; nothing if that takes too long: the rest is useful without."""
     with suppress(TooSlow), time_budget(job_database(), STUCK_SECONDS):
         said.add(names.STUCK_JOBS, len(find_stuck(cursor)))
 
@@ -149,7 +149,7 @@ def _folded(counts: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:
 
 
 def _largest(numbers: Iterable[tuple[Key, int]], most: int) -> set[Key]:
-    """Return the keys with the largest sums, at most so many."""
+    """Return the keys with the largest sums, at most *most* of them."""
     sums: Counter[Key] = Counter()
     for key, number in numbers:
         sums[key] += number

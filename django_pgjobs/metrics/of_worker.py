@@ -1,4 +1,4 @@
-"""What one worker says of itself."""
+"""The metrics of one worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOUNDS = tuple(upper_bound(place) for place in range(CLASSES))
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerFacts:
-    """How things stand in a worker.
+    """The present state of a worker.
 
     *slots* are how many there are and how many run something, by kind; *renewed_at* is in seconds
     since 1970; *opened* counts connections by role.

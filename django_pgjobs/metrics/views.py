@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["metrics"]
 
-# So long an answer is good for whoever asks, and a failure, too.
+# How long an answer, or a failure, is served to everybody.
 FRESH_SECONDS = 10.0
-# What is older is given to nobody: alerts are to see that the database does not answer.
+# Older answers are not served: alerts must see that the database does not answer.
 STALE_SECONDS = 60.0
 
 
 class Fresh:
-    """What was found lately, and None if it could not be; one thread asks for all of them."""
+    """The latest answer, None if there is none; one thread asks on behalf of all."""
 
     def __init__(self, find: Callable[[], bytes]) -> None:
         self._find = find
@@ -41,7 +41,8 @@ class Fresh:
         self._found_at = float("-inf")
 
     def get(self) -> bytes | None:
-        """Return it, asking again if it is old; what is a little old if that takes too long."""
+        """Return the answer; ask again if it is old, and return the old one if that takes too
+        long."""
         if not self._asking.acquire(timeout=FRESH_SECONDS):
             is_stale = time.monotonic() - self._found_at > STALE_SECONDS
             return None if is_stale else self._found
@@ -73,7 +74,7 @@ installation = Fresh(describe_installation)
 @require_safe
 @transaction.non_atomic_requests
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the metrics of the installation to who knows PGJOBS["METRICS_TOKEN"]."""
+    """Return the metrics of the installation to callers with PGJOBS["METRICS_TOKEN"]."""
     token = get_conf().METRICS_TOKEN
     if token is None:
         return HttpResponseNotFound()

@@ -12,7 +12,7 @@ from django_pgjobs.occurrences.cron import Cron, Lacking, cron_of
 
 SHORTEST_EVERY, LONGEST_EVERY = timedelta(seconds=1), timedelta(days=3660)
 MAX_EXCEPT_DATES = 1_000
-# What becomes of a time that the clock leaves out, and of one that it shows twice.
+# What to do about a time that the clock skips, and one that it shows twice.
 SKIPPED_TIMES = ("after", "never")
 REPEATED_TIMES = ("once", "twice")
 

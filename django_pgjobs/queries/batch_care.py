@@ -1,4 +1,4 @@
-"""Statements that look after trees: what is to be corrected, and those that are to go."""
+"""Statements that look after trees: correcting their numbers, and deleting old ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django_pgjobs.queries.jobs import array_text
 
 
 class Kept(NamedTuple):
-    """For how many seconds complete trees are kept; None: for ever.
+    """How many seconds complete trees are kept; None: for ever.
 
-    One in which something failed or was cancelled as long as *failed*. They are told of *notice*
-    seconds before.
+    A tree in which something failed or was cancelled is kept for *failed*. Its end is announced
+    *notice* seconds before.
     """
 
     successful: float | None
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 def list_ended_trees(
     cursor: Cursor, kept: Kept, *, is_told: bool, behind: int, max_trees: int
 ) -> list[int]:
-    """Return the roots of a page of the trees that are to be told of, or to be deleted."""
+    """Return the roots of a page of the trees to be announced, or to be deleted."""
     params = {
         "retention": kept.successful,
         "failed_retention": kept.failed,
@@ -39,7 +39,7 @@ def list_ended_trees(
 def count_due_trees(cursor: Cursor, kept: Kept, *, max_trees: int) -> int:
     """Return how many trees a prune would delete now, at most *max_trees*.
 
-    Those that it is the first to tell of are among them if no time is to pass between.
+    Trees that are not announced yet are among them if there is no *notice*.
     """
     count = 0
     for is_told in (True,) if kept.notice else (True, False):
@@ -49,7 +49,7 @@ def count_due_trees(cursor: Cursor, kept: Kept, *, max_trees: int) -> int:
 
 
 def note_told(cursor: Cursor, roots: Sequence[int]) -> None:
-    """Note that the end of these trees' results was told."""
+    """Note that the deletion of these trees was announced."""
     execute(cursor, "note_told", {"roots": array_text(roots)})
 
 
@@ -61,7 +61,7 @@ def begin_deletion(cursor: Cursor, roots: Sequence[int]) -> list[int]:
     """
     params = {"roots": array_text(roots)}
     execute(cursor, "mark_deleting", params)
-    # A retry that has committed meanwhile is seen by a younger statement.
+    # Only a later statement sees a retry that has committed meanwhile.
     return [root_id for (root_id,) in fetch(cursor, "list_deleting", params)]
 
 
@@ -86,11 +86,11 @@ def list_open(cursor: Cursor, *, behind: int, max_batches: int) -> list[tuple[in
 
 
 def send_mending(cursor: Cursor, batch_id: int) -> None:
-    """Send that a broken batch is to be counted again, by the next statement."""
+    """Let the next statement count a broken batch again."""
     execute(cursor, "mend_batch", {"batch_id": batch_id})
 
 
 def recount(cursor: Cursor, ids: Sequence[int]) -> list[int]:
-    """Note what is to be corrected of batches; return the ids of those that were wrong."""
+    """Note corrections to the numbers of batches; return the ids of those that were wrong."""
     rows = fetch(cursor, "recount_batches", {"ids": array_text(ids)})
     return [batch_id for (batch_id,) in rows]

@@ -1,4 +1,4 @@
-"""Statements about trees that are run again: what of them, and whether they may be."""
+"""Statements on retries of trees: which jobs run again, and whether they may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bounded time for what a page reads: a slow question must not hold up the database."""
+"""A time limit for what a page reads: a slow query must not hold up the database."""
 
 from __future__ import annotations
 

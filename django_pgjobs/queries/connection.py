@@ -29,7 +29,7 @@ from django_pgjobs.queries.notifications import listen
 STATEMENT_SECONDS = 30
 # ... and one whose answer does not come by then is cut off here: the server is frozen or gone.
 ANSWER_SECONDS = 35.0
-# A statement waits so long for a lock, unless its connection was given another time.
+# How long a statement waits for a lock, unless its connection has another limit.
 LOCK_SECONDS = 10.0
 
 SERVER_SETTINGS = {
@@ -45,7 +45,7 @@ SERVER_SETTINGS = {
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
     "jit": "off",
-    # Statements name the schema of our tables; nobody else's objects are to be found.
+    # Statements name the schema of our tables, so that other people's objects are not found.
     "search_path": "pg_catalog, pg_temp",
 }
 # Asked before the search path is set, so with the names and operators of PostgreSQL only.
@@ -57,7 +57,7 @@ JOIN pg_catalog.pg_namespace AS namespace
 WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 """
 
-# So long the server waits for what follows an answer, with the locks of the transaction held.
+# How long the server waits for the next statement while a transaction holds locks.
 QUESTION_TIMEOUT = "1s"
 
 REFUSED_COMMIT = "the commit was refused (by a deferred constraint?)"
@@ -89,7 +89,7 @@ class Question:
 
 
 def _has_rows(cursor: OwnCursor) -> bool:
-    """Did the statement return rows? `cursor.description` would describe each column to tell."""
+    """Did the statement return rows? `cursor.description` would build each column's description."""
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
@@ -150,8 +150,8 @@ class OwnConnection:
         self.moved_at = 0.0
         # Of our tables, as the search path of the role finds them; None: it does not.
         self.schema: str | None = None
-        # Seconds of a round trip in which the server had next to nothing to do: the shortest one
-        # since the connection was opened.
+        # Seconds of the shortest round trip since the connection was opened, in which the server
+        # had next to nothing to do.
         self.distance = 0.0
         # How often it was opened.
         self.opened = 0
@@ -203,7 +203,7 @@ class OwnConnection:
             self._connection = None
 
     def close_if_broken(self) -> None:
-        """Close the connection if it is of no more use."""
+        """Close the connection if it is broken."""
         if self._connection is not None and (
             self._connection.closed
             or self._connection.info.transaction_status != TransactionStatus.IDLE
@@ -211,7 +211,7 @@ class OwnConnection:
             self.close()
 
     def close_if_dead(self) -> None:
-        """Close the connection if the server has closed it; this asks nobody.
+        """Close the connection if the server has closed it; takes no round trip.
 
         One that is idle and does not listen has nothing to read but the server's farewell.
         """
@@ -281,7 +281,7 @@ class OwnConnection:
                 duplicate.shutdown(socket.SHUT_RDWR)
 
     def is_overdue(self) -> bool:
-        """Is a statement waiting for its answer longer than any may?"""
+        """Has a statement waited longer for its answer than any may?"""
         due = self.answer_due
         return due is not None and time.monotonic() > due
 
@@ -302,7 +302,7 @@ class OwnConnection:
 
     @contextlib.contextmanager
     def _usable_session(self) -> Iterator[None]:
-        """Keep the deadline, and close a session that turns out to be of no more use."""
+        """Keep the deadline, and close a session that turns out to be unusable."""
         try:
             with self.deadline():
                 yield

@@ -15,8 +15,8 @@ from psycopg.errors import SerializationFailure
 
 from django_pgjobs.queries.cursor import fetch
 
-# A statement that was crossed so often is not crossed by others: a trigger raises the error, or
-# the transaction is one that keeps its snapshot.
+# After so many conflicts other transactions are not the cause: a trigger raises the error, or the
+# transaction keeps its snapshot.
 TRIES = 10
 
 

@@ -1,4 +1,4 @@
-"""What every statement function is given, and the reading of SQL files once.
+"""The cursors that statement functions get, and the SQL files, which are read once.
 
 Statements name the schema of our tables where it is known: on own connections, which look it up
 when they are opened, and in the process of a worker, whose jobs may change their search path.
@@ -9,6 +9,7 @@ does not remember how it translated a statement of more than 4,096 characters; w
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC
@@ -44,7 +45,7 @@ class OwnCursor(RawCursor[tuple[Any, ...]]):
 
 
 class Process:
-    """What holds for the statements of this process that go over Django's connections."""
+    """Settings for the statements of this process on Django's connections."""
 
     schema: str | None = None
 
@@ -131,3 +132,8 @@ def fetch(cursor: Cursor, name: str, params: Mapping[str, Any]) -> list[Any]:
     """Send statement *name* and return its rows as tuples."""
     execute(cursor, name, params)
     return cursor.fetchall()
+
+
+def decoded(value: Any) -> Any:
+    """Return JSON as Python; which connections decode it themselves is a setting of theirs."""
+    return json.loads(value) if isinstance(value, str) else value

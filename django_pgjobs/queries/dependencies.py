@@ -1,6 +1,6 @@
 """Statements on jobs that wait for other jobs.
 
-What it means that a predecessor has ended is decided by `pgjobs_resolve_v1` in the database
+What the end of a predecessor means is decided by `pgjobs_resolve_v1` in the database
 (migrations/sql/0001/resolve.sql), for whoever finishes a job and for whoever commits a dependency
 too late. One call looks at a page of dependencies, so that none takes long or locks many rows; who
 has finished a job goes on, page by page, and what is left when it is killed the sweep finds.
@@ -45,7 +45,7 @@ def list_dependants(cursor: Cursor, ids: Sequence[int], *, max_jobs: int) -> lis
 
 
 def send_resolution(cursor: Cursor, ids: Sequence[int], rest: Sequence[Position] = ()) -> None:
-    """Let jobs go on that waited for those of *ids* that have finished, and go on with the *rest*.
+    """Release jobs that waited for those of *ids* that have finished, and go on with the *rest*.
 
     The rows say which queues they are in, and what is the rest now, as `rest_of` reads it.
     """
@@ -60,12 +60,12 @@ def send_resolution(cursor: Cursor, ids: Sequence[int], rest: Sequence[Position]
 
 
 def rest_of(rows: Sequence[Any]) -> list[Position]:
-    """Return where to go on, which is in the last two columns of such rows as tell of it."""
+    """Return where to go on: the last two columns of the rows that have them."""
     return [(row[-2], row[-1]) for row in rows if row[-2] is not None]
 
 
 def resolve_dependencies(cursor: Cursor, ids: Sequence[int]) -> None:
-    """Let all jobs go on that waited for those of *ids* that have finished."""
+    """Release all jobs that waited for those of *ids* that have finished."""
     send_resolution(cursor, ids)
     resolve_rest(cursor, cursor.fetchall())
 

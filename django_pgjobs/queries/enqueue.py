@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypedDict
 from django_pgjobs.queries.cursor import Cursor, fetch, process_statement, process_text
 from django_pgjobs.queries.jobs import JobRow
 
-# What the SQL of a QuerySet takes the place of in the statements on unique keys.
+# The part of the statements on unique keys that the SQL of a QuerySet replaces.
 LINES = re.compile(r"\AWITH line AS \(\n.*?\n\),\nfresh AS", re.DOTALL)
-# What becomes of an enqueue that meets a live job with its unique key.
+# What an enqueue does that meets a live job with its unique key.
 MEET, LOCK, MERGE = "enqueue_unique_jobs", "enqueue_or_lock_jobs", "enqueue_or_merge_jobs"
 INSTANTS = ("run_after", "enqueued_at", "started_at", "last_attempted_at", "finished_at")
 COMMON_COLUMNS = (
@@ -83,7 +83,7 @@ class StartColumns(TypedDict):
 
 
 class UniqueColumns(TaskColumns, StartColumns):
-    """The columns of jobs with a unique key, and what becomes of the live job that has it.
+    """The columns of jobs with a unique key, and what happens to the live job that has it.
 
     *merge* names how the database merges its arguments with the new ones; with *replaces* they
     and its options are replaced; with *prolongs* it expires at the later of both times. It is
@@ -163,7 +163,7 @@ class Known(NamedTuple):
 
 
 class Unique(NamedTuple):
-    """What came of an enqueue with unique keys.
+    """The result of an enqueue with unique keys.
 
     *lines* came to *jobs* different keys (a job without one counts as one); *known* of them
     were inserted or met, *inserted* are new.

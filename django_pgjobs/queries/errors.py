@@ -16,13 +16,13 @@ from django.db import Error, InterfaceError, OperationalError
 class Trouble(Enum):
     """What to do after an error."""
 
-    # The connection is of no use, or the server has no room: begin again on another one, later.
+    # The connection is unusable, or the server has no room: begin again on another one, later.
     LOST = "lost"
     # Another transaction came in between and ours was rolled back: repeat it.
     CROSSED = "crossed"
     # Somebody held a lock for too long, or a statement took too long: go on with the rest.
     LOCKED = "locked"
-    # The server does not like what a row holds, or what became of it: find the row.
+    # The server refuses what a row holds, or its outcome: find the row.
     REFUSED = "refused"
 
     @property
@@ -52,7 +52,7 @@ class CommitRefused(psycopg.DatabaseError):
 
 
 def is_stale(error: psycopg.Error) -> bool:
-    """Is the session of no use for its work any more, and a new one perhaps is?"""
+    """Has the session become unusable, so that a new one may work?"""
     return not _is_of_function(error) and (
         error.sqlstate in STALE or error.diag.source_function == PLAN_CHECK
     )
@@ -68,7 +68,7 @@ def _is_of_function(error: psycopg.Error) -> bool:
 
 
 def trouble_of(error: psycopg.Error) -> Trouble:
-    """Return what an error that a statement ended with means."""
+    """Return what the error of a statement means."""
     code = error.sqlstate
     if code in CROSSED:
         return Trouble.CROSSED

@@ -1,4 +1,4 @@
-"""Questions about one job: what it is, what it waits for, who would take it."""
+"""Queries about one job: what it is, what it waits for, who would take it."""
 
 from __future__ import annotations
 

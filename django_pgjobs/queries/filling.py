@@ -1,4 +1,4 @@
-"""What a row says of when its job starts, and giving it what its task declares."""
+"""What decides in a row when its job starts, and filling in what its task declares."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Written(Protocol):
 
 
 class Filling(NamedTuple):
-    """A claimed job and what it is to have."""
+    """A claimed job and what its row gets."""
 
     id: int
     claim: int

@@ -84,7 +84,7 @@ def count_tabs(
 ) -> TabCounts:
     """Count the jobs that *select* yields, with TAB_COLUMNS, each tab up to *cap*.
 
-    No more than *max_read* are read for one of the tabs that have no index of their own.
+    For tabs without an index of their own no more than *max_read* are read.
     """
     columns = ", ".join(TAB_COLUMNS)
     parts = _COUNT_TABS.format(jobs="\0", cap=int(cap), max_read=int(max_read)).split("\0")
@@ -105,6 +105,6 @@ def list_pairs(cursor: Cursor, select: str, params: Sequence[Any]) -> list[tuple
 
 
 def find_job_at(cursor: Cursor, moment: datetime) -> int | None:
-    """Return about the id of the last job that was enqueued by *moment*, None without jobs."""
+    """Return roughly the id of the last job that was enqueued by *moment*, None without jobs."""
     rows = fetch(cursor, "find_job_at", {"moment": moment})
     return rows[0][0] if rows else None

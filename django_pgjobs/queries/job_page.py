@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from django_pgjobs.queries.cursor import Cursor, fetch
 
-# So many jobs before and after one are named.
+# How many jobs before and after one are named.
 MAX_NEIGHBOURS = 50
-# So many finished jobs of its task are shown, out of so many finished jobs of all tasks.
+# How many finished jobs of its task are shown, out of how many finished jobs of all tasks.
 MAX_RUNS = 20
 MAX_LOOKED_AT = 10_000
 

@@ -16,7 +16,7 @@ from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 from django_pgjobs.status import FINISHED
 
-# So many times a job may be interrupted because of its worker; each time more uses up an attempt.
+# How many interruptions because of its worker a job has free; each further one uses up an attempt.
 FREE_INTERRUPTIONS = 10
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
@@ -144,7 +144,7 @@ def send_owned(cursor: Cursor, attempts: Iterable[tuple[int, int, bool]]) -> Non
 
 
 def send_note(cursor: Cursor, job_id: int, note: str) -> None:
-    """Send what is to stand in a job's row about why it is left alone."""
+    """Send the note for a job's row that says why it is left alone."""
     execute(cursor, "note_job", {"id": job_id, "note": note})
 
 
@@ -275,7 +275,7 @@ def requeue_jobs(
     So are those that have not one of *statuses* any more. With *delay*, each of them is due at
     random within *spread* seconds after it.
     """
-    # Who waits for the end that they have had does not wait for the next one.
+    # Jobs that waited for the former end do not wait for the next one.
     dependencies.resolve_dependencies(cursor, ids)
     params = {
         "ids": ids,

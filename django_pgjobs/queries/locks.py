@@ -1,4 +1,4 @@
-"""What a migration beside running workers asks: for how long it waits, and for whom."""
+"""Statements of migrations beside running workers: limits of waits, and who blocks."""
 
 from __future__ import annotations
 

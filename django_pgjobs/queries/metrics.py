@@ -1,4 +1,4 @@
-"""Questions of the metrics that no page asks."""
+"""Queries of the metrics that no page needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SCHEDULES = 200
 
 
 class Delay(NamedTuple):
-    """By how many seconds a schedule is late, and what is the matter with it."""
+    """By how many seconds a schedule is late, and what is wrong with it."""
 
     name: str
     seconds: float

@@ -24,7 +24,7 @@ WORKERS = "workers"
 BATCHES = "batches"
 # Somebody has left the watch for new jobs (`queries.watch`); no payload.
 WATCH_CHANNEL = "pgjobs_watch"
-# What a worker hears that holds jobs, and in addition one that is on the watch.
+# What a worker with jobs hears, and what one on the watch hears in addition.
 ORDERS = frozenset({CANCEL_CHANNEL, CONTROL_CHANNEL, WATCH_CHANNEL})
 EVERYTHING = ORDERS | {JOBS_CHANNEL}
 
@@ -41,7 +41,7 @@ def notify_cancelled(cursor: Cursor) -> None:
 
 
 def notify_of_control(cursor: Cursor) -> None:
-    """Tell workers, when the transaction commits, that other rules hold: a pause, a limit."""
+    """Tell workers, when the transaction commits, that rules have changed: a pause, a limit."""
     execute(cursor, "notify_workers", {"channel": CONTROL_CHANNEL, "queue_names": [""]})
 
 
@@ -62,7 +62,7 @@ def listen(connection: psycopg.Connection[Any]) -> None:
 
 
 def send_subscription(cursor: Cursor, channel: str, *, hears: bool) -> None:
-    """Hear what is told in *channel* from the commit on, or no more."""
+    """Subscribe to *channel* from the commit on, or unsubscribe."""
     cursor.execute(f"{'LISTEN' if hears else 'UNLISTEN'} {channel}")
 
 

@@ -1,4 +1,4 @@
-"""What the statistics tell: how much ended and came in, how long it took, how much waits."""
+"""Reading the statistics: how much ended and came in, how long it took, how much waits."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""What the Overview shows and warns of beside the jobs."""
+"""What the Overview shows and warns about besides the jobs."""
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.cursor import Cursor, decoded, fetch
 
 # Open batches, the oldest first, that are looked at for such as stand still, and such as are told
 # of. Warnings of some of these may be muted: those that are not are to be found as well.
@@ -98,16 +97,11 @@ def get_installation(
     }
     [row] = fetch(cursor, "overview_facts", params)
     found = Installation._make(row)
-    transaction = _decoded(found.old_transaction)
+    transaction = decoded(found.old_transaction)
     return found._replace(
-        samples=[(seconds, ready) for seconds, ready in _decoded(found.samples)],
-        workers=[WorkerFact(**worker) for worker in _decoded(found.workers)],
+        samples=[(seconds, ready) for seconds, ready in decoded(found.samples)],
+        workers=[WorkerFact(**worker) for worker in decoded(found.workers)],
         old_transaction=transaction and Transaction(**transaction),
-        standing=[StandingBatch(**batch) for batch in _decoded(found.standing)],
-        troubled=[Troubled._make(schedule) for schedule in _decoded(found.troubled)],
+        standing=[StandingBatch(**batch) for batch in decoded(found.standing)],
+        troubled=[Troubled._make(schedule) for schedule in decoded(found.troubled)],
     )
-
-
-def _decoded(value: Any) -> Any:
-    """Return JSON as Python; which connections decode it themselves is a setting of theirs."""
-    return json.loads(value) if isinstance(value, str) else value

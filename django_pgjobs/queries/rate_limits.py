@@ -13,7 +13,7 @@ MISSING_KEYS = 20
 
 
 class Answer(NamedTuple):
-    """What became of an attempt to take tokens; nothing was taken unless *taken*."""
+    """The result of taking tokens; nothing was taken unless *taken*."""
 
     unknown: list[str]  # keys without a limit
     too_small: list[str]  # keys whose burst is below the cost
@@ -68,7 +68,7 @@ class MissingRate(NamedTuple):
 def send_missing_rates(
     cursor: Cursor, *, named: Mapping[str, int] | None = None, max_lanes: int = MISSING_LANES
 ) -> None:
-    """Send the question which rate limits let jobs wait for ever; the rows are MissingRate.
+    """Ask which rate limits let jobs wait for ever; the rows are MissingRate.
 
     *named* are limits that tasks name, and the most that a start takes of them.
     """
@@ -85,6 +85,7 @@ def send_missing_rates(
 def list_missing_rates(
     cursor: Cursor, *, named: Mapping[str, int] | None = None, max_lanes: int = MISSING_LANES
 ) -> list[MissingRate]:
-    """Return which of the named limits, and of those that ready jobs wait for, never let one go."""
+    """Return which of the named limits, and of those that ready jobs wait for, never let one
+    start."""
     send_missing_rates(cursor, named=named, max_lanes=max_lanes)
     return [MissingRate._make(row) for row in cursor.fetchall()]

@@ -15,7 +15,7 @@ DETAILED = {"detailed": True, "detailed_paths": "{}"}
 
 
 class RemoteWorker(NamedTuple):
-    """What a live worker over HTTP has entered of itself, and what is asked of it."""
+    """What a live worker over HTTP says of itself, and what is asked of it."""
 
     name: str
     queues: list[str]

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
-# Of those that are broken, how many are tried again at a time.
+# How many broken schedules are tried again at a time.
 MAX_BROKEN = 100
 
 
@@ -48,7 +48,7 @@ class ScheduleRow(NamedTuple):
 
 
 class OccurrenceRow(NamedTuple):
-    """An occurrence as it is entered, and what became of it."""
+    """An occurrence as it is entered, and its outcome."""
 
     schedule: str
     scheduled_for: datetime
@@ -58,7 +58,7 @@ class OccurrenceRow(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is written of a schedule after its turn; *plan_from* if it is broken."""
+    """What is written to a schedule after its turn; *plan_from* if it is broken."""
 
     name: str
     next_at: datetime | None
@@ -89,7 +89,7 @@ class Earlier(NamedTuple):
 
 
 class When(NamedTuple):
-    """What of a schedule says when it is due; *every* is seconds."""
+    """The columns that decide when a schedule is due; *every* is seconds."""
 
     cron: str | None
     every: float | None
@@ -175,7 +175,7 @@ def reopen_occurrences(
 
 
 def note_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
-    """Note what became of occurrences that were entered in this transaction."""
+    """Note the outcomes of occurrences that were entered in this transaction."""
     params = {
         "schedules": [row.schedule for row in rows],
         "instants": [row.scheduled_for for row in rows],
@@ -187,7 +187,7 @@ def note_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
 
 
 def mark_scheduled_jobs(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> None:
-    """Write into jobs that this transaction has enqueued what they are for."""
+    """Write into jobs that this transaction has enqueued their schedule and occurrence."""
     params = {
         "ids": [row.job_id for row in rows],
         "schedules": [row.schedule for row in rows],
@@ -216,7 +216,7 @@ def write_schedules(cursor: Cursor, rows: Sequence[Written]) -> None:
 
 
 def retry_broken(cursor: Cursor, tasks: Sequence[str]) -> list[str]:
-    """Let schedules of *tasks* that are broken be planned anew; return the names of some."""
+    """Let broken schedules of *tasks* be planned again; return the names of some."""
     params = {"tasks": list(tasks), "max_schedules": MAX_BROKEN}
     return [name for (name,) in fetch(cursor, "retry_broken_schedules", params)]
 

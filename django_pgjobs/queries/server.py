@@ -1,4 +1,4 @@
-"""What a worker wants to know of the server before it starts."""
+"""What a worker checks of the server before it starts."""
 
 from __future__ import annotations
 

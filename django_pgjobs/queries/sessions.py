@@ -1,4 +1,4 @@
-"""Sessions that jobs use: noticing that one was used, and making it as good as a new one."""
+"""Sessions that jobs use: noticing that one was used, and resetting it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reset_session(
     """
     # A driver that prepares statements counts on those that it has prepared.
     drops_prepared = connection.prepare_threshold is None
-    # The driver's own way takes four times as long: it makes something of each result.
+    # The driver's own way takes four times as long, because it builds each result.
     result = connection.pgconn.exec_(_reset_text(time_zone, role, drops_prepared=drops_prepared))
     if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
         raise psycopg.OperationalError(result.error_message.decode("utf-8", "replace"))
@@ -56,7 +56,7 @@ def set_jit(cursor: Cursor, value: str) -> str:
 
 
 class Usage:
-    """Notes whether anything was sent over a driver's connection, and whether to give it up.
+    """Notes whether anything was sent over a driver's connection, and whether to close it.
 
     It stands where the driver waits for every answer, so it sees what goes past Django as
     well: cursors in the server, COPY, a cursor that some module has kept.
@@ -91,7 +91,7 @@ def is_watched(raw: Any) -> bool:
 
 
 def usage_of(raw: Any) -> Usage:
-    """Return what is known of a driver's connection; watch it if nobody did so far."""
+    """Return the usage of a driver's connection; begin to watch it if it is not watched."""
     if not is_watched(raw):
         Usage(raw).is_used = True
     usage: Usage = raw.pgjobs_usage

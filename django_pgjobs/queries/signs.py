@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django_pgjobs.queries.cursor import Cursor, fetch
+from django_pgjobs.queries.cursor import Cursor, decoded, fetch
 from django_pgjobs.queries.numbers import CLOSING_SECONDS
 
 
@@ -106,9 +105,9 @@ def list_signs(
     }
     [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
     return Signs(
-        [Crew(**crew) for crew in _decoded(crews)],
-        [Failing(**task | {"since": _instant(task["since"])}) for task in _decoded(failing)],
-        [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in _decoded(mutes)],
+        [Crew(**crew) for crew in decoded(crews)],
+        [Failing(**task | {"since": _instant(task["since"])}) for task in decoded(failing)],
+        [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in decoded(mutes)],
         _backlogs_of(samples),
         _vain_of(vain),
     )
@@ -116,14 +115,14 @@ def list_signs(
 
 def _backlogs_of(samples: Any) -> dict[str, list[Backlog]]:
     backlogs: dict[str, list[Backlog]] = {}
-    for sample in _decoded(samples):
+    for sample in decoded(samples):
         backlogs.setdefault(sample["queue_name"], []).append(Backlog(**sample))
     return backlogs
 
 
 def _vain_of(rows: Any) -> dict[str, Vain]:
     found = {}
-    for row in _decoded(rows):
+    for row in decoded(rows):
         since = row["others_since"]
         found[row["queue_name"]] = Vain(row["jobs"], None if since is None else _instant(since))
     return found
@@ -145,8 +144,3 @@ def sum_ended(cursor: Cursor, *, earliest: float, latest: float) -> dict[str, En
     params = {"earliest": earliest, "latest": latest}
     rows = fetch(cursor, "sum_ended_by_task", params)
     return {task_path: Ended(successful, failed) for task_path, successful, failed in rows}
-
-
-def _decoded(value: Any) -> Any:
-    """Return JSON as Python; which connections decode it themselves is a setting of theirs."""
-    return json.loads(value) if isinstance(value, str) else value

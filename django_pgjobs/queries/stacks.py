@@ -1,4 +1,4 @@
-"""Questions to workers where a running job is, and their answers."""
+"""Asking workers where a running job is, and their answers."""
 
 from __future__ import annotations
 

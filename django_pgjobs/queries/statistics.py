@@ -15,7 +15,7 @@ from typing import NamedTuple
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 MINUTE = 60
-# What is counted of queues and tasks beyond those that are told apart.
+# Counts together all queues and tasks beyond those that are told apart.
 OTHERS = ("(others)", "(others)")
 # Times are counted in so many classes. Class 0 is below a millisecond, each next one ends at
 # twice that of the one before, so the 27th ends at 18.6 hours; the last has no end.
@@ -89,9 +89,9 @@ STEPS = (
 # Samples of each minute stay for a day, then the first of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0
 SPARSE_SECONDS = 32 * 86400.0
-# So many live jobs are counted exactly.
+# How many live jobs are counted exactly.
 MAX_JOBS = 1_000_000
-# So many queues have a sample of their own.
+# How many queues have a sample of their own.
 MAX_QUEUES = 500
 PAGE = 20_000
 

@@ -38,5 +38,5 @@ def send_take(
 
 
 def send_leave(cursor: Cursor) -> None:
-    """Let go of the watch, and tell those who hold jobs and would have it."""
+    """Release the watch, and tell workers that hold jobs and want it."""
     execute(cursor, "leave_watch", {"channel": WATCH_CHANNEL})

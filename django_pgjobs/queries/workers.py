@@ -17,7 +17,7 @@ class Renewal(NamedTuple):
 
 
 class Registration(TypedDict):
-    """What a worker enters of itself.
+    """The row that a worker enters for itself.
 
     *queues* None: all; *lease* in seconds; *quiet*: it was asked to claim nothing, in a row
     whose lease was lost; *token_id* is of a worker over HTTP.

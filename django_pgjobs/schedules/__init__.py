@@ -1,1 +1,1 @@
-"""From schedules to jobs: what is due, each occurrence once, and what people do about it."""
+"""From schedules to jobs: what is due, each occurrence once, and changes by people."""

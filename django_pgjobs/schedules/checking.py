@@ -1,6 +1,6 @@
-"""Looking whether schedules are planned too late: a clock that was ahead once had planned them.
+"""Finding schedules that are planned too late, because a server's clock was ahead then.
 
-What the rule has before is planned instead. If that has its row already, it gets no second job.
+The earlier occurrence is planned instead. If it has its row already, it gets no second job.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PAGE = 100
 
 
 class Checked(NamedTuple):
-    """The schedules that are due earlier now, and after which name to look next, None: done."""
+    """The schedules that are due earlier now, and the name to go on after; None: done."""
 
     moved: list[str]
     after: str | None
 
 
 def check_planned(tasks: Sequence[str], after: str) -> Checked:
-    """Look at some schedules of *tasks*, those after a name; bring forward what is due earlier."""
+    """Check some schedules of *tasks*, those after a name; bring forward what is due earlier."""
     with connections[job_database()].cursor() as cursor:
         rows = queries.list_planned(cursor, tasks, after=after, max_schedules=PAGE)
         earlier = [found for row in rows if (found := _earlier(row)) is not None]

@@ -1,4 +1,4 @@
-"""What people do about schedules: see what is next, run one now, pause it, skip, backfill.
+"""What people do with schedules: list the next times, run one now, pause, skip, backfill.
 
 Each function is one transaction on Django's connection, or part of the caller's. `LookupError` if
 there is no schedule of that name; `ValueError` if what is asked for makes no sense for it.
@@ -35,7 +35,7 @@ MAX_BACKFILL = 1_000
 PAGE = 100
 # How far ahead a list of the next occurrences looks for some that nobody has skipped.
 MAX_PREVIEW = 1_000
-# What a backfill makes up for, besides what has no row.
+# The outcomes that a backfill makes up for, besides occurrences without a row.
 REOPENED = (OccurrenceOutcome.MISSED, OccurrenceOutcome.FAILED)
 # No schedule is due before.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ Arguments = tuple[list[Any], dict[str, Any]]
 
 @dataclass
 class Chosen:
-    """A schedule as a person wants it this once: at once, whatever its earlier jobs do."""
+    """A schedule for one run by hand: at once, whatever its earlier jobs do."""
 
     name: str
     args: Any
@@ -76,7 +76,8 @@ class Backfilled(NamedTuple):
 
 
 def pause_schedule(name: str, *, by: str = "", reason: str = "") -> bool:
-    """Enqueue nothing of the schedule until `resume_schedule`; return False if it was so before.
+    """Enqueue nothing of the schedule until `resume_schedule`; return False if it was paused
+    before.
 
     What would have been due meanwhile is not made up for.
     """
@@ -106,7 +107,7 @@ def upcoming(schedule: Schedule, count: int, *, after: datetime | None = None) -
 
 
 def skip_next(name: str, *, by: str = "") -> datetime:
-    """Let the next occurrence have no job; return its instant.
+    """Skip the next occurrence: it gets no job; return its instant.
 
     Raise ValueError if none is to come.
     """
@@ -176,7 +177,7 @@ def occurrences_to_backfill(name: str, begin: datetime, end: datetime) -> list[d
 
 
 def _in_range(name: str, begin: datetime, end: datetime) -> list[datetime]:
-    """Return all occurrences of a range, whatever became of them."""
+    """Return all occurrences of a range, whatever their outcome."""
     if begin > end:
         raise ValueError(f"expected the begin before the end, got {begin} and {end}.")
     if end > _now():
@@ -208,7 +209,7 @@ def get_schedule(name: str) -> Schedule:
 def _enqueue(
     schedule: Schedule, instants: list[datetime], said: str, *, reopens: bool = False
 ) -> list[OccurrenceRow]:
-    """Enqueue a job for each instant that has no row yet, and return what became of those.
+    """Enqueue a job for each instant that has no row yet, and return their outcomes.
 
     *reopens*: for those that were missed or failed, too.
     """
@@ -236,7 +237,7 @@ def _enqueue(
 
 
 def _with_note(row: OccurrenceRow, said: str) -> OccurrenceRow:
-    """Return the row with who wanted it, and what else there is to say of a job it has."""
+    """Return the row with the name of the person, and with notes about its job."""
     if row.job_id is None:
         return row
     return row._replace(note=f"{said}. {row.note}" if row.note else said)

@@ -70,15 +70,15 @@ class Turn:
 
     # What comes after it has been written is the commit, and then the hooks of on_commit.
     is_written: bool = False
-    # What such a hook raised, of a key or a receiver: the turn has been committed.
+    # What such a hook of a key or a receiver raised: the turn has been committed.
     hook_error: BaseException | None = None
-    # Had it as much as one turn may, so that there may be more to do at once?
+    # Was it full, so that there may be more to do at once?
     is_full: bool = False
     # Until when it begins enqueues, by `monotonic()`.
     enqueues_until: float = 0.0
     # What was on time then is so still.
     since: datetime | None = None
-    # Called now and then in a turn that may take long.
+    # Called from time to time, as a turn may take long.
     on_move: Callable[[], object] = lambda: None
 
     @property
@@ -94,7 +94,7 @@ class Turn:
 
 @dataclass
 class _Case:
-    """A schedule of the turn, and what becomes of it."""
+    """A schedule of the turn, and its next state."""
 
     row: ScheduleRow
     task: AnyTask
@@ -115,7 +115,7 @@ class _Case:
 
     def written(self) -> Written:
         row = self.row
-        # Without a new job what was said of the last one stays.
+        # Without a new job, the note on the last one stays.
         error = self.plan.error or self.error or ("" if self.last_at else row.error)
         return Written(
             row.name,
@@ -249,7 +249,7 @@ def _enqueue_new(
     unfinished: dict[str, list[int]],
     turn: Turn,
 ) -> dict[OccurrenceRow, OccurrenceRow]:
-    """Enqueue jobs until the time of the turn is over; return what became of those reached.
+    """Enqueue jobs until the time of the turn is over; return the outcomes of those reached.
 
     Each schedule has its first occurrence before any has its second: one whose keys take long and
     that is far behind does not hold up the others.
@@ -367,7 +367,7 @@ def _item_of(row: ScheduleRow) -> tuple[Any, ...] | dict[str, Any] | None:
 
 
 def _count(case: _Case, row: OccurrenceRow) -> None:
-    """Note in the schedule what became of its occurrence."""
+    """Note the outcome of its occurrence in the schedule."""
     if row.outcome == OccurrenceOutcome.FAILED:
         case.error = f"{row.scheduled_for.isoformat(' ', 'seconds')}: {row.note}"
     if row.job_id is not None:

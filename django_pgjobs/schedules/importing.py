@@ -1,4 +1,4 @@
-"""Schedules of other schedulers as rows of ours: what each becomes, or why it cannot be.
+"""Schedules of other schedulers as rows of ours, or why one cannot be imported.
 
 Pure, from rows with the columns of django-celery-beat 2.x and django-q2 1.x; their packages are
 not needed for it.
@@ -34,7 +34,7 @@ LAST_SURE_DAY = 28
 
 
 class Imported(NamedTuple):
-    """What becomes of one of theirs: a row that is not saved yet, or why there is none."""
+    """The import of one schedule: a row that is not saved yet, or why there is none."""
 
     name: str
     row: Schedule | None
@@ -46,7 +46,7 @@ class Imported(NamedTuple):
 
 
 def import_rows(rows: Iterable[Any], columns_of: Callable[[Any], dict[str, Any]]) -> list[Imported]:
-    """Say what becomes of each row; *columns_of* raises ValueError for one that cannot be ours."""
+    """Return the import of each row; *columns_of* raises ValueError for one that cannot be ours."""
     return list(_imported(rows, columns_of))
 
 
@@ -81,7 +81,7 @@ def _dropped(theirs: Any) -> tuple[str, ...]:
 
 
 def columns_of_celery_beat(theirs: Any) -> dict[str, Any]:
-    """Return the columns of a `PeriodicTask`; raise ValueError if it has no like here."""
+    """Return the columns of a `PeriodicTask`; raise ValueError if we have no equivalent."""
     columns: dict[str, Any] = {
         "task_path": theirs.task,
         "args": _parsed(theirs.args or "[]", json.loads),
@@ -116,7 +116,8 @@ def _of_crontab(crontab: Any) -> dict[str, Any]:
 
 
 def columns_of_django_q(theirs: Any) -> dict[str, Any]:
-    """Return the columns of a `Schedule` of django-q2; raise ValueError for one without a like."""
+    """Return the columns of a `Schedule` of django-q2; raise ValueError if we have no
+    equivalent."""
     if theirs.repeats == 0:
         raise ValueError("it has ended: no repeats are left.")
     if theirs.next_run is None:

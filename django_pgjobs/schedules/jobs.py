@@ -1,4 +1,4 @@
-"""From an occurrence to its job, and what became of it."""
+"""From an occurrence to its job, and its outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Blocked(Exception):
 def enqueue_occurrence(
     row: Any, task: AnyTask, instant: datetime, unfinished: list[int]
 ) -> OccurrenceRow:
-    """Enqueue the job of an occurrence, and say what became of it; *unfinished* is brought up.
+    """Enqueue the job of an occurrence, and return its outcome; *unfinished* is brought up to date.
 
     In the caller's transaction. Raise Blocked, or a psycopg error after which nothing goes on.
     """
@@ -113,14 +113,14 @@ def arguments_of(row: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def with_job(row: OccurrenceRow, job_id: int, met: Met) -> OccurrenceRow:
-    """Return what became of an occurrence whose enqueue came to this job."""
+    """Return the outcome of an occurrence whose enqueue returned this job."""
     if job_id in met:
         return row._replace(outcome=OccurrenceOutcome.JOINED, note=JOINED, job_id=job_id)
     return row._replace(job_id=job_id)
 
 
 def note(cursor: Cursor, done: Sequence[OccurrenceRow]) -> list[OccurrenceRow]:
-    """Write what became of occurrences that were entered, and their schedule into their jobs."""
+    """Write the outcomes of entered occurrences, and their schedule into their jobs."""
     made: dict[int | None, OccurrenceRow] = {}
     told = []
     for row in done:

@@ -38,7 +38,7 @@ MAX_SECONDS = timedelta(days=366 * 1000).total_seconds()
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of a row: occurrences to enqueue, one line on those that are left out.
+    """The plan of a row: occurrences to enqueue, one line on those that are left out.
 
     *next_at* None: never again, or the row is broken; then *error* says why. Or this process
     *lacks* something that another one may have.

@@ -97,7 +97,7 @@ class Clock:
         )
 
     def _wait(self, cursor: Cursor) -> timedelta | None:
-        """Return how long nothing will happen, None if nothing is to come."""
+        """Return the seconds until something is due, None if nothing is."""
         known = [
             queries.get_schedule_wait(cursor, late=0.0, excluded=self._excluded, now=self.now),
             simulating.get_due_wait(cursor, self._read_at),
@@ -131,7 +131,7 @@ class Clock:
         turn = fire_due(excluded=self._excluded, now=self.now)
         if turn.hook_error is not None:
             raise turn.hook_error
-        # Another project's, or another release's.
+        # The schedule of another project or release.
         self._excluded |= set(turn.unknown)
         self._fired.update(row.schedule for row in turn.occurrences if row.job_id is not None)
         ids = [row.job_id for row in turn.occurrences if row.job_id is not None]

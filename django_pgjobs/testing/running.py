@@ -50,7 +50,7 @@ ONE = Rooms(1, 1)
 
 
 class TooManyAttempts(RuntimeError):
-    """More ran than a test has let."""
+    """More attempts ran than the test allows."""
 
 
 @async_unsafe("run_jobs() cannot be called in an async test. Write `await arun_jobs()`.")
@@ -73,7 +73,7 @@ def run_jobs(limit: int = 1_000, *, at_once: bool = True) -> int:
 
 
 def run_due(limit: int, *, before_time_counts: Callable[[], object]) -> int:
-    """Run what may run now; for who has prepared the thread as `run_jobs` does.
+    """Run what may run now; the caller has prepared the thread as `run_jobs` does.
 
     *before_time_counts* is called before each look for what is due, and before each outcome is
     written.
@@ -200,8 +200,8 @@ def _claim_one(
         detailed_paths=[],
         declaring_paths=declaring,
     )
-    # Outside of a TestCase a claim is a transaction, as a worker's is: who may claim jobs with
-    # keys or of limited queues holds a row until its end.
+    # Outside of a TestCase a claim is a transaction, as a worker's is: a claim of jobs with keys or
+    # of limited queues holds a row until its end.
     with transaction.atomic(using=job_database(), savepoint=False):
         return _claim_within(cursor, taker, places)
 
@@ -327,6 +327,6 @@ def _options() -> Options:
         max_losses=conf.MAX_LOSSES,
         max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
         listen=False,
-        # Nobody deploys its code while the test runs.
+        # Its code will not be deployed while the test runs.
         unknown_fails=True,
     )

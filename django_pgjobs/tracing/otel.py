@@ -1,6 +1,6 @@
 """OpenTelemetry: spans, and the metrics of its conventions for messaging.
 
-Only its API is needed here; what becomes of it is for the SDK that the project sets up.
+Only its API is needed here; the project sets up the SDK.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from django_pgjobs.tracing import conventions as names
 from django_pgjobs.tracing.tracers import Counted, End, Processing, Run, Sending, Sent
 
-# What counts for the worker of this process.
+# Counts for the worker of this process.
 _observed: list[Callable[[], Iterable[Counted]]] = []
 
 HEADERS = ("traceparent", "tracestate", "baggage")
@@ -81,7 +81,7 @@ class OtelProcessing:
         }
         if run.correlation_id:
             details[names.CONVERSATION_ID] = run.correlation_id
-        # The baggage of who enqueued goes along.
+        # The baggage of the enqueue goes along.
         found = propagate.extract(run.headers, context=context.Context())
         producer = trace.get_current_span(found).get_span_context()
         self._span = _tracer().start_span(

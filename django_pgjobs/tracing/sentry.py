@@ -1,4 +1,4 @@
-"""Sentry: a transaction for each attempt, in the trace of who enqueued.
+"""Sentry: a transaction for each attempt, in the trace of its enqueue.
 
 No event is sent from here. A job that fails for good is one ERROR record of the worker's log, which
 Sentry takes as it takes those of all loggers; it is logged in the attempt's scope, so the event has

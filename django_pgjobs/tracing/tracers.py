@@ -1,4 +1,4 @@
-"""Which tracers there are, and calling them so that one that raises stops nothing."""
+"""The tracers, and calling them so that one that raises stops nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a setting names the hosts that may be called."""
+"""The hosts that may be called, as a setting names them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MAX_TEXT = 8_000
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 BOUNDS_OF_TIMES = EARLIEST.isoformat(" ", "minutes"), LATEST.isoformat(" ", "minutes")
-# What a message shows of a value.
+# How much of a value a message shows.
 MAX_SHOWN = 80
 
 # What args hold in the place of a list where the results of batches come first (batch_steps.sql).

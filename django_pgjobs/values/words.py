@@ -5,7 +5,7 @@ The sentences are English.
 
 from __future__ import annotations
 
-# What of a value would begin a line of its own, steer a terminal, or turn the order of a line.
+# Characters that would begin a new line, control a terminal, or reverse the order of a line.
 CONTROL = {
     code: f"\\x{code:02x}"
     for code in (

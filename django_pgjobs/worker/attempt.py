@@ -108,40 +108,40 @@ class Attempt:
         self.scheduled = row.scheduled
         self.task = task
         self.is_async = is_async  # Does it run on the event loop? The row only gives a hint.
-        self.process = os.getpid()  # What the task forks is another one.
+        self.process = os.getpid()  # A process that the task forks has another.
         self.claimed_at = time.monotonic()
-        # On the same clock: from when on it is too late for an attempt to begin. From before the
-        # claim, because the server counted after that: rather a little too early.
+        # On the same clock: when it becomes too late for an attempt to begin. Counted from before
+        # the claim was sent, so it may be a little early and never late.
         self.expires = math.inf if row.expires_in is None else row.asked_at + row.expires_in
         self.started_at = 0.0
         self.deadline: float | None = None
-        # What the task last said of its progress, what of that was written; when it changed, on the
-        # clock of time.monotonic(), and the longest pause between two changes.
+        # The progress that the task reported last, and what of it is written; when it last changed,
+        # on the clock of time.monotonic(), and the longest pause between two changes.
         self.progress = self.reported = ""
         self.progressed_at = self.longest_pause = 0.0
-        # What the job gets that its task declares, instead of a run: nothing else may be written.
+        # What its row lacked, given to the job instead of a run: no other outcome is written.
         self.control: Control | None = None
         self.cancelling = self.losing = False
         self.interrupted_by: type[JobInterrupt] | None = None
-        self.trace: Trace | None = None  # The spans of it, if it is traced.
+        self.trace: Trace | None = None  # Its spans, if it is traced.
         self._lock = threading.Lock()
         self._interruptible = False
         self._thread_id = 0
-        # What runs on the event loop, as soon as it does, and what cancels it.
+        # Its coroutine once that runs on the event loop, and the function that cancels it.
         self._cancel_async: Callable[[], object] | None = None
         self._body: Coroutine[Any, Any, Any] | None = None
-        # Django's connections of its thread, as long as they are there for it.
+        # Django's connections of its thread, while the attempt may use them.
         self._connections: Sequence[Any] = ()
         self._statement_lock = threading.Lock()
 
     @property
     def hint(self) -> bool:
-        """What its row is to say of `is_async` if it goes back."""
+        """The value for the row's `is_async` if the job is given back."""
         return self.row.is_async if self.task is None else self.is_async
 
     @property
     def takes_tokens(self) -> bool:
-        """Did it take tokens of rate limits, to begin now?"""
+        """Did its claim take tokens of rate limits?"""
         return bool((self.row.lane or "").partition("\n")[2])
 
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
@@ -167,21 +167,21 @@ class Attempt:
             self._connections = ()
 
     def enter_loop(self, body: Coroutine[Any, Any, Any]) -> None:
-        """Note what runs it on the event loop from now on."""
+        """Note the coroutine that runs it on the event loop."""
         with self._lock:
             self._body = body
 
     def whereabouts(self) -> tuple[int, Coroutine[Any, Any, Any] | None] | None:
-        """Return the id of its thread, and what runs it on an event loop; None: nothing runs it.
+        """Return its thread's id and, on an event loop, its coroutine; None if nothing runs it.
 
-        It may be over a moment later.
+        The attempt may end a moment later.
         """
         with self._lock:
             is_called = self._interruptible and (self._body is not None or not self.is_async)
             return (self._thread_id, self._body) if is_called else None
 
     def interrupt(self, reason: type[JobInterrupt]) -> bool:
-        """Make the task end because of *reason*; return False if that was asked before."""
+        """Make the task end because of *reason*; return False if it was interrupted before."""
         self.cancelling = self.cancelling or reason is JobCancelled
         self.losing = self.losing or issubclass(reason, LeaseLost)
         with self._lock:
@@ -196,10 +196,10 @@ class Attempt:
             return True
 
     def cancel_statement(self) -> bool:
-        """Have the server end what the attempt's thread waits for; return False if it is nothing.
+        """Cancel the statement that the attempt's thread waits for; return False if there is none.
 
-        Until that is over `disarm` waits, so that no statement of the thread's next job is met.
-        Raise psycopg.Error if the server cannot be asked.
+        `disarm` waits for the end of that, so that no statement of the thread's next job is
+        cancelled. Raise psycopg.Error if the server cannot be asked.
         """
         is_asked = False
         with self._statement_lock:

@@ -1,4 +1,4 @@
-"""How long a loop waits after a round trip that failed, and what it says."""
+"""How long a loop waits after a failed round trip, and what it logs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# Longer from failure to failure.
+# The first and the longest pause; it doubles with each failure.
 SECONDS = (0.2, 5.0)
-# At most so long until a turn that another worker crossed is repeated; that is no failure.
+# The longest pause before a turn that conflicted with another worker's is repeated: no failure.
 CROSSED_SECONDS = 0.005
 
 
@@ -39,7 +39,7 @@ class Backoff:
         return pause * random.uniform(0.5, 1)
 
     def note_success(self) -> None:
-        """Say that it works again, if it did not."""
+        """Log that the database answers again, if it did not."""
         if self.failures:
             logger.info("worker=%s the database answers again", self._worker_name)
             self.failures = 0

@@ -27,7 +27,7 @@ class Role:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self.stop_requested = False
-        # When the loop last went on.
+        # When the loop last made a step.
         self.moved_at = WAITS
 
     def start(self) -> None:
@@ -37,7 +37,7 @@ class Role:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let the loop look at the world now; cheap when it is awake already."""
+        """Wake the loop; cheap when it is awake already."""
         if not self._wake.is_set():
             self._wake.set()
 
@@ -60,7 +60,7 @@ class Role:
         self.moved_at = time.monotonic()
 
     def note_move(self) -> None:
-        """Say that the loop goes on, in the middle of what may take long."""
+        """Note that the loop moves, in the middle of a step that may take long."""
         self.moved_at = time.monotonic()
 
     def _sleep(self, timeout: float | None) -> None:

@@ -1,7 +1,7 @@
 """The engine's loggers: a line that cannot be written is lost, and nothing else.
 
-A line that takes for ever, because a task has kept the lock of a handler, stops its thread; that
-it does can be seen by `oldest_call`.
+A line that never ends, because a task has kept the lock of a handler, stops its thread;
+`oldest_call` shows that.
 
 Handlers, filters and formatters are the project's. Python's own handlers report what goes wrong
 in them on standard error, which a task may have closed; filters and others raise at once.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from django_pgjobs.queries.claims import Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 
-# The roles of each process that have a connection of their own as long as it has jobs.
+# The roles that keep a connection of their own while their process has jobs.
 CONNECTED_ROLES = ("pump", "upkeep", "lease")
 
 
@@ -47,7 +47,7 @@ class Options:
     max_time: float | None = None
     max_memory_mib: int | None = None
     name: str = ""
-    # Where it says over HTTP how it does, and the file that it touches while it does well.
+    # Where it tells its health over HTTP, and the file that it touches while it is live.
     health_port: int | None = None
     health_host: str = "127.0.0.1"
     health_file: str = ""
@@ -77,8 +77,8 @@ class Options:
 class WorkerState:
     """The worker's identity and the attempts it holds, from claim to stored outcome.
 
-    `held` is the truth about what this process owns: whatever the database says it runs and
-    is not here was claimed without our hearing of it.
+    `held` is the truth about what this process owns: a job that the table says it runs and that is
+    not here was claimed without an answer.
     """
 
     options: Options
@@ -90,10 +90,10 @@ class WorkerState:
     # Jobs that the server refuses to change, and until when this worker leaves them alone.
     passed_over: dict[int, float] = field(default_factory=dict)
     # Jobs whose outcome the server refuses, or that may have killed this worker: they stay running
-    # until it is gone. For the pump to add to.
+    # until it is gone. The pump adds them.
     unwritable: set[int] = field(default_factory=set)
-    # Jobs of a lost claim that the server refuses to give back: they stay, too. For the
-    # upkeep to add to.
+    # Jobs of a lost claim that the server refuses to give back: they stay, too. The upkeep adds
+    # them.
     unreturnable: set[int] = field(default_factory=set)
     stopping: bool = False
     # Somebody asked the worker, by its row in the table, to claim nothing for now.

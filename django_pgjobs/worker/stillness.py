@@ -1,21 +1,21 @@
-"""How long something has stood still, as far as somebody knows who looks at it now and then."""
+"""How long something has stood still, measured by looking at it now and then."""
 
 from __future__ import annotations
 
 import math
 import time
 
-# How often who watches something looks at it.
+# How often a watcher looks.
 LOOK_SECONDS = 1.0
-# The mark of what waits, which may take as long as it likes.
+# The mark of a part that waits, which may take any time.
 WAITS = math.inf
 
 
 class Stillness:
     """Adds up the seconds between looks at a mark that stays the same.
 
-    A pause between two looks counts for little, however long it was: then the one who looks stood
-    still too, because the machine was paused, and has seen nothing.
+    A long pause between two looks counts for little: then the watcher stood still, too, because the
+    machine was paused, and has seen nothing.
     """
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from django_pgjobs.models import Statistic
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process import worker_process as runner_module
+from django_pgjobs.worker.process.exit_status import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.pruner import Pruner
-from django_pgjobs.worker.process.worker_process import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.upkeep.upkeep import Upkeep

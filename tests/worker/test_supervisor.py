@@ -12,6 +12,7 @@ import pytest
 
 from django_pgjobs.worker import stillness
 from django_pgjobs.worker.process import supervisor as supervisor_module
+from django_pgjobs.worker.process.exit_status import EXIT_CRASHED, EXIT_DISMISSED, EXIT_RELOAD
 from django_pgjobs.worker.process.parent import ALIVE, READY
 from django_pgjobs.worker.process.supervisor import (
     EXIT_UNREACHABLE,
@@ -24,7 +25,6 @@ from django_pgjobs.worker.process.supervisor import (
     Child,
     Supervisor,
 )
-from django_pgjobs.worker.process.worker_process import EXIT_CRASHED, EXIT_DISMISSED, EXIT_RELOAD
 from tests.worker.support import make_options
 
 

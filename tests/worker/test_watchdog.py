@@ -15,7 +15,7 @@ from django_pgjobs.exceptions import JobCancelled, JobInterrupt, JobReleased, Le
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker import attempt as attempt_module
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.process.worker_process import EXIT_RESTART
+from django_pgjobs.worker.process.exit_status import EXIT_RESTART
 from django_pgjobs.worker.running.calling import run_in_thread
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks as plain_tasks

@@ -11,7 +11,7 @@ from django.db import connection
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming import pump
-from django_pgjobs.worker.process.worker_process import EXIT_DISMISSED
+from django_pgjobs.worker.process.exit_status import EXIT_DISMISSED
 from tests import tasks as plain_tasks
 from tests.factories import count_jobs, get_job, get_worker, make_jobs, make_worker
 from tests.helpers import wait_until

@@ -30,7 +30,7 @@ from django_pgjobs.values.words import IN_LINES, counted
 
 EXIT_USAGE = 2
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
-# As they come from the database: what no Python can decode may be shown all the same.
+# As they come from the database: what Python cannot decode is shown all the same.
 SHOWN = [field.name for field in Job._meta.fields]
 
 EPILOG = """
@@ -77,7 +77,7 @@ class Command(BaseCommand):
     """Look at jobs and change them."""
 
     help = "Looks at background jobs, changes them, pauses and resumes what workers take."
-    # Needed most when something of the project is broken. What it uses says itself what is wrong.
+    # It is needed most when the project is broken; what it uses reports its own problems.
     requires_system_checks = ()
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
@@ -95,7 +95,7 @@ class Command(BaseCommand):
         )
         self._add_target(pause)
         pause.add_argument("--reason", default="", metavar="TEXT", help="Why, for others to read.")
-        pause.add_argument("--by", default="", metavar="NAME", help="Who, for others to read.")
+        pause.add_argument("--by", default="", metavar="NAME", help="Your name, for others.")
         end = pause.add_mutually_exclusive_group()
         end.add_argument(
             "--for", type=span, dest="until", metavar="10m", help="Resume by itself after: s m h d."
@@ -138,7 +138,7 @@ class Command(BaseCommand):
             "--fail", action="store_true", help="End with exit status 1 if a job looks stuck."
         )
         where = actions.add_parser(
-            "stack", help="Ask the worker of a running job where the job is: its stack."
+            "stack", help="Show where a running job is: its stack, from its worker."
         )
         where.add_argument("id", type=job_id)
         for parser in (why, listing, trees, stuck):
@@ -160,7 +160,7 @@ class Command(BaseCommand):
             epilog=prune.EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        pruning.add_argument("--dry-run", action="store_true", help="Count, and change nothing.")
+        pruning.add_argument("--dry-run", action="store_true", help="Only count.")
         for flag, which, setting in (
             ("--retention", "successful and cancelled", "RETENTION_SECONDS"),
             ("--failed-retention", "failed", "FAILED_RETENTION_SECONDS"),
@@ -169,7 +169,7 @@ class Command(BaseCommand):
                 flag,
                 type=span,
                 metavar="7d",
-                help=f"Delete {which} jobs that ended so long ago: s m h d (default: {setting}).",
+                help=f"Delete {which} jobs so long after their end: s m h d (default: {setting}).",
             )
 
     def _add_grants(self, actions: Any) -> None:

@@ -14,13 +14,8 @@ from django.utils import translation
 
 from django_pgjobs.backend import PgJobsBackend
 from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import (
-    OWN_QUEUE,
-    Conf,
-    automatic_concurrency,
-    foreign_max_attempts,
-    get_conf,
-)
+from django_pgjobs.conf import OWN_QUEUE, Conf, automatic_concurrency, get_conf
+from django_pgjobs.declaring.attempts import foreign_max_attempts
 from django_pgjobs.management.arguments import (
     QueueSlots,
     concurrency,
@@ -79,7 +74,7 @@ class Command(BaseCommand):
 
     help = "Runs background jobs: of all queues, in this process, until TERM or Ctrl-C."
 
-    # Is the process there for this command, so that it may be ended?
+    # Does the process run this command only, so that it may be ended?
     _is_program = False
 
     def run_from_argv(self, argv: list[str]) -> None:
@@ -100,7 +95,7 @@ class Command(BaseCommand):
             type=queue_slots,
             default=QueueSlots("", None, {}),
             metavar="A,B:4,*",
-            help="Only these queues; of B at most 4 jobs at a time here; * for all others, too.",
+            help="Only these queues; B:4 runs at most 4 jobs of B at a time; * adds all others.",
         )
         what.add_argument(
             "--exclude-queues",
@@ -117,14 +112,14 @@ class Command(BaseCommand):
         self._add_behaviour(parser)
 
     def _add_size(self, parser: CommandParser) -> None:
-        size = parser.add_argument_group("how much at a time")
+        size = parser.add_argument_group("concurrency")
         size.add_argument(
             "-c",
             "--concurrency",
             type=concurrency,
             metavar="N|auto",
             help="Jobs at a time per process, in threads (default: processors + 4, at most 32). "
-            "Async jobs come on top, see PGJOBS['ASYNC_CONCURRENCY'].",
+            "Async jobs are not counted, see PGJOBS['ASYNC_CONCURRENCY'].",
         )
         size.add_argument(
             "--processes",
@@ -157,30 +152,30 @@ class Command(BaseCommand):
         )
 
     def _add_behaviour(self, parser: CommandParser) -> None:
-        how = parser.add_argument_group("how to work")
+        how = parser.add_argument_group("behaviour")
         how.add_argument(
             "--poll-interval",
             type=seconds("POLL_INTERVAL_SECONDS"),
             metavar="S",
-            help="The longest time between two looks at an idle queue (default: 5).",
+            help="The longest time between two polls of an idle worker (default: 5).",
         )
         how.add_argument(
             "--listen",
             action=argparse.BooleanOptionalAction,
             default=None,
-            help="Be notified of new jobs; without, they are found by polling (default: yes).",
+            help="Be notified of new jobs, or find them by polling only (default: --listen).",
         )
         how.add_argument(
             "--lease-seconds",
             type=seconds("LEASE_SECONDS"),
             metavar="S",
-            help="After how long without a sign of life others take the jobs (default: 60).",
+            help="How long after its last renewal others take a worker's jobs (default: 60).",
         )
         how.add_argument(
             "--reload",
             action=argparse.BooleanOptionalAction,
             default=None,
-            help="Restart when code changes (default: as DEBUG, not with --drain or limits).",
+            help="Restart when code changes (default: if DEBUG, not with --drain or limits).",
         )
         how.add_argument(
             "--name", type=worker_name, default="", help="The worker's name (default: host:pid)."
@@ -197,19 +192,19 @@ class Command(BaseCommand):
         how.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
 
     def _add_health(self, parser: CommandParser) -> None:
-        health = parser.add_argument_group("how others see how it does")
+        health = parser.add_argument_group("health checks")
         health.add_argument(
             "--health-port",
             type=port,
             metavar="PORT",
             help="Answer /live, /ready and /metrics over HTTP. With --processes, the first child "
-            "takes this port, the next ones those behind it.",
+            "takes this port, the others the ports that follow.",
         )
         health.add_argument(
             "--health-host",
             default="127.0.0.1",
             metavar="HOST",
-            help="The address for that, without a password (default: 127.0.0.1).",
+            help="The address to listen at; there is no password (default: 127.0.0.1).",
         )
         health.add_argument(
             "--health-file",

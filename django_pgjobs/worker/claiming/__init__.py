@@ -1,1 +1,1 @@
-"""Taking jobs from the table, and writing what became of them."""
+"""Claiming jobs, and writing their outcomes."""

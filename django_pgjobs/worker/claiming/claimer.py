@@ -1,4 +1,4 @@
-"""Sending a claim: its statements, and the way around a row that the server refuses to give."""
+"""Sending a claim: its statements, and working around a row that the server refuses to change."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Claim:
     held: bool = False
     waited: float = 0.0
     seconds: float = 0.0
-    # Did it wait for a lock in vain?
+    # Did it give up waiting for a lock?
     was_locked: bool = False
-    # Does it tell what is left? Not if the server refused it and fewer jobs were claimed instead.
+    # Does it tell what is left in its places? Not if the server refused it and fewer were claimed.
     is_whole: bool = False
-    # Of many lanes, where those begin of which it took nothing; None: they are empty.
+    # In a claim of many lanes: where those begin that gave nothing; None: they are empty.
     heads: dict[Lane, Floor | None] = field(default_factory=dict)
-    # How many jobs of each of them it was to take and did not get: others have them.
+    # How many jobs of each lane it was to take and did not get, because others have them.
     missed: Counter[Lane] = field(default_factory=Counter)
 
 
 class Claimer:
-    """Sends the claims of one worker; it keeps nothing of them."""
+    """Sends the claims of one worker; it keeps no state of them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Claimer:
         self._wants_details = wants_details
 
     def plan(self, turn: Turn, plan: Plan) -> Claim:
-        """Let a claim travel with the turn; return where what came back is to be found."""
+        """Add a claim to the turn; return the object that will hold its answer."""
         claim = Claim(plan)
         taker = self._taker(turn.worker_id, plan, self._refusals.passed_over())
         part = turn.begin(lambda error: self._claim_apart(claim, turn.worker_id, error))
@@ -145,11 +145,11 @@ class Claimer:
 
 
 def ignore(rows: Rows) -> None:
-    """Need nothing of what a statement returns."""
+    """Ignore the rows of a statement."""
 
 
 def _timed(claim: Claim, send: Send) -> Send:
-    """Let a statement note when it is sent, after what a turn waits for before it."""
+    """Return *send*, which also notes its time: the statements before it may have waited."""
 
     def timed(cursor: Cursor) -> None:
         claim.asked_at = time.monotonic()

@@ -5,12 +5,12 @@ leaves this module only when the server has answered: written, or lost to anothe
 Nothing is forgotten when a connection breaks; an outcome that may already be written is sent
 again, which the claim in every WHERE clause makes harmless.
 
-Somebody may hold the lock of a job's row, for as long as a transaction of the project lasts. Then
-the outcome steps aside and is written again and again, by statements that skip locked rows and so
-wait for nobody, until the row is free or belongs to another attempt.
+A transaction of the project may lock a job's row for as long as it lasts. Then the outcome is set
+aside and retried by statements that skip locked rows, so nobody waits, until the row is free or
+belongs to another attempt.
 
-A filling with a unique key waits besides for whoever has just inserted a job with that key, and no
-statement can pass over that. So once it had to wait it goes alone, with hardly any patience.
+A filling with a unique key also waits for a transaction that has just inserted a job with that key,
+and no statement can skip that wait. So once it had to wait, it is sent alone, with a short timeout.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from django_pgjobs.worker.state import WorkerState
 
 logger = get_logger(__name__)
 
-# A busy worker lets outcomes wait this long for company.
+# A busy worker lets outcomes wait this long, to write more of them together.
 LINGER_SECONDS = 0.01
-# Outcomes of one round trip near the server: more make its answer late without making it cheaper.
+# Outcomes of one round trip to a near server: more of them delay its answer and save nothing.
 MAX_BATCH = 1_000
-# An outcome whose row is locked is tried again after so long, then after twice that, and so on.
+# An outcome whose row is locked is retried after the first pause, which doubles up to the second.
 PAUSES = (0.05, 1.0)
-# A filling waits for a unique key at most so long; if in vain no other is tried for so long.
+# How long a filling waits for a unique key, and after a vain wait the pause until the next tries.
 KEY_SECONDS = 0.02
 KEY_PAUSE = 0.1
 
@@ -67,11 +67,11 @@ class Completer:
         self._tally = tally
         self._on_stored = on_stored
         self._pending: deque[Entry] = deque()
-        # Those that need no statement.
+        # Outcomes that need no statement.
         self._known: deque[Entry] = deque()
         # Outcomes that could not be written, by the ids of their jobs.
         self._aside: dict[int, Entry] = {}
-        # When one of them that is to have a unique key may be tried.
+        # When those of them that set a unique key may be tried again.
         self._keys_at = 0.0
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class Completer:
         (self._known if needs_none else self._pending).append((attempt, outcome))
 
     def oldest_age(self) -> float:
-        """Return how long the oldest outcome to be written has waited, 0 seconds if none does."""
+        """Return the seconds that the oldest unwritten outcome has waited, 0 if there is none."""
         try:
             return time.monotonic() - self._pending[0][1].ended_at
         except IndexError:
@@ -117,7 +117,7 @@ class Completer:
         return [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
 
     def put_back(self, batch: list[Entry], *, is_sent: bool) -> None:
-        """Take a batch back to send it again; *is_sent*: it may be written all the same."""
+        """Take a batch back to send it again; *is_sent*: it may have been written already."""
         for entry in reversed(batch):
             entry[1].sent = entry[1].sent or is_sent
             self._pending.appendleft(entry)
@@ -151,7 +151,7 @@ class Completer:
         return self._due(takes_key=False)[:MAX_BATCH]
 
     def take_due_keys(self) -> list[Entry]:
-        """Return those of them that are to have a unique key, who waited longest first."""
+        """Return the due outcomes that set a unique key, the longest waiting first."""
         return self._due(takes_key=True) if self._keys_at <= time.monotonic() else []
 
     def _due(self, *, takes_key: bool) -> list[Entry]:
@@ -161,7 +161,7 @@ class Completer:
 
     @property
     def waits_for_keys(self) -> bool:
-        """Is there an outcome that could not be written and is to have a unique key?"""
+        """Does an outcome that sets a unique key wait for its next try?"""
         return any(outcome.takes_key for _, outcome in self._aside.values())
 
     @property
@@ -172,7 +172,7 @@ class Completer:
         return min(dues, default=math.inf)
 
     def pause_keys(self) -> None:
-        """Try no unique key for a while: others are to go on."""
+        """Try no unique key for a while, so that other outcomes are written."""
         self._keys_at = time.monotonic() + KEY_PAUSE
 
     def put_aside(self, entry: Entry) -> None:
@@ -229,7 +229,7 @@ class Completer:
 
 
 class Statement(NamedTuple):
-    """A statement that writes outcomes, and which."""
+    """A statement that writes outcomes, and the outcomes that it writes."""
 
     send: Send
     entries: list[Entry]
@@ -281,9 +281,9 @@ def _writings(batch: Sequence[Entry], finish: Finish, *, skips_locked: bool) -> 
 
 
 def resolution(batch: Sequence[Entry]) -> Send:
-    """Return the function that lets jobs go on that waited for what a batch has finished.
+    """Return the function that releases the jobs that waited for those that a batch finished.
 
-    It comes to a page of them; the sweep finds the others.
+    It releases one page of them; the sweep finds the others.
     """
     ids = [attempt.id for attempt, _ in batch]
     return lambda cursor: dependencies.send_resolution(cursor, ids)

@@ -34,7 +34,7 @@ class Demand:
         self._async_slots.measure(distance)
 
     def is_low(self, attempt: Attempt) -> bool:
-        """Do the slots that this attempt has had need more jobs?"""
+        """Do the slots of the attempt's kind need more jobs?"""
         slots = self._async_slots if attempt.is_async else self._slots
         return len(slots.buffer) <= slots.low_water
 

@@ -24,7 +24,7 @@ class Errands:
     def __init__(self) -> None:
         self._look_times: deque[float] = deque()
         self._freed: deque[str] = deque()
-        # What a wake-up arrives through, as long as the upkeep runs.
+        # Carries wake-ups while the upkeep runs.
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
     def look_by(self, time: float) -> None:
@@ -36,7 +36,7 @@ class Errands:
         self._look_times.append(time)
 
     def note_ended(self, rows: Iterable[ClaimedRow]) -> None:
-        """Tell of jobs that ended: somebody may wait for their keys."""
+        """Note jobs that ended: others may wait for their keys."""
         lanes = {row.lane for row in rows if row.lane}
         is_first = bool(lanes) and not self._freed
         self._freed.extend(lanes)
@@ -44,23 +44,23 @@ class Errands:
             self.wake()
 
     def wake(self) -> None:
-        """Let the upkeep look at the world now."""
+        """Wake the upkeep."""
         pair = self._pair
         if pair is not None:
-            # What is full or closed needs no more.
+            # Full: a wake-up is under way. Closed: the upkeep has ended.
             with contextlib.suppress(OSError):
                 pair[1].send(b"\0")
 
     # For the upkeep's thread
 
     def open(self) -> None:
-        """Begin to be woken."""
+        """Begin to receive wake-ups."""
         self._pair = socket.socketpair()
         for end in self._pair:
             end.setblocking(False)
 
     def close(self) -> None:
-        """End being woken."""
+        """Receive no more wake-ups."""
         pair, self._pair = self._pair, None
         for end in pair or ():
             end.close()

@@ -1,10 +1,9 @@
 """Jobs that were claimed without what their tasks declare: they get it instead of running.
 
-`enqueue()` writes keys, limits, queue and priority into the row; others may write a row without
-them, and know nothing of Python. Such a job is claimed like any other, because the table cannot
-tell which tasks declare something. The worker whose code does know then writes what is missing and
-gives the job back, in one statement for all of a claim; nothing has run. Those whose tasks declare
-nothing run at once.
+`enqueue()` writes keys, limits, queue and priority into the row; plain SQL may write a row without
+them. Such a job is claimed like any other, because the table cannot tell which tasks declare
+something. The worker, whose code does know, then writes what is missing and gives the job back, in
+one statement for all of a claim; nothing has run. Those whose tasks declare nothing run at once.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ UNUSABLE = "failed: what its task declares cannot be worked out for these argume
 def filling_of(attempt: Attempt) -> Outcome | None:
     """Return the outcome that gives a job what its task declares, None if it has all of it.
 
-    The job fails, without another attempt, if a key cannot be made of its arguments; trouble of
-    the moment in a database counts as an attempt that failed.
+    The job fails, without another attempt, if a key cannot be made of its arguments; a temporary
+    error of a database counts as a failed attempt.
     """
     task = attempt.task
     if attempt.row.undeclared is None or task is None or not declares_control(task):
@@ -53,12 +52,13 @@ def filling_of(attempt: Attempt) -> Outcome | None:
         return _of_error(attempt, error)
     if control == written and written.rate_limit_keys is None:
         return None
-    # One that named its rate limits has not paid for them: the claim could not tell what it lacks.
+    # The claim took no tokens for a row that names its rate limits: it could not tell what the row
+    # lacks.
     return filled(control)
 
 
 def _of_error(attempt: Attempt, error: BaseException) -> Outcome:
-    """Return what becomes of a job without a key, whatever *error* does when looked at."""
+    """Return the outcome of a job whose key raised *error*; looking at that may raise, too."""
     try:
         if is_of_the_moment(error):
             return of_trouble(attempt, error, lambda: task_result(attempt))
@@ -76,22 +76,23 @@ def split(
 ) -> list[Attempt]:
     """Return the attempts that may begin, and hand over the others with their outcomes.
 
-    *on_next* is called before each that is looked at: a function of the project may take long.
+    *on_next* is called before each job that gets keys: a function of the project may take long.
     """
     ready = []
     for attempt in attempts:
         if is_remote(attempt.task):
-            # Of a module that was loaded later; who claims leaves those alone that it knows of.
+            # Its module was loaded later: a claim leaves out the remote tasks that are known when
+            # it is sent.
             on_filling(attempt, left_to_others())
             continue
         outcome = None
         if attempt.row.undeclared is not None:
             on_next()
-            # As if it ran: if the worker stands still or dies in it, this job is what is lost.
+            # As if it ran: if the worker stands still or dies here, this job counts as lost.
             attempt.started_at = time.monotonic()
             outcome = filling_of(attempt)
             attempt.started_at = 0.0
-            # What a function of the project has opened in this thread nobody else closes.
+            # Nobody else closes what a function of the project has opened in this thread.
             close_connections()
         if outcome is None:
             ready.append(attempt)

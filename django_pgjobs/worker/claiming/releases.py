@@ -1,7 +1,7 @@
-"""Letting jobs go on that waited for those that have ended.
+"""Releasing jobs that waited for those that have ended.
 
-It follows the outcomes, in the same turn. Of many that wait for one job each turn lets a page go,
-and the outcomes and claims of the worker go on in between. What is left when the worker ends, when
+It follows the outcomes, in the same turn. If many wait for one job, each turn releases a page of
+them, and the worker's outcomes and claims go on in between. What is left when the worker ends, when
 an answer is lost, or where the server refuses something, is found by the sweep.
 """
 
@@ -28,11 +28,11 @@ class Releases:
 
     @property
     def are_under_way(self) -> bool:
-        """Are jobs still to be let go, or is the answer on its way which?"""
+        """Are jobs still to be released, or is the answer to that on its way?"""
         return self._is_asked or bool(self._rest)
 
     def plan(self, turn: Turn, ended: Sequence[Attempt]) -> None:
-        """Let the next page travel with the turn; those go first who wait for what it finishes."""
+        """Add the next page to the turn, first the jobs that wait for what the turn finishes."""
         if ended or self.are_under_way:
             # From here on, because outcomes may count as written before this is sent.
             self._is_asked = True

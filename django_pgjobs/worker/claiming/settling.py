@@ -30,8 +30,8 @@ logger = get_logger(__name__)
 # How long a batch is left alone for each job that it waits for, and at most; and one that is not
 # sealed.
 SECONDS_PER_JOB, MAX_SECONDS, UNSEALED_SECONDS = 0.00001, 0.25, 1.0
-# One that somebody else holds is tried again after so long, then after twice that, and so on;
-# after so many times it is left to the next look.
+# A batch that somebody else holds is retried after this pause, which doubles each time; after so
+# many times it is left to the next look.
 MISSED_SECONDS, MAX_MISSES = 0.005, 7
 # How many batches are known at a time.
 MOST_KNOWN = 10_000
@@ -53,7 +53,7 @@ class Settling:
         self._asked: deque[int] = deque()
         # When to count batches that have something to count.
         self._due: dict[int, float] = {}
-        # Before when not to, and how often in a row each could not be.
+        # When each may be counted next at the earliest, and how often in a row it could not be.
         self._not_before: dict[int, float] = {}
         self._misses: dict[int, int] = {}
         self._is_sent = False

@@ -1,22 +1,22 @@
 """Whose turn it is to claim jobs with keys: one worker does at a time.
 
 A worker whose turn it is not tries again a little later, or waits for its turn if it knows of
-nothing else to do. Somebody of the project may hold the lock, too; then it does without.
+nothing else to do. A transaction of the project may hold the lock, too; then it does without.
 """
 
 from __future__ import annotations
 
 import random
 
-# While another worker claims jobs with keys, this one tries again after so long, then after twice
-# that, and so on up to the second.
+# While another worker claims jobs with keys, this one tries again after the first pause, which
+# doubles up to the second.
 PAUSES = (0.008, 0.064)
-# After a claim has waited for a lock in vain, the next ones do without what was locked for so long.
+# How long claims do without what was locked, after one gave up waiting for the lock.
 LOCKED_SECONDS = 1.0
 
 
 class TurnToClaim:
-    """What one worker knows of that."""
+    """What one worker knows of its turn."""
 
     def __init__(self) -> None:
         # How often in a row it was another worker's turn, and when to ask again.
@@ -43,5 +43,5 @@ class TurnToClaim:
         self._refused = min(self._refused + 1, 10)
 
     def note_locked(self, now: float) -> None:
-        """Note that a claim waited for a lock in vain."""
+        """Note that a claim gave up waiting for a lock."""
         self._locked_until = now + LOCKED_SECONDS

@@ -29,9 +29,9 @@ from django_pgjobs.worker.turns.turn import Part, Rows, Turn, give_up
 
 
 class Writing:
-    """The outcomes of one turn: *fresh* ones, such that were *aside*, and of these the *keyed*.
+    """The outcomes of one turn: *fresh* ones, those set *aside* and due again, and *keyed* ones.
 
-    The last are fillings that may have to wait for a unique key; they travel alone.
+    The last are fillings that may have to wait for a unique key; they are sent alone.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Writing:
         """Take what is due of the outcomes: fresh ones if it *flushes* them."""
         fresh = completer.take(most_ahead(connection.distance)) if flushes else []
         if completer.waits_for_keys:
-            # Somebody holds a key: no turn waits for one again.
+            # Somebody holds a key: no turn is to wait for one again.
             for entry in fresh:
                 if entry[1].takes_key:
                     completer.put_aside(entry)
@@ -80,11 +80,11 @@ class Writing:
 
     @property
     def travelling(self) -> list[Entry]:
-        """Those of them that are written with the turn."""
+        """The outcomes that are written with the turn."""
         return [*self._fresh, *self._aside]
 
     def plan(self, turn: Turn) -> None:
-        """Let the outcomes travel with the turn."""
+        """Add the outcomes to the turn."""
         if self._fresh:
             part = turn.begin(lambda error: self._write_apart(self._fresh))
             for send, entries in writings(self._fresh):
@@ -101,7 +101,8 @@ class Writing:
         self._completer.put_back(unanswered, is_sent=is_sent)
 
     def write_keyed(self) -> bool:
-        """Write what may have to wait for a unique key, until one has; return if there was any."""
+        """Write fillings that may wait for a unique key, until one did; return if there were
+        any."""
         until = monotonic() + KEY_SECONDS
         for entry in self._keyed:
             part = self._careful_part([entry])
@@ -176,6 +177,6 @@ class Writing:
 
 
 def _is_overtaken(entry: Entry, error: psycopg.Error) -> bool:
-    """Did somebody take the unique key that a job was to have, just now? The next try sees it."""
+    """Has another job just taken the unique key? The next try sees it."""
     is_filling = entry[1].control is not None
     return is_filling and error.diag.constraint_name == "pgjobs_job_unique"

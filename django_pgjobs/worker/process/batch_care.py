@@ -5,7 +5,7 @@ deletes or changes some of these notes nothing: then the batch would wait for ev
 there. The leader looks for such batches once a minute.
 
 A tree goes as a whole, when it has been complete for as long as a job that ended like it is kept.
-Before that whoever needs its results is told.
+Before that, `workflow_expiring` is sent.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class BatchCare:
         self._is_stopped = is_stopped
 
     def tell(self) -> None:
-        """Send `workflow_expiring` for trees that are to go; those of which a receiver raises stay.
+        """Send `workflow_expiring` for trees to be deleted; a tree whose receiver raises stays.
 
-        They are told of again in the next pass.
+        It is sent again in the next pass.
         """
         for roots in self._ended_trees(is_told=False):
             told = [root_id for root_id in roots if self._tell_of(root_id)]
@@ -84,7 +84,7 @@ class BatchCare:
         return not errors
 
     def prune(self) -> None:
-        """Delete trees that were told of, with their jobs."""
+        """Delete the trees that were announced, with their jobs."""
         for roots in self._ended_trees(is_told=True):
             self._delete(roots)
 

@@ -33,13 +33,13 @@ from django_pgjobs.worker.upkeep.upkeep import Upkeep
 # However short the lease, its renewal may take that long to be answered.
 LEAST_ANSWER_SECONDS = 5.0
 ROW_LOCK_SECONDS = 0.2
-# Each statement between two renewals may wait so large a part of the lease for a lock: a lock on
-# what it looks after for others is not to cost a worker its own lease.
+# How large a part of the lease each statement between two renewals may wait for a lock, so that
+# waiting for rows of other workers does not cost a worker its own lease.
 LOCK_SHARE = 0.05
 
 
 def build_state(options: Options, host: str) -> WorkerState:
-    """Return what the roles share. Remote tasks are left alone, wherever their jobs lie."""
+    """Return what the roles share. Claims leave out remote tasks, whatever their queue."""
     name = options.name or f"{host}:{os.getpid()}"
     return WorkerState(options, name, unknown_paths=dict.fromkeys(remote_paths(), inf))
 
@@ -58,7 +58,7 @@ def build_pump_and_upkeep(
     on_orders: Callable[[], None],
     on_crash: Callable[[str], None],
 ) -> tuple[Pump, Upkeep]:
-    """Return the two roles, each with what only they know."""
+    """Return the pump and the upkeep, with what only they share."""
     errands, refusals, places = Errands(), Refusals(state), Places(state.options)
     claimer = _build_claimer(state, connections["pump"], refusals)
     pump = Pump(
@@ -93,7 +93,7 @@ def _build_claimer(state: WorkerState, connection: OwnConnection, refusals: Refu
 
 def build_connections(options: Options) -> dict[str, OwnConnection]:
     """Return the connections of a worker by the roles that use them."""
-    # So that a row that somebody has locked does not keep the others for long.
+    # So that one locked row does not delay the others for long.
     connections = {
         role: OwnConnection(options.database, role, lock_seconds=ROW_LOCK_SECONDS)
         for role in (*CONNECTED_ROLES, "pruner", "recorder")
@@ -119,7 +119,7 @@ def build_health(
     totals: Callable[[], Cells],
     on_crash: Callable[[str], None],
 ) -> list[Role]:
-    """Return the roles that say how the worker does, none if nobody asks.
+    """Return the roles that report the worker's health, none if no flag asks for them.
 
     Raise HealthUnusable if the port or the file cannot be had.
     """

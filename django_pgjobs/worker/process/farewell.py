@@ -51,9 +51,9 @@ class Farewell:
         self.loses_jobs = False
 
     def release(self, attempts: Iterable[Attempt]) -> None:
-        """Hand back jobs, unless they have an outcome that waits for somebody's lock.
+        """Give back jobs, except those whose outcome waits for a lock.
 
-        Nor one that is to be given what its task declares: its outcome is on its way.
+        Nor those that are filled in instead of run: their outcome is on its way.
         """
         for attempt in attempts:
             if self._completer.aside(attempt) is None and attempt.control is None:
@@ -67,7 +67,7 @@ class Farewell:
         return left_running() if self.loses_jobs else interrupted(attempt, AT_SHUTDOWN)
 
     def judge(self, outcome: Outcome) -> Outcome:
-        """Return what becomes of a job that ended as *outcome* says."""
+        """Return the outcome to write for a job that ended with *outcome*."""
         if outcome.interrupted and self.loses_jobs:
             return left_running(outcome.duration)
         return outcome
@@ -93,7 +93,7 @@ class Farewell:
             thread.join(timeout)
 
     def give_back_held(self, own: OwnConnection) -> None:
-        """Write what becomes of everything that is held."""
+        """Write an outcome for every job that is held."""
         # A copy in one step, because the pump may still be changing what is held.
         ends = [
             (attempt, self._completer.aside(attempt) or self._outcome_of(attempt))
@@ -123,7 +123,7 @@ class Farewell:
             logger.warning("%s to be rescued: %s", counted(len(fillings), "job"), reason)
 
     def leave_everything(self, timeout: float) -> None:
-        """Free all that is held, as far as that can be done in time."""
+        """Give back everything that is held, as far as the time allows."""
         self.take_steps(timeout, self.give_back_held, self.say_goodbye)
 
     def say_goodbye(self, own: OwnConnection) -> None:

@@ -1,13 +1,12 @@
-"""How a worker does, for whoever started it: is it alive, and is it ready?
+"""The health of a worker: is it live, and is it ready?
 
-*Live* is a worker whose parts move. One that is not will end by itself soon (`vitals`), so what is
-told here is told early, and to who may act on it. A worker is live without a database: to start it
-again would not help. One that knows of jobs, has free slots and the lease, and claims nothing, is
-not, even if all of its parts seem to wait for something; nor is one whose event loop a job blocks
-while others wait for it.
+A worker is *live* if its parts move. One that is not will end by itself soon (`vitals`); this tells
+of it earlier. Without a database it is still live, because a restart would not help. It is not live
+if it knows of jobs, has free slots and the lease, and claims nothing, even if all of its parts seem
+to wait for something; nor if a job blocks its event loop while others wait for it.
 
-*Ready* is a worker that may claim jobs: it has its lease, reached the database when it last tried,
-and is not stopping.
+It is *ready* if it may claim jobs: it has its lease, reached the database when it last tried, and
+is not stopping.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from django_pgjobs.worker.stillness import LOOK_SECONDS, WAITS, Stillness
 
 logger = get_logger(__name__)
 
-# A part that stands still for longer is told of: longer than an answer of the server may take
-# (ANSWER_SECONDS), and before the process ends because of it (STILL_SECONDS).
+# A worker is not live if a part stands still for longer: more than an answer of the server may take
+# (ANSWER_SECONDS), and less than ends the process (STILL_SECONDS).
 LIVE_SECONDS = 45.0
 
 
@@ -44,7 +43,7 @@ class HealthUnusable(Exception):
 
 
 class Health(Role):
-    """Looks once a second whether the worker does what it is there for; touches a file if so."""
+    """Checks once a second whether the worker is live, and touches the file if so."""
 
     name = "health"
 

@@ -1,7 +1,7 @@
-"""The address of a worker: /live and /ready for probes, /metrics for Prometheus.
+"""A worker's HTTP server: /live and /ready for probes, /metrics for Prometheus.
 
-It is not meant for strangers, and still must cost the worker nothing whoever calls: a request is
-read within a time and a size, a few at a time, and asks the database nothing.
+It is not meant for the public, and yet no caller may slow the worker down: requests are bounded in
+time, size and number, and none asks the database.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# What one request may take until it is read, and then its answer until it is taken.
+# How long reading a request may take, and then sending its answer.
 REQUEST_SECONDS = 2.0
 MAX_REQUEST_BYTES = 16_384
-# So many are answered at a time; for another one the oldest is hung up on.
+# How many are answered at a time; for another one the oldest is closed.
 MAX_CALLERS = 16
-# Metrics are not made more often than that.
+# Metrics are computed at most this often.
 FRESH_SECONDS = 1.0
-# How often it is looked whether the worker ends.
+# How often it checks whether the worker is ending.
 LOOK_SECONDS = 1.0
 # Where the process has no descriptor left to take a call with.
 PAUSE_SECONDS = 0.2
@@ -44,7 +44,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class HealthServer(Role):
-    """Answers over HTTP how the worker does; raise HealthUnusable if the port cannot be had."""
+    """Tells the worker's health over HTTP; raise HealthUnusable if the port cannot be used."""
 
     name = "health server"
 
@@ -103,7 +103,7 @@ def _verdict(good: str, reason: str) -> tuple[HTTPStatus, str, bytes]:
 
 
 def _close_in_child() -> None:
-    """Let go of the ports in a process that a task has forked: it may outlive the worker."""
+    """Close the port in a process that a task has forked: it may outlive the worker."""
     for server in list(_listening):
         with suppress(OSError):
             server.socket.close()
@@ -122,7 +122,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self, host: str, port: int, answer: Callable[[str], tuple[HTTPStatus, str, bytes]]
     ) -> None:
         self.answer = answer
-        # The callers, the one that has been here longest first.
+        # The open calls, the oldest first.
         self._callers: dict[Any, None] = {}
         self._changing = threading.Lock()
         if ":" in host:
@@ -155,11 +155,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of callers that hang up, or send what is no HTTP."""
+        """Log nothing about callers that hang up or do not send HTTP."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # Of the socket: how long an answer may take to be taken.
+    # Of the socket: how long sending an answer may take.
     timeout = REQUEST_SECONDS
     server: _Server
 
@@ -207,4 +207,4 @@ class _Handler(BaseHTTPRequestHandler):
         return "pgjobs"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log no requests: they come every few seconds, and may hold what is nobody's business."""
+        """Log no requests: they come every few seconds, and may hold secrets."""

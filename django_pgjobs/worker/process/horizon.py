@@ -1,9 +1,9 @@
 """How far back a pass of the pruner looks for old jobs.
 
-Jobs of workflows stay as long as these, and others may have to stay, too, however old they are. To
-read all of them in every pass would take longer the more there are. So after a pass over everything
-the next ones read what has become old since, until one over everything would take a small part of
-the time.
+Jobs of workflows stay as long as their workflow, and others may have to stay, too, however old they
+are. Reading all of them in every pass would take longer and longer. So after a full pass the next
+ones read only what has become old since, until a full pass would take a small part of the time
+again.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import time
 
-# Seconds before the retention that are as good as for ever.
+# A span, in seconds, that stands for no limit.
 EVER = 1e11
-# Nobody commits the end of a job later than so many seconds after it.
+# A job's end is committed at most so many seconds after it.
 SLACK_SECONDS = 600.0
-# A pass over everything that took d seconds is followed by the next one after so many times d.
+# After a full pass that took d seconds the next one follows after this many times d.
 PAUSE_FACTOR = 1_000
 
 
@@ -23,7 +23,7 @@ class Horizon:
     """The span that the passes over jobs of one status read."""
 
     def __init__(self) -> None:
-        # When the last pass began that came to its end, and this one.
+        # When the last complete pass began, and this one.
         self._began = self._pass_began = -math.inf
         self._whole_at = -math.inf
         self._is_whole = True

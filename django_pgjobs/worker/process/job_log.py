@@ -35,8 +35,7 @@ LEVELS = {
     Kind.LEFT: logging.WARNING,
 }
 
-# One constant text for each kind of line: trackers of errors group by it, where there is no
-# exception.
+# One constant text for each kind of line: error trackers group by it if there is no exception.
 TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue", *Kind)}
 
 
@@ -73,7 +72,7 @@ def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
 def log_rescue(job: Rescued, worker: str) -> None:
     """Log that *worker* took a job from a lost one."""
     fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
-    # What runs without a worker is nobody's.
+    # The row of a running job may name no worker.
     fields["lost_worker"] = "-" if job.worker_id is None else f"#{job.worker_id}"
     fields |= {"status": job.status} | _correlation(job.correlation_id)
     level = logging.ERROR if job.status == JobStatus.FAILED else logging.WARNING
@@ -81,7 +80,7 @@ def log_rescue(job: Rescued, worker: str) -> None:
 
 
 def log_expiry(job: Expired, worker: str) -> None:
-    """Log that *worker* ended a job that waited although it was too late."""
+    """Log that *worker* ended a waiting job that had expired."""
     fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
     fields |= _correlation(job.correlation_id) | {"note": EXPIRED}
     _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE, job.id, job.task_path, fields)
@@ -209,7 +208,7 @@ def set_up_logging(verbosity: int, log_format: str) -> None:
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     driver = logging.getLogger("psycopg")
     if not driver.hasHandlers():
-        # What it says of broken connections would be lines of another form.
+        # Its own lines about broken connections have another form.
         driver.addHandler(handler)
         driver.setLevel(max(logging.WARNING, VERBOSITY[verbosity]))
     if not ours.handlers:

@@ -76,7 +76,7 @@ class LeaseKeeper(Role):
         self._register = register
         self._on_rescued = on_rescued
         self._on_danger = on_danger
-        # Called when it may claim jobs again, or no more.
+        # Called when it may claim jobs again, or may not any more.
         self._on_change = on_change
         self._on_stop = on_stop
         self._is_endangered = False
@@ -162,7 +162,7 @@ class LeaseKeeper(Role):
         return pause
 
     def _cut_leases(self) -> None:
-        """Believe no lease that ends later than it can; an error of this is none of our own."""
+        """Cut leases of others that end later than they can; an error in this costs us no lease."""
         try:
             with self._connection.cursor() as cursor:
                 workers.cut_leases(cursor, self._state.worker_id)
@@ -172,7 +172,7 @@ class LeaseKeeper(Role):
             logger.error("worker=%s cannot cut leases: %s", self._state.name, str(error).strip())
 
     def _tell_where(self) -> None:
-        """Write where jobs are of which somebody asks that; an error of this is none of our own."""
+        """Answer people who ask where a job is; an error in this costs us no lease."""
         try:
             with self._connection.cursor() as cursor:
                 for job_id, claim in stacks.list_wanted(cursor, self._state.worker_id):
@@ -225,7 +225,7 @@ class LeaseKeeper(Role):
     def rescue(self, connection: OwnConnection) -> bool:
         """Rescue what is lost; return False if the lease is to be renewed before the rest.
 
-        An error of this is none of our own lease.
+        An error in this costs us no lease.
         """
         try:
             if not self._rescue_jobs(connection):

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 
 class Overseer:
-    """Nobody: what is said is lost."""
+    """Nobody: all of it is ignored."""
 
-    # Is it to hear of the process again and again, or else ends it?
+    # Does it end a process that gives no sign of life?
     is_watching = False
 
     def tell_ready(self) -> None:
@@ -50,7 +50,7 @@ class Systemd(Overseer):
     def _send(self, state: str) -> None:
         if not self._address:
             return
-        # Who does not read must not keep us, and nobody may be there any more.
+        # A manager that does not read must not block us, and it may be gone.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto(state.encode(), self._address)

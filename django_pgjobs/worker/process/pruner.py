@@ -69,7 +69,7 @@ class Pruning:
     ) -> None:
         self._connection = connection
         self._retentions = retentions
-        # Who does it, for the log.
+        # The worker's name, for the log.
         self._worker = worker
         self._wait = wait
         self._is_stopped = is_stopped
@@ -99,7 +99,7 @@ class Pruning:
     def steps(self) -> list[Callable[[], None]]:
         """All of them, except `prune_rate_states`.
 
-        First who waits for jobs is told of their end, then these go.
+        Jobs that wait for ended ones are released first, then the ended ones are deleted.
         """
         return [
             self._prune_workers,
@@ -113,9 +113,9 @@ class Pruning:
 
     @property
     def steps_by_hand(self) -> list[Callable[[], None]]:
-        """Those that delete, all of them; whoever asks to prune does not ask to end jobs.
+        """All steps that delete; a prune by hand ends no waiting jobs.
 
-        The sweep lets go who waits for jobs that have ended, so that these may be deleted.
+        The sweep releases jobs that wait for ended ones, so that these may be deleted.
         """
         return [
             self._prune_workers,
@@ -135,7 +135,7 @@ class Pruning:
         self.deleted["workers"] += count
 
     def _expire_jobs(self) -> None:
-        """End jobs that wait although it is too late, because nobody takes or may take them."""
+        """End waiting jobs that have expired, because no worker takes them or may take them."""
 
         def expire(size: int, passed_over: list[int]) -> list[expiry.Expired]:
             with self._connection.cursor() as cursor:
@@ -210,7 +210,7 @@ class Pruning:
             )
 
     def _prune_occurrences(self) -> None:
-        """Delete what became of occurrences whose jobs are gone, whatever they ended as."""
+        """Delete the rows of occurrences whose jobs are gone, whatever their outcome."""
         kept = [each for each in self._retentions.values() if each is not None]
         if not kept or len(kept) < len(self._retentions):
             return
@@ -258,7 +258,7 @@ class Pruner(Role):
         self._connection = connection
         self._is_leader = is_leader
         self._on_pruned = on_pruned
-        # When those are due that are done less often than each pass.
+        # When the steps are due that not every pass takes.
         self._rest_due = 0.0
         self._states_due = 0.0
         retentions = retentions_of(options.retention, options.failed_retention)
@@ -271,12 +271,12 @@ class Pruner(Role):
             wait=self.wait,
             is_stopped=lambda: self.stop_requested,
         )
-        # Is a pass asked for, and was it made?
+        # Was a pass asked for, and has it been made?
         self._is_asked = False
         self.has_pruned = False
 
     def ask(self) -> None:
-        """Let a whole pass be made now, though this may not be the leader; safe from any thread.
+        """Ask for a whole pass now, even if this is not the leader; safe from any thread.
 
         `has_pruned` tells of its end, and *on_pruned* is called then.
         """

@@ -85,7 +85,7 @@ class Recorder(Role):
             self._prune_at = now + PRUNE_SECONDS
 
     def _attempt(self, step: Callable[[], None]) -> bool:
-        """Do a step; if it fails, which is said and returned, it is done again a minute later."""
+        """Do a step; log a failure and return False: the step is repeated a minute later."""
         try:
             step()
         except psycopg.Error as error:
@@ -95,7 +95,7 @@ class Recorder(Role):
         return True
 
     def _set_clock(self) -> None:
-        """Ask for the server's time, by which minutes are told."""
+        """Ask for the server's time, which decides in which minute an attempt ended."""
         asked_at = time.monotonic()
         with self._connection.cursor() as cursor:
             server_time = get_now(cursor).timestamp()
@@ -113,7 +113,8 @@ class Recorder(Role):
             with self._connection.cursor() as cursor:
                 statistics.write_statistics(cursor, minutes)
         except psycopg.Error as error:
-            # Without an answer they may be written: rather too few are counted than too many.
+            # Without an answer they may have been written: better too few are counted than too
+            # many.
             if trouble_of(error) is not Trouble.LOST or is_undone(error):
                 self._tally.give_back(minutes)
             raise

@@ -1,4 +1,4 @@
-"""What a worker enters of itself into the table."""
+"""The row that a worker enters for itself."""
 
 from __future__ import annotations
 

@@ -40,26 +40,25 @@ LATE_SECONDS = 1.0
 FOLLOW_SECONDS = (2.0, 3.0)
 # The longest pause: rows may be written by SQL.
 LONGEST_PAUSE = 30.0
-# The shortest, so that one whose work is never done does not do it without a break.
+# The shortest pause, also for one that always has more to do.
 SHORTEST_PAUSE = 0.01
-# How soon an active one looks again after one that is due and that somebody has locked: longer
-# each time.
+# How soon an active one looks again for a due schedule that somebody has locked: longer each time.
 FIRST_PASSED_OVER, LAST_PASSED_OVER = 0.01, 2.0
-# How long a schedule is left to others that cannot be planned here, ...
+# How long a schedule that cannot be planned here is left to other workers, ...
 UNKNOWN_SECONDS = 10.0
 # ... and one that the server refuses, or whose enqueue would wait for a lock; doubled each time.
 FIRST_BLOCKED, LAST_BLOCKED = 1.0, 60.0
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-# How soon rows of the code that somebody had locked are tried again.
+# How soon rows of declared schedules are written that somebody had locked.
 SYNC_SECONDS = 5.0
-# Without anything due for longer there is no connection; so long before there is one again.
+# If nothing is due for longer the connection is closed; it is opened again so long before.
 IDLE_SECONDS, CONNECT_SECONDS = 10.0, 1.0
 UNDECLARED_SECONDS = 60.0
-# How often an active one tries those again that could not be planned.
+# How often an active one retries schedules that could not be planned.
 BROKEN_SECONDS = 60.0
-# How often each looks whether any are planned too late, and how soon it goes on with that; at once
-# after the server's clock was put back by so much. Those that follow, too: where all are planned
-# too late, nobody is active.
+# How often each scheduler checks whether schedules are planned too late, how soon it goes on with
+# that, and how far the server's clock must be put back for a check at once. Followers check, too:
+# if all are planned too late, nobody is active.
 CHECK_SECONDS, CHECK_PAUSE, CLOCK_STEP = 3600.0, 0.05, 5.0
 
 
@@ -72,28 +71,29 @@ class Scheduler(Role):
         super().__init__(on_crash)
         self._state = state
         self._is_active = False
-        # Until it has waked in vain; then there is another one.
+        # Until it has woken in vain: then another one is active.
         self._may_be_alone = True
         self._is_synced = False
         self._sync_at = 0.0
-        # As which worker it has synced: one that entered anew may have been retired meanwhile.
+        # The worker id under which it has synced: if that was lost, its schedules may have been
+        # retired.
         self._synced_as = state.worker_id
-        # The tasks that are here, and of how many modules.
+        # The tasks that are here, and how many modules were loaded when they were listed.
         self._tasks: list[str] = []
         self._module_count = 0
         self._retry = FIRST_RETRY
         # Schedules that are left alone, and until when.
         self._excluded: dict[str, float] = {}
-        # For how long they were last blocked, and of how many schedules a turn is.
+        # For how long each was last left alone, and how many schedules a turn takes.
         self._blocked: dict[str, float] = {}
         self._size = MAX_SCHEDULES
-        # Was something to be due when it wakes?
+        # Is something expected to be due when it wakes?
         self._expects_some = False
         self._passed_over = FIRST_PASSED_OVER
-        # When the first was of the turns that had as many as they may.
+        # When the first of the full turns in a row was.
         self._full_since: datetime | None = None
         self._broken_at = 0.0
-        # After which schedule it goes on with looking, None: it has looked at all.
+        # The schedule after which the check goes on; None: it has seen all.
         self._check_at = 0.0
         self._check_after: str | None = None
         # How far the server's clock was ahead of this process's at least.
@@ -185,9 +185,9 @@ class Scheduler(Role):
         return self._tasks
 
     def _retry_broken(self) -> None:
-        """Let what could not be planned be planned anew: at the start, then by one that is active.
+        """Retry schedules that could not be planned: at the start, then while active.
 
-        Another release may have written that, or a process that lacked something.
+        Another release, or a process that lacked something, may have marked them.
         """
         now = time.monotonic()
         if now < self._broken_at or (self._broken_at and not self._is_active):
@@ -223,7 +223,7 @@ class Scheduler(Role):
         self._is_active = has_some or (self._is_active and not is_in_vain)
         self._may_be_alone = self._may_be_alone and not is_in_vain
         if turn.is_full or turn.unknown:
-            # Perhaps there is nothing more, which is nobody's doing.
+            # There may be nothing more, which does not mean that another one is active.
             self._expects_some = False
             return SHORTEST_PAUSE
         return self._pause(turn)
@@ -272,7 +272,7 @@ class Scheduler(Role):
         return CHECK_PAUSE
 
     def _note_clock(self, read_at: datetime | None, asked_at: float) -> None:
-        """Let all be looked at soon if the server's clock was put back."""
+        """Have all schedules checked soon if the server's clock was put back."""
         if read_at is None:
             return
         # This process may have stood still since it asked: it knows bounds.
@@ -317,7 +317,7 @@ class Scheduler(Role):
             logger.error("a hook of on_commit raised after a turn", exc_info=turn.hook_error)
 
     def _is_news(self, name: str, error: str) -> bool:
-        """Note what is said of a schedule; return whether something else was said before."""
+        """Note what is logged of a schedule; return whether it is new."""
         # One text of each, because one that fails has another text each time.
         is_news = self._told.get(name) != error
         self._told[name] = error
@@ -328,7 +328,7 @@ class Scheduler(Role):
 
 
 def log_sync(synced: Synced) -> None:
-    """Say what of the table has changed because of the code."""
+    """Log what the declarations have changed in the table."""
     for said, names in zip(("new", "changed", "back"), synced[:3], strict=True):
         for name in names:
             logger.info("schedule=%s is %s", name, said)

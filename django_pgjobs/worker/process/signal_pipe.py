@@ -25,17 +25,17 @@ STANDARD_ERROR = 2
 # What a pipe takes at once, if it takes anything.
 MOST_SAID = 4096
 
-# Says that some thread wants the main loop to look; no signal has this number.
+# Wakes the main loop; no signal has this number.
 WAKE = 0
 HANDLED = [
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
 ]
-# These are no wish to end, but would end a process that has no handler for them yet.
+# These do not ask for an end, but would end a process that has no handler for them yet.
 HELD = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
-# The pipes that signals go to, the one that gets them last.
+# The installed pipes; signals go to the last one.
 _installed: list[SignalPipe] = []
 _forking = threading.local()
 
@@ -112,7 +112,7 @@ def held_signals() -> Iterator[None]:
 
 
 def leave_within(seconds: float, code: int) -> None:
-    """Let the interpreter end in good order, but not for longer than so many seconds.
+    """Let the interpreter end in good order, within so many seconds.
 
     It waits for every thread and process that a task has left behind.
     """
@@ -127,12 +127,12 @@ def leave_within(seconds: float, code: int) -> None:
 
 
 def say_past_log(text: str) -> None:
-    """Say something on standard error if it takes it at once; needs no lock of logging."""
+    """Write to standard error without waiting for it, and without a lock of logging."""
     write_at_once(STANDARD_ERROR, text.encode(errors="replace")[:MOST_SAID])
 
 
 def write_at_once(descriptor: int, data: bytes) -> None:
-    """Write, unless nobody reads, or not soon enough."""
+    """Write; give up if nobody reads soon enough."""
     with contextlib.suppress(OSError, ValueError):
         if select.select([], [descriptor], [], 0)[1]:
             os.write(descriptor, data)

@@ -41,13 +41,13 @@ logger = get_logger("django_pgjobs.worker")
 # A child that lived shorter than this waits before it is started again, ever longer.
 QUICK_SECONDS = 10.0
 MAX_BACKOFF_SECONDS = 30.0
-# After so many failures the wait is as long as that.
+# After so many failures the wait has reached that.
 MAX_FAILURES = 6
-# Beyond the shutdown timeout, before a child is killed.
+# Seconds beyond the shutdown timeout before a child is killed.
 EXTRA_SECONDS = 20.0
-# How often a child that is to be ready soon is looked at.
+# How often it is checked whether a new child is ready.
 READY_LOOK_SECONDS = 0.1
-# A child that has been ready is frozen if it gives no sign for twice its lease and so long.
+# A child that has been ready counts as frozen after twice its lease and this without a sign.
 SILENT_SECONDS = 10.0
 CANNOT_START = {EXIT_USAGE, EXIT_UNREACHABLE}
 
@@ -126,7 +126,7 @@ class Supervisor:
     def _exit_status(self) -> int:
         good = {EXIT_DISMISSED, EXIT_DONE}
         if self._has_worked:
-            # That the newest child could not start: the supervisor itself had, long before.
+            # A child could not start lately, but the supervisor itself did, long before.
             good |= CANNOT_START
         codes = [child.exit_codes[-1] for child in self._children if child.exit_codes]
         codes = [EXIT_OK if code in good else code for code in codes]
@@ -165,7 +165,7 @@ class Supervisor:
             )
 
     def _listen(self, child: Child) -> None:
-        """Note what the child has said since the last look."""
+        """Note what the child has sent since the last look."""
         if child.channel is None:
             return
         with suppress(OSError):  # nothing is said yet
@@ -176,7 +176,7 @@ class Supervisor:
                 self._note_worked()
 
     def _note_worked(self) -> None:
-        """Take up the places that were given up while no child had ever been ready."""
+        """Retry the places that were given up before any child was ready."""
         if self._has_worked:
             return
         self._has_worked = True

@@ -1,14 +1,14 @@
-"""Whether the process gets on: a look at its parts, again and again, that needs none of them.
+"""Does the process get on? Its parts are checked again and again, without needing any of them.
 
-The thread that renews the lease goes on when others stand still, because one of them waits for
-ever for a lock of the interpreter, or of logging that a task has kept. Such a worker would look
-alive and run nothing. So each part leaves a mark of the time when it moves, and a mark of its own
-while it waits, which is no standing still; the process ends when a mark stays the same for longer
-than any step can take. What is done for that must not need what the others may hold: it says so
-past all of logging, gives jobs back in a thread that it does not wait for long, and ends.
+The thread that renews the lease goes on when others stand still, because one of them waits for ever
+for a lock of the interpreter, or of logging that a task has kept. Such a worker would look alive
+and run nothing. So each part leaves a mark of the time when it moves, and a mark of its own while
+it waits, which is no standing still; the process ends when a mark stays the same for longer than
+any step can take. Nothing in here may need a lock that other parts may hold: it writes past
+logging, gives jobs back in a thread that it does not wait for long, and exits.
 
-The sign of life for the supervisor comes from here too: it says that threads of the process run.
-Whoever keeps the interpreter's lock silences it, and then the supervisor ends the process.
+The sign of life for the supervisor comes from here too: it says that threads of the process run. A
+task that keeps the interpreter's lock silences it, and then the supervisor ends the process.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from django_pgjobs.worker.stillness import LOOK_SECONDS, Stillness
 STILL_SECONDS = 60.0
 # How long giving jobs back may take.
 GIVE_BACK_SECONDS = 3.0
-# How many calls of each thread are said.
+# How many calls of each thread are shown.
 DEPTH = 6
 
 
 class Vitals(Role):
     """Ends the process if a part of it stands still, or if its end takes too long.
 
-    *parts* are functions that return the mark of a part, by what it is called.
+    *parts* are functions that return the mark of a part, by the part's name.
     """
 
     name = "vitals"

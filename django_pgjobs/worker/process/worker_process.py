@@ -33,16 +33,8 @@ from django_pgjobs.worker.process.building import (
     build_pump_and_upkeep,
     build_state,
 )
-from django_pgjobs.worker.process.exit_status import (
-    EXIT_CRASHED,
-    EXIT_DISMISSED,
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_QUIT,
-    EXIT_RELOAD,
-    EXIT_RESTART,
-)
+from django_pgjobs.worker.process.ending import Ending
+from django_pgjobs.worker.process.exit_status import EXIT_INTERRUPTED, EXIT_QUIT, EXIT_RESTART
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.process.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.process.leases import LeaseKeeper
@@ -68,10 +60,9 @@ from django_pgjobs.worker.state import Options
 
 logger = get_logger("django_pgjobs.worker")
 
-RELOAD_SECONDS = 3.0
 # How long interrupted jobs and the last outcomes have at the end of a shutdown.
 LAST_SECONDS = 3.0
-# So many times as long the steps of a shutdown take at most, if nothing answers.
+# The steps of a shutdown take at most this many times as long, if nothing answers.
 LAST_STEPS = 5.5
 END = (signal.SIGTERM, signal.SIGINT)
 
@@ -84,14 +75,13 @@ class WorkerProcess:
     ) -> None:
         self._options = options
         self._pipe = pipe
-        self._exit_code = EXIT_OK
         self._overseer = overseer or Overseer()
-        is_child = isinstance(overseer, Parent)
-        codes = (EXIT_DISMISSED, EXIT_DONE) if is_child else (EXIT_OK, EXIT_OK)
-        self._dismissed_code, self._done_code = codes
-        self._stop_reason = ""
+        self._ending = Ending(
+            shutdown_timeout=options.shutdown_timeout,
+            is_child=isinstance(overseer, Parent),
+            on_asked=pipe.wake,
+        )
         self._is_told_to_end = False
-        self._shutdown_timeout = options.shutdown_timeout
         self._limits = ProcessLimits(options)
         self._host = socket.gethostname()
         self.state = build_state(options, self._host)
@@ -140,7 +130,7 @@ class WorkerProcess:
             dispatch=self._dispatch,
             take_back=self._take_back,
             on_interrupted=self.watchdog.expect_end,
-            on_limit=self._reached_limit,
+            on_limit=self._ending.reach_limit,
             on_drained=self._drained,
             on_orders=lambda: self.leases.wake(),
             on_crash=crash,
@@ -152,7 +142,7 @@ class WorkerProcess:
             on_rescued=self.tally.note_rescued,
             on_danger=self.pump.give_up_all,
             on_change=self.upkeep.recall,
-            on_stop=self._dismiss,
+            on_stop=self._ending.dismiss,
             on_crash=crash,
         )
 
@@ -199,7 +189,7 @@ class WorkerProcess:
             role.start()
         logger.info("ready   worker=%s", self.state.name)
         self._overseer.tell_ready()
-        while not self._stop_reason:
+        while not self._ending.reason:
             for number in self._pipe.wait(self._limits.seconds_to_look()):
                 self._handle(number)
             self.leases.check_danger()
@@ -208,7 +198,7 @@ class WorkerProcess:
         for role in (self.vitals, *self.health):
             role.stop()
             role.join(LAST_SECONDS)
-        return self._exit_code
+        return self._ending.code
 
     def _roles(self) -> list[Role]:
         roles: list[Role] = [self.leases, self.watchdog, self.announcer, self.pump, self.pruner]
@@ -227,8 +217,7 @@ class WorkerProcess:
             self._is_told_to_end = True
             self.ask_to_stop(signal.Signals(number).name)
         elif number == signal.SIGHUP:
-            self._exit_code = EXIT_RELOAD
-            self.ask_to_stop("HUP")
+            self._ending.hang_up()
         elif number == signal.SIGQUIT:
             self._leave_at_once(number)
         elif number == signal.SIGUSR1:
@@ -239,44 +228,30 @@ class WorkerProcess:
 
     def ask_to_stop(self, reason: str) -> None:
         """Let the worker stop in good order; safe from any thread."""
-        self._stop_reason = self._stop_reason or reason
-        self._pipe.wake()
+        self._ending.ask(reason)
 
     def ask_to_reload(self, reason: str) -> None:
-        """Let the worker stop soon, to be started again by its supervisor."""
-        self._exit_code = EXIT_RELOAD
-        self._shutdown_timeout = min(self._shutdown_timeout, RELOAD_SECONDS)
-        self.ask_to_stop(reason)
-
-    def _reached_limit(self, reason: str) -> None:
-        if self._exit_code == EXIT_OK:
-            self._exit_code = self._done_code
-        self.ask_to_stop(reason)
+        """Let the worker stop soon, to be started again; safe from any thread."""
+        self._ending.reload(reason)
 
     def _drained(self, reason: str) -> None:
-        """Stop when what is old is gone, too: no other worker may ever prune."""
+        """Stop when old jobs are deleted, too: perhaps no other worker ever prunes."""
         if self.pruner.has_pruned:
-            self._reached_limit(reason)
+            self._ending.reach_limit(reason)
         else:
             self.pruner.ask()
 
-    def _dismiss(self) -> None:
-        if self._exit_code in (EXIT_OK, EXIT_RELOAD):
-            self._exit_code = self._dismissed_code
-        self.ask_to_stop("asked to stop in the table")
-
     def _crashed(self, role: str) -> None:
         self._farewell.loses_jobs = True
-        self._exit_code = EXIT_CRASHED
-        self.ask_to_stop(f"role {role} crashed")
+        self._ending.crash(role)
 
     def _check_own_limits(self) -> None:
         if self._limits.is_time_over():
-            self._reached_limit(f"{self._options.max_time:g} s are over")
+            self._ending.reach_limit(f"{self._options.max_time:g} s are over")
         used = self._limits.excessive_memory()
         if used is not None:
             self._farewell.loses_jobs = True
-            self._reached_limit(f"{used} MiB of memory are in use")
+            self._ending.reach_limit(f"{used} MiB of memory are in use")
 
     # What the slots and the watchdog say
 
@@ -287,7 +262,7 @@ class WorkerProcess:
             self.watchdog.watch(attempt, timeout)
 
     def _wants_more(self) -> None:
-        # Nothing else would tell the pump while the jobs that were begun go on and on.
+        # Nothing else would wake the pump while the running jobs go on.
         self.pump.wake()
 
     def _done(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -326,19 +301,19 @@ class WorkerProcess:
         if outcome.interrupted:
             outcome = left_running(outcome.duration)
         self._done(attempt, outcome)
-        self._exit_code = EXIT_RESTART
-        self.ask_to_stop(f"job {attempt.id} is stuck")
+        self._ending.give_up(f"job {attempt.id} is stuck")
 
     # The end
 
     def _shut_down(self) -> None:
-        is_broken = self._exit_code in (EXIT_CRASHED, EXIT_RESTART)
-        timeout = 0.0 if is_broken else self._shutdown_timeout
+        is_broken, timeout = self._ending.is_broken, self._ending.timeout
         self.state.stopping = True
         self._overseer.tell_stopping()
         # Every step may wait for ever, even for a line of the log.
-        self.vitals.end_within(timeout + LAST_STEPS * LAST_SECONDS, self._exit_code or EXIT_RESTART)
-        log_stop(self._stop_reason, self._running(), timeout)
+        self.vitals.end_within(
+            timeout + LAST_STEPS * LAST_SECONDS, self._ending.code or EXIT_RESTART
+        )
+        log_stop(self._ending.reason, self._running(), timeout)
         self.scheduler.stop()
         self._farewell.release(self._take_back(None))
         self.pump.wake()
@@ -369,7 +344,7 @@ class WorkerProcess:
         if not all(ended):
             # A thread that cannot be ended would keep the interpreter from exiting cleanly.
             logging.shutdown()
-            os._exit(self._exit_code)
+            os._exit(self._ending.code)
 
     def _wait_until_empty(self, timeout: float) -> bool:
         """Wait until nothing is held; a second signal to end ends the process at once."""

@@ -27,7 +27,7 @@ class Announcer(Role):
         self._finished: deque[tuple[Attempt, Outcome]] = deque()
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Announce a stored outcome, if it is final and anybody wants to know."""
+        """Announce a stored outcome, if it is final and anybody listens."""
         if wants_announcement(outcome) or wants_check_in(attempt, outcome):
             self._finished.append((attempt, outcome))
             self.wake()

@@ -51,7 +51,7 @@ class AsyncSlots(Capacity):
         self._on_crash = on_crash
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
-        # Whose job each one does: those with the bookkeeping and those with the bodies.
+        # The attempt of each asyncio task: one task has the bookkeeping, another one the body.
         self._attempts: dict[asyncio.Task[Any], Attempt] = {}
         self._watch = LoopWatch()
 
@@ -116,7 +116,7 @@ class AsyncSlots(Capacity):
         logger.critical("the event loop crashed; the worker ends", exc_info=error)
 
     def _begin(self) -> None:
-        """Begin jobs that were submitted; let the pump know if it took this loop for blocked."""
+        """Begin submitted jobs; tell the pump if it took this loop for blocked."""
         if self._watch.answer():
             self._on_empty()
         self._fill()

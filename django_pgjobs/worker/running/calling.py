@@ -114,9 +114,9 @@ def reads_results(attempt: Attempt) -> bool:
 
 
 def _check_losses(row: claims.ClaimedRow, task: AnyTask) -> None:
-    # The rescue knows what the row says, and lets jobs that were lost together go on up to three
-    # times as many. It does not know what a task declares whose job was inserted without saying
-    # it: that bound is kept here, whether others were lost with it or not.
+    # The rescue knows the row's limit only, and allows three times as many losses to jobs that were
+    # lost together. A limit that the task declares and the row does not give is kept here, whether
+    # others were lost with it or not.
     most = task.max_losses if isinstance(task, Task) else None
     if row.max_losses is not None:
         most = row.max_losses * 3 if row.max_losses > 1 else 1
@@ -183,7 +183,7 @@ def _value_of(attempt: Attempt, call: Call) -> Any:
 
 
 def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
-    """Return the outcome of an attempt that raised *error*, whatever that does when looked at."""
+    """Return the outcome of an attempt that raised *error*; looking at that may raise, too."""
     try:
         return of_exception(
             attempt,
@@ -213,7 +213,7 @@ def announce_start(attempt: Attempt) -> None:
         try:
             send_to_receivers(task_started, attempt, result)
         except BaseException:
-            # Of one that exits, or of a log handler that Django told of one.
+            # A receiver may exit, and so may a log handler to which Django reports one that raised.
             logger.of(attempt).exception("task_started was not sent to all receivers")
         if not is_nested and not attempt.is_async:
             # In a transaction that a receiver left open, nothing of the job would be committed.
@@ -222,7 +222,7 @@ def announce_start(attempt: Attempt) -> None:
 
 
 def wants_announcement(outcome: Outcome) -> bool:
-    """Is the outcome final, and does anybody want to know?"""
+    """Is the outcome final, and is anybody listening?"""
     failed = outcome.kind is not Kind.DONE
     return outcome.status is not None and has_receivers(task_finished, failed=failed)
 

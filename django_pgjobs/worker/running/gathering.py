@@ -17,7 +17,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.payload import decode_value
 
 PAGE = 1_000
-# What one job is given at most, as JSON: so much and more a worker is not to hold at once.
+# The most that one job is given, as JSON: a bound for the memory of a worker.
 MAX_BYTES = 64 * 1024 * 1024
 
 

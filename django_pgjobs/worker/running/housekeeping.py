@@ -39,7 +39,7 @@ _thread = _Thread()
 def drop_dead_connections() -> None:
     """Close connections that the server has closed since the last job of this thread.
 
-    An idle connection has nothing to read but the server's farewell, so this asks nobody.
+    An idle connection has nothing to read but the server's farewell, so this takes no round trip.
     """
     for connection in _thread.kept:
         raw = connection.connection

@@ -1,7 +1,7 @@
 """Whether the event loop moves: an async task that blocks it lets no other begin or go on.
 
-Who hands jobs to the loop asks it to begin them. As long as it has not answered it stands still:
-then no more async jobs are claimed, which other workers can run; the log says what blocks it; and a
+Whoever hands jobs to the loop asks it to begin them; until it answers, it stands still. Then no
+more async jobs are claimed, so that other workers run them; the log says what blocks it; and a
 worker whose loop stands still for long is not live.
 """
 

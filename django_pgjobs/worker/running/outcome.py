@@ -114,14 +114,14 @@ def success(value: object, max_bytes: int) -> Outcome:
     """Return the outcome of a task that returned *value*.
 
     Raise PayloadError, with which the job fails at once, if the value cannot be stored: what the
-    task did is done, and to do it again would not help.
+    task did is done, and running it again would not help.
     """
     try:
         return Outcome(Kind.DONE, result=encode_result(value, max_bytes) or "")
     except JobInterrupt:
         raise
     except BaseException as error:  # a value may raise anything when it is looked at
-        # What is refused is said with its place; how we came to look there tells nobody anything.
+        # The message names the place in the value; our own frames help nobody.
         cause = None if issubclass(type(error), TypeError | ValueError) else error
         raise PayloadError(
             f"the task ended, but what it returned cannot be stored: {_text_of(error)} "
@@ -157,7 +157,7 @@ def interrupted(attempt: Attempt, note: str) -> Outcome:
 
 
 def left_to_others() -> Outcome:
-    """Return the outcome of a job that a worker of ours came upon and that is not for it."""
+    """Return the outcome of a claimed job that only workers over HTTP may run."""
     note = "left to workers over HTTP: its task is remote"
     return Outcome(Kind.UNKNOWN, delay=UNKNOWN_TASK_SECONDS[0], note=note)
 
@@ -171,7 +171,7 @@ def left_running(duration: float = 0.0) -> Outcome:
 def of_exception(
     attempt: Attempt, error: BaseException, make_result: Callable[[], Any], *, unknown_fails: bool
 ) -> Outcome:
-    """Return what becomes of a job whose attempt ended with *error*.
+    """Return the outcome of an attempt that ended with *error*.
 
     The pump writes it: give_back_jobs.sql if the job is to run again, else finish_unsuccessful.sql.
     """
@@ -197,7 +197,7 @@ def of_exception(
 
 
 def of_trouble(attempt: Attempt, error: BaseException, make_result: Callable[[], Any]) -> Outcome:
-    """Return what becomes of a job that could not begin for the moment, because of *error*.
+    """Return the outcome of a job that could not begin because of *error*, which may pass.
 
     It counts as an attempt that failed and is tried again, whatever the task's retry_on says.
     """
@@ -207,7 +207,7 @@ def of_trouble(attempt: Attempt, error: BaseException, make_result: Callable[[],
 
 def _retried(attempt: Attempt, error: BaseException, delay: float | None) -> Outcome:
     entry = describe(attempt, error)
-    # A retry that would come too late is none: the job fails now.
+    # A retry after the job has expired is none: it fails now.
     if delay is None or time.monotonic() + delay >= attempt.expires:
         return Outcome(Kind.FAIL, error=entry, exception=error)
     name = error.kind if isinstance(error, RemoteFailure) else type(error).__qualname__
@@ -220,7 +220,7 @@ def _retry_delay(
 ) -> float | None:
     task = attempt.task
     ours = task if isinstance(task, Task) else None
-    # What the worker over HTTP says of its error goes as far as what a task raises here.
+    # A worker over HTTP decides about the retry as far as a task does by what it raises here.
     steering = error.steering if isinstance(error, RemoteFailure) else error
     if isinstance(steering, Discard | PayloadError | WorkerLost | UnknownTask):
         return None
@@ -237,7 +237,7 @@ def _retry_delay(
 
 
 def _is_one_of(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
-    """Is it one of these, or called so by a worker over HTTP?"""
+    """Is it one of these, or named as one by a worker over HTTP?"""
     if isinstance(error, RemoteFailure) and error.is_called(classes):
         return True
     return isinstance(error, classes)
@@ -290,7 +290,7 @@ def _format(error: BaseException) -> str:
 def traceback_of(error: BaseException) -> TracebackType | None:
     """Return a traceback from the task's own frame on.
 
-    How the worker got there tells nobody anything.
+    The worker's own frames help nobody.
     """
     start = error.__traceback__
     while start is not None and start.tb_next is not None and _is_ours(start):

@@ -87,7 +87,7 @@ class Slots(Capacity):
         except RuntimeError as error:
             if not self._threads:
                 raise
-            # Fewer than asked for, where no more are to be had.
+            # No more threads can be started: go on with fewer.
             self.most = len(self._threads)
             logger.error("no more threads: goes on with %d slots: %s", self.most, error)
         else:

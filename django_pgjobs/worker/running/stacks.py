@@ -1,7 +1,7 @@
 """Where a running job is: the stack of its thread, or of its asyncio task, from another thread.
 
-It tells files, lines and functions, and no values. What is read goes on meanwhile: lines may be of
-one moment and the next.
+It shows files, lines and functions, and no values. The code goes on meanwhile, so lines may be of
+different moments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt
 
-# Frames that are shown of the outside and of the inside; a recursion has more.
+# How many of the outermost and of the innermost frames are shown; a recursion has more.
 OUTER, INNER = 20, 80
 # Awaited things that are followed: they are a chain, unless they change while it is read.
 MAX_AWAITED = 1_000
@@ -87,7 +87,7 @@ def _line_of(frame: FrameType) -> Line:
 
 
 def _without_worker(lines: list[Line]) -> list[Line]:
-    """Leave out what leads from the begin of the thread to the task."""
+    """Leave out what leads from the start of the thread to the task."""
     ours = [place for place, line in enumerate(lines) if line[0].startswith(WORKER)]
     inside = lines[ours[-1] + 1 :] if ours else lines
     while inside and inside[0][0].endswith(CALLERS):

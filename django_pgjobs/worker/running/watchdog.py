@@ -1,6 +1,6 @@
 """The watchdog: ends attempts that take too long, and connections that do not answer.
 
-It also has told of an event loop that stands still.
+It also checks for an event loop that stands still.
 """
 
 from __future__ import annotations

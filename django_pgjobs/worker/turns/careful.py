@@ -2,8 +2,8 @@
 
 A statement on many rows fails if one of them does: a trigger or a CHECK of the project raises, a
 value is out of range, a page is corrupt. Then it is sent for fewer rows, and in the end for one;
-what is refused alone is passed over, and everything else is done. Nothing is remembered here: who
-calls decides how long a row is left alone.
+what is refused alone is passed over, and everything else is done. Nothing is remembered here: the
+caller decides how long a row is left alone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import psycopg
 
 from django_pgjobs.queries.errors import Trouble, trouble_of
 
-# A page that is refused is followed by one of so many times fewer rows, and the other way round.
+# A refused page is followed by one of so many times fewer rows, and the other way round.
 STEP = 8
-# A statement that was crossed so often in a row is not crossed by other workers.
+# After so many conflicts in a row, other workers are not their cause.
 MAX_CROSSED = 20
 
 T = TypeVar("T")

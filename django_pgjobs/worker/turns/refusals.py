@@ -1,9 +1,9 @@
 """Jobs that the server refuses to change, which one worker leaves alone for a while.
 
 A trigger or a CHECK of the project may raise for a row, a value in it may be corrupt. The job stays
-as it is, with a note where that can be written, and is met again when the time is over. The jobs
-of a task wait for a shorter time than a job: after each such pause others of them come up, and
-not the same ones again, so that those behind that are in order have their turn.
+as it is, with a note where that can be written, and is met again when the time is over. The jobs of
+a task wait for a shorter time than a job: after each such pause others of them come up, and not the
+same ones again, so that sound jobs behind them have their turn.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from django_pgjobs.worker.turns.careful import in_pages
 
 logger = get_logger(__name__)
 
-# A job waits for so long the first time, then twice that, and so on up to the second.
+# How long a job is left alone the first time; that doubles up to the second.
 JOB_SECONDS = (60.0, 600.0)
 # After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
 TASK_SECONDS = 10.0
-# So many jobs are known at a time; of more than these the oldest are met again before their time.
+# How many jobs are remembered; beyond that the oldest are tried again before their time.
 MOST_KNOWN = 10_000
-# How many jobs that are refused one pass looks for before other things have their turn.
+# How many refused jobs one pass looks for before other work goes on.
 PATIENCE = 100
-# A job that was refused is told of again if it is refused after so long a time.
+# A refused job is logged again if it is refused after this time.
 FORGET_SECONDS = 3600.0
 
 T = TypeVar("T")
 
 
 class Told:
-    """Jobs that were told of: each is for the log once, however often it is met again."""
+    """Jobs that were logged: each is logged once, however often it is met."""
 
     def __init__(self) -> None:
         # When each was met, the one that was met last at the end.

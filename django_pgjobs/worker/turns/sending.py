@@ -1,8 +1,8 @@
 """Sending a turn: as one transaction, or each part in one of its own.
 
-A turn that waits too long for a lock, or in which the server refuses something, is rolled back as
-a whole. Then its parts are sent again, one by one, and each part knows its way around the row that
-is to blame: the others are not to wait for it.
+A turn that waits too long for a lock, or in which the server refuses something, is rolled back as a
+whole. Then its parts are sent again, one by one, and each part works around the row to blame, so
+that the others do not wait for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Sender:
         self.connection = connection
         self._worker_name = worker_name
         self._crossed = 0
-        # What was said of refusals since the last turn without one.
+        # Refusals that were logged since the last turn without one.
         self._complaints: set[str] = set()
 
     def send(self, turn: Turn) -> None:

@@ -1,7 +1,7 @@
-"""One round trip: statements, each with who waits for its rows.
+"""One round trip: statements, each with the function that receives its rows.
 
 Planning a turn changes nothing but the turn: what a thread knows changes with the answers, so that
-a turn that fails loses nothing. What was taken for it to be written is given back then.
+a turn that fails loses nothing. Outcomes that were taken for it are put back then.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Receive = Callable[[Rows], None]
 
 
 def give_up(error: psycopg.Error) -> None:
-    """Know no way around what the server refuses."""
+    """Raise the error: there is no way around the refused row."""
     raise error
 
 
 @dataclass
 class Part:
-    """Statements that need each other, and what to do if the server refuses them and no others."""
+    """Statements that belong together, and what to do if the server refuses one of them."""
 
     on_refused: Callable[[psycopg.Error], None] = give_up
     sends: list[Send] = field(default_factory=list)
     receivers: list[Receive] = field(default_factory=list)
 
     def add(self, send: Send, receive: Receive) -> None:
-        """Let a statement travel with this part; *receive* gets its rows."""
+        """Add a statement to this part; *receive* gets its rows."""
         self.sends.append(send)
         self.receivers.append(receive)
 
@@ -48,7 +48,7 @@ class Turn:
     def __init__(self, worker_id: int) -> None:
         self.worker_id = worker_id
         self.parts: list[Part] = []
-        # Had its parts to be sent one by one? Else, how long did the round trip take?
+        # Were its parts sent one by one? If not, how long did the round trip take?
         self.was_apart = False
         self.elapsed = 0.0
 
@@ -58,12 +58,12 @@ class Turn:
         return [send for part in self.parts for send in part.sends]
 
     def begin(self, on_refused: Callable[[psycopg.Error], None] = give_up) -> Part:
-        """Return a new part, for statements that need each other."""
+        """Return a new part, for statements that belong together."""
         self.parts.append(Part(on_refused))
         return self.parts[-1]
 
     def add(self, send: Send, receive: Receive) -> None:
-        """Let a statement travel with this turn that needs no other."""
+        """Add a statement to this turn that belongs to no other."""
         self.begin().add(send, receive)
 
     def receive(self, answers: Sequence[Rows]) -> None:

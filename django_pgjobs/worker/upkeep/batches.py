@@ -1,8 +1,8 @@
-"""The look for batches of which something is noted that nobody has counted.
+"""Finding batches with changes that nobody has counted.
 
-The pump counts what it finishes. What is left is what it could not lock, what others have noted who
-count nothing (a cancel, a rescue, plain SQL), and what a worker left behind that was killed. This
-finds it: once a second as long as there is some or jobs are running, else with the look for jobs.
+The pump counts what it finishes. Left are batches that it could not lock, changes by those who
+count nothing (a cancel, a rescue, plain SQL), and what a killed worker left behind. This duty finds
+them: once a second while there are some or jobs are running, else with the look for jobs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BUSY_SECONDS = 1.0
 
 
 class Batches(Duty):
-    """Lists batches that are to be counted, a page at a time, for the pump."""
+    """Lists batches to be counted, a page at a time, for the pump."""
 
     def __init__(self, state: WorkerState, pump: Pump, look: Look) -> None:
         self._state = state
         self._pump = pump
         self._look = look
         self._looked_at = -math.inf
-        # Behind which batch the next page begins, and whether the last one was empty.
+        # The batch behind which the next page begins, and whether the last page was empty.
         self._behind = 0
         self._is_empty = True
 

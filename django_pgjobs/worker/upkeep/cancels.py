@@ -1,4 +1,4 @@
-"""The look for running jobs that somebody asked to cancel.
+"""Finding running jobs that somebody asked to cancel.
 
 The way of a request: `control.lifecycle.cancel` notes it in the row and notifies the workers; the
 upkeep hears that (`_hear`) and calls `note_request`; this duty lists the worker's jobs that are to

@@ -22,7 +22,7 @@ from django_pgjobs.worker.upkeep.watch import Watch
 
 
 class Duties:
-    """All of them, and by name those that are told of something."""
+    """All duties, and by name those that others call."""
 
     def __init__(
         self,

@@ -16,9 +16,9 @@ class Duty:
 
     @property
     def lock(self) -> AbstractContextManager[bool]:
-        """What is held from planning to the answer, if it travels alone.
+        """The lock held from planning to the answer, if it travels alone.
 
-        It gives whether it could be had; if not the duty stays due.
+        It yields whether it was acquired; if not, the duty stays due.
         """
         return contextlib.nullcontext(True)
 
@@ -27,7 +27,7 @@ class Duty:
         raise NotImplementedError
 
     def plan(self, turn: Turn) -> None:
-        """Let what is due travel with the turn."""
+        """Add what is due to the turn."""
         raise NotImplementedError
 
     def begin_anew(self) -> None:

@@ -1,4 +1,4 @@
-"""Telling idle workers of jobs that may start because one with the same key has ended here."""
+"""Notifying idle workers of jobs that may start because one with the same key has ended here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 
-# Keys that become free one after the other are told of together, at most so often.
+# Shortest time between two notifications: keys freed meanwhile are told of together.
 GAP_SECONDS = 0.05
 
 

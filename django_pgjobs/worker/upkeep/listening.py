@@ -1,7 +1,7 @@
 """The flag in the worker's row that says whether enqueues are to notify it.
 
-It is committed before the look that follows: a job of which nobody told, because the flag was not
-there yet, is found by that look or by one of the next.
+It is committed before the look that follows: a job that notified nobody, because the flag was not
+set yet, is found by that look or a later one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
 from django_pgjobs.worker.upkeep.look import Look
 
-# A worker that found jobs for so long takes back that it listens, ...
+# A worker that has found jobs for so long clears the flag, ...
 BUSY_SECONDS = 0.05
 # ... and so does one whose slots have been taken for so long.
 FULL_SECONDS = 1.0
-# After so long a worker whose own row was locked tries again.
+# When a worker whose own row was locked tries again.
 AGAIN_SECONDS = 1.0
 
 
 class Listening(Duty):
-    """Says that the worker listens while it hears what its pump waits for, and takes it back."""
+    """Sets the flag while the worker hears what its pump waits for, and clears it."""
 
     travels_alone = True
 

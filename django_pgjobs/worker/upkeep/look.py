@@ -1,10 +1,10 @@
 """The look for jobs: promotes those that are due, and lists where some may be claimed.
 
 A look that leads to nothing is followed by another after 10, 20, 40 ... milliseconds, up to the
-poll interval: a transaction that was open at the last look is met after at most as long again
-as it lasted. What it finds lets the gaps begin anew, except while every new job is told of: then
-only transactions that began before that are to be met. Looks that have become slow are made so
-rarely that they take a tenth of the time.
+poll interval: a transaction that was open at the last look is met after at most as long again as it
+lasted. A find lets the gaps begin anew, except while every new job is notified: then only
+transactions that began before are still to be met. Looks that have become slow are made so rarely
+that they take a tenth of the time.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from django_pgjobs.worker.upkeep.duty import Duty
 logger = get_logger(__name__)
 
 FIRST_GAP_SECONDS = 0.01
-# A worker that found nothing for so long says that it listens.
+# A worker that found nothing for so long sets its flag (`listening`).
 LISTEN_AFTER_SECONDS = 0.15
-# So long after tokens came, which the pump takes by itself, the next are asked for.
+# How long after tokens came, which the pump takes by itself, the look asks for the next.
 TOKEN_LOOK_SECONDS = 0.02
-# How often a worker looks whose pump knows where jobs are, or that has room of one kind only.
+# How often a worker looks if its pump knows where jobs are, or has room of one kind only.
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
-# How often a worker that knows of keys asks for rate limits that are not there.
+# How often a worker that knows of keys looks for missing rate limits.
 MISSING_SECONDS = 60.0
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.

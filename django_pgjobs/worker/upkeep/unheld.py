@@ -35,7 +35,7 @@ RETURN_BATCH = 1_000
 PAUSE_SECONDS = 1.0
 LOST_NOTE = "released: the connection was lost during the claim"
 STRAY_NOTE = "released: its worker had not claimed it"
-# So long it waits for a claim that is under way before the upkeep goes on with other things.
+# How long it waits for a claim under way before the upkeep goes on with other duties.
 PATIENCE_SECONDS = 0.05
 
 
@@ -48,9 +48,9 @@ class Unheld(Duty):
         self._state = state
         self._pump = pump
         self._connection = connection
-        # When the return was sent that was answered last.
+        # When the last return that was answered was sent.
         self._returned_at = -math.inf
-        # When the next one is due that nothing asks for.
+        # When the next one is due without a lost claim.
         self._sweep_at = time.monotonic() + state.options.lease
 
     @property
@@ -100,7 +100,7 @@ class Unheld(Duty):
         turn.begin(release_apart).add(returned, note_returned)
 
     def _follows_loss(self, now: float) -> bool:
-        """Was there a claim without an answer a short while ago?"""
+        """Was there a claim without an answer within the last lease?"""
         return now < self._pump.claim_lost_at + self._state.options.lease
 
     def _note_returned(self, sent_at: float, is_lost: bool, rows: Rows) -> None:

@@ -43,7 +43,7 @@ logger = get_logger(__name__)
 
 # After a turn in which something was refused, which may be due at once again.
 REFUSED_SECONDS = 0.2
-# So long after a notification the interpreter's lock is the pump's.
+# How long after a notification the upkeep leaves the interpreter's lock to the pump.
 HAND_OVER_SECONDS = 0.005
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
@@ -74,9 +74,9 @@ class Upkeep(Role):
         self._on_orders = on_orders
         self._sender = Sender(connection, state.name)
         self._backoff = Backoff(state.name, "upkeep")
-        # What the server told, and nothing was done about yet.
+        # Notifications that are not dealt with yet.
         self._heard: deque[psycopg.Notify] = deque()
-        # Was it said that there is a pooler?
+        # Was it logged that there is a pooler?
         self._is_pooled = False
 
     def wake(self) -> None:

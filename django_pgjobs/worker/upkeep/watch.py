@@ -3,10 +3,10 @@
 PostgreSQL signals every session that listens at each notification, whatever its channel, and each
 worker that is woken claims and looks. So of all workers of a *group* (same backends, queues and
 tasks) only the one that has the *watch*, an advisory lock, hears of new jobs. The others *park*:
-they wait for the lock in the server, and hear nothing. Who gets more jobs than it takes, has one
-that runs for long, or cannot claim for some reason, leaves the watch. The server gives it to one
-that is parked; that one hears from then on, says so, and looks for what was there before. So a
-batch of jobs wakes one worker after the other, until they suffice.
+they wait for the lock in the server, and hear nothing. A worker that gets more jobs than it takes,
+has one that runs for long, or cannot claim for some reason, leaves the watch. The server gives it
+to one that is parked; that one hears from then on, sets its flag, and looks for what was there
+before. So a batch of jobs wakes one worker after the other, until they suffice.
 
 A worker that holds jobs has more to do than to wait: it asks for the watch now and then, and
 whenever somebody leaves it. If its queues have shares of its slots and one of them is used up, it
@@ -60,11 +60,11 @@ STUCK_SECONDS = 1.0
 # ... and one with a job that takes longer, if it took the watch when it had none: another process
 # may have nothing to do.
 LONG_SECONDS = 0.1
-# So long a worker with jobs leaves the watch to those that have none and are about to park.
+# How long a worker with jobs leaves the watch to those that have none and are about to park.
 YIELD_SECONDS = 0.05
-# How often a worker asks for the watch that has other things to do than to wait.
+# How often a worker that has more to do than to wait asks for the watch.
 AGAIN_SECONDS = 1.0
-# How long a worker goes without after the server refused it.
+# How long a worker goes without the watch after the server refused it.
 REFUSED_SECONDS = 10.0
 # The server ends the session of a worker on watch after so long without a statement, or after
 # so many poll intervals: at each of them it looks.
@@ -176,7 +176,7 @@ class Watch(Duty):
 
     @property
     def rests(self) -> bool:
-        """Does another one see to new jobs?"""
+        """Does another worker see to new jobs?"""
         return self._is_denied and not self.hears_of_jobs
 
     def observe(self, now: float) -> None:

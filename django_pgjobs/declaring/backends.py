@@ -1,0 +1,54 @@
+"""What `TASKS` says of a backend of ours, checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from django_pgjobs.conf import ATTEMPTS, MAX_ALIAS, MAX_QUEUE_NAME, accepts
+from django_pgjobs.values.payload import is_storable
+
+KEYS = ("BACKEND", "QUEUES", "OPTIONS")
+OPTION_RULES = {"FOREIGN_MAX_ATTEMPTS": ATTEMPTS}
+
+
+def find_backend_problems(
+    alias: str, params: Mapping[str, Any], known_options: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (fact, remedy) for all that is wrong with TASKS[*alias*] of a backend of ours.
+
+    *known_options* are the keys of OPTIONS that its class takes.
+    """
+    place = f"TASKS[{alias!r}]"
+    if not is_storable(alias) or not 1 <= len(alias.encode()) <= MAX_ALIAS:
+        fact = f"expected an alias of 1 to {MAX_ALIAS} bytes without NUL in TASKS, got {alias!r}."
+        yield fact, "Give it another name."
+    for key in params:
+        if key not in KEYS:
+            yield f"unknown key {key!r} in {place}.", _hint(key, KEYS)
+    queues = params.get("QUEUES", [])
+    if not isinstance(queues, list | tuple | set | frozenset) or not all(
+        is_storable(name) and 1 <= len(name.encode()) <= MAX_QUEUE_NAME for name in queues
+    ):
+        names = f"a list of names of 1 to {MAX_QUEUE_NAME} bytes"
+        fact = f"expected {place}['QUEUES'] to be {names}, got {queues!r}."
+        yield fact, "Write [] to allow any name."
+    options = params.get("OPTIONS", {})
+    if not isinstance(options, Mapping):
+        yield f"expected {place}['OPTIONS'] to be a dict, got {options!r}.", "See docs/settings.md."
+        return
+    for key, value in options.items():
+        rule = OPTION_RULES.get(key)
+        if key not in known_options:
+            yield f"unknown key {key!r} in {place}['OPTIONS'].", _hint(key, known_options)
+        elif rule is not None and not accepts(rule, value):
+            fact = f"expected {place}['OPTIONS'][{key!r}] to be {rule.expected}, got {value!r}."
+            yield fact, "See docs/settings.md."
+
+
+def _hint(key: object, known: Collection[str]) -> str:
+    """Return what to do about an unknown key: what is near, and what is known."""
+    near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.4)
+    known_keys = ", ".join(sorted(known))
+    return f"Did you mean {near[0]}? Known: {known_keys}." if near else f"Known: {known_keys}."

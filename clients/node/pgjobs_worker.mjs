@@ -12,7 +12,7 @@
 
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { debuglog } from "node:util";
+import { debuglog, inspect } from "node:util";
 
 const CALL_SECONDS = 30; // what a call may take
 const WAIT_SECONDS = 20; // of them a claim waits on the server for jobs
@@ -67,8 +67,20 @@ class Job {
     this.#controller.abort(new Cancelled(reason));
   }
 
-  /** Return what is to be reported. */
+  /** Return what is to be reported, which is JSON whatever the task throws. */
   async run(task) {
+    try {
+      const outcome = await this.#outcomeOf(task);
+      JSON.stringify(outcome);
+      return outcome;
+    } catch (error) {
+      // What has no text, or a Retry after what is no number.
+      const message = `what it threw cannot be told: ${inspect(error)}`;
+      return { error: { type: "Error", message } };
+    }
+  }
+
+  async #outcomeOf(task) {
     const left = Math.min((this.seconds_left ?? Infinity) * 1000, 2 ** 31 - 1);
     const timer = setTimeout(() => this.cancel("timed_out"), left);
     try {

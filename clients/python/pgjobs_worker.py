@@ -84,7 +84,19 @@ class Job:
         self._event.set()
 
     def run(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Return what is to be reported."""
+        """Return what is to be reported, which is JSON whatever the function raises."""
+        try:
+            outcome = self._outcome_of(function)
+            json.dumps(outcome, allow_nan=False)
+            return outcome
+        except BaseException as error:
+            # An exception without a text, or a Retry after what is no number.
+            why = traceback.format_exception_only(error)[-1].strip()
+            text = "".join(traceback.format_exception(error))
+            message = f"what it raised cannot be told: {why}"
+            return {"error": {"type": type(error).__name__, "message": message, "traceback": text}}
+
+    def _outcome_of(self, function: Callable[..., Any]) -> dict[str, Any]:
         try:
             result = function(self, *self.fields["args"], **self.fields["kwargs"])
             json.dumps(result, allow_nan=False)

@@ -58,6 +58,18 @@ worker.task(`${TASKS}fail_strangely`, async () => {
   throw new Error(`no\0thing ${"x".repeat(200_000)}`);
 });
 
+worker.task(`${TASKS}fail_silently`, async () => {
+  throw Object.defineProperty({}, "message", {
+    get() {
+      throw new Error("no text");
+    },
+  });
+});
+
+worker.task(`${TASKS}ask_strangely`, async () => {
+  throw new Retry("later", { after: 5n });
+});
+
 worker.task(`${TASKS}make_strange`, async () => 10n);
 
 worker.task(`${TASKS}convert`, async (job, number) => {

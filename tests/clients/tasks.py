@@ -65,6 +65,16 @@ def fail_strangely() -> None:
     """Fail with a text that cannot be stored."""
 
 
+@task(remote=True, queue_name=QUEUE, max_attempts=1)
+def fail_silently() -> None:
+    """Fail with an exception that cannot be made a text."""
+
+
+@task(remote=True, queue_name=QUEUE, max_attempts=1)
+def ask_strangely() -> None:
+    """Ask for another attempt after what is no number."""
+
+
 @task(remote=True, queue_name=QUEUE)
 def make_strange() -> Any:
     """Return what is no JSON."""

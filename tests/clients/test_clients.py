@@ -255,7 +255,9 @@ def test_a_token_that_is_of_no_use_ends_it(server: Server, start: Start) -> None
     assert "Traceback" not in worker.output() and "    at " not in worker.output()
 
 
-@pytest.mark.parametrize("task", ["make_large", "make_strange", "fail_strangely"])
+@pytest.mark.parametrize(
+    "task", ["make_large", "make_strange", "fail_strangely", "fail_silently", "ask_strangely"]
+)
 def test_an_outcome_that_cannot_be_stored_is_a_failure(
     server: Server, start: Start, task: str
 ) -> None:

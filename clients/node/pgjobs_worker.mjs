@@ -222,7 +222,7 @@ export class Worker {
       // Two heartbeats have failed. After a third the server gives the jobs to others.
       this.#cancelAll("silence");
     }
-    // Of a heartbeat what a job has said may be wrong; it is not said again.
+    // A refused report or heartbeat is not final: what a job said is to blame.
     const isFinal = isClaim && !(error.mayPass || error.isGone);
     if (!isFinal && !error.isOfToken) return;
     this.#isRefused = true;
@@ -317,7 +317,13 @@ export class Worker {
       job.said = null;
     }
     const path = `workers/${this.#worker}/heartbeat`;
-    const answer = await this.#call("POST", path, { assignments: [...jobs.keys()], progress });
+    const body = { assignments: [...jobs.keys()], progress };
+    const answer = await this.#call("POST", path, body).catch((error) => {
+      if (error.mayPass || !Object.keys(progress).length) throw error;
+      // What a job says, again and again, may be wrong; the jobs are worked on all the same.
+      log(`What jobs say of their progress is refused: ${error.message}`);
+      return this.#call("POST", path, { ...body, progress: {} });
+    });
     this.#heard = performance.now();
     for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
     if (answer.stop) this.stop();

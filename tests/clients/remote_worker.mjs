@@ -50,8 +50,10 @@ worker.task(`${TASKS}discard`, async () => {
 worker.task(`${TASKS}make_large`, async () => "x".repeat(3_000_000));
 
 worker.task(`${TASKS}progress_strangely`, async (job, folder) => {
-  job.progress("half", null, "no\0thing");
-  while (!existsSync(`${folder}/gate`)) await sleep(10);
+  while (!existsSync(`${folder}/gate`)) {
+    job.progress("half", null, "no\0thing");
+    await sleep(10);
+  }
 });
 
 worker.task(`${TASKS}fail_strangely`, async () => {

@@ -85,8 +85,8 @@ def make_large(job: Job) -> str:
 
 @worker.task(TASKS + "progress_strangely")
 def progress_strangely(job: Job, folder: str) -> None:
-    job.progress("half", None, "no\0thing")  # type: ignore[arg-type]
     while not Path(folder, "gate").exists():
+        job.progress("half", None, "no\0thing")  # type: ignore[arg-type]
         job.sleep(0.01)
 
 

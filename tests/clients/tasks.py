@@ -57,7 +57,7 @@ def make_large() -> str:
 
 @task(remote=True, queue_name=QUEUE)
 def progress_strangely(folder: str) -> None:
-    """Say of the progress what cannot be stored, and wait for the gate."""
+    """Say of the progress what cannot be stored, again and again until the gate is open."""
 
 
 @task(remote=True, queue_name=QUEUE, max_attempts=1)

@@ -12,7 +12,7 @@
 
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { debuglog } from "node:util";
+import { debuglog, inspect } from "node:util";
 
 const CALL_SECONDS = 30; // what a call may take
 const WAIT_SECONDS = 20; // of them a claim waits on the server for jobs
@@ -67,8 +67,20 @@ class Job {
     this.#controller.abort(new Cancelled(reason));
   }
 
-  /** Return what is to be reported. */
+  /** Return what is to be reported, which is JSON whatever the task throws. */
   async run(task) {
+    try {
+      const outcome = await this.#outcomeOf(task);
+      JSON.stringify(outcome);
+      return outcome;
+    } catch (error) {
+      // What has no text, or a Retry after what is no number.
+      const message = `what it threw cannot be told: ${inspect(error)}`;
+      return { error: { type: "Error", message } };
+    }
+  }
+
+  async #outcomeOf(task) {
     const left = Math.min((this.seconds_left ?? Infinity) * 1000, 2 ** 31 - 1);
     const timer = setTimeout(() => this.cancel("timed_out"), left);
     try {
@@ -210,7 +222,7 @@ export class Worker {
       // Two heartbeats have failed. After a third the server gives the jobs to others.
       this.#cancelAll("silence");
     }
-    // Of a heartbeat what a job has said may be wrong; it is not said again.
+    // A refused report or heartbeat is not final: what a job said is to blame.
     const isFinal = isClaim && !(error.mayPass || error.isGone);
     if (!isFinal && !error.isOfToken) return;
     this.#isRefused = true;
@@ -305,7 +317,13 @@ export class Worker {
       job.said = null;
     }
     const path = `workers/${this.#worker}/heartbeat`;
-    const answer = await this.#call("POST", path, { assignments: [...jobs.keys()], progress });
+    const body = { assignments: [...jobs.keys()], progress };
+    const answer = await this.#call("POST", path, body).catch((error) => {
+      if (error.mayPass || !Object.keys(progress).length) throw error;
+      // What a job says, again and again, may be wrong; the jobs are worked on all the same.
+      log(`What jobs say of their progress is refused: ${error.message}`);
+      return this.#call("POST", path, { ...body, progress: {} });
+    });
     this.#heard = performance.now();
     for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
     if (answer.stop) this.stop();

@@ -84,7 +84,19 @@ class Job:
         self._event.set()
 
     def run(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Return what is to be reported."""
+        """Return what is to be reported, which is JSON whatever the function raises."""
+        try:
+            outcome = self._outcome_of(function)
+            json.dumps(outcome, allow_nan=False)
+            return outcome
+        except BaseException as error:
+            # An exception without a text, or a Retry after what is no number.
+            why = traceback.format_exception_only(error)[-1].strip()
+            text = "".join(traceback.format_exception(error))
+            message = f"what it raised cannot be told: {why}"
+            return {"error": {"type": type(error).__name__, "message": message, "traceback": text}}
+
+    def _outcome_of(self, function: Callable[..., Any]) -> dict[str, Any]:
         try:
             result = function(self, *self.fields["args"], **self.fields["kwargs"])
             json.dumps(result, allow_nan=False)
@@ -212,7 +224,7 @@ class Worker:
             elif time.monotonic() > self._heard + 2 * self._interval:
                 # Two heartbeats have failed. After a third the server gives the jobs to others.
                 self._cancel_all("silence")
-            # Of a heartbeat what a job has said may be wrong; it is not said again.
+            # A refused report or heartbeat is not final: what a job said is to blame.
             is_final = is_claim and not (error.may_pass or error.is_gone)
             self._is_refused |= is_final or error.is_of_token
         log.log(logging.ERROR if self._is_refused else logging.WARNING, "%s", error)
@@ -301,7 +313,15 @@ class Worker:
         for name in progress:
             jobs[name].said = None
         body = {"assignments": list(jobs), "progress": progress}
-        answer = api.call("POST", f"workers/{worker}/heartbeat", body)
+        path = f"workers/{worker}/heartbeat"
+        try:
+            answer = api.call("POST", path, body)
+        except Exception as error:
+            if not progress or (isinstance(error, Refused) and error.may_pass):
+                raise
+            # What a job says, again and again, may be wrong; the jobs are worked on all the same.
+            log.warning("What jobs say of their progress is refused: %s", error)
+            answer = api.call("POST", path, {**body, "progress": {}})
         self._heard = time.monotonic()
         for each in answer["cancel"]:
             if each["assignment"] in jobs:

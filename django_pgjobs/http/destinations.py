@@ -23,12 +23,12 @@ PLAIN = re.compile(r"[!-\[\]-~]+")
 # Where a translator of addresses keeps one of the old kind.
 TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 # Hosts of this network, relays to the new kind of addresses, and where clouds tell secrets at
-# addresses that are no links'.
+# addresses that are no links'. Older versions of Python take some of 192.0.0.0/24 for public.
 NEVER = [
     ipaddress.ip_network(network)
     for network in (
         "0.0.0.0/8",
-        "192.0.0.192/32",
+        "192.0.0.0/24",
         "192.88.99.0/24",
         "100.100.100.200/32",
         "fd00:ec2::/32",

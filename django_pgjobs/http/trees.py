@@ -186,9 +186,7 @@ class TreeOpener:
     def fill(self, root: Part, flow: Batch) -> None:
         """Open all below *flow*, then add the jobs, then seal the parts, the lowest first."""
         self._open(root, flow)
-        for part, batch in list(self._opened):
-            for join in part.joins:
-                self._join(join, batch)
+        self._join_all(root, [(join, batch) for part, batch in self._opened for join in part.joins])
         for part, batch in self._opened:
             add_jobs(batch, part.jobs)
         for part, batch in reversed(self._opened[1:]):
@@ -207,6 +205,21 @@ class TreeOpener:
     def _open_followers(self, node: Node, batch: Batch) -> None:
         for each in node.followers:
             self._follow(each, batch)
+
+    def _join_all(self, root: Part, joins: Sequence[tuple[Follower, Batch]]) -> None:
+        """Open each join once what it joins is open, in whatever order they are written."""
+        while joins:
+            later = []
+            for join, owner in joins:
+                if self.batches.keys() >= set(join.of):
+                    self._join(join, owner)
+                else:
+                    later.append((join, owner))
+            if len(later) == len(joins):
+                for join, _ in later:
+                    join.fields.refuse("of", "what it names waits for joins that wait for it")
+                root.fields.check()
+            joins = later
 
     def _join(self, join: Follower, owner: Batch) -> None:
         with blamed_on(join.fields):

@@ -50,12 +50,26 @@ worker.task(`${TASKS}discard`, async () => {
 worker.task(`${TASKS}make_large`, async () => "x".repeat(3_000_000));
 
 worker.task(`${TASKS}progress_strangely`, async (job, folder) => {
-  job.progress("half", null, "no\0thing");
-  while (!existsSync(`${folder}/gate`)) await sleep(10);
+  while (!existsSync(`${folder}/gate`)) {
+    job.progress("half", null, "no\0thing");
+    await sleep(10);
+  }
 });
 
 worker.task(`${TASKS}fail_strangely`, async () => {
   throw new Error(`no\0thing ${"x".repeat(200_000)}`);
+});
+
+worker.task(`${TASKS}fail_silently`, async () => {
+  throw Object.defineProperty({}, "message", {
+    get() {
+      throw new Error("no text");
+    },
+  });
+});
+
+worker.task(`${TASKS}ask_strangely`, async () => {
+  throw new Retry("later", { after: 5n });
 });
 
 worker.task(`${TASKS}make_strange`, async () => 10n);

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients/python"))
@@ -84,14 +85,29 @@ def make_large(job: Job) -> str:
 
 @worker.task(TASKS + "progress_strangely")
 def progress_strangely(job: Job, folder: str) -> None:
-    job.progress("half", None, "no\0thing")  # type: ignore[arg-type]
     while not Path(folder, "gate").exists():
+        job.progress("half", None, "no\0thing")  # type: ignore[arg-type]
         job.sleep(0.01)
 
 
 @worker.task(TASKS + "fail_strangely")
 def fail_strangely(job: Job) -> None:
     raise ValueError(f"no\0thing {'x' * 200_000}")
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@worker.task(TASKS + "fail_silently")
+def fail_silently(job: Job) -> None:
+    raise Silent
+
+
+@worker.task(TASKS + "ask_strangely")
+def ask_strangely(job: Job) -> None:
+    raise Retry("later", after=timedelta(seconds=5))  # type: ignore[arg-type]
 
 
 @worker.task(TASKS + "make_strange")

@@ -57,12 +57,22 @@ def make_large() -> str:
 
 @task(remote=True, queue_name=QUEUE)
 def progress_strangely(folder: str) -> None:
-    """Say of the progress what cannot be stored, and wait for the gate."""
+    """Say of the progress what cannot be stored, again and again until the gate is open."""
 
 
 @task(remote=True, queue_name=QUEUE, max_attempts=1)
 def fail_strangely() -> None:
     """Fail with a text that cannot be stored."""
+
+
+@task(remote=True, queue_name=QUEUE, max_attempts=1)
+def fail_silently() -> None:
+    """Fail with an exception that cannot be made a text."""
+
+
+@task(remote=True, queue_name=QUEUE, max_attempts=1)
+def ask_strangely() -> None:
+    """Ask for another attempt after what is no number."""
 
 
 @task(remote=True, queue_name=QUEUE)

@@ -111,6 +111,20 @@ def test_nothing_of_a_tree_is_there_if_a_part_is_wrong(api: Api) -> None:
             "/joins/0",
         ),
         ({"joins": [{"of": [], "then": {"task": ECHO}}]}, "/joins/0"),
+        ({"joins": [{"of": ["a"], "label": "a", "then": {"task": ECHO}}]}, "/joins/0/of"),
+        (
+            {
+                "joins": [
+                    {"of": ["b"], "label": "a", "then": {"task": ECHO}},
+                    {
+                        "of": ["a"],
+                        "then": {"task": ECHO},
+                        "followers": [{"label": "b", "then": {"task": ECHO}}],
+                    },
+                ]
+            },
+            "/joins/1/of",
+        ),
         ({"jobs": sums(*[(1, 1)] * 1_001)}, "/jobs"),
         ({"parts": [{"jobs": sums(*[(1, 1)] * 501)}] * 2}, ""),
         ({"parts": [{}] * 100}, ""),
@@ -120,6 +134,25 @@ def test_a_tree_that_cannot_be_is_refused(api: Api, body: Any, pointer: str) -> 
     assert pointer in errors_of(api.post("workflows", {"name": "odd", **body}))
     assert not Batch.objects.exists()
     assert not Job.objects.exists()
+
+
+def test_joins_are_written_in_any_order(api: Api) -> None:
+    """A join may name what a later one makes."""
+    body = {
+        "name": "joins",
+        "joins": [
+            {"of": ["inner", "b"], "gather": {"task": ECHO}},
+            {"of": ["a"], "label": "inner", "gather": {"task": ECHO}},
+        ],
+        "parts": [
+            {"label": "a", "jobs": sums((1, 1))},
+            {"label": "b", "jobs": sums((2, 2))},
+        ],
+    }
+    opened = read(api.post("workflows", body), 201)
+    run_jobs()
+    inner = [[[2]], {}]
+    assert results(api, opened["id"]) == [[[[inner], [4]], {}]]
 
 
 def test_a_request_that_is_sent_again_gets_the_first_workflow(api: Api) -> None:

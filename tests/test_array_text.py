@@ -10,7 +10,6 @@ from django_pgjobs.queries.jobs import text_array_text
 TEXTS = ["", "a", "NULL", "null", '"', "\\", '\\"', "{}", ",", '","', "{a,b}", "a\nb", "\x01", "ä"]
 
 
-@pytest.mark.sql
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     "items", [[], [""], [None], TEXTS, TEXTS[::-1], [*TEXTS, None], [None, *TEXTS]]

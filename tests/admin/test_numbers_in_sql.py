@@ -150,6 +150,9 @@ def test_the_numbers_of_many_jobs_are_queries(monkeypatch: pytest.MonkeyPatch) -
     # A busy machine reads what was just written slowly.
     monkeypatch.setattr(page, "OVERVIEW_SECONDS", 60.0)
     many_jobs.fill(finished=300_000, waiting=30_000)
+    # Whether a minute is written depends on how long all this takes: none is in question.
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM pgjobs_job_finished WHERE finished_at > now() - interval '1 h'")
     record()
     test_the_numbers_of_the_overview_are_queries(None)
     for by in SPLITS:

@@ -66,6 +66,13 @@ BATCHES = (
         RACES,
     ),
     (
+        "batch that only one counts at a time",
+        CHANGES,
+        "        ORDER BY batch.id\n        FOR NO KEY UPDATE SKIP LOCKED\n    ) AS taken",
+        "        ORDER BY batch.id\n    ) AS taken",
+        (*RACES, "tests/races/test_batch_model.py"),
+    ),
+    (
         "batch whose wish to seal comes while it is counted",
         CHANGES,
         "(change.seals OR change.predecessors <> 0) AND change.batch_id = ANY (unsealed)",

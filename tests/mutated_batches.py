@@ -24,9 +24,6 @@ RETRIES = ("tests/test_workflow_retry.py",)
 COUNTING = ("tests/test_workflow_counting.py",)
 CANCELLED = ("tests/races/test_batch_cancels.py",)
 REQUEUES = ("tests/races/test_batch_requeues.py",)
-UNCANCEL = "django_pgjobs/sql/uncancel_batches.sql"
-UNCANCELLED = ("tests/test_workflow_uncancel.py",)
-RERUNS = ("tests/races/test_batch_retries.py",)
 
 # Name, file, what is replaced and by what, and the tests of which one must fail.
 BATCHES = (
@@ -295,97 +292,6 @@ BATCHES = (
         "WHERE job.batch_id = ANY (former) AND job.source_id = 0\n        ORDER BY job.id",
         "WHERE FALSE\n        ORDER BY job.id",
         RETRIES,
-    ),
-    (
-        "batch that was complete before the cancel",
-        UNCANCEL,
-        "COALESCE(batch.completed_at <= batch.cancel_requested_at, FALSE)",
-        "FALSE",
-        UNCANCELLED,
-    ),
-    (
-        "batch whose cancel is only noted when it is taken back",
-        UNCANCEL,
-        "    SET cancels = FALSE\n",
-        "    SET cancels = change.cancels\n",
-        RERUNS,
-    ),
-    (
-        "batch that has kept results",
-        ENDINGS,
-        "AND (batch.cancel_requested_at IS NOT NULL OR NOT EXISTS (",
-        "AND (TRUE OR NOT EXISTS (",
-        UNCANCELLED,
-    ),
-    (
-        "batch that begins beside a retry before it",
-        CHANGES,
-        "WHERE edge.batch_id = batch.id AND noted.reopens",
-        "WHERE FALSE",
-        UNCANCELLED,
-    ),
-    (
-        "batch whose results change while it is cancelled",
-        CHANGES,
-        "(batch.jobs = 0 OR batch.runs_again)",
-        "batch.jobs = 0",
-        UNCANCELLED,
-    ),
-    (
-        "batch whose job runs when what it follows has changed",
-        CHANGES,
-        "OR (batch.runs_again AND tally.finishes)",
-        "",
-        RERUNS,
-    ),
-    (
-        "batch whose job is there",
-        STEPS,
-        "WHERE one <> ALL (again || found.waiting || found.running || found.postponed)",
-        "WHERE one <> ALL (again || found.postponed)",
-        RERUNS,
-    ),
-    (
-        "batch whose job somebody has locked",
-        STEPS,
-        "        postponed := found.postponed;\n",
-        "",
-        RERUNS,
-    ),
-    (
-        "batch that is cancelled too late",
-        CHANGES,
-        "AND (batch.tree_completed_at IS NULL OR tally.reopens OR tally.grows)",
-        "",
-        RERUNS,
-    ),
-    (
-        "workflow of which a job is requeued while it is deleted",
-        "django_pgjobs/sql/requeue_jobs.sql",
-        "        AND root.deleting_at IS NULL\n",
-        "",
-        RERUNS,
-    ),
-    (
-        "workflow that is deleted while somebody retries it",
-        "django_pgjobs/sql/mark_deleting.sql",
-        "        FOR UPDATE SKIP LOCKED\n",
-        "        FOR NO KEY UPDATE SKIP LOCKED\n",
-        RERUNS,
-    ),
-    (
-        "workflow that is retried while somebody begins to delete it",
-        "django_pgjobs/sql/hold_tree.sql",
-        "FOR KEY SHARE\n",
-        "",
-        RERUNS,
-    ),
-    (
-        "batch that the job which has opened it adds to again",
-        TERMS,
-        "SELECT FROM asking WHERE asking.id = {it}.opener_id",
-        "SELECT FROM asking WHERE FALSE",
-        UNCANCELLED,
     ),
     (
         "batch of elements in order",

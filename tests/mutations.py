@@ -16,6 +16,7 @@ import argparse
 import os
 import sys
 
+from tests.mutated_batch_retries import BATCH_RETRIES
 from tests.mutated_batches import BATCHES
 from tests.mutated_claims import (
     CHOICE,
@@ -57,7 +58,7 @@ MUTATIONS = (
     *(Mutation(*each) for each in OVER_HTTP),
     *(Mutation(*filling) for filling in FILLINGS),
     *(Mutation(*lines) for lines in DEPENDANTS),
-    *(Mutation(*fold) for fold in BATCHES),
+    *(Mutation(*fold) for fold in (*BATCHES, *BATCH_RETRIES)),
     *(Mutation(*entry) for entry in TENANT),
     *(
         Mutation(

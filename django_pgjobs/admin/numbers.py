@@ -127,9 +127,12 @@ def _moment(name: str, instant: datetime) -> dict[str, str]:
     return {f"{name}_0": local.strftime("%Y-%m-%d"), f"{name}_1": local.strftime("%H:%M:%S")}
 
 
-def as_of(instant: datetime | None) -> str:
-    """Return how old a number is, in words; nothing for one that is new."""
-    seconds = (timezone.now() - instant).total_seconds() if instant else 0.0
+def as_of(instant: datetime | None, now: datetime) -> str:
+    """Return how old a number is, in words; nothing for one that is new.
+
+    *now* is the same for all numbers of a page, else two of one instant might differ by a second.
+    """
+    seconds = (now - instant).total_seconds() if instant else 0.0
     return _("as of %s ago") % duration(round(seconds)) if seconds >= OLD_SECONDS else ""
 
 

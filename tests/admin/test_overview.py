@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -66,7 +67,8 @@ def test_many_jobs_are_those_of_the_last_sample_and_say_how_old_they_are(
     QueueSample.objects.update(measured_at=timezone.now() - timedelta(seconds=40))
     make_jobs(1, queue_name="mail")
     tile = numbers()["tiles"][0]
-    assert (tile.key, tile.number, tile.age, tile.is_cut) == ("ready", 9, "as of 40 s ago", False)
+    assert (tile.key, tile.number, tile.is_cut) == ("ready", 9, False)
+    assert tile.age in {f"as of {seconds} s ago" for seconds in range(40, 60)}
     QueueSample.objects.update(is_cut=True)
     assert numbers()["tiles"][0].is_cut
 
@@ -78,6 +80,9 @@ def test_what_just_finished_is_missing_while_that_is_much_and_the_page_says_so(
     make_jobs(9, status="failed", finished_at=ago(150))
     record()
     make_jobs(9, status="failed", finished_at=ago(1))
+    began = timezone.now()
+    instants = (began + timedelta(seconds=passed) for passed in itertools.count())
+    monkeypatch.setattr(timezone, "now", lambda: next(instants))
     found = numbers()
     [tile] = [tile for tile in found["tiles"] if tile.key == "failed"]
     assert tile.number == 9

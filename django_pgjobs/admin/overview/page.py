@@ -6,7 +6,7 @@ kept for two seconds for all who look, a chart of more than an hour for longer.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connections
@@ -219,7 +219,7 @@ def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Fini
 
 def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
     """Return the numbers as the template draws them."""
-    drawn = numbers.drawn
+    drawn, now = numbers.drawn, timezone.now()
     facts, hour, size = numbers.facts, numbers.hour, numbers.queues.size
     lines = queue_lines(numbers.queues.rows, hour)
     times = add_up(hour.times.values())
@@ -228,7 +228,7 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
     return {
         "warnings": shorten(warnings),
         "muted": muted,
-        "tiles": [*size_tiles(size), *rate_tiles(numbers)],
+        "tiles": [*size_tiles(size, now), *rate_tiles(numbers, now)],
         "size": size,
         "waiting_since": numbers.queues.waiting_since,
         "trend": trend_text(facts.samples, size),
@@ -236,12 +236,12 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
         "waited": span_of(times.waits),
         "ran": span_of(times.runs),
         "facts": facts,
-        "now": timezone.now(),
+        "now": now,
         "workers": [(worker, heartbeat_state(worker.silent_seconds)) for worker in facts.workers],
         "chart": build_chart(chosen, drawn.bucket, series_of(drawn, chosen, split)),
-        "chart_age": as_of(drawn.upto),
-        "size_age": as_of(size.measured_at),
-        "hour_age": as_of(hour.upto),
+        "chart_age": as_of(drawn.upto, now),
+        "size_age": as_of(size.measured_at, now),
+        "hour_age": as_of(hour.upto, now),
         "queues": _busiest(shown),
         "has_more_queues": len(shown) > MAX_QUEUES or numbers.queues.has_more,
         "groups": make_groups(numbers.failures),
@@ -251,9 +251,9 @@ def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
     }
 
 
-def size_tiles(size: Size) -> list[Tile]:
+def size_tiles(size: Size, now: datetime) -> list[Tile]:
     """Return how many jobs have not finished, by what they do."""
-    age = as_of(size.measured_at)
+    age = as_of(size.measured_at, now)
 
     def tile(tab: str, label: str, number: int) -> Tile:
         return Tile(tab, label, number, jobs_query(tab), size.is_cut, age=age)
@@ -267,7 +267,7 @@ def size_tiles(size: Size) -> list[Tile]:
     ]
 
 
-def rate_tiles(numbers: Numbers) -> list[Tile]:
+def rate_tiles(numbers: Numbers, now: datetime) -> list[Tile]:
     """Return how many jobs end and come in."""
     hour = numbers.hour
     failed = sum(number.failed for number in hour.numbers)
@@ -280,17 +280,17 @@ def rate_tiles(numbers: Numbers) -> list[Tile]:
             failed,
             jobs_query("failed", since=hour.since),
             is_bad=failed > 0,
-            age=as_of(hour.upto),
+            age=as_of(hour.upto, now),
         ),
-        _rate_tile("finished", _("Finished per minute"), ends, "finished_at"),
-        _rate_tile("enqueued", _("Enqueued per minute"), begins, "enqueued_at"),
+        _rate_tile("finished", _("Finished per minute"), ends, "finished_at", now),
+        _rate_tile("enqueued", _("Enqueued per minute"), begins, "enqueued_at", now),
     ]
 
 
-def _rate_tile(key: str, label: str, rate: Rate, column: str) -> Tile:
+def _rate_tile(key: str, label: str, rate: Rate, column: str, now: datetime) -> Tile:
     query = jobs_query("all", since=rate.since, until=rate.until, column=column)
-    is_old = rate.until is not None and as_of(rate.until + timedelta(seconds=MINUTE))
-    return Tile(key, label, rate.per_minute, query, age=as_of(rate.until) if is_old else "")
+    is_old = rate.until is not None and as_of(rate.until + timedelta(seconds=MINUTE), now)
+    return Tile(key, label, rate.per_minute, query, age=as_of(rate.until, now) if is_old else "")
 
 
 def _busiest(lines: list[QueueLine]) -> list[QueueLine]:

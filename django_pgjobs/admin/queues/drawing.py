@@ -97,10 +97,11 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
 
 
 def _ages(queues: Queues, hour: Hour) -> dict[str, Any]:
+    now = timezone.now()
     return {
-        "now": timezone.now(),
-        "size_age": as_of(queues.size.measured_at),
-        "hour_age": as_of(hour.upto),
+        "now": now,
+        "size_age": as_of(queues.size.measured_at, now),
+        "hour_age": as_of(hour.upto, now),
     }
 
 

@@ -43,7 +43,7 @@ follow() {
     tail -n +1 -s 0.2 -f --pid="$pid" "$log"
     wait "$pid" || code=$?
     rm "$log.pid"
-    result=$(grep -aE '[0-9]+ (passed|failed|caught)' "$log" | tail -n 1 | tr -d '=' || true)
+    result=$(grep -aE '[0-9]+ (passed|failed|caught)|^UNSTEADY' "$log" | tail -n 1 | tr -d '=' || true)
     if [ "$code" -ne 0 ]; then
         failed+=("$name")
         result="FAILED${result:+: $result}"

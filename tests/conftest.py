@@ -25,7 +25,7 @@ from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models.control import RateLimit
-from tests import helpers
+from tests import helpers, variants
 from tests.helpers import WorkerProcess, wait_until
 from tests.progress import install_progress
 from tests.proxy import TcpProxy
@@ -38,6 +38,17 @@ THREADS_WITH_ROWS = frozenset(
     f"pgjobs-{name}"
     for name in ("lease", "pump", "upkeep", "pruner", "recorder", "scheduler", "exit")
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Know `--variants`."""
+    variants.add_option(parser)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the part of the variants that is asked for."""
+    variants.keep_part(config, items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.mutations               all of them
     python -m tests.mutations token lease   those whose names contain one of the words
-    python -m tests.mutations --part 2/8    the second eighth: .ci/run takes one in turn
+    python -m tests.mutations --part 2/12   the second twelfth: .ci/run takes one in turn
     python -m tests.mutations --list
 
 Each mutation is made in a copy of the project, where the tests that guard it are run until one
@@ -47,6 +47,7 @@ from tests.mutated_sql import STATEMENTS
 from tests.mutated_tenant import TENANT
 from tests.mutated_trees import OVER_HTTP
 from tests.mutating import Mutation, survivors_of
+from tests.variants import part_of
 
 MUTATIONS = (
     *(Mutation(*given) for given in PUMP),
@@ -335,14 +336,6 @@ MUTATIONS = (
         ("tests/admin/test_bulk.py", "tests/admin/test_lookups.py"),
     ),
 )
-
-
-def part_of(text: str) -> slice:
-    """Return what "2/4" stands for: of a list, each fourth from the second on."""
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise argparse.ArgumentTypeError(f"expected a part such as 2/4, got {text!r}")
-    return slice(int(number) - 1, None, int(count))
 
 
 def main() -> int:

@@ -31,6 +31,19 @@ def test_other():
     raise ValueError("another trouble")
 """
 
+UNSTEADY = """
+from pathlib import Path
+
+def test_steady():
+    pass
+
+def test_unsteady():
+    runs = Path("runs")
+    with runs.open("a") as file:
+        file.write("x")
+    assert len(runs.read_text()) not in FAILING_RUNS
+"""
+
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
     """Run a script with stages; what it says is in stdout."""
@@ -146,3 +159,34 @@ def test_captured_log_lines_are_not_taken_for_failed_tests(tmp_path: Path) -> No
     )
     told = failures(log)
     assert told[told.index("=== failures") + 1 :] == ["FAILED tests/test_it.py::test_it"]
+
+
+@pytest.mark.parametrize(
+    ("failing_runs", "code"), [((1,), 0), ((1, 2), 1), ((1, 4), 1), ((1, 5), 0)]
+)
+def test_a_test_that_failed_once_has_to_pass_three_times_alone(
+    tmp_path: Path, failing_runs: tuple[int, ...], code: int
+) -> None:
+    (tmp_path / "test_it.py").write_text(UNSTEADY.replace("FAILING_RUNS", repr(failing_runs)))
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-p", "no:randomly"]
+    first = subprocess.run(pytest_command, cwd=tmp_path, capture_output=True, check=False)
+    assert first.returncode == 1
+    again = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "unsteady.py", *pytest_command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert again.returncode == code, again.stdout
+    assert ("UNSTEADY" in again.stdout) == (code == 0)
+    assert ("test_it.py::test_unsteady" in again.stdout) and "2 passed" not in again.stdout
+
+
+def test_many_failed_tests_are_not_run_again(tmp_path: Path) -> None:
+    cache = tmp_path / ".pytest_cache" / "v" / "cache"
+    cache.mkdir(parents=True)
+    (cache / "lastfailed").write_text('{"a": true, "b": true, "c": true, "d": true}')
+    command = [sys.executable, ROOT / ".ci" / "unsteady.py", "true"]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode == 1

@@ -1,0 +1,44 @@
+"""Run the tests again that failed: python3 .ci/unsteady.py PYTEST...
+
+PYTEST is the command of pytest whose run just failed, without the names of tests. When three
+tests or fewer failed, each run of these alone has to pass, three times; then they are named as
+unsteady, and the exit status is 0. An unsteady test is a defect, of the test or of the code, and
+to be repaired; but on a busy machine, one of ten thousand tests is no reason to throw away what
+the others have shown.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FAILED_TESTS = Path(".pytest_cache/v/cache/lastfailed")
+MOST = 3
+TIMES = 3
+
+
+def failed_tests() -> list[str]:
+    """Return the tests that failed in the last run, as pytest keeps them."""
+    try:
+        return sorted(json.loads(FAILED_TESTS.read_text()))
+    except FileNotFoundError:
+        return []
+
+
+def main() -> int:
+    """Return whether the tests failed again, as an exit status."""
+    failed = failed_tests()
+    if not 0 < len(failed) <= MOST:
+        print(f"{len(failed)} tests to run again; at most {MOST} are taken for unsteady")
+        return 1
+    for _ in range(TIMES):
+        if subprocess.run([*sys.argv[1:], *failed], check=False).returncode:
+            return 1
+    print(f"UNSTEADY, failed once and passed {TIMES} times: {' '.join(failed)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

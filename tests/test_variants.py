@@ -1,0 +1,35 @@
+"""Parts of the variants of tests: together they are all, and none of a test is left out."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+
+import pytest
+
+from tests.variants import choose, part_of
+
+TWENTY = [f"tests/test_sum.py::test_sum[{number}]" for number in range(20)]
+PAIR = ["tests/test_sum.py::test_odd[True]", "tests/test_sum.py::test_odd[False]"]
+ALONE = "tests/test_sum.py::test_alone"
+
+
+def test_the_parts_together_are_all_variants_and_each_has_its_share() -> None:
+    parts = [list(choose(TWENTY, part_of(f"{number}/3"))) for number in (1, 2, 3)]
+    assert sorted(name for part in parts for name in part) == sorted(TWENTY)
+    assert [len(part) for part in parts] == [7, 7, 6]
+
+
+def test_each_part_has_a_variant_of_each_test() -> None:
+    parts = [set(choose([*PAIR, ALONE], part_of(f"{number}/3"))) for number in (1, 2, 3)]
+    assert all(ALONE in part and len(part) == 2 for part in parts)
+    assert parts[0] | parts[1] == {*PAIR, ALONE}
+
+
+def test_a_part_does_not_depend_on_the_order_of_the_tests() -> None:
+    assert set(choose(TWENTY, part_of("2/3"))) == set(choose(TWENTY[::-1], part_of("2/3")))
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/3", "4/3", "-1/3", "1/0", "a/b", "1/3/2"])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="expected a part such as 2/4"):
+        part_of(text)

@@ -50,6 +50,18 @@ WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
     AND datname = current_database()
 """
 
+BUSY = """
+SELECT FROM pg_stat_activity
+WHERE application_name LIKE 'pgjobs%' AND datname = current_database()
+    AND (state <> 'idle' OR state_change > clock_timestamp() - interval '500 milliseconds')
+"""
+
+
+def is_everybody_at_rest() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(BUSY)
+        return cursor.fetchone() is None
+
 
 def is_anybody_waiting_for_the_turn() -> bool:
     with connection.cursor() as cursor:
@@ -95,6 +107,7 @@ def test_after_a_notification_the_claim_comes_before_the_look(
     """The job that was told of is claimed at once; where others are is asked after it."""
     worker = start_thread(poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
+    wait_until(is_everybody_at_rest)
     monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
     sent: list[str] = []
     send_claim, send_listing = claims.send_claim, claims.send_lane_listing
@@ -114,7 +127,8 @@ def test_after_a_notification_the_claim_comes_before_the_look(
         job = tasks.add.enqueue(1, 2)
         wait_until(lambda job=job: get_job(job.id).status == "successful")
         wait_until(lambda: "look" in sent)
-    assert sent[0] == "claim"
+        assert sent[0] == "claim"
+        wait_until(is_everybody_at_rest)
 
 
 @pytest.fixture

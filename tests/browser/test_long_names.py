@@ -19,18 +19,19 @@ from django_pgjobs.models import (
     QueueSettings,
     RateLimit,
     Schedule,
+    Worker,
 )
 from tests.admin.demo_data import make_users
 from tests.browser.conftest import Installation, cookies
 from tests.browser.pages import PAGES
-from tests.browser.windows import find_widest, has_fitting_width
+from tests.browser.windows import find_widest, is_too_wide
 from tests.factories import make_batch, make_job, make_running_job, make_token, make_worker
 from tests.test_admin import NOW
 
 pytestmark = pytest.mark.django_db
 
 # As long as the columns take them.
-QUEUE, SCHEDULE = "q" * 128, "s" * 128
+QUEUE, UNSERVED, SCHEDULE = "q" * 128, "u" * 128, "s" * 128
 TASK, KEY, WORKER, BATCH = "t" * 512, "k" * 512, "w" * 512, "b" * 512
 LONG = "n" * 512
 
@@ -83,10 +84,21 @@ def installation(
         try:
             fill_with_long_names()
             addresses = {name: make() for name, make in PAGES.items()}
+            make_job(queue_name=UNSERVED)
+            Worker.objects.filter(queues=None).update(queues=[QUEUE])
             addresses["queue"] = addresses["queue"].replace("billing", QUEUE)
             yield Installation(cookies(site), addresses)
         finally:
             call_command("flush", verbosity=0, interactive=False)
+
+
+def test_a_warning_of_a_long_name_does_not_widen_the_page(
+    installation: Installation, open_window: Callable[..., Any]
+) -> None:
+    window = open_window(width=1280)
+    window.goto(installation.addresses["queues"])
+    assert UNSERVED in window.locator(".pgjobs-warning").inner_text()
+    assert not is_too_wide(window), find_widest(window)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -95,6 +107,6 @@ def test_a_page_with_long_names_does_not_scroll_sideways(
 ) -> None:
     window = open_window(width=1280)
     window.goto(installation.addresses[name])
-    assert has_fitting_width(window), find_widest(window)
+    assert not is_too_wide(window), find_widest(window)
     window.set_viewport_size({"width": 390, "height": 844})
-    assert has_fitting_width(window), find_widest(window)
+    assert not is_too_wide(window), find_widest(window)

@@ -34,16 +34,9 @@ class Watch:
         dialog.dismiss()
 
 
-def has_fitting_width(page: Any) -> bool:
-    """Can the page not be scrolled sideways, once it is laid out?"""
-    from playwright.sync_api import TimeoutError  # an extra
-
-    fits = "document.documentElement.scrollWidth <= window.innerWidth"
-    try:
-        page.wait_for_function(fits, timeout=10_000)
-    except TimeoutError:
-        return False
-    return True
+def is_too_wide(page: Any) -> bool:
+    """Can the page be scrolled sideways?"""
+    return bool(page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
 
 
 def find_widest(page: Any) -> list[str]:

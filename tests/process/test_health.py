@@ -42,7 +42,7 @@ def test_a_worker_counts_what_it_ran(start: Start) -> None:
     port = free_port()
     worker = start("-c", "2", "--health-port", str(port))
     assert f"health  http://127.0.0.1:{port}/\n" in worker.output()
-    assert asked(port, "/live") == (200, "live\n", asked(port, "/live").headers)
+    assert asked(port, "/live")[:2] == (200, "live\n")
     assert asked(port, "/ready").status == 200
     for job, status in (
         (common.add.enqueue(1, 2), "successful"),

@@ -234,6 +234,7 @@ def german() -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_every_page_is_in_german(german: Client) -> None:
     english = english_texts()

@@ -124,7 +124,7 @@ def answers(client: Client, method: str, address: str, query: str) -> None:
 
 
 @pytest.mark.parametrize("value", FEW_ALWAYS)
-@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("method", ["get", pytest.param("post", marks=pytest.mark.slow)])
 def test_no_parameters_break_a_page(
     admin_client: Client, rows: Rows, names: set[str], method: str, value: str
 ) -> None:

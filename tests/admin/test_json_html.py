@@ -116,6 +116,7 @@ def test_text_without_secrets_is_left_alone() -> None:
         assert redact_text(text) == text
 
 
+@pytest.mark.slow
 def test_a_long_value_is_folded_and_a_huge_one_cut() -> None:
     assert "<details" not in json_html(list(range(20)))
     assert "<details" in json_html([{"a": number} for number in range(OPEN_LINES)])

@@ -79,6 +79,7 @@ class World:
         self.now = end
 
 
+@pytest.mark.slow
 def test_one_of_fifty_does_the_work_and_is_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.run(10)
@@ -94,6 +95,7 @@ def test_one_of_fifty_does_the_work_and_is_on_time(monkeypatch: pytest.MonkeyPat
     assert max(others) <= 300 / FOLLOW_SECONDS[0] + 10
 
 
+@pytest.mark.slow
 def test_full_turns_are_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.has_many = True
@@ -185,6 +187,7 @@ def test_what_was_put_off_is_tried_again_in_time(monkeypatch: pytest.MonkeyPatch
     assert other._take_turn() <= SYNC_SECONDS
 
 
+@pytest.mark.slow
 def test_two_that_are_active_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     for scheduler in world.schedulers.values():

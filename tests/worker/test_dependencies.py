@@ -99,6 +99,7 @@ def test_a_diamond_runs_in_order(start_thread: Start, tmp_path: Path) -> None:
     assert (found[0], found[3]) == ("top", "bottom")
 
 
+@pytest.mark.slow
 def test_a_chain_of_200_runs_in_order(start_thread: Start, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     previous: list[Any] = []

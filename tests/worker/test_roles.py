@@ -107,6 +107,7 @@ def pages() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_life_of_jobs_under_roles_with_their_rights(
     as_role: As, start_thread: Callable[..., ThreadedWorker], client: Client
 ) -> None:

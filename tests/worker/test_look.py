@@ -26,8 +26,7 @@ from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import look
 from django_pgjobs.worker.upkeep.unheld import Unheld
-from tests import tasks
-from tests.factories import count_jobs, get_job, get_worker, make_job, make_worker, use_rate
+from tests.factories import count_jobs, get_job, make_job, make_worker, use_rate
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
@@ -49,18 +48,6 @@ SELECT count(*) FROM pg_stat_activity
 WHERE wait_event_type = 'Lock' AND query LIKE '%pgjobs_keyed_claim%'
     AND datname = current_database()
 """
-
-BUSY = """
-SELECT FROM pg_stat_activity
-WHERE application_name LIKE 'pgjobs%' AND datname = current_database()
-    AND (state <> 'idle' OR state_change > clock_timestamp() - interval '500 milliseconds')
-"""
-
-
-def is_everybody_at_rest() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(BUSY)
-        return cursor.fetchone() is None
 
 
 def is_anybody_waiting_for_the_turn() -> bool:
@@ -98,37 +85,6 @@ def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
     turn.elapsed = 100.1
     turn.receive([[("held", 100.0)], [], [row_of_job(1, lane="a")[:-1]], []])
     assert 0 < claim.seconds < 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_after_a_notification_the_claim_comes_before_the_look(
-    start_thread: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job that was told of is claimed at once; where others are is asked after it."""
-    worker = start_thread(poll_interval=NEVER)
-    wait_until(lambda: get_worker(worker.id).listening)
-    wait_until(is_everybody_at_rest)
-    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
-    sent: list[str] = []
-    send_claim, send_listing = claims.send_claim, claims.send_lane_listing
-
-    def claim(*args: Any, **given: Any) -> None:
-        sent.append("claim")
-        send_claim(*args, **given)
-
-    def list_lanes(*args: Any, **given: Any) -> None:
-        sent.append("look")
-        send_listing(*args, **given)
-
-    monkeypatch.setattr(claims, "send_claim", claim)
-    monkeypatch.setattr(claims, "send_lane_listing", list_lanes)
-    for _ in range(2):
-        sent.clear()
-        job = tasks.add.enqueue(1, 2)
-        wait_until(lambda job=job: get_job(job.id).status == "successful")
-        wait_until(lambda: "look" in sent)
-        assert sent[0] == "claim"
-        wait_until(is_everybody_at_rest)
 
 
 @pytest.fixture

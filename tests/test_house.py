@@ -55,6 +55,8 @@ LOADS_BY_NAME = {
         "TASK_MODULES, the tasks.py of installed apps, and our own"
     ),
 }
+# Names of classes that Django gives.
+GIVEN_NAMES = {"Command", "Migration"}
 
 
 def modules(folder: Path = PACKAGE) -> list[Path]:
@@ -202,6 +204,18 @@ def test_functions_are_short() -> None:
             and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
         ),
         f"no function has more than {LONGEST_FUNCTION} lines, split it",
+    )
+
+
+def test_the_name_of_a_class_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for path in modules():
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and node.name not in GIVEN_NAMES:
+                found.setdefault(node.name, []).append(f"{relative(path)}:{node.lineno}")
+    refuse(
+        (f"{name}: {', '.join(places)}" for name, places in found.items() if len(places) > 1),
+        "two modules have a class of this name, say of each what it is",
     )
 
 

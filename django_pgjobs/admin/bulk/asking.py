@@ -159,7 +159,7 @@ def _title(action: Action) -> str:
     return _("%(action)s: are you sure?") % {"action": action.label}
 
 
-class Token(TypedDict):
+class AskedChange(TypedDict):
     """What a page of confirmation was about, signed into its form.
 
     *total*, *more* and *dependants* are the numbers of its preview; *typed* is what was to be
@@ -199,7 +199,9 @@ def text_to_type(action: Action, selection: Selection, total: int | None) -> str
     return str(selection.lookups.get("queue_name") or action.label)
 
 
-def _what_came(request: HttpRequest, action: Action, selection: Selection, token: Token) -> str:
+def _what_came(
+    request: HttpRequest, action: Action, selection: Selection, token: AskedChange
+) -> str:
     """Return what to say if the change is about more than its page showed, "" if it is not.
 
     What the page could not count was confirmed without a number.
@@ -317,7 +319,7 @@ def _form(request: HttpRequest, action: Action, selection: Selection) -> BulkFor
     return form_class(data)
 
 
-def _sign(value: Token | StoredSelection) -> str:
+def _sign(value: AskedChange | StoredSelection) -> str:
     return signing.dumps(value, salt=SALT, compress=True)
 
 

@@ -39,7 +39,7 @@ PERIODS = 28
 EVER_SECONDS = 100 * 365.25 * 86_400
 
 
-class Group(NamedTuple):
+class ShownGroup(NamedTuple):
     """A group of failed jobs as a page shows it."""
 
     row: FailureRow
@@ -52,10 +52,10 @@ class Group(NamedTuple):
     key: str
 
 
-def make_groups(rows: list[FailureRow]) -> list[Group]:
+def make_groups(rows: list[FailureRow]) -> list[ShownGroup]:
     """Return the groups with their texts for people."""
     return [
-        Group(
+        ShownGroup(
             row=row,
             task_name=row.task_path.rpartition(".")[2] or row.task_path,
             class_name=class_name(row.error_class),

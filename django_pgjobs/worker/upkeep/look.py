@@ -49,7 +49,7 @@ VAIN_LOOKS = 3
 
 
 @dataclass
-class Found:
+class LookNotes:
     """What one look finds, and what it knew before."""
 
     # How many jobs the pump had claimed; was it idle, and nothing held?
@@ -168,7 +168,7 @@ class Look(Duty):
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:
-        found = Found(
+        found = LookNotes(
             claimed=self._pump.claimed,
             is_empty=self._is_empty,
         )
@@ -200,7 +200,7 @@ class Look(Duty):
                     "worker=%s %s %s", self._state.name, fact_of(missing), remedy_for(missing)
                 )
 
-    def _note(self, found: Found, rows: Rows, seconds: float) -> None:
+    def _note(self, found: LookNotes, rows: Rows, seconds: float) -> None:
         """Offer the places that were found, and decide when to look next."""
         listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
@@ -233,7 +233,7 @@ class Look(Duty):
         is_idle = self._pump.is_idle and not (self._pump.is_releasing or self._pump.is_settling)
         return is_idle and not self._state.held and self._is_settled()
 
-    def _check_drain(self, found: Found, listing: Listing) -> None:
+    def _check_drain(self, found: LookNotes, listing: Listing) -> None:
         # What the same round trip has found is for the pump to count first.
         is_over = found.is_empty and not found.promoted and not self._pump.is_settling
         if is_over and not listing:
@@ -246,7 +246,7 @@ class Look(Duty):
             # While a long job ran, the gaps have become those of the poll interval.
             self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2**self._vain)
 
-    def _promote_apart(self, found: Found) -> None:
+    def _promote_apart(self, found: LookNotes) -> None:
         """Promote fewer jobs, and pass over those that the server refuses to change."""
 
         def send(cursor: Cursor, max_jobs: int, passed_over: list[int], acts: bool) -> None:

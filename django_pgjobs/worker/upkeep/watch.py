@@ -72,7 +72,7 @@ SILENT_SECONDS = 60.0
 SILENT_POLLS = 3
 
 
-class Step(Enum):
+class WatchStep(Enum):
     """What is to be done about the watch."""
 
     LEAVE = "leave"
@@ -84,14 +84,14 @@ class Step(Enum):
 
 
 CHANNELS = {
-    Step.HEAR_NOTHING: NOTHING,
-    Step.HEAR_ORDERS: ORDERS,
-    Step.HEAR_EVERYTHING: EVERYTHING,
+    WatchStep.HEAR_NOTHING: NOTHING,
+    WatchStep.HEAR_ORDERS: ORDERS,
+    WatchStep.HEAR_EVERYTHING: EVERYTHING,
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class WatchFacts:
     """What a worker knows that decides about its next step."""
 
     # Does it have the watch, and which channels does it hear?
@@ -109,24 +109,24 @@ class Known:
     may_park: bool
 
 
-def next_step(known: Known) -> Step | None:
+def next_step(known: WatchFacts) -> WatchStep | None:
     """Return what a worker does next about the watch, None if nothing."""
     if known.is_on_watch:
         if known.is_busy or known.is_partial:
-            return Step.LEAVE
-        return _hear(Step.HEAR_EVERYTHING, known)
+            return WatchStep.LEAVE
+        return _hear(WatchStep.HEAR_EVERYTHING, known)
     if known.is_partial:
-        return _hear(Step.HEAR_EVERYTHING, known)
+        return _hear(WatchStep.HEAR_EVERYTHING, known)
     if not known.waits:
-        return _hear(Step.HEAR_ORDERS, known)
+        return _hear(WatchStep.HEAR_ORDERS, known)
     if known.may_take:
-        return Step.TAKE
+        return WatchStep.TAKE
     if known.may_park:
-        return _hear(Step.HEAR_NOTHING, known) or Step.PARK
-    return _hear(Step.HEAR_ORDERS, known)
+        return _hear(WatchStep.HEAR_NOTHING, known) or WatchStep.PARK
+    return _hear(WatchStep.HEAR_ORDERS, known)
 
 
-def _hear(step: Step, known: Known) -> Step | None:
+def _hear(step: WatchStep, known: WatchFacts) -> WatchStep | None:
     return None if known.hears == CHANNELS[step] else step
 
 
@@ -203,7 +203,7 @@ class Watch(Duty):
         if not self._connection.listens:
             return math.inf
         step = next_step(self._known(now))
-        if step is Step.PARK:
+        if step is WatchStep.PARK:
             other = self._next_other(now)
             return now if other - now > LEAST_PARK_SECONDS else other + LEAST_PARK_SECONDS
         if step is not None:
@@ -232,13 +232,13 @@ class Watch(Duty):
                     partial(send_subscription, channel=name, hears=hears),
                     lambda rows: self._note_hears(channels),
                 )
-        elif step is Step.LEAVE:
+        elif step is WatchStep.LEAVE:
             if JOBS_CHANNEL in self._hears:
                 part.add(_send_deafness, lambda rows: None)
             part.add(watch.send_leave, self._note_left)
         elif step is not None:
             seconds = 0.0
-            if step is Step.PARK:
+            if step is WatchStep.PARK:
                 seconds = max(0.0, min(PARK_SECONDS, self._next_other(now) - now))
             send = partial(
                 watch.send_take,
@@ -255,10 +255,10 @@ class Watch(Duty):
     def _key(self) -> int:
         return watch.key_of(self._connection.schema, *self._group)
 
-    def _known(self, now: float) -> Known:
+    def _known(self, now: float) -> WatchFacts:
         pump = self._pump
         is_empty = not self._state.held and now >= self._held_at + SETTLE_SECONDS
-        return Known(
+        return WatchFacts(
             is_on_watch=self._is_on_watch,
             hears=self._hears,
             waits=pump.waits_for_news,

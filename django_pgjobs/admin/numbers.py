@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.job_list.links import OLDEST, SORT
+from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import (
     Number,

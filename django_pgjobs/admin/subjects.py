@@ -15,8 +15,8 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.admin.addresses import search_address
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
-from django_pgjobs.admin.job_page.links import search_address
 from django_pgjobs.declaring.subjects import subject_of
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job

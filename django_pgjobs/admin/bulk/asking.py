@@ -18,14 +18,14 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.answering import our_address
 from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs, record_tree
+from django_pgjobs.admin.bulk.export import stream_jobs
 from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RetryForm
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
 from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
-from django_pgjobs.admin.job_list.export import stream_jobs
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk import (
     ACTIONS,
@@ -110,11 +110,8 @@ def bulk_view(job_admin: PageAdmin, request: HttpRequest) -> HttpResponseBase:
 
 def back_address(job_admin: PageAdmin, request: HttpRequest) -> str:
     """Return where the person came from, if that is a page of this site, else the list."""
-    given = request.GET.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(
-        given, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return given if allowed else job_admin.url("pgjobs_job_changelist")
+    given = our_address(request, request.GET.get("next", ""))
+    return given or job_admin.url("pgjobs_job_changelist")
 
 
 def _ask(

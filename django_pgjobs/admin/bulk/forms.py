@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.admin.job_list.export import ExportOptions
+from django_pgjobs.admin.bulk.export import ExportOptions
 from django_pgjobs.bulk.actions import ChosenOptions
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 

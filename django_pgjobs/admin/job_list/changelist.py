@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.admin.job_list.batches import AskedBatches
 from django_pgjobs.admin.job_list.columns import with_columns
 from django_pgjobs.admin.job_list.filters import JobFilter, TextFilter
@@ -27,10 +28,8 @@ from django_pgjobs.admin.job_list.links import (
     AFTER,
     BEFORE,
     COUNT_AFTER,
-    OLDEST,
     PAGE_SIZE,
     PAGE_SIZES,
-    SORT,
     TAB,
     ListLinks,
     Rows,

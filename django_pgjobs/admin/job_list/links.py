@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.admin.job_list.filters import JobFilter
 from django_pgjobs.admin.job_list.paging import Order, PageStart
 from django_pgjobs.admin.job_list.search import look_elsewhere
@@ -16,8 +17,6 @@ from django_pgjobs.admin.job_list.tabs import Tab, kept_text
 # More rows than the last are more than 150 kB.
 PAGE_SIZES = (25, 50, 100)
 TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER = "tab", "per", "after", "before", "count_after"
-# What the parameter SORT is for the other order than the usual one.
-SORT, OLDEST = "sort", "oldest"
 
 
 class Rows(NamedTuple):

@@ -12,11 +12,11 @@ from django.contrib import messages
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.answering import back
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import count_dependants
@@ -231,7 +231,7 @@ def do(model_admin: PageAdmin, request: HttpRequest, object_id: str, name: str) 
     )
     if was_done and action.name == "delete":
         address = model_admin.url("pgjobs_job_changelist")
-    return HttpResponseRedirect(_back(request, address))
+    return back(request, address)
 
 
 def _carry_out(
@@ -265,12 +265,3 @@ def _twin_message(model_admin: PageAdmin, request: HttpRequest, twin_id: int | N
         return text
     address = model_admin.url("pgjobs_job_change", twin_id)
     return format_html('{} <a href="{}">{}</a>', text, address, _("Job %(id)s") % {"id": twin_id})
-
-
-def _back(request: HttpRequest, address: str) -> str:
-    """Return the page that the form names in *next*, if it is one of this site."""
-    wanted = request.POST.get("next", "")
-    is_ours = url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return wanted if wanted and is_ours else address

@@ -12,12 +12,12 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import quoted
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.admin.job_list.search import quoted
 from django_pgjobs.admin.job_page.traceback_html import last_project_frame
-from django_pgjobs.admin.overview.chart import Spark, build_spark
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, kept
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.svg import Spark, build_spark
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.conf import get_conf
 from django_pgjobs.permissions import Verb, is_narrowed, may, require

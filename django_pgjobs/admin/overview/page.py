@@ -35,7 +35,6 @@ from django_pgjobs.admin.overview.chart import (
     Range,
     Split,
     build_chart,
-    build_spark,
 )
 from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
@@ -53,6 +52,7 @@ from django_pgjobs.admin.overview.warnings import (
     list_warnings,
 )
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.svg import build_spark
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget

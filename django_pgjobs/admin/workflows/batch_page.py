@@ -12,9 +12,10 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import in_quotes
+from django_pgjobs.admin.breadcrumbs import batch_steps
 from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.admin.bulk.forms import BulkForm
-from django_pgjobs.admin.job_list.search import in_quotes
 from django_pgjobs.admin.job_page.json_html import json_html, printable
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.drawing import (
@@ -22,7 +23,6 @@ from django_pgjobs.admin.workflows.drawing import (
     ProgressBar,
     bar_of,
     job_links,
-    steps,
 )
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Batch
@@ -96,7 +96,7 @@ def draw_missing(model_admin: PageAdmin, request: HttpRequest, object_id: str) -
     """Return the page about a batch that is not there, with status 404."""
     context = {
         "title": _("This batch does not exist"),
-        "steps": steps(model_admin),
+        "steps": batch_steps(model_admin),
         "object_id": printable(object_id)[:100],
     }
     response = model_admin.render_page(request, "batch_missing.html", context)
@@ -118,7 +118,7 @@ def draw_batch(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> 
     is_ended = batch.tree_completed_at is not None
     context = {
         "title": str(batch),
-        "steps": steps(model_admin, *([batch.root] if batch.parent_id else [])),
+        "steps": batch_steps(model_admin, *([batch.root] if batch.parent_id else [])),
         "batch": batch,
         "total": total,
         "bar": bar_of(total),

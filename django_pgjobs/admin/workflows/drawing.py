@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.job_page.links import search_address
+from django_pgjobs.admin.addresses import search_address
 from django_pgjobs.admin.pages import PageAdmin
 
 
@@ -77,13 +77,3 @@ def job_links(model_admin: PageAdmin, batch_id: int, *, of_tree: bool = False) -
     listed = search_address(model_admin.url("pgjobs_job_changelist"), term, str(batch_id))
     tabs = (f"{listed}&tab={tab}" for tab in BatchJobLinks._fields[1:])
     return BatchJobLinks(listed, *tabs)
-
-
-def steps(model_admin: PageAdmin, *batches: Any) -> list[dict[str, str]]:
-    """Return the steps of the breadcrumbs: the list, and the batches that own the page's."""
-    listed = {"label": _("Workflows"), "url": model_admin.url("pgjobs_batch_changelist")}
-    owners = [
-        {"label": str(batch), "url": model_admin.url("pgjobs_batch_change", batch.pk)}
-        for batch in batches
-    ]
-    return [listed, *owners]

@@ -14,11 +14,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.breadcrumbs import batch_steps
 from django_pgjobs.admin.bulk.asking import FORM_SECONDS, text_to_type
 from django_pgjobs.admin.bulk.forms import EndingForm
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.batch_page import draw_missing, find_batch
-from django_pgjobs.admin.workflows.drawing import steps
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
@@ -133,7 +133,7 @@ def _ask(
     context = {
         "title": ending.title % {"batch": batch},
         "steps": [
-            *steps(model_admin, *([batch.root] if batch.parent_id else []), batch),
+            *batch_steps(model_admin, *([batch.root] if batch.parent_id else []), batch),
         ],
         "lead": ending.lead,
         "action": {"name": ending.verb, "label": ending.label},

@@ -238,7 +238,7 @@ MUTATIONS = (
     ),
     Mutation(
         "scope of a unique key",
-        f"{SQL}enqueue_or_merge_jobs.sql",
+        f"{SQL}write_terms.py",
         "%(unique_until_claimed)s::boolean",
         "%(unique_until_claimed)s::boolean IS NULL",
         ("tests/test_merge.py",),

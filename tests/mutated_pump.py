@@ -247,7 +247,7 @@ PUMP = (
     (
         "share of the slots that is used up",
         f"{WORKER}upkeep/watch.py",
-        "            or pump.has_full_queue\n",
+        "            or outlook.has_full_queue\n",
         "",
         WATCH,
     ),

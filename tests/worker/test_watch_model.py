@@ -69,7 +69,7 @@ def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: W
 class WatchOfIdleWorker:
     """The duty of a worker that waits for news; what the server answers is given."""
 
-    pump: Any = field(
+    outlook: Any = field(
         default_factory=lambda: mock.Mock(
             waits_for_news=True, has_room=True, has_full_queue=False, ran_dry_at=0.0
         )
@@ -82,7 +82,7 @@ class WatchOfIdleWorker:
         self.heard = 0
         self.duty = Watch(
             self.state,
-            self.pump,
+            self.outlook,
             own,
             look,
             others=[look],
@@ -154,13 +154,13 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     watch_of = WatchOfIdleWorker()
     watch_of.act((True, False))
     watch_of.act()
-    watch_of.pump.waits_for_news = False
-    watch_of.pump.claimed, watch_of.pump.claimed_until_dry = 5, 5
-    watch_of.pump.ran_dry_at = time.monotonic() - watch.STUCK_SECONDS / 2
+    watch_of.outlook.waits_for_news = False
+    watch_of.outlook.claimed, watch_of.outlook.claimed_until_dry = 5, 5
+    watch_of.outlook.ran_dry_at = time.monotonic() - watch.STUCK_SECONDS / 2
     assert watch_of.seconds_to_next() > 0
-    watch_of.pump.claimed, watch_of.pump.ran_dry_at = 6, time.monotonic()
+    watch_of.outlook.claimed, watch_of.outlook.ran_dry_at = 6, time.monotonic()
     assert watch_of.seconds_to_next() > 0
-    watch_of.pump.ran_dry_at = 0.0
+    watch_of.outlook.ran_dry_at = 0.0
     assert watch_of.seconds_to_next() <= 0
 
 
@@ -170,7 +170,7 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     watch_of.act((True, False))
     watch_of.act()
     watch_of.duty.observe(time.monotonic())
-    watch_of.pump.waits_for_news = watch_of.pump.has_room = False
+    watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
     assert 0 < watch_of.seconds_to_next() < 2 * watch.FULL_SECONDS
     watch_of.duty._waited_at -= watch.FULL_SECONDS
     watch_of.act()

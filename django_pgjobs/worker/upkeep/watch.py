@@ -38,7 +38,7 @@ from django_pgjobs.queries.notifications import (
     ORDERS,
     send_subscription,
 )
-from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
@@ -138,7 +138,7 @@ class Watch(Duty):
     def __init__(
         self,
         state: WorkerState,
-        pump: Pump,
+        outlook: Outlook,
         connection: OwnConnection,
         look: Look,
         *,
@@ -147,7 +147,7 @@ class Watch(Duty):
         on_hearing: Callable[[], None],
     ) -> None:
         self._state = state
-        self._pump = pump
+        self._outlook = outlook
         self._connection = connection
         self._look = look
         self._others = others
@@ -181,7 +181,7 @@ class Watch(Duty):
 
     def observe(self, now: float) -> None:
         """See what the worker is at."""
-        self._waited_at = now if self._pump.waits_for_news else self._waited_at
+        self._waited_at = now if self._outlook.waits_for_news else self._waited_at
         if self._state.held:
             self._held_at = now
         else:
@@ -213,10 +213,10 @@ class Watch(Duty):
             times.append(self._held_at + SETTLE_SECONDS)
         if self._is_on_watch:
             times = [self._long_at()]
-            if not self._pump.waits_for_news:
+            if not self._outlook.waits_for_news:
                 # While a claim is under way.
                 times.append(now + max(FULL_SECONDS, (now - self._waited_at) / 2))
-        elif not self._pump.waits_for_news:
+        elif not self._outlook.waits_for_news:
             times = []
         return min((time for time in times if time > now), default=math.inf)
 
@@ -256,30 +256,30 @@ class Watch(Duty):
         return watch.key_of(self._connection.schema, *self._group)
 
     def _known(self, now: float) -> WatchFacts:
-        pump = self._pump
+        outlook = self._outlook
         is_empty = not self._state.held and now >= self._held_at + SETTLE_SECONDS
         return WatchFacts(
             is_on_watch=self._is_on_watch,
             hears=self._hears,
-            waits=pump.waits_for_news,
+            waits=outlook.waits_for_news,
             is_busy=self._is_busy(now),
             is_partial=self._state.options.drain
-            or pump.has_full_queue
+            or outlook.has_full_queue
             or now < self._refused_until,
             may_take=now >= self._take_at,
             may_park=is_empty,
         )
 
     def _is_busy(self, now: float) -> bool:
-        pump = self._pump
+        outlook = self._outlook
         if now >= self._long_at():
             return True
-        if pump.waits_for_news:
+        if outlook.waits_for_news:
             return False
-        seconds = now - max(self._waited_at, pump.ran_dry_at)
-        if not pump.has_room:
+        seconds = now - max(self._waited_at, outlook.ran_dry_at)
+        if not outlook.has_room:
             return seconds >= FULL_SECONDS
-        has_found = pump.claimed != pump.claimed_until_dry
+        has_found = outlook.claimed != outlook.claimed_until_dry
         return seconds >= (BUSY_SECONDS if has_found else STUCK_SECONDS)
 
     def _long_at(self) -> float:

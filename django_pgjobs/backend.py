@@ -34,7 +34,7 @@ from django_pgjobs.enqueueing import dependencies, inserting, merging
 from django_pgjobs.enqueueing.columns import split_item
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.enqueue import Known
+from django_pgjobs.queries.enqueue import KnownJob
 from django_pgjobs.results import local_time, new_result, replace_unchecked, result_of_row
 from django_pgjobs.signals import has_receivers, task_enqueued
 from django_pgjobs.values.given import instant_or_delay
@@ -100,7 +100,7 @@ class PgJobsBackend(BaseTaskBackend):
         self.check_task(task)
         with dependencies.waiting(task) as hold_back:
             stored = inserting.insert(task, args, kwargs)
-            if isinstance(stored, Known):
+            if isinstance(stored, KnownJob):
                 return self._result_of_twin(stored)
             hold_back([stored.id])
         result = new_result(
@@ -209,12 +209,12 @@ class PgJobsBackend(BaseTaskBackend):
                 "Declare it with @task above the function, and let no other decorator follow."
             ) from None
 
-    def _result_of_twin(self, known: Known) -> Any:
+    def _result_of_twin(self, known: KnownJob) -> Any:
         if known.job is None:
             return self.get_result(str(known.id))
         return result_of_row(known.job, known.backend)
 
-    def _announce_unique(self, known: list[Known]) -> None:
+    def _announce_unique(self, known: list[KnownJob]) -> None:
         for job in known:
             row = lifecycle.get_row(job.id, backend=self.alias) if job.is_new else None
             if row is not None:

@@ -1,7 +1,8 @@
 """Which of the jobs that may start a claim takes: priorities, turns, limits, tokens.
 
 What may start is listed by the database (list_heads.sql), lane by lane, with all that limits it.
-This module decides between the lanes. It knows no clock and no database.
+This module decides between the lanes. It knows no clock and no database. `explain()` asks it what
+keeps one job, whose lane explain_lane.sql lists in the same way.
 
 *Order.* The best rank goes first (minus the priority, less the boost of the queue). Within a rank
 lanes take turns, each with as many jobs as its weight, up to its share of the batch; jobs without

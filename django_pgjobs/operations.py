@@ -133,7 +133,7 @@ class BuildIndex(PostgresSQL):
             super().database_backwards(app_label, schema_editor, from_state, to_state)
 
 
-class Watch(threading.Thread):
+class BlockerWatch(threading.Thread):
     """Says on the terminal for whom the session *pid* waits, from a connection of its own."""
 
     def __init__(self, connection: Any) -> None:
@@ -167,11 +167,11 @@ class Watch(threading.Thread):
 
 
 @contextmanager
-def _watch(connection: Any) -> Iterator[Watch]:
+def _watch(connection: Any) -> Iterator[BlockerWatch]:
     """Say for whom the session waits whose pid the block gives to the watch."""
     if connection.in_atomic_block:
         raise NotSupportedError("this migration must not be in a transaction: say atomic = False.")
-    watch = Watch(connection)
+    watch = BlockerWatch(connection)
     watch.start()
     try:
         yield watch

@@ -49,8 +49,8 @@ DEPENDANTS = (
     (
         "drain that waits for dependants",
         "django_pgjobs/worker/upkeep/look.py",
-        "not (self._pump.is_releasing or self._pump.is_settling)",
-        "not self._pump.is_settling",
+        "not (outlook.is_releasing or outlook.is_settling)",
+        "not outlook.is_settling",
         MANY,
     ),
     (

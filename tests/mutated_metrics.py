@@ -17,8 +17,8 @@ METRICS = (
     (
         "health: a worker that runs something",
         f"{PROCESS}health.py",
-        "self._state.held or not self._pump.has_room",
-        "not self._pump.has_room",
+        "self._state.held or not self._outlook.has_room",
+        "not self._outlook.has_room",
         HEALTH,
     ),
     (

@@ -38,7 +38,7 @@ PROCESS = (
     (
         "statement that is cancelled",
         f"{WORKER}running/watchdog.py",
-        "self._push(now + self._grace / 2, attempt, Step.CANCEL)",
+        "self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)",
         "pass",
         ("tests/worker/test_atomic.py",),
     ),

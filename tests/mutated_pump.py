@@ -226,8 +226,8 @@ PUMP = (
     (
         "hearing of new jobs before the look",
         f"{WORKER}upkeep/watch.py",
-        "            return Step.LEAVE\n        return _hear(Step.HEAR_EVERYTHING, known)",
-        "            return Step.LEAVE\n        return None",
+        "return WatchStep.LEAVE\n        return _hear(WatchStep.HEAR_EVERYTHING, known)",
+        "return WatchStep.LEAVE\n        return None",
         WATCH,
     ),
     (
@@ -247,7 +247,7 @@ PUMP = (
     (
         "share of the slots that is used up",
         f"{WORKER}upkeep/watch.py",
-        "            or pump.has_full_queue\n",
+        "            or outlook.has_full_queue\n",
         "",
         WATCH,
     ),

@@ -126,13 +126,13 @@ ROOMS = (
     (
         "look of a worker with room for one kind",
         f"{WORKER}upkeep/look.py",
-        "if not self._pump.waits_for_news:",
-        "if not self._pump.is_idle:",
+        "if not self._outlook.waits_for_news:",
+        "if not self._outlook.is_idle:",
         ("tests/worker/test_upkeep.py",),
     ),
     (
         "worker that is busy with all threads",
-        f"{WORKER}claiming/pump.py",
+        f"{WORKER}claiming/outlook.py",
         "return self.has_room and self.is_idle",
         "return self.wants_jobs and self.is_idle",
         ROOMS_TESTS,
@@ -140,8 +140,8 @@ ROOMS = (
     (
         "watch of a worker with room of one kind",
         f"{WORKER}upkeep/watch.py",
-        "if not pump.has_room:",
-        "if not pump.wants_jobs:",
+        "if not outlook.has_room:",
+        "if not outlook.wants_jobs:",
         ("tests/worker/test_watch_model.py",),
     ),
     *(

@@ -171,7 +171,7 @@ MUTATIONS = (
     Mutation(
         "claims whose answer was lost",
         f"{WORKER}claiming/pump.py",
-        "self.claim_lost_at = time.monotonic()",
+        "self.outlook.claim_lost_at = time.monotonic()",
         "pass",
         (
             "tests/worker/test_pump.py::test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again",
@@ -239,7 +239,7 @@ MUTATIONS = (
     ),
     Mutation(
         "scope of a unique key",
-        f"{SQL}enqueue_or_merge_jobs.sql",
+        f"{SQL}write_terms.py",
         "%(unique_until_claimed)s::boolean",
         "%(unique_until_claimed)s::boolean IS NULL",
         ("tests/test_merge.py",),

@@ -55,6 +55,8 @@ LOADS_BY_NAME = {
         "TASK_MODULES, the tasks.py of installed apps, and our own"
     ),
 }
+# Names of classes that Django gives.
+GIVEN_NAMES = {"Command", "Migration"}
 
 
 def modules(folder: Path = PACKAGE) -> list[Path]:
@@ -152,6 +154,27 @@ def test_a_room_imports_lower_floors_only() -> None:
     )
 
 
+def test_rooms_of_the_admin_import_each_other_one_way() -> None:
+    arrows: dict[str, set[str]] = {}
+    for path in modules(PACKAGE / "admin"):
+        room = path.relative_to(PACKAGE / "admin").with_suffix("").parts[0]
+        names = (name.split(".") for _, name in imported(path))
+        targets = {words[2] for words in names if words[:2] == ["django_pgjobs", "admin"]}
+        arrows.setdefault(room, set()).update(targets - {room})
+    # What imports none of the rooms that are left, or is imported by none, is in no circle.
+    while free := [
+        room
+        for room, targets in arrows.items()
+        if not targets & arrows.keys() or not any(room in each for each in arrows.values())
+    ]:
+        for room in free:
+            del arrows[room]
+    refuse(
+        (f"{room} imports {sorted(targets & arrows.keys())}" for room, targets in arrows.items()),
+        "no circles, move what two rooms share to a module beside admin/pages.py",
+    )
+
+
 def test_queries_do_not_import_models() -> None:
     refuse(
         (
@@ -202,6 +225,18 @@ def test_functions_are_short() -> None:
             and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
         ),
         f"no function has more than {LONGEST_FUNCTION} lines, split it",
+    )
+
+
+def test_the_name_of_a_class_means_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for path in modules():
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and node.name not in GIVEN_NAMES:
+                found.setdefault(node.name, []).append(f"{relative(path)}:{node.lineno}")
+    refuse(
+        (f"{name}: {', '.join(places)}" for name, places in found.items() if len(places) > 1),
+        "two modules have a class of this name, say of each what it is",
     )
 
 

@@ -16,7 +16,7 @@ from django.db import connection
 
 from django_pgjobs.control.rate_limits import on_django_connection
 from django_pgjobs.models import RateLimit
-from django_pgjobs.queries.rate_limits import Answer, create_rate_states, take_rate_tokens
+from django_pgjobs.queries.rate_limits import RateAnswer, create_rate_states, take_rate_tokens
 from django_pgjobs.sql.terms import written_out
 from tests.factories import let_rates_pass
 from tests.windows import EPOCH, largest_window, microseconds
@@ -74,12 +74,12 @@ def tell(cost: int = 1) -> tuple[datetime, int, datetime | None]:
         return cursor.fetchone()
 
 
-def take(cost: int, *, timeout: float | None = 0.0) -> Answer:
+def take(cost: int, *, timeout: float | None = 0.0) -> RateAnswer:
     with on_django_connection(waits=False), connection.cursor() as cursor:
         return take_rate_tokens(cursor, ["api"], cost=cost, timeout=timeout)
 
 
-def instant_of(answer: Answer) -> datetime:
+def instant_of(answer: RateAnswer) -> datetime:
     return datetime.fromtimestamp(answer.instant, UTC)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.job_list.links import OLDEST, SORT
+from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import (
     Number,
@@ -202,7 +202,7 @@ def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
     )
 
 
-class Rate(NamedTuple):
+class JobRate(NamedTuple):
     """So many jobs in minutes that are over; *per_minute* None: not known.
 
     *since* and *until* are when those minutes began and ended.
@@ -213,24 +213,24 @@ class Rate(NamedTuple):
     until: datetime | None = None
 
 
-def rate_of(counts: dict[int, int], until: datetime | None, hour: Hour) -> Rate:
+def rate_of(counts: dict[int, int], until: datetime | None, hour: Hour) -> JobRate:
     """Return the rate of *counts*, by minute, in the last minutes that are over *until* then."""
     if until is None:
-        return Rate(None)
+        return JobRate(None)
     minutes = recent_minutes(until)
     since = start_of(minutes.start, MINUTE)
     if since < hour.since:
-        return Rate(None)
+        return JobRate(None)
     jobs = sum(counts.get(minute, 0) for minute in minutes)
-    return Rate(jobs / len(minutes), since, start_of(minutes.stop, MINUTE))
+    return JobRate(jobs / len(minutes), since, start_of(minutes.stop, MINUTE))
 
 
-def finish_rate(hour: Hour) -> Rate:
+def finish_rate(hour: Hour) -> JobRate:
     """Return how many jobs finish per minute."""
     return rate_of(_by_minute(hour, finished), hour.upto, hour)
 
 
-def enqueue_rate(hour: Hour, samples: Sequence[tuple[float, int]]) -> Rate:
+def enqueue_rate(hour: Hour, samples: Sequence[tuple[float, int]]) -> JobRate:
     """Return how many jobs come in per minute."""
     until = enqueues_counted_until(samples)
     return rate_of(_by_minute(hour, lambda number: number.enqueued), until, hour)

@@ -25,7 +25,7 @@ from django_pgjobs.values.payload import is_storable
 PAGE_SECONDS = 2.0
 
 
-class Entry(NamedTuple):
+class NavigationEntry(NamedTuple):
     """A page of the navigation: its key, its name, its address and who may see it.
 
     One that *is_of_all* is about the whole installation, and not for those who see some jobs.
@@ -40,16 +40,16 @@ class Entry(NamedTuple):
 
 
 NAVIGATION = (
-    Entry("overview", _("Overview"), "app_list", ("pgjobs",), is_of_all=False),
-    Entry("jobs", _("Jobs"), "pgjobs_job_changelist", is_of_all=False),
-    Entry("workflows", _("Workflows"), "pgjobs_batch_changelist", is_of_all=False),
-    Entry("failures", _("Failures"), "pgjobs_job_failures"),
-    Entry("queues", _("Queues"), "pgjobs_queuesettings_changelist"),
-    Entry("schedules", _("Schedules"), "pgjobs_schedule_changelist"),
-    Entry("workers", _("Workers"), "pgjobs_worker_changelist"),
-    Entry("limits", _("Limits"), "pgjobs_ratelimit_changelist"),
-    Entry("tokens", _("API tokens"), "pgjobs_token_changelist"),
-    Entry("system", _("System"), "pgjobs_job_system"),
+    NavigationEntry("overview", _("Overview"), "app_list", ("pgjobs",), is_of_all=False),
+    NavigationEntry("jobs", _("Jobs"), "pgjobs_job_changelist", is_of_all=False),
+    NavigationEntry("workflows", _("Workflows"), "pgjobs_batch_changelist", is_of_all=False),
+    NavigationEntry("failures", _("Failures"), "pgjobs_job_failures"),
+    NavigationEntry("queues", _("Queues"), "pgjobs_queuesettings_changelist"),
+    NavigationEntry("schedules", _("Schedules"), "pgjobs_schedule_changelist"),
+    NavigationEntry("workers", _("Workers"), "pgjobs_worker_changelist"),
+    NavigationEntry("limits", _("Limits"), "pgjobs_ratelimit_changelist"),
+    NavigationEntry("tokens", _("API tokens"), "pgjobs_token_changelist"),
+    NavigationEntry("system", _("System"), "pgjobs_job_system"),
 )
 
 

@@ -15,8 +15,8 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from django_pgjobs.admin.addresses import search_address
 from django_pgjobs.admin.job_page.actions import JOB_ACTIONS
-from django_pgjobs.admin.job_page.links import search_address
 from django_pgjobs.declaring.subjects import subject_of
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
@@ -44,7 +44,7 @@ else:
     Base = object
 
 
-class Entry(NamedTuple):
+class JobOfRow(NamedTuple):
     """A job of a row: its address, and (label, address) of what may be done to it."""
 
     job: Job
@@ -105,7 +105,7 @@ class JobsOfRowMixin(Base):
             jobs = read_within_budget(found)
         site = self.admin_site
         is_linked = site.is_registered(Job)
-        entries = [Entry(job, "", []) for job in jobs or []]
+        entries = [JobOfRow(job, "", []) for job in jobs or []]
         if is_linked:
             entries = list(_entries(site, user, jobs or []))
         listed = _url(site, "changelist") if is_linked else ""
@@ -153,7 +153,7 @@ def read_within_budget(jobs: models.QuerySet[Job]) -> list[Job] | None:
         return None
 
 
-def _entries(site: admin.AdminSite, user: Any, jobs: list[Job]) -> Iterator[Entry]:
+def _entries(site: admin.AdminSite, user: Any, jobs: list[Job]) -> Iterator[JobOfRow]:
     """Yield the jobs with their addresses, and what *user* may do to each of them."""
     allowed: set[int] = set()
     if jobs and may(user, Verb.OPERATE):
@@ -165,7 +165,7 @@ def _entries(site: admin.AdminSite, user: Any, jobs: list[Job]) -> Iterator[Entr
             for name in OFFERED
             if job.pk in allowed and JOB_ACTIONS[name].suits(job)
         ]
-        yield Entry(job, _url(site, "change", job.pk), actions)
+        yield JobOfRow(job, _url(site, "change", job.pk), actions)
 
 
 def _url(site: admin.AdminSite, name: str, *args: Any) -> str:

@@ -18,7 +18,7 @@ from django_pgjobs.status import FINISHED, Hold, JobStatus
 from django_pgjobs.workflows.retrying import requeue_tree
 
 
-class Options(TypedDict, total=False):
+class ChosenOptions(TypedDict, total=False):
     """What a person chose on the page of confirmation, as it is stored in JSON.
 
     *delay* and *spread* are seconds, *at* is ISO text; what is None or absent was not chosen.
@@ -33,7 +33,7 @@ class Options(TypedDict, total=False):
     note: str
 
 
-class When(TypedDict):
+class RunTimes(TypedDict):
     """When jobs are to run: at *run_after*, or within *spread* seconds behind a *delay*."""
 
     run_after: datetime | None
@@ -49,7 +49,7 @@ class Effect:
     conflicts: list[tuple[int, int | None]] = field(default_factory=list)
 
 
-def at_any_status(*statuses: str) -> Callable[[Options], Q]:
+def at_any_status(*statuses: str) -> Callable[[ChosenOptions], Q]:
     """Return the condition of an action that is for all jobs of some statuses."""
     condition = Q(status__in=statuses)
     return lambda options: condition
@@ -67,11 +67,11 @@ class Action:
     label: Any
     verb: Verb
     statuses: tuple[str, ...]
-    suits: Callable[[Options], Q]
-    apply: Callable[[Cursor, list[int], Options], Effect]
+    suits: Callable[[ChosenOptions], Q]
+    apply: Callable[[Cursor, list[int], ChosenOptions], Effect]
 
 
-def _when(options: Options) -> When:
+def _when(options: ChosenOptions) -> RunTimes:
     """Return when the jobs are to run, as the statements take it."""
     at = options.get("at")
     spread = options.get("spread")
@@ -83,7 +83,7 @@ def _when(options: Options) -> When:
     }
 
 
-def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _retry(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     effect = Effect()
     queues = []
     batch_ids = set()
@@ -104,59 +104,61 @@ def _retry(cursor: Cursor, ids: list[int], options: Options) -> Effect:
     return effect
 
 
-def retry_tree(cursor: Cursor, batch_id: int, statuses: list[str], options: Options) -> Effect:
+def retry_tree(
+    cursor: Cursor, batch_id: int, statuses: list[str], options: ChosenOptions
+) -> Effect:
     """Retry jobs of a tree as `Batch.retry` does, all at once: its end is told once."""
     requeue = partial(jobs.requeue_jobs, cursor, **_when(options), statuses=statuses)
     done = requeue_tree(cursor, batch_id, statuses, requeue)
     return Effect(done.ids, done.conflicts)
 
 
-def _reschedule(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _reschedule(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     moved = jobs.reschedule_jobs(cursor, ids, **_when(options))
     notifications.notify_workers(cursor, list(moved.values()))
     return Effect(list(moved))
 
 
-def _cancel(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _cancel(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     cancelled = jobs.cancel_jobs(cursor, ids)
     if JobStatus.RUNNING in cancelled.values():
         notifications.notify_cancelled(cursor)
     return Effect(list(cancelled))
 
 
-def _discard(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _discard(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     note = options.get("note") or "discarded"
     return Effect(list(bulk.discard_jobs(cursor, ids, note=note)))
 
 
-def _move(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _move(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     queue_name, priority = options.get("queue_name"), options.get("priority")
     moved = bulk.move_jobs(cursor, ids, queue_name=queue_name, priority=priority)
     notifications.notify_workers(cursor, list(moved.values()))
     return Effect(list(moved))
 
 
-def _delete(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _delete(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     return Effect(bulk.delete_jobs(cursor, ids))
 
 
-def _refuse(cursor: Cursor, ids: list[int], options: Options) -> Effect:
+def _refuse(cursor: Cursor, ids: list[int], options: ChosenOptions) -> Effect:
     raise TypeError("an export changes nothing.")
 
 
-def _suits_retry(options: Options) -> Q:
+def _suits_retry(options: ChosenOptions) -> Q:
     condition = Q(status__in=sorted(FINISHED))
     if options.get("reset_attempts"):
         condition |= Q(status=JobStatus.READY, attempts__gt=0)
     return condition
 
 
-def _suits_run_now(options: Options) -> Q:
+def _suits_run_now(options: ChosenOptions) -> Q:
     waits = Q(due_at__isnull=False) | Q(hold=Hold.PREDECESSOR_FAILED)
     return Q(status=JobStatus.READY) & waits
 
 
-def _suits_cancel(options: Options) -> Q:
+def _suits_cancel(options: ChosenOptions) -> Q:
     return Q(status=JobStatus.READY) | Q(status=JobStatus.RUNNING, cancel_requested_at=None)
 
 

@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from django_pgjobs.bulk import trees
-from django_pgjobs.bulk.actions import ACTIONS, Action, Effect, Options, retry_tree
+from django_pgjobs.bulk.actions import ACTIONS, Action, ChosenOptions, Effect, retry_tree
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.bulk.walk import Position, Walk, allowed_to
@@ -43,7 +43,7 @@ class Page(NamedTuple):
 def create_change(
     action: Action,
     selection: Selection,
-    options: Options,
+    options: ChosenOptions,
     *,
     user: Any,
     reason: str = "",

@@ -20,7 +20,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast
 
-from django_pgjobs.bulk.actions import Action, Options
+from django_pgjobs.bulk.actions import Action, ChosenOptions
 from django_pgjobs.bulk.dependants import count_dependants, find_dependants
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import is_small_tree
@@ -47,8 +47,8 @@ EXACT_SECONDS = 1.0
 ENDING = ("cancel", "discard")
 MAX_GROUPS = 10
 MAX_SAMPLES = 5
-NONE: Options = {}
-MORE: Options = {"reset_attempts": True}
+NONE: ChosenOptions = {}
+MORE: ChosenOptions = {"reset_attempts": True}
 
 
 class Row(NamedTuple):
@@ -97,7 +97,7 @@ class Preview:
         return self.exact if self.is_partial else self.suitable
 
 
-class Place(NamedTuple):
+class IndexRange(NamedTuple):
     """Where to look: a condition and an *order* of an index, and what may be found there.
 
     Without the order, a limit makes the planner scan the table.
@@ -123,7 +123,7 @@ def preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     return found
 
 
-def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: Options) -> Walk:
+def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: ChosenOptions) -> Walk:
     """Return the walk that the change takes."""
     return Walk(selection, action.statuses, action.suits(options), narrow)
 
@@ -210,13 +210,15 @@ def _flag(condition: Q) -> Case:
     return Case(When(condition, then=Value(True)), default=False, output_field=BooleanField())
 
 
-def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[list[Place], bool]:
+def _places(
+    jobs: QuerySet[Job], action: Action, selection: Selection
+) -> tuple[list[IndexRange], bool]:
     """Return where to look, and whether that leaves something out."""
     pin = Q(finished_at=None)
     if selection.until is not None:
         pin |= Q(finished_at__lte=selection.until)
     if selection.is_of_ids:
-        return [Place(pin, "-id", True, True)], False
+        return [IndexRange(pin, "-id", True, True)], False
     # If any finished job is one of the selection, the limit is met soon.
     is_plain = set(selection.lookups) <= {"status", "status__in"}
     is_dense = is_plain and get_conf().ADMIN_PERMISSION is None
@@ -234,7 +236,7 @@ def _places(jobs: QuerySet[Job], action: Action, selection: Selection) -> tuple[
         suits = status in action.statuses
         # An action is for all finished jobs of a status, or for none.
         order = "-id" if is_live or is_small else "-finished_at"
-        places.append(Place(Q(status=status) & where, order, suits, is_live or not suits))
+        places.append(IndexRange(Q(status=status) & where, order, suits, is_live or not suits))
     return places, bool(bounds)
 
 

@@ -126,7 +126,7 @@ def _take_turn(
     return grant, time.monotonic() + waited
 
 
-def _ask(keys: list[str], cost: int, allowed: float | None) -> rate_limits.Answer:
+def _ask(keys: list[str], cost: int, allowed: float | None) -> rate_limits.RateAnswer:
     """Return what the server says; raise what makes the request impossible."""
     answer = _run(partial(rate_limits.take_rate_tokens, keys=keys, cost=cost, timeout=allowed))
     if answer.unknown:

@@ -15,7 +15,7 @@ from django_pgjobs.declaring.endings import find_follow_up
 from django_pgjobs.declaring.keys import render_key
 from django_pgjobs.declaring.signatures import check_signature, named_arguments
 from django_pgjobs.declaring.tasks import Task, is_async
-from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
+from django_pgjobs.queries.enqueue import JobLine, StartColumns, TaskColumns
 from django_pgjobs.tracing.headers import KEY
 from django_pgjobs.tracing.sending import current_headers
 from django_pgjobs.values.given import instant_or_delay
@@ -181,14 +181,14 @@ def unique_key_of(task: Task, arguments: Mapping[str, Any]) -> str | None:
     return None if key is None else render_key("unique_key", key, task.module_path, arguments)
 
 
-def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> Line:
+def make_line(task: AnyTask, args: Any, kwargs: Mapping[str, Any]) -> JobLine:
     """Return the line of one job; raise TypeError or ValueError if it cannot be stored."""
     line = _encoded(task, args, kwargs)
     if not isinstance(task, Task) or not (
         task.unique_key is not None or task.concurrency_key or task.rate_limit
     ):
         return line
-    return Line(line.args, line.kwargs, *keys_of(task, args, kwargs))
+    return JobLine(line.args, line.kwargs, *keys_of(task, args, kwargs))
 
 
 def keys_of(
@@ -217,11 +217,11 @@ def split_item(item: Any) -> tuple[Any, Mapping[str, Any]]:
     )
 
 
-def _encoded(task: AnyTask, args: Any, kwargs: Any) -> Line:
+def _encoded(task: AnyTask, args: Any, kwargs: Any) -> JobLine:
     """Return both texts; raise TypeError or ValueError if the task cannot be called with them."""
     check_signature(task, args, kwargs)
     limit = get_conf().MAX_PAYLOAD_BYTES
-    return Line(
+    return JobLine(
         encode_value(list(args), name="args", max_bytes=limit) if args else "[]",
         encode_value(dict(kwargs), name="kwargs", max_bytes=limit) if kwargs else "{}",
     )

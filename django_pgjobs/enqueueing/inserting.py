@@ -33,14 +33,14 @@ from django_pgjobs.enqueueing.columns import (
 from django_pgjobs.enqueueing.selecting import select_arguments
 from django_pgjobs.queries import enqueue
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.enqueue import CompiledSelect, Known, Line
+from django_pgjobs.queries.enqueue import CompiledSelect, JobLine, KnownJob
 from django_pgjobs.tracing.sending import sending
 
 # Rows of one INSERT of enqueue_many: beyond this the gain is below 2 % (docs/performance.md).
 ROWS_PER_INSERT = 5_000
 
 
-class Inserted(NamedTuple):
+class InsertedJob(NamedTuple):
     """A job that was inserted; *args* and *kwargs* are as the task will get them."""
 
     id: int
@@ -50,7 +50,7 @@ class Inserted(NamedTuple):
     kwargs: Any
 
 
-def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
+def insert(task: AnyTask, args: Any, kwargs: Any) -> InsertedJob | KnownJob:
     """Insert one job, or return the live one that has its unique key."""
     if merging.is_unique(task):
         return _insert_unique(task, args, kwargs)
@@ -60,10 +60,10 @@ def insert(task: AnyTask, args: Any, kwargs: Any) -> Inserted | Known:
         with connections[job_database()].cursor() as cursor:
             inserted = enqueue.insert_job(cursor, row, line, start_columns(task))
         sent.ids = [inserted[0]]
-    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
+    return InsertedJob(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
-def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
+def _insert_unique(task: Task, args: Any, kwargs: Any) -> InsertedJob | KnownJob:
     args, kwargs = merging.call_to_store(task, args, kwargs)
     line = make_line(task, args, kwargs)
     with sending(task.module_path, task.queue_name) as sent:
@@ -72,7 +72,7 @@ def _insert_unique(task: Task, args: Any, kwargs: Any) -> Inserted | Known:
     if not known.is_new or known.job is None:
         return known
     inserted = known.id, known.job.enqueued_at, known.job.run_after
-    return Inserted(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
+    return InsertedJob(*inserted, as_stored(args, line.args), as_stored(kwargs, line.kwargs))
 
 
 def as_stored(value: Any, text: str) -> Any:
@@ -102,10 +102,10 @@ def insert_many(task: AnyTask, items: list[Item], *, first_index: int) -> list[i
     return ids
 
 
-def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[Known]:
+def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> list[KnownJob]:
     """Insert a job per item whose unique key no live job has; return the job of each item."""
 
-    def make(args: Any, kwargs: Mapping[str, Any]) -> Line:
+    def make(args: Any, kwargs: Mapping[str, Any]) -> JobLine:
         return make_line(task, *merging.call_to_store(task, args, kwargs))
 
     with sending(task.module_path, task.queue_name) as sent:
@@ -117,10 +117,10 @@ def insert_many_unique(task: Task, items: list[Item], *, first_index: int) -> li
 def _lines(
     items: Iterable[Item],
     first_index: int,
-    make: Callable[[Any, Mapping[str, Any]], Line],
+    make: Callable[[Any, Mapping[str, Any]], JobLine],
     *,
     where: str = "enqueue_many()",
-) -> list[Line]:
+) -> list[JobLine]:
     """Return the line of each item; a TypeError or ValueError names the item it is about."""
     lines = []
     for index, item in enumerate(items, first_index):
@@ -131,7 +131,7 @@ def _lines(
     return lines
 
 
-def lines_of_batch(task: AnyTask, items: Iterable[Item], *, first_index: int) -> list[Line]:
+def lines_of_batch(task: AnyTask, items: Iterable[Item], *, first_index: int) -> list[JobLine]:
     """Return the lines of jobs that are added to a batch."""
     return _lines(items, first_index, partial(make_line, task), where="add_many()")
 

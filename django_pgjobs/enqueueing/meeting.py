@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from django_pgjobs.queries.enqueue import Known
+from django_pgjobs.queries.enqueue import KnownJob
 
 
 class Met:
@@ -22,7 +22,7 @@ class Met:
     def __contains__(self, job_id: object) -> bool:
         return self._is_met.get(job_id, False) if isinstance(job_id, int) else False
 
-    def add(self, known: Sequence[Known]) -> None:
+    def add(self, known: Sequence[KnownJob]) -> None:
         """Note the result of an enqueue."""
         for job in known:
             # The first word counts: what was made here may be met here again.
@@ -43,7 +43,7 @@ def noting_met() -> Iterator[Met]:
         _met.reset(token)
 
 
-def note_met(known: Sequence[Known]) -> None:
+def note_met(known: Sequence[KnownJob]) -> None:
     """Report the result of an enqueue to the block that collects it, if there is one."""
     met = _met.get()
     if met is not None:

@@ -45,8 +45,8 @@ from django_pgjobs.queries.enqueue import (
     MEET,
     MERGE,
     CompiledSelect,
-    Known,
-    Line,
+    JobLine,
+    KnownJob,
     UniqueColumns,
 )
 from django_pgjobs.values.payload import decode_arguments
@@ -86,14 +86,14 @@ def call_to_store(
     return (), arguments_by_name(task, args, kwargs)
 
 
-class Found:
+class FoundJobs:
     """The jobs found for lines: by unique key, and those without one in order."""
 
     def __init__(self) -> None:
-        self.by_key: dict[str, Known] = {}
-        self.keyless: list[Known] = []
+        self.by_key: dict[str, KnownJob] = {}
+        self.keyless: list[KnownJob] = []
 
-    def add(self, listed: Sequence[Known]) -> None:
+    def add(self, listed: Sequence[KnownJob]) -> None:
         """Take in what a statement listed."""
         for known in listed:
             if known.unique_key is None:
@@ -101,11 +101,11 @@ class Found:
             else:
                 self.by_key[known.unique_key] = known
 
-    def missing(self, lines: Sequence[Line]) -> list[Line]:
+    def missing(self, lines: Sequence[JobLine]) -> list[JobLine]:
         """Return the lines whose key was neither inserted nor met."""
         return [line for line in lines if line.unique_key and line.unique_key not in self.by_key]
 
-    def of(self, lines: Sequence[Line]) -> list[Known]:
+    def of(self, lines: Sequence[JobLine]) -> list[KnownJob]:
         """Return the job of each line; of the lines of one key only the first is new."""
         keyless = iter(self.keyless)
         seen: set[str] = set()
@@ -120,8 +120,8 @@ class Found:
 
 
 def insert_lines(
-    task: Task, lines: Sequence[Line], *, detailed: bool, batch_id: int | None = None
-) -> list[Known]:
+    task: Task, lines: Sequence[JobLine], *, detailed: bool, batch_id: int | None = None
+) -> list[KnownJob]:
     """Insert the jobs, in a batch or in none, or meet those that have their unique keys; return
     one per line.
 
@@ -135,8 +135,8 @@ def insert_lines(
 
 
 def _insert_or_meet(
-    task: Task, lines: Sequence[Line], *, detailed: bool, batch_id: int | None
-) -> list[Known]:
+    task: Task, lines: Sequence[JobLine], *, detailed: bool, batch_id: int | None
+) -> list[KnownJob]:
     if own_function(task) or _may_outgrow(task, lines):
         return _merge_here(task, lines).of(lines)
     found = _insert(task, statement_for(task), lines, detailed=detailed, batch_id=batch_id)
@@ -233,16 +233,16 @@ def _unique_columns(task: Task, batch_id: int | None) -> UniqueColumns:
 def _insert(
     task: Task,
     how: str,
-    lines: Sequence[Line],
+    lines: Sequence[JobLine],
     *,
     detailed: bool,
     merge: str | None = None,
     batch_id: int | None = None,
-) -> Found:
+) -> FoundJobs:
     """Send the statement for the lines, again for jobs that it met but could not see."""
     row = _unique_columns(task, batch_id)
     row["merge"] = merge or row["merge"]
-    found = Found()
+    found = FoundJobs()
     waiting = lines
     with connections[job_database()].cursor() as cursor:
         for _ in range(TRIES):
@@ -257,7 +257,7 @@ def _insert(
     )
 
 
-def _merge_here(task: Task, lines: Sequence[Line]) -> Found:
+def _merge_here(task: Task, lines: Sequence[JobLine]) -> FoundJobs:
     """Insert the jobs, or lock those met and merge one after the other into them."""
     first_of = {line.unique_key: line for line in reversed(lines) if line.unique_key}
     firsts = [line for line in lines if not line.unique_key or first_of[line.unique_key] is line]
@@ -283,7 +283,7 @@ def _merge_here(task: Task, lines: Sequence[Line]) -> Found:
     return found
 
 
-def _kwargs_of(task: Task, known: Known) -> str:
+def _kwargs_of(task: Task, known: KnownJob) -> str:
     """Return the arguments of a waiting job, all by name, as JSON text."""
     if known.job is None or known.job.args == "[]":
         return known.job.kwargs if known.job else "{}"
@@ -294,7 +294,7 @@ def _kwargs_of(task: Task, known: Known) -> str:
         raise JobError(f"nothing can be merged into job {known.id}: {error}") from error
 
 
-def _merged(cursor: Cursor, task: Task, job_id: int, former: str, line: Line) -> Line:
+def _merged(cursor: Cursor, task: Task, job_id: int, former: str, line: JobLine) -> JobLine:
     """Return *line* with its arguments merged into the *former* ones of the job."""
     function = own_function(task)
     if function is None:
@@ -333,7 +333,7 @@ def _name(task: Task) -> str:
     return merge if isinstance(merge, str) else getattr(merge, "__qualname__", repr(merge))
 
 
-def _may_outgrow(task: Task, lines: Sequence[Line]) -> bool:
+def _may_outgrow(task: Task, lines: Sequence[JobLine]) -> bool:
     """May the lines of one key together be too large, even without a job in the table?"""
     if not merges_by_name(task) or len(lines) == 1:
         return False
@@ -344,14 +344,14 @@ def _may_outgrow(task: Task, lines: Sequence[Line]) -> bool:
     return max(sizes.values(), default=0) > get_conf().MAX_PAYLOAD_BYTES
 
 
-def _refuse_twins(lines: Sequence[Line]) -> None:
+def _refuse_twins(lines: Sequence[JobLine]) -> None:
     times = Counter(line.unique_key for line in lines if line.unique_key)
     for key, count in times.items():
         if count > 1:
             raise DuplicateJob(f"{count} items of enqueue_many() have the unique key {key!r}.")
 
 
-def _refuse_occupied(task: Task, line: Line) -> NoReturn:
+def _refuse_occupied(task: Task, line: JobLine) -> NoReturn:
     key = str(line.unique_key)
     with connections[job_database()].cursor() as cursor:
         found = enqueue.get_unique_job(cursor, unique_key=key, task_path=task.module_path)

@@ -73,7 +73,7 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-class Known:
+class TokenCache:
     """The tokens that were looked up lately, by digest; those that are not valid are None."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Known:
             self._found.clear()
 
 
-known = Known()
+known = TokenCache()
 
 
 def known_access(request: HttpRequest) -> Access | None:

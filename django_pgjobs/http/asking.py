@@ -17,8 +17,8 @@ from django_pgjobs.http.assignments import MAX_LENGTH, opened
 from django_pgjobs.http.crew import Member, crew, find_member
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import borrowed, turn
-from django_pgjobs.http.requests import Answer, ApiRequest
-from django_pgjobs.http.taking import Given, again, take
+from django_pgjobs.http.requests import ApiRequest, Reply
+from django_pgjobs.http.taking import GivenAttempt, again, take
 from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import Waiter, waiting
 from django_pgjobs.queries.claims import Group, send_token_wait
@@ -60,7 +60,7 @@ class Asked:
             held = {each.job_id: each.claim for each in known if each is not None}
         return cls(request.access, crew.get(request.access, worker_id), max_jobs, wait, held)
 
-    def give(self) -> list[Given]:
+    def give(self) -> list[GivenAttempt]:
         """Return jobs for the worker: first those that it runs and does not know of."""
         taker, row = self.member
         given = self._again()
@@ -72,7 +72,7 @@ class Asked:
             self.say_listening(listening=False)
         return given
 
-    def _again(self) -> list[Given]:
+    def _again(self) -> list[GivenAttempt]:
         if self.held is None:
             return []
         asked_at = time.monotonic()
@@ -91,7 +91,7 @@ class Asked:
         """Return the worker as its row is now; raise Problem (404) if it is gone."""
         return find_member(self.access, self.member.taker.worker_id)
 
-    def look(self, since: float) -> list[Given]:
+    def look(self, since: float) -> list[GivenAttempt]:
         """Claim what a look shows that is not older than *since*, if there is anything for it."""
         found = looks.get(since=since)
         options = self.member.taker.options
@@ -112,13 +112,13 @@ class Asked:
         waits = (seconds for *names, seconds in rows if Group(*names) in groups)
         return time.monotonic() + min(waits, default=math.inf) + LEAST_PAUSE
 
-    def answer(self, given: Sequence[Given], *, retry_after: float | None = None) -> Answer:
+    def answer(self, given: Sequence[GivenAttempt], *, retry_after: float | None = None) -> Reply:
         """Return the answer with these jobs."""
         taker = self.member.taker
         body: dict[str, Any] = {"assignments": [each.as_dict(taker) for each in given]}
         if retry_after is not None:
             body["retry_after"] = retry_after
-        return Answer(200, body)
+        return Reply(200, body)
 
 
 class Wait:
@@ -142,7 +142,7 @@ class Wait:
         if not self._asked.newest().row.is_listening:
             self._asked.say_listening(listening=True)
 
-    def look(self) -> list[Given]:
+    def look(self) -> list[GivenAttempt]:
         """Claim what there is by now."""
         was_woken = waiting.note_looked(self._waiter)
         since = time.monotonic()
@@ -172,7 +172,7 @@ class Wait:
         waiting.leave(self._waiter, passes_on=passes_on or self._tokens_at < math.inf)
 
 
-def wait_in_thread(asked: Asked) -> list[Given]:
+def wait_in_thread(asked: Asked) -> list[GivenAttempt]:
     """Return jobs as soon as there are some, nothing if it takes too long."""
     event = threading.Event()
     wait = Wait(asked, event.set)
@@ -191,7 +191,7 @@ def wait_in_thread(asked: Asked) -> list[Given]:
         wait.end(passes_on=passes_on)
 
 
-async def wait_in_loop(asked: Asked) -> list[Given]:
+async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
     """Do the same on an event loop; its task may be cancelled, when the client vanishes."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Told:
+class CallAtEnd:
     """A call that is enqueued at the end of a job or a batch."""
 
     fields: Fields
@@ -57,7 +57,7 @@ class NewJob:
 
     fields: Fields
     call: Call
-    callbacks: list[Told] = field(default_factory=list)
+    callbacks: list[CallAtEnd] = field(default_factory=list)
 
 
 def noting(fields: Fields, do: Callable[[], T]) -> T | None:
@@ -122,7 +122,7 @@ def read_step(fields: Fields, access: Access, *, leading: int) -> Call | None:
     return call
 
 
-def read_callbacks(fields: Fields, access: Access, *, of_job: bool = False) -> list[Told]:
+def read_callbacks(fields: Fields, access: Access, *, of_job: bool = False) -> list[CallAtEnd]:
     """Return what is to be told at the end: an address, or of a batch a task, too."""
     told = []
     for given in fields.objects("callbacks", default=[], max_items=MAX_CALLBACKS):
@@ -130,7 +130,7 @@ def read_callbacks(fields: Fields, access: Access, *, of_job: bool = False) -> l
         event = next((each for each in EVENTS if each == on), EVENTS[0])
         call = _read_url(given) if of_job else _read_url_or_call(given, access)
         if call is not None:
-            told.append(Told(given, event, call))
+            told.append(CallAtEnd(given, event, call))
     return told
 
 

@@ -9,7 +9,7 @@ from django_pgjobs.http.access import Access
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.station import make_options, our_backends
-from django_pgjobs.http.taking import Taker
+from django_pgjobs.http.taking import RemoteTaker
 from django_pgjobs.queries.remote import RemoteWorker, send_worker
 
 KNOWN_SECONDS = 1.0
@@ -19,7 +19,7 @@ MOST_KNOWN = 10_000
 class Member(NamedTuple):
     """A live worker over HTTP: as it claims, and what its row says."""
 
-    taker: Taker
+    taker: RemoteTaker
     row: RemoteWorker
 
 
@@ -38,7 +38,7 @@ def find_member(access: Access, worker_id: int) -> Member:
     queues, paths = set(row.queues), frozenset(row.task_paths)
     # The token may have been narrowed since.
     served = sorted(queues if access.queues is None else queues & access.queues)
-    taker = Taker(
+    taker = RemoteTaker(
         worker_id=worker_id,
         token_id=access.token_id,
         name=row.name,
@@ -49,7 +49,7 @@ def find_member(access: Access, worker_id: int) -> Member:
     return Member(taker, row)
 
 
-class Crew:
+class RecentMembers:
     """The workers that asked lately: what one is, and is asked, may be a second old.
 
     Whether its lease holds the claim itself looks at.
@@ -75,4 +75,4 @@ class Crew:
         self._found = {}
 
 
-crew = Crew()
+crew = RecentMembers()

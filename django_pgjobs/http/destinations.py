@@ -53,7 +53,7 @@ class Destination(NamedTuple):
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-class Place(NamedTuple):
+class SocketAddress(NamedTuple):
     """A socket's family and address."""
 
     family: int
@@ -88,7 +88,7 @@ def destination_of(url: object) -> Destination:
     return found
 
 
-def find_places(destination: Destination) -> list[Place]:
+def find_places(destination: Destination) -> list[SocketAddress]:
     """Look the host up, once; return where to connect to.
 
     Raise CallBackFailed if all of it is private, OSError if the name is not known.
@@ -98,7 +98,7 @@ def find_places(destination: Destination) -> list[Place]:
     )
     may_be_private = get_conf().CALLBACK_ALLOW_PRIVATE
     places = [
-        Place(family, address)
+        SocketAddress(family, address)
         for family, _, _, _, address in found
         if may_be_called(str(address[0]), may_be_private=may_be_private)
     ]

@@ -29,7 +29,7 @@ VAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookResult:
     """What a look found that was asked at *asked_at*, by time.monotonic(), and took so long."""
 
     places: tuple[Ready, ...] = ()
@@ -56,11 +56,11 @@ class Looks:
         # ... and while what is known changes: who notes something may hold a connection for which
         # a look waits.
         self._change = threading.Lock()
-        self.last = Found()
+        self.last = LookResult()
         # When a job is due of which somebody told since the last look began.
         self._expected_at = math.inf
 
-    def get(self, *, since: float) -> Found:
+    def get(self, *, since: float) -> LookResult:
         """Return what a look found that was not made before *since*.
 
         A job that has come due meanwhile asks for a new one, too.
@@ -100,7 +100,7 @@ def promoting(send: Send) -> tuple[int, float | None, list[Any]]:
     return promoted, next_due, rows
 
 
-def _look() -> Found:
+def _look() -> LookResult:
     asked_at = time.monotonic()
     promoted, next_due, rows = promoting(claims.send_lane_listing)
     now = time.monotonic()
@@ -108,7 +108,7 @@ def _look() -> Found:
     if promoted == PROMOTE_BATCH:
         due_at = now
     places = tuple(Ready._make(row) for row in rows)
-    return Found(places, asked_at, now - asked_at, due_at)
+    return LookResult(places, asked_at, now - asked_at, due_at)
 
 
 looks = Looks()

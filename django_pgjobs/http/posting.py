@@ -15,7 +15,7 @@ from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Any, NamedTuple
 
-from django_pgjobs.http.destinations import Destination, Place, find_places
+from django_pgjobs.http.destinations import Destination, SocketAddress, find_places
 
 # From the connection to the end of the answer's headers, all together.
 SECONDS = 15.0
@@ -54,7 +54,7 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _connect(places: Sequence[Place], deadline: float) -> socket.socket:
+def _connect(places: Sequence[SocketAddress], deadline: float) -> socket.socket:
     """Return a connection to the first address that takes one."""
     errors: list[OSError] = []
     for place in places:

@@ -17,7 +17,7 @@ from django_pgjobs.values.payload import in_utc, is_storable
 Default = TypeVar("Default")
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """What a handler returns: *body* is an object, or JSON in bytes; None: no body at all."""
 
     status: int

@@ -1,6 +1,6 @@
 """From a request to a handler, and from what it returns or raises to an answer.
 
-A handler is `def handler(request: ApiRequest, **path) -> Answer`. One that waits has a twin
+A handler is `def handler(request: ApiRequest, **path) -> Reply`. One that waits has a twin
 `async def` for processes with an event loop (ASGI), where who waits is to hold neither thread nor
 connection: `Handler(claim, "work", in_loop=aclaim)`. The client may vanish meanwhile: then the
 twin is cancelled where it awaits.
@@ -25,7 +25,7 @@ from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.http.access import Access, find_access, known_access
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.rates import rates
-from django_pgjobs.http.requests import Answer, ApiRequest, wrong_parameter
+from django_pgjobs.http.requests import ApiRequest, Reply, wrong_parameter
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.values.job_ids import JOB_ID, parse_job_id
 from django_pgjobs.values.words import CONTROL
@@ -35,8 +35,8 @@ logger = get_logger(__name__)
 
 View = Callable[..., HttpResponse]
 AsyncView = Callable[..., Awaitable[HttpResponse]]
-Run = Callable[..., Answer]
-RunInLoop = Callable[..., Awaitable[Answer]]
+Run = Callable[..., Reply]
+RunInLoop = Callable[..., Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _not_allowed(handlers: Mapping[str, Handler]) -> Problem:
     )
 
 
-def _response(answer: Answer) -> HttpResponse:
+def _response(answer: Reply) -> HttpResponse:
     status, body, headers = answer
     if body is None:
         response = HttpResponse(status=status, headers=dict(headers))

@@ -20,7 +20,7 @@ from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
-from django_pgjobs.http.taking import Given, Taker, again, hand_out
+from django_pgjobs.http.taking import GivenAttempt, RemoteTaker, again, hand_out
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Group, Lane, Scope, Segment
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -52,7 +52,7 @@ class SingleClaim(KeyedClaim):
         self.choice.jobs = [job for job in self.choice.jobs if job.id == self._job_id]
 
 
-def take_one(member: Member, job_id: int) -> Given:
+def take_one(member: Member, job_id: int) -> GivenAttempt:
     """Claim a job; raise Problem if it is not to be had."""
     taker, row = member
     *_, found = promoting(partial(send_claimable, job_id=job_id))
@@ -71,7 +71,7 @@ def take_one(member: Member, job_id: int) -> Given:
     return given[0]
 
 
-def _claim(taker: Taker, job_id: int, job: Claimable) -> list[Given]:
+def _claim(taker: RemoteTaker, job_id: int, job: Claimable) -> list[GivenAttempt]:
     asked_at = time.monotonic()
     rows = claims.claimed_rows(_taken(taker, job_id, job), asked_at)
     attempts = [make_attempt(row, taker.options) for row in rows]
@@ -81,7 +81,7 @@ def _claim(taker: Taker, job_id: int, job: Claimable) -> list[Given]:
     return hand_out(taker, [(each, 0.0) for each in attempts if each.id == job_id])
 
 
-def _taken(taker: Taker, job_id: int, job: Claimable) -> list[Any]:
+def _taken(taker: RemoteTaker, job_id: int, job: Claimable) -> list[Any]:
     group = Group(job.backend, job.queue_name, job.urgency, job.is_async)
     lane = Lane(job.backend, job.queue_name, job.is_async)
     scope = Scope(
@@ -108,7 +108,7 @@ def _taken(taker: Taker, job_id: int, job: Claimable) -> list[Any]:
         raise
 
 
-def _taker_of(taker: Taker) -> claims.Taker:
+def _taker_of(taker: RemoteTaker) -> claims.Taker:
     now = time.monotonic()
     leaving = station.paths_to_leave(taker.paths)
     return claims.Taker(

@@ -18,7 +18,7 @@ import psycopg
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.http.assignments import Assignment
-from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, Found, looks
+from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, LookResult, looks
 from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import unavailable
@@ -34,7 +34,13 @@ from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.places import keyed_lanes_of, last_served
 from django_pgjobs.worker.claiming.plan import Listing, Plan
-from django_pgjobs.worker.running.calling import Call, failure, make_attempt, prepare, timeout_of
+from django_pgjobs.worker.running.calling import (
+    TaskCall,
+    failure,
+    make_attempt,
+    prepare,
+    timeout_of,
+)
 from django_pgjobs.worker.running.outcome import Outcome, released
 from django_pgjobs.worker.state import Options, WorkerState
 from django_pgjobs.worker.turns.sending import Sender
@@ -48,7 +54,7 @@ NOT_FOR_IT = "given back: the token or the worker is not for it"
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class RemoteTaker:
     """A worker over HTTP that claims, and what it may have."""
 
     worker_id: int
@@ -65,14 +71,14 @@ class Taker:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenAttempt:
     """An attempt that goes to a worker, with its arguments, and the seconds it has run."""
 
     attempt: Attempt
-    call: Call
+    call: TaskCall
     ran: float = 0.0
 
-    def as_dict(self, taker: Taker) -> dict[str, Any]:
+    def as_dict(self, taker: RemoteTaker) -> dict[str, Any]:
         """Return the assignment as an answer has it."""
         attempt, row = self.attempt, self.attempt.row
         timeout = timeout_of(attempt)
@@ -96,8 +102,8 @@ class Given:
 
 
 def take(
-    taker: Taker, wanted: int, *, since: float | None = None, insists: bool = True
-) -> list[Given]:
+    taker: RemoteTaker, wanted: int, *, since: float | None = None, insists: bool = True
+) -> list[GivenAttempt]:
     """Claim up to *wanted* jobs; those that are not to run are ended or given back at once.
 
     Where jobs are must have been looked for not before *since*, by default a second ago. If a
@@ -116,7 +122,7 @@ def take(
     return []
 
 
-def _claim(taker: Taker, wanted: int, found: Found) -> list[Attempt]:
+def _claim(taker: RemoteTaker, wanted: int, found: LookResult) -> list[Attempt]:
     listing = Listing.of(found.places, taker.options)
     if not listing or not taker.paths:
         return []
@@ -151,7 +157,7 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
     )
 
 
-def claimed(taker: Taker, plan: Plan) -> Claim:
+def claimed(taker: RemoteTaker, plan: Plan) -> Claim:
     """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
     state = WorkerState(taker.options, taker.name, worker_id=taker.worker_id)
     state.unknown_paths = station.paths_to_leave(taker.paths)
@@ -188,18 +194,18 @@ def _note_walk(claim: Claim) -> None:
         station.note_served(group, last_served(station.cursors.get(group, ""), lanes))
 
 
-def hand_out(taker: Taker, attempts: Iterable[tuple[Attempt, float]]) -> list[Given]:
+def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> list[GivenAttempt]:
     """Return what is for the worker, and end or give back the rest.
 
     Each attempt comes with the seconds that it has run by now.
     """
-    given: list[Given] = []
+    given: list[GivenAttempt] = []
     ended: list[Entry] = []
     for attempt, ran in attempts:
         outcome = _outcome_before(taker, attempt)
         if outcome is None:
             try:
-                given.append(Given(attempt, prepare(attempt), ran))
+                given.append(GivenAttempt(attempt, prepare(attempt), ran))
                 memory.note(Assigned(attempt.row, ran, False, taker.worker_id))
                 continue
             except Exception as error:
@@ -211,7 +217,7 @@ def hand_out(taker: Taker, attempts: Iterable[tuple[Attempt, float]]) -> list[Gi
     return given
 
 
-def _outcome_before(taker: Taker, attempt: Attempt) -> Outcome | None:
+def _outcome_before(taker: RemoteTaker, attempt: Attempt) -> Outcome | None:
     """Return what becomes of a job that is not to begin, None if it is."""
     path = attempt.row.task_path
     is_for_it = path in taker.paths and attempt.row.queue_name in taker.queues
@@ -223,8 +229,8 @@ def _outcome_before(taker: Taker, attempt: Attempt) -> Outcome | None:
 
 
 def again(
-    taker: Taker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
-) -> list[Given]:
+    taker: RemoteTaker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
+) -> list[GivenAttempt]:
     """Return those that a worker runs and does not know of: their answer was lost.
 
     *known* are the claims of the jobs that it knows of; it gets *wanted* at most.

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.worker.running.housekeeping import close_connections
 
 T = TypeVar("T")
@@ -58,10 +58,10 @@ def _called(function: Callable[[], T]) -> T:
         close_connections()
 
 
-def in_loop_of(handler: Callable[..., Answer]) -> Callable[..., Awaitable[Answer]]:
+def in_loop_of(handler: Callable[..., Reply]) -> Callable[..., Awaitable[Reply]]:
     """Return the async twin of a handler."""
 
-    async def in_loop(request: ApiRequest, **path: Any) -> Answer:
+    async def in_loop(request: ApiRequest, **path: Any) -> Reply:
         return await in_thread(partial(handler, request, **path))
 
     return in_loop

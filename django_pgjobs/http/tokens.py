@@ -28,7 +28,7 @@ SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
+class TokenScope:
     """What a token is for; *queues* and *tasks* None: all. *per_second* None: any number."""
 
     verbs: Collection[str]
@@ -56,7 +56,7 @@ class Scope:
 
 
 @sensitive_variables("secret")
-def create_token(name: str, scope: Scope, *, by: str = "") -> tuple[Token, str]:
+def create_token(name: str, scope: TokenScope, *, by: str = "") -> tuple[Token, str]:
     """Make a token; return it and its secret, which is nowhere else. Raise ValueError."""
     if not is_name(name):
         raise ValueError(f"expected a name of one line, 1 to {MAX_NAME} characters, got {name!r}.")
@@ -103,7 +103,7 @@ def rotate_token(token_id: int, *, keep: timedelta, by: str = "") -> tuple[Token
             raise ValueError(
                 f"token {token_id} was rotated: rotate its successor, token {old.successor_id}."
             )
-        scope = Scope(
+        scope = TokenScope(
             verbs=old.verbs,
             queues=old.queues,
             tasks=old.tasks,

@@ -20,8 +20,8 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.calls import (
     MAX_METADATA,
+    CallAtEnd,
     NewJob,
-    Told,
     blamed_on,
     read_callbacks,
     read_job,
@@ -49,18 +49,18 @@ class Node:
     fields: Fields
     label: str | None
     followers: list[Follower] = field(default_factory=list)
-    callbacks: list[Told] = field(default_factory=list)
+    callbacks: list[CallAtEnd] = field(default_factory=list)
 
 
 @dataclass
-class Part(Node):
+class TreePart(Node):
     """One that jobs are added to."""
 
     name: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     is_sealed: bool = True
     jobs: list[NewJob] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[TreePart] = field(default_factory=list)
     joins: list[Follower] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ class TreeReader:
         self._jobs = 0
         self._batches = 0
 
-    def read(self, fields: Fields) -> Part:
+    def read(self, fields: Fields) -> TreePart:
         """Return the tree; what is wrong with it is noted in its fields."""
         root = self._read_part(fields)
         if self._jobs > MAX_JOBS:
@@ -97,8 +97,8 @@ class TreeReader:
                     join.refuse("of", f"there is no batch with the label {label!r:.100}")
         return root
 
-    def _read_part(self, fields: Fields) -> Part:
-        part = Part(fields, self._read_label(fields))
+    def _read_part(self, fields: Fields) -> TreePart:
+        part = TreePart(fields, self._read_label(fields))
         part.name = fields.text("name", default="", min_length=0, max_length=MAX_NAME)
         part.options = {
             "metadata": fields.mapping("metadata", default=None, max_items=MAX_METADATA),
@@ -181,9 +181,9 @@ class TreeOpener:
 
     def __init__(self) -> None:
         self.batches: dict[str, Batch] = {}
-        self._opened: list[tuple[Part, Batch]] = []
+        self._opened: list[tuple[TreePart, Batch]] = []
 
-    def fill(self, root: Part, flow: Batch) -> None:
+    def fill(self, root: TreePart, flow: Batch) -> None:
         """Open all below *flow*, then add the jobs, then seal the parts, the lowest first."""
         self._open(root, flow)
         self._join_all(root, [(join, batch) for part, batch in self._opened for join in part.joins])
@@ -193,7 +193,7 @@ class TreeOpener:
             if part.is_sealed:
                 batch.seal()
 
-    def _open(self, part: Part, batch: Batch) -> None:
+    def _open(self, part: TreePart, batch: Batch) -> None:
         self._opened.append((part, batch))
         self._note(part, batch)
         for each in part.parts:
@@ -206,7 +206,7 @@ class TreeOpener:
         for each in node.followers:
             self._follow(each, batch)
 
-    def _join_all(self, root: Part, joins: Sequence[tuple[Follower, Batch]]) -> None:
+    def _join_all(self, root: TreePart, joins: Sequence[tuple[Follower, Batch]]) -> None:
         """Open each join once what it joins is open, in whatever order they are written."""
         while joins:
             later = []

@@ -47,7 +47,7 @@ class Waiter:
         self.is_woken = False
 
 
-class Waiting:
+class Waiters:
     """Who waits in this process."""
 
     def __init__(self) -> None:
@@ -179,5 +179,5 @@ class Waiting:
             return True
 
 
-waiting = Waiting()
+waiting = Waiters()
 os.register_at_fork(after_in_child=waiting.begin_anew)

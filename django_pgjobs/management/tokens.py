@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
 from django_pgjobs.http.access import VERBS
-from django_pgjobs.http.tokens import Scope, create_token, revoke_token, rotate_token, state_of
+from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token, state_of
 from django_pgjobs.management.arguments import span, whole_number
 from django_pgjobs.management.printing import Write, json_text, write_table
 from django_pgjobs.models import Token
@@ -126,7 +126,7 @@ def handle(write: Write, tell: Write, *, verb: str, **flags: Any) -> None:
 
 
 def _create(write: Write, tell: Write, flags: dict[str, Any]) -> None:
-    scope = Scope(
+    scope = TokenScope(
         verbs=[verb.strip() for given in flags["may"] for verb in given.split(",")],
         queues=flags["queue"],
         tasks=flags["task"],
@@ -138,7 +138,7 @@ def _create(write: Write, tell: Write, flags: dict[str, Any]) -> None:
     _show(write, tell, token, secret)
 
 
-def _warn_of_unknown_tasks(tell: Write, scope: Scope) -> None:
+def _warn_of_unknown_tasks(tell: Write, scope: TokenScope) -> None:
     if scope.tasks:
         discover_tasks()
         for path in sorted(set(scope.tasks) - set(list_task_paths())):

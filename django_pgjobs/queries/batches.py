@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from django_pgjobs.queries import notifications
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
-from django_pgjobs.queries.enqueue import Line, StartColumns, TaskColumns
+from django_pgjobs.queries.enqueue import JobLine, StartColumns, TaskColumns
 from django_pgjobs.queries.jobs import (
     End,
     Return,
@@ -152,7 +152,7 @@ def add_jobs(
     batch_id: int,
     row: TaskColumns,
     start: StartColumns,
-    lines: Sequence[Line],
+    lines: Sequence[JobLine],
     *,
     asking: Asking = NOBODY,
 ) -> list[int]:
@@ -168,7 +168,7 @@ def add_jobs(
     return [job_id for (job_id,) in fetch(cursor, "add_to_batch", params)]
 
 
-class Given(NamedTuple):
+class DedupedJob(NamedTuple):
     """The job of a batch that has a dedupe key."""
 
     dedupe_key: str
@@ -181,11 +181,11 @@ def add_jobs_once(
     batch_id: int,
     row: TaskColumns,
     start: StartColumns,
-    lines: Sequence[Line],
+    lines: Sequence[JobLine],
     dedupe_keys: Sequence[str],
     *,
     asking: Asking = NOBODY,
-) -> list[Given]:
+) -> list[DedupedJob]:
     """Do as `add_jobs`, but a job per dedupe key that the batch has not had; return those of all.
 
     Nothing is returned of a key that is new to a batch which takes nothing any more, or that
@@ -197,11 +197,11 @@ def add_jobs_once(
         "rate_limit_keys": [line.rate_limit_keys for line in lines],
         "dedupe_keys": list(dedupe_keys),
     }
-    return [Given._make(found) for found in fetch(cursor, "add_once_to_batch", params)]
+    return [DedupedJob._make(found) for found in fetch(cursor, "add_once_to_batch", params)]
 
 
 def _add_params(
-    batch_id: int, row: TaskColumns, start: StartColumns, lines: Sequence[Line], asking: Asking
+    batch_id: int, row: TaskColumns, start: StartColumns, lines: Sequence[JobLine], asking: Asking
 ) -> dict[str, object]:
     return {
         **row,

@@ -100,7 +100,7 @@ class UniqueColumns(TaskColumns, StartColumns):
     batch_id: int | None
 
 
-class Line(NamedTuple):
+class JobLine(NamedTuple):
     """What differs from one job of a task to the next; *args* and *kwargs* are JSON text."""
 
     args: str
@@ -111,7 +111,7 @@ class Line(NamedTuple):
 
 
 def insert_job(
-    cursor: Cursor, row: TaskColumns, line: Line, start: StartColumns | None
+    cursor: Cursor, row: TaskColumns, line: JobLine, start: StartColumns | None
 ) -> tuple[int, datetime, datetime | None]:
     """Insert one job; return its id, `enqueued_at` and `run_after`.
 
@@ -130,7 +130,7 @@ def insert_job(
 
 
 def insert_jobs(
-    cursor: Cursor, row: TaskColumns, lines: Sequence[Line], start: StartColumns | None
+    cursor: Cursor, row: TaskColumns, lines: Sequence[JobLine], start: StartColumns | None
 ) -> list[int]:
     """Insert a job of one task per line; return their ids in the order given.
 
@@ -145,14 +145,14 @@ def insert_jobs(
     return [job_id for (job_id,) in fetch(cursor, "enqueue_keyed_jobs", params)]
 
 
-def _texts(lines: Sequence[Line]) -> dict[str, object]:
+def _texts(lines: Sequence[JobLine]) -> dict[str, object]:
     return {
         "args": "\n".join([line.args for line in lines]),
         "kwargs": "\n".join([line.kwargs for line in lines]),
     }
 
 
-class Known(NamedTuple):
+class KnownJob(NamedTuple):
     """A job that was inserted, or met by its unique key; *job* if it was asked for in full."""
 
     id: int
@@ -173,14 +173,14 @@ class Unique(NamedTuple):
     jobs: int
     known: int
     inserted: int
-    listed: list[Known]
+    listed: list[KnownJob]
 
 
 def insert_unique_jobs(
     cursor: Cursor,
     how: str,
     row: UniqueColumns,
-    lines: Sequence[Line],
+    lines: Sequence[JobLine],
     *,
     detailed: bool = False,
 ) -> Unique:
@@ -218,15 +218,15 @@ def _unique(rows: list[Any]) -> Unique:
     return Unique(lines, jobs, known, inserted, [_known(entry, met_ids) for entry in entries])
 
 
-def _known(entry: list[Any], met: set[int]) -> Known:
+def _known(entry: list[Any], met: set[int]) -> KnownJob:
     job_id, unique_key, columns = entry
     if columns is None:
-        return Known(job_id, unique_key, job_id not in met, None, "")
+        return KnownJob(job_id, unique_key, job_id not in met, None, "")
     *values, backend = columns
     row = dict(zip(JobRow._fields, values, strict=True))
     for name in INSTANTS:
         row[name] = datetime.fromisoformat(row[name]) if row[name] else None
-    return Known(job_id, unique_key, job_id not in met, JobRow(**row), backend)
+    return KnownJob(job_id, unique_key, job_id not in met, JobRow(**row), backend)
 
 
 class CompiledSelect(NamedTuple):

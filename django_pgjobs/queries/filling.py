@@ -29,7 +29,7 @@ class Control(NamedTuple):
     yields: bool = False
 
 
-class Written(Protocol):
+class ReturnedRow(Protocol):
     """A row as statements return it; *undeclared* is None unless it may lack something."""
 
     @property
@@ -49,7 +49,7 @@ class Filling(NamedTuple):
     is_async: bool
 
 
-def control_of(row: Written) -> Control:
+def control_of(row: ReturnedRow) -> Control:
     """Return what the row of a job says that may lack something."""
     return Control(row.queue_name, row.priority, *json.loads(row.undeclared or "[]"))
 

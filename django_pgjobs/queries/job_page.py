@@ -22,7 +22,7 @@ class Neighbour(NamedTuple):
     task_path: str | None
 
 
-class Run(NamedTuple):
+class PastRun(NamedTuple):
     """A finished job of the same task; *seconds* is how long its newest attempt took."""
 
     id: int
@@ -35,7 +35,7 @@ class Surroundings(NamedTuple):
 
     waits_for: list[Neighbour]
     waited_for_by: list[Neighbour]
-    runs: list[Run]
+    runs: list[PastRun]
     twin_id: int | None
     limit_pattern: str | None
     limit: int | None
@@ -66,7 +66,7 @@ def describe_job(
     return Surroundings(
         [Neighbour._make(entry) for entry in _list(before)],
         [Neighbour._make(entry) for entry in _list(after)],
-        [Run._make(entry) for entry in _list(runs)],
+        [PastRun._make(entry) for entry in _list(runs)],
         *rest,
     )
 

@@ -248,7 +248,7 @@ def cancel_jobs(cursor: Cursor, ids: list[int]) -> dict[int, str]:
     return {job_id: status for job_id, status, *_ in rows if status}
 
 
-class Requeued(NamedTuple):
+class RequeuedJob(NamedTuple):
     """A finished job that was given new attempts, or stays for a twin with its unique key.
 
     Only the first has a *queue_name*, and a *batch_id* if it is in one; *twin_id* may be None if
@@ -269,7 +269,7 @@ def requeue_jobs(
     delay: float | None,
     spread: float = 0.0,
     statuses: Collection[str] = FINISHED,
-) -> list[Requeued]:
+) -> list[RequeuedJob]:
     """Give finished jobs new attempts; those that another transaction locks are left out.
 
     So are those that have not one of *statuses* any more. With *delay*, each of them is due at
@@ -285,7 +285,9 @@ def requeue_jobs(
         "statuses": sorted(statuses),
         "note": "requeued",
     }
-    return [Requeued._make(row) for row in fetch_again_if_crossed(cursor, "requeue_jobs", params)]
+    return [
+        RequeuedJob._make(row) for row in fetch_again_if_crossed(cursor, "requeue_jobs", params)
+    ]
 
 
 def reschedule_jobs(

@@ -12,7 +12,7 @@ MISSING_LANES = 10_000
 MISSING_KEYS = 20
 
 
-class Answer(NamedTuple):
+class RateAnswer(NamedTuple):
     """The result of taking tokens; nothing was taken unless *taken*."""
 
     unknown: list[str]  # keys without a limit
@@ -26,13 +26,13 @@ class Answer(NamedTuple):
 
 def take_rate_tokens(
     cursor: Cursor, keys: list[str], *, cost: int, timeout: float | None
-) -> Answer:
+) -> RateAnswer:
     """Take *cost* tokens of each of *keys*, which are all different, or of none.
 
     *timeout* is how many seconds away the turn may be, None for any number.
     """
     params = {"keys": keys, "cost": cost, "timeout": timeout}
-    return Answer._make(fetch(cursor, "take_rate_tokens", params)[0])
+    return RateAnswer._make(fetch(cursor, "take_rate_tokens", params)[0])
 
 
 def create_rate_states(cursor: Cursor, keys: list[str]) -> None:

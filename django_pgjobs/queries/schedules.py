@@ -57,7 +57,7 @@ class OccurrenceRow(NamedTuple):
     job_id: int | None = None
 
 
-class Written(NamedTuple):
+class ScheduleUpdate(NamedTuple):
     """What is written to a schedule after its turn; *plan_from* if it is broken."""
 
     name: str
@@ -88,7 +88,7 @@ class Earlier(NamedTuple):
     earlier: datetime
 
 
-class When(NamedTuple):
+class TimingColumns(NamedTuple):
     """The columns that decide when a schedule is due; *every* is seconds."""
 
     cron: str | None
@@ -201,7 +201,7 @@ def list_unfinished(cursor: Cursor, schedules: Sequence[str]) -> list[tuple[str,
     return fetch(cursor, "list_unfinished_of_schedules", {"schedules": list(schedules)})
 
 
-def write_schedules(cursor: Cursor, rows: Sequence[Written]) -> None:
+def write_schedules(cursor: Cursor, rows: Sequence[ScheduleUpdate]) -> None:
     """Write what has changed of schedules that are locked."""
     params = {
         "names": [row.name for row in rows],
@@ -249,10 +249,10 @@ def retire_schedules(cursor: Cursor, names: Collection[str]) -> list[str]:
     return [name for (name,) in fetch(cursor, "retire_schedules", {"names": list(names)})]
 
 
-def get_when(cursor: Cursor, name: str) -> When | None:
+def get_when(cursor: Cursor, name: str) -> TimingColumns | None:
     """Return when a schedule is due, None if there is none."""
     rows = fetch(cursor, "get_when", {"name": name})
-    return When._make(rows[0]) if rows else None
+    return TimingColumns._make(rows[0]) if rows else None
 
 
 def get_now(cursor: Cursor) -> datetime:

@@ -69,7 +69,7 @@ class Minute(NamedTuple):
     cells: dict[Key, Cell]
 
 
-class Step(NamedTuple):
+class RollUp(NamedTuple):
     """Which rows are added up to a longer period; seconds."""
 
     period: str
@@ -81,10 +81,10 @@ class Step(NamedTuple):
 # How long rows of each period stay: charts of an hour show minutes, those
 # of a day quarters, those of a week hours.
 STEPS = (
-    Step("part", "minute", MINUTE, 2 * MINUTE),
-    Step("minute", "quarter", 900, 7 * 3600),
-    Step("quarter", "hour", 3600, 26 * 3600),
-    Step("hour", "day", 86400, 8 * 86400),
+    RollUp("part", "minute", MINUTE, 2 * MINUTE),
+    RollUp("minute", "quarter", 900, 7 * 3600),
+    RollUp("quarter", "hour", 3600, 26 * 3600),
+    RollUp("hour", "day", 86400, 8 * 86400),
 )
 # Samples of each minute stay for a day, then the first of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0
@@ -126,7 +126,7 @@ def count_enqueued(cursor: Cursor) -> None:
     execute(cursor, "count_enqueued", {"max_jobs": MAX_JOBS})
 
 
-def roll_up(cursor: Cursor, step: Step) -> int:
+def roll_up(cursor: Cursor, step: RollUp) -> int:
     """Add a page of rows up to a longer period; return how many."""
     [(count,)] = fetch(cursor, "roll_up_statistics", {**step._asdict(), "max_rows": PAGE})
     return int(count)

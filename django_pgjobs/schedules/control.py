@@ -57,7 +57,7 @@ class Chosen:
     jitter: float = 0.0
 
 
-class Run(NamedTuple):
+class HandRun(NamedTuple):
     """The job of a run by hand; it is not new if it was there and has the task's unique key."""
 
     job_id: int
@@ -126,7 +126,7 @@ def skip_next(name: str, *, by: str = "") -> datetime:
     return instant
 
 
-def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> Run:
+def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> HandRun:
     """Enqueue a job of the schedule at once, as an occurrence of this instant; return which.
 
     With other *arguments*, a list and a dict, this once. Paused or not, and whatever its earlier
@@ -142,7 +142,7 @@ def run_now(name: str, *, by: str = "", arguments: Arguments | None = None) -> R
         [row] = _enqueue(schedule, [_now()], said)
         if row.job_id is None:
             raise ValueError(f"schedule {name} cannot be run: {row.note}")
-    return Run(row.job_id, row.outcome == OccurrenceOutcome.ENQUEUED)
+    return HandRun(row.job_id, row.outcome == OccurrenceOutcome.ENQUEUED)
 
 
 def backfill(name: str, begin: datetime, end: datetime, *, by: str = "") -> Backfilled:

@@ -27,7 +27,7 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow, Written
+from django_pgjobs.queries.schedules import OccurrenceRow, ScheduleRow, ScheduleUpdate
 from django_pgjobs.schedules.jobs import (
     MAX_NOTE,
     Blocked,
@@ -37,7 +37,7 @@ from django_pgjobs.schedules.jobs import (
     raise_unless_refused,
     with_job,
 )
-from django_pgjobs.schedules.plans import Plan, plan
+from django_pgjobs.schedules.plans import OccurrencePlan, plan
 from django_pgjobs.schedules.short import short_transaction
 from django_pgjobs.status import OccurrenceOutcome
 from django_pgjobs.values.payload import scrub
@@ -51,7 +51,7 @@ OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
 
 @dataclass
-class Turn:
+class Firing:
     """What one turn did."""
 
     # How many schedules it had; and those among them that only others can plan, because the task
@@ -98,7 +98,7 @@ class _Case:
 
     row: ScheduleRow
     task: AnyTask
-    plan: Plan
+    plan: OccurrencePlan
     error: str = ""
     last_at: datetime | None = None
     last_job_id: int | None = None
@@ -113,11 +113,11 @@ class _Case:
         has_ended = row.max_runs is not None and row.runs + self.runs >= row.max_runs
         return None if has_ended else self.left_at or self.plan.next_at
 
-    def written(self) -> Written:
+    def written(self) -> ScheduleUpdate:
         row = self.row
         # Without a new job, the note on the last one stays.
         error = self.plan.error or self.error or ("" if self.last_at else row.error)
-        return Written(
+        return ScheduleUpdate(
             row.name,
             self.next_at,
             (row.next_at or row.plan_from or row.now) if self.plan.error else None,
@@ -138,15 +138,15 @@ def fire_due(
     now: datetime | None = None,
     since: datetime | None = None,
     on_move: Callable[[], object] = lambda: None,
-) -> Turn:
+) -> Firing:
     """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
 
-    Only schedules of *tasks*; None: of all, then `Turn.unknown` says which are not here. As if it
+    Only schedules of *tasks*; None: of all, then `Firing.unknown` says which are not here. As if it
     were *now*; None is the server's time, which counts outside of tests. *since* is when the first
     of several full turns was, of which this is one. In a transaction of its own; *on_move* is
     called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
-    turn = Turn(since=since, on_move=on_move)
+    turn = Firing(since=since, on_move=on_move)
     rows: list[ScheduleRow] = []
     chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
@@ -178,7 +178,7 @@ def _raise_blocked(rows: Sequence[ScheduleRow], error: BaseException) -> NoRetur
     raise Blocked(name, f"{type(error).__name__}: {error}".strip()) from error
 
 
-def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
+def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Firing) -> None:
     """Do what the plans of these schedules say, and write when they are due next."""
     cases = {case.row.name: case for case in _cases(rows, turn)}
     if not cases:
@@ -193,7 +193,7 @@ def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Turn) -> None:
     turn.is_written = True
 
 
-def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
+def _cases(rows: Sequence[ScheduleRow], turn: Firing) -> Iterable[_Case]:
     for row in rows:
         try:
             task = find_task(row.task_path)
@@ -208,7 +208,7 @@ def _cases(rows: Sequence[ScheduleRow], turn: Turn) -> Iterable[_Case]:
             yield _Case(row, task, found)
 
 
-def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
+def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Firing) -> None:
     """Enter the occurrences of the turn, and enqueue a job for each that is new."""
     planned = [
         OccurrenceRow(name, instant, OccurrenceOutcome.ENQUEUED)
@@ -231,7 +231,7 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Turn) -> None:
         _count(cases[row.schedule], row)
 
 
-def _fairly(new: Sequence[OccurrenceRow], turn: Turn) -> list[OccurrenceRow]:
+def _fairly(new: Sequence[OccurrenceRow], turn: Firing) -> list[OccurrenceRow]:
     """Return the occurrences in the order in which schedules get their share of the turn's time.
 
     It begins with others where the turn before was full: not always the same ones come first.
@@ -247,7 +247,7 @@ def _enqueue_new(
     new: Sequence[OccurrenceRow],
     cases: Mapping[str, _Case],
     unfinished: dict[str, list[int]],
-    turn: Turn,
+    turn: Firing,
 ) -> dict[OccurrenceRow, OccurrenceRow]:
     """Enqueue jobs until the time of the turn is over; return the outcomes of those reached.
 
@@ -278,7 +278,7 @@ def _enqueue_new(
 
 
 def _leave(
-    cursor: Cursor, left: Sequence[OccurrenceRow], cases: Mapping[str, _Case], turn: Turn
+    cursor: Cursor, left: Sequence[OccurrenceRow], cases: Mapping[str, _Case], turn: Firing
 ) -> None:
     """Leave to the next turn what this one had no time for."""
     if not left:
@@ -306,7 +306,7 @@ def _plain(
 def _enqueue_together(
     rows: Sequence[OccurrenceRow],
     cases: Mapping[str, _Case],
-    turn: Turn,
+    turn: Firing,
     found: dict[OccurrenceRow, OccurrenceRow],
 ) -> None:
     """Enqueue many jobs of a task in few statements; enter what became of those *found*.

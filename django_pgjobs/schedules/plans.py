@@ -37,7 +37,7 @@ MAX_SECONDS = timedelta(days=366 * 1000).total_seconds()
 
 
 @dataclass(frozen=True)
-class Plan:
+class OccurrencePlan:
     """The plan of a row: occurrences to enqueue, one line on those that are left out.
 
     *next_at* None: never again, or the row is broken; then *error* says why. Or this process
@@ -133,7 +133,7 @@ def _length(seconds: float) -> timedelta:
     return timedelta(seconds=max(-MAX_SECONDS, min(seconds, MAX_SECONDS)))
 
 
-def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> Plan:
+def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> OccurrencePlan:
     """Say what is to be done about a schedule that is due or to be planned.
 
     What was on time at *since* is so still: it had to wait for its turn. Not for longer than
@@ -146,10 +146,10 @@ def plan(row: ScheduleRow, task: Any, *, since: datetime | None = None) -> Plan:
     try:
         return _planned(row, _known_rule(row), policies_of(row, task), on_time_from)
     except Lacking as error:
-        return Plan(lacks=str(error))
+        return OccurrencePlan(lacks=str(error))
     except Exception as error:  # whatever is in a row, it is an error of this row
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        return Plan(error=f"It is not planned: {said}")
+        return OccurrencePlan(error=f"It is not planned: {said}")
 
 
 def _known_rule(row: ScheduleRow) -> Rule:
@@ -163,11 +163,13 @@ def _known_rule(row: ScheduleRow) -> Rule:
         raise
 
 
-def _planned(row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: datetime) -> Plan:
+def _planned(
+    row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: datetime
+) -> OccurrencePlan:
     now = row.now.astimezone(UTC)
     left = None if policies.max_runs is None else policies.max_runs - row.runs
     if left is not None and left <= 0:
-        return Plan()
+        return OccurrencePlan()
     if row.next_at is not None:
         first: datetime | None = row.next_at.astimezone(UTC)
     elif row.plan_from is not None and row.plan_from < now:
@@ -175,7 +177,7 @@ def _planned(row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: dat
     else:
         first = _next(rule, now)
     if first is None or first > now:
-        return Plan(next_at=first)
+        return OccurrencePlan(next_at=first)
     found = _due(row, first, rule, policies, on_time_from)
     # Of those that an overlap cancels only the newest has a job.
     if left is not None and left < len(found.due) and policies.overlap != "cancel":
@@ -186,7 +188,7 @@ def _planned(row: ScheduleRow, rule: Rule, policies: Policies, on_time_from: dat
 
 def _due(
     row: ScheduleRow, first: datetime, rule: Rule, policies: Policies, on_time_from: datetime
-) -> Plan:
+) -> OccurrencePlan:
     """Divide what is due by now, from *first* on, into what is enqueued and what is left out."""
     now = row.now.astimezone(UTC)
     made_up: list[datetime] = []
@@ -209,7 +211,7 @@ def _due(
             OccurrenceOutcome.MISSED,
             f"No worker was there; nor until {end.isoformat(' ', 'seconds')}.",
         )
-    return Plan(tuple(due), left_out, next_at)
+    return OccurrencePlan(tuple(due), left_out, next_at)
 
 
 def _made_up(

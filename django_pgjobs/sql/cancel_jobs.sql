@@ -26,11 +26,7 @@ leaving AS (
 moved AS (
     UPDATE pgjobs_job AS job
     SET
-        status = 'cancelled',
-        hold = NULL,
-        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
-        finished_at = statement_timestamp(),
-        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+        {job.end_of_waiting},
         cancel_requested_at
             = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch'),
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END

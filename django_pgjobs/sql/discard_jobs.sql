@@ -18,26 +18,11 @@ failed AS MATERIALIZED (
     ORDER BY job.id
     FOR UPDATE SKIP LOCKED
 ),
-waived AS (
-    DELETE FROM pgjobs_dependency AS edge
-    WHERE edge.job_id = ANY (ARRAY(SELECT waiting.id FROM waiting))
-    RETURNING edge.job_id
-),
-leaving AS (
-    -- Counting them lets them go before anything is resolved.
-    SELECT waiting.id, count(waived.job_id) AS steps
-    FROM waiting
-    LEFT JOIN waived ON waived.job_id = waiting.id
-    GROUP BY waiting.id
-),
+{waiting.leaving},
 ended AS (
     UPDATE pgjobs_job AS job
     SET
-        status = 'cancelled',
-        hold = NULL,
-        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
-        finished_at = statement_timestamp(),
-        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+        {job.end_of_waiting},
         cancel_requested_at = statement_timestamp(),
         note = %(note)s::text
     FROM leaving

@@ -45,25 +45,8 @@ fresh AS MATERIALIZED (
 ),
 -- In the order of keys, so that two batches never wait for each other in a circle.
 saved AS (
-    INSERT INTO pgjobs_job_live AS job (
-        id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
-        max_attempts, timeout, correlation_id, tags, concurrency_key, concurrency_limit,
-        skips_waiting, rate_limit_keys, rate_cost, unique_key, unique_until_claimed, subject,
-        max_losses, expires_at, on_failure, is_declared, batch_id, is_async
-    )
-    SELECT
-        fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
-        %(priority)s::smallint, fresh.args::json, fresh.kwargs::json, %(metadata)s::json,
-        COALESCE(
-            %(run_after)s::timestamptz,
-            statement_timestamp() + make_interval(secs => %(delay)s::double precision)
-        ),
-        %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
-        %(tags)s::text[], fresh.concurrency_key, %(concurrency_limit)s::integer,
-        %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
-        fresh.unique_key, %(unique_until_claimed)s::boolean, %(subject)s::text,
-        %(max_losses)s::integer, {job.expiry_as_asked}, %(on_failure)s::jsonb, TRUE,
-        %(batch_id)s::bigint, %(is_async)s::boolean
+    INSERT INTO pgjobs_job_live AS job ({job.unique_columns})
+    SELECT {fresh.unique_values}
     FROM fresh
     ORDER BY fresh.unique_key COLLATE "C"
     ON CONFLICT (unique_key, task_path)

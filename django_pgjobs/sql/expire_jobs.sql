@@ -17,31 +17,18 @@ WITH expired AS MATERIALIZED (
     LIMIT %(max_jobs)s::integer
     FOR UPDATE SKIP LOCKED
 ),
-waived AS (
-    DELETE FROM pgjobs_dependency AS edge
-    WHERE %(acts)s::boolean AND edge.job_id = ANY (ARRAY(SELECT expired.id FROM expired))
-    RETURNING edge.job_id
+ending AS MATERIALIZED (
+    SELECT expired.id FROM expired WHERE %(acts)s::boolean
 ),
-leaving AS (
-    -- Counting them lets them go before anything is resolved.
-    SELECT expired.id, count(waived.job_id) AS steps
-    FROM expired
-    LEFT JOIN waived ON waived.job_id = expired.id
-    GROUP BY expired.id
-),
+{ending.leaving},
 ended AS (
     UPDATE pgjobs_job AS job
     SET
-        status = 'cancelled',
-        hold = NULL,
-        waits_for = GREATEST(job.waits_for - leaving.steps, 0),
-        finished_at = statement_timestamp(),
-        claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
+        {job.end_of_waiting},
         note = %(note)s::text
     FROM leaving
     WHERE
-        %(acts)s::boolean
-        AND job.id = ANY (ARRAY(SELECT expired.id FROM expired))
+        job.id = ANY (ARRAY(SELECT ending.id FROM ending))
         AND job.id = leaving.id AND job.status = 'ready'
     RETURNING
         job.id, job.task_path, job.queue_name, job.attempts, job.correlation_id, job.batch_id,

@@ -5,6 +5,22 @@ from __future__ import annotations
 # Classes of time that statistics count by: as many as `queries.statistics` has.
 _CLASSES = range(1, 29)
 
+# Of the parameter of `ended_lately`: SELECT the newest jobs that ended with each status.
+_NEWEST = "    UNION ALL\n".join(
+    """\
+    (
+        SELECT job.status, job.queue_name, job.task_path, job.finished_at
+        FROM pgjobs_job_finished AS job
+        WHERE
+            job.status = '{status}' AND job.finished_at >= {{it}.minute_written}
+            AND job.finished_at <= statement_timestamp()
+        ORDER BY job.finished_at DESC
+        LIMIT %(max_jobs)s::integer + 1
+    )
+""".replace("{status}", status)
+    for status in ("successful", "failed", "cancelled")
+)
+
 NUMBER_TERMS = {
     # Of lists of counts by classes of time: their sums, as one list. Each place is an aggregate of
     # its own: rows of the lists' elements, as unnest makes, take three times as long.
@@ -67,42 +83,13 @@ span AS MATERIALIZED (
 ),
 -- The time itself, and not that of the span, lets the planner know that few are asked for of many.
 newest AS MATERIALIZED (
-    (
-        SELECT job.status, job.queue_name, job.task_path, job.finished_at
-        FROM pgjobs_job_finished AS job
-        WHERE
-            job.status = 'successful' AND job.finished_at >= {{it}.minute_written}
-            AND job.finished_at <= statement_timestamp()
-        ORDER BY job.finished_at DESC
-        LIMIT %(max_jobs)s::integer + 1
-    )
-    UNION ALL
-    (
-        SELECT job.status, job.queue_name, job.task_path, job.finished_at
-        FROM pgjobs_job_finished AS job
-        WHERE
-            job.status = 'failed' AND job.finished_at >= {{it}.minute_written}
-            AND job.finished_at <= statement_timestamp()
-        ORDER BY job.finished_at DESC
-        LIMIT %(max_jobs)s::integer + 1
-    )
-    UNION ALL
-    (
-        SELECT job.status, job.queue_name, job.task_path, job.finished_at
-        FROM pgjobs_job_finished AS job
-        WHERE
-            job.status = 'cancelled' AND job.finished_at >= {{it}.minute_written}
-            AND job.finished_at <= statement_timestamp()
-        ORDER BY job.finished_at DESC
-        LIMIT %(max_jobs)s::integer + 1
-    )
-),
+{newest}),
 few AS MATERIALIZED (
     SELECT
         is_few AS holds, CASE WHEN is_few THEN statement_timestamp() ELSE span.closed END AS upto
     FROM span
     CROSS JOIN (SELECT count(*) <= %(max_jobs)s::integer AS is_few FROM newest) AS counted
-)""",
+)""".replace("{newest}", _NEWEST),
     # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
     # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
     # else as the newest sample says. A sample that saw few is outdated, perhaps because nobody

@@ -14,6 +14,7 @@ import re
 
 from django_pgjobs.sql.number_terms import NUMBER_TERMS
 from django_pgjobs.sql.rate_terms import RATE_TERMS
+from django_pgjobs.sql.write_terms import WRITE_TERMS
 
 TERMS = {
     # Of a job. It may run now; the indexes of ready jobs are partial on just this.
@@ -363,6 +364,7 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
     ),
     **NUMBER_TERMS,
     **RATE_TERMS,
+    **WRITE_TERMS,
 }
 USE = re.compile(r"\{(?P<it>[\w.()]+)\.(?P<term>\w+)\}")
 

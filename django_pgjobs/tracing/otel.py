@@ -14,7 +14,14 @@ from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from django_pgjobs.tracing import conventions as names
-from django_pgjobs.tracing.tracers import Counted, End, Processing, Run, Sending, Sent
+from django_pgjobs.tracing.tracers import (
+    Counted,
+    Processing,
+    Sending,
+    Sent,
+    TracedAttempt,
+    TracedEnd,
+)
 
 # Counts for the worker of this process.
 _observed: list[Callable[[], Iterable[Counted]]] = []
@@ -28,7 +35,7 @@ class OpenTelemetry:
     def send(self, sent: Sent) -> Sending:
         return OtelSending(sent)
 
-    def process(self, run: Run) -> Processing:
+    def process(self, run: TracedAttempt) -> Processing:
         return OtelProcessing(run)
 
     def observe(self, counted: Callable[[], Iterable[Counted]]) -> None:
@@ -71,7 +78,7 @@ class OtelSending:
 class OtelProcessing:
     """The span of a consumer: a trace of its own, with a link to the producer."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TracedAttempt) -> None:
         self._attributes = _attributes(run.queue_name, run.task_path, names.PROCESS, "process")
         details: dict[str, Any] = {
             names.MESSAGE_ID: str(run.id),
@@ -93,7 +100,7 @@ class OtelProcessing:
         )
         self._token = context.attach(trace.set_span_in_context(self._span, found))
 
-    def end(self, end: End) -> None:
+    def end(self, end: TracedEnd) -> None:
         context.detach(self._token)
         attributes = self._attributes | {names.OUTCOME: end.outcome}
         self._span.set_attribute(names.OUTCOME, end.outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 
-from django_pgjobs.tracing.tracers import End, Processing, Run, guarded, tracers
+from django_pgjobs.tracing.tracers import Processing, TracedAttempt, TracedEnd, guarded, tracers
 
 
 class AttemptTrace:
@@ -15,7 +15,7 @@ class AttemptTrace:
     context: trackers of errors that take records of the log find the trace.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TracedAttempt) -> None:
         self._spans: list[Processing] = []
         for tracer in tracers():
             span = guarded("attempt", lambda: tracer.process(run))  # noqa: B023
@@ -23,7 +23,7 @@ class AttemptTrace:
                 self._spans.append(span)
         self._context = contextvars.copy_context()
 
-    def end(self, end: End) -> None:
+    def end(self, end: TracedEnd) -> None:
         """End the spans, in the context in which they began."""
         for span in reversed(self._spans):
             guarded("attempt", lambda: span.end(end))  # noqa: B023

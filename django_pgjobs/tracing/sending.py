@@ -13,16 +13,16 @@ from django_pgjobs.tracing.tracers import Sending, Sent, guarded, tracers
 _current: ContextVar[tuple[Sending, ...]] = ContextVar("pgjobs_sending", default=())
 
 
-class Inserted:
+class InsertedIds:
     """What was inserted, for the spans to say."""
 
     ids: list[int] | int | None = None
 
 
 @contextmanager
-def sending(task_path: str, queue_name: str) -> Iterator[Inserted]:
+def sending(task_path: str, queue_name: str) -> Iterator[InsertedIds]:
     """Trace the block as an enqueue, if the settings ask for it; it notes what it inserted."""
-    inserted = Inserted()
+    inserted = InsertedIds()
     if not is_tracing():
         yield inserted
         return

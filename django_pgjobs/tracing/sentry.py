@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import sentry_sdk
 
 from django_pgjobs.tracing import conventions as names
-from django_pgjobs.tracing.tracers import End, Processing, Run, Sending, Sent
+from django_pgjobs.tracing.tracers import Processing, Sending, Sent, TracedAttempt, TracedEnd
 
 # The names of the headers in the row, where OpenTelemetry's may be, too, and for Sentry.
 HEADERS = {"sentry-trace": "sentry-trace", "sentry-baggage": "baggage"}
@@ -24,7 +24,7 @@ class Sentry:
     def send(self, sent: Sent) -> Sending:
         return SentrySending(sent)
 
-    def process(self, run: Run) -> Processing:
+    def process(self, run: TracedAttempt) -> Processing:
         return SentryProcessing(run)
 
 
@@ -56,7 +56,7 @@ class SentrySending:
 class SentryProcessing:
     """The transaction of an attempt, in a scope of its own."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: TracedAttempt) -> None:
         self._stack = ExitStack()
         scope = self._stack.enter_context(sentry_sdk.isolation_scope())
         scope.clear_breadcrumbs()
@@ -83,7 +83,7 @@ class SentryProcessing:
         }.items():
             self._transaction.set_data(name, value)
 
-    def end(self, end: End) -> None:
+    def end(self, end: TracedEnd) -> None:
         self._transaction.set_data(names.OUTCOME, end.outcome)
         self._transaction.set_status("internal_error" if end.is_failure else "ok")
         self._stack.close()

@@ -36,7 +36,7 @@ class Sent(NamedTuple):
     queue_name: str
 
 
-class Run(NamedTuple):
+class TracedAttempt(NamedTuple):
     """An attempt that begins; *headers* are those of the trace in which its job was enqueued."""
 
     id: int
@@ -49,7 +49,7 @@ class Run(NamedTuple):
     headers: dict[str, str]
 
 
-class End(NamedTuple):
+class TracedEnd(NamedTuple):
     """How an attempt ended; *outcome* is a word, *duration* in seconds."""
 
     outcome: str
@@ -71,7 +71,7 @@ class Sending(Protocol):
 class Processing(Protocol):
     """A span around an attempt."""
 
-    def end(self, end: End) -> None:
+    def end(self, end: TracedEnd) -> None:
         """End it."""
 
 
@@ -81,7 +81,7 @@ class Tracer(Protocol):
     def send(self, sent: Sent) -> Sending:
         """Begin to enqueue."""
 
-    def process(self, run: Run) -> Processing:
+    def process(self, run: TracedAttempt) -> Processing:
         """Begin an attempt, in a context of its own."""
 
 

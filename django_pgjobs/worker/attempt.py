@@ -39,14 +39,14 @@ class Trace(Protocol):
         """Call a function as if in the attempt."""
 
 
-class _Thread(threading.local):
+class _ThreadConnections(threading.local):
     """Django's connections of a thread, looked up once: that takes a tenth of a short job."""
 
     def __init__(self) -> None:
         self.connections = connections.all()
 
 
-_thread = _Thread()
+_thread = _ThreadConnections()
 
 
 class Attempt:

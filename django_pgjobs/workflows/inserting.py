@@ -16,9 +16,9 @@ from django_pgjobs.enqueueing import dependencies, merging
 from django_pgjobs.enqueueing.columns import all_start_columns, job_columns
 from django_pgjobs.exceptions import BatchSealed, DuplicateJob, JobError
 from django_pgjobs.queries import batches
-from django_pgjobs.queries.batches import Given
+from django_pgjobs.queries.batches import DedupedJob
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.enqueue import Line
+from django_pgjobs.queries.enqueue import JobLine
 from django_pgjobs.signals import has_receivers
 from django_pgjobs.tracing.sending import sending
 from django_pgjobs.workflows.blocks import AnyBatch, asking_of, id_of, row_of
@@ -56,7 +56,11 @@ def once_of(dedupe_key: Key | None, on_conflict: OnConflict) -> Once | None:
 
 
 def insert(
-    batch: AnyBatch, task: AnyTask, lines: Sequence[Line], pairs: Iterable[Pair], once: Once | None
+    batch: AnyBatch,
+    task: AnyTask,
+    lines: Sequence[JobLine],
+    pairs: Iterable[Pair],
+    once: Once | None,
 ) -> list[int]:
     """Insert a job of *task* per line; return the job of each, new or met.
 
@@ -112,7 +116,7 @@ def note_added(batch: AnyBatch, jobs: int) -> None:
         batches.note_added(cursor, batch.pk, jobs)
 
 
-def _insert_all(batch: AnyBatch, task: AnyTask, lines: Sequence[Line]) -> list[int]:
+def _insert_all(batch: AnyBatch, task: AnyTask, lines: Sequence[JobLine]) -> list[int]:
     row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
     with connections[job_database()].cursor() as cursor:
         ids = batches.add_jobs(cursor, id_of(batch), row, start, lines, asking=asking_of(batch))
@@ -131,7 +135,7 @@ def refuse_merging(task: AnyTask) -> None:
 
 
 def _insert_unique(
-    batch: AnyBatch, task: Task, lines: Sequence[Line]
+    batch: AnyBatch, task: Task, lines: Sequence[JobLine]
 ) -> tuple[list[int], list[bool]]:
     hold(batch)
     known = merging.insert_lines(task, lines, detailed=False, batch_id=id_of(batch))
@@ -141,7 +145,7 @@ def _insert_unique(
 
 
 def _insert_once(
-    batch: AnyBatch, task: AnyTask, lines: Sequence[Line], pairs: Sequence[Pair], once: Once
+    batch: AnyBatch, task: AnyTask, lines: Sequence[JobLine], pairs: Sequence[Pair], once: Once
 ) -> tuple[list[int], list[bool]]:
     if merging.is_unique(task):
         raise InvalidTask(f"expected a dedupe_key or {task.module_path} to have a unique_key.")
@@ -163,11 +167,11 @@ def _insert_once(
 
 
 def _find_or_add(
-    batch: AnyBatch, task: AnyTask, lines: Sequence[Line], keys: Sequence[str]
-) -> dict[str, Given]:
+    batch: AnyBatch, task: AnyTask, lines: Sequence[JobLine], keys: Sequence[str]
+) -> dict[str, DedupedJob]:
     """Return the job of each key, once those have been inserted that the batch has not had."""
     row, start = job_columns(task), all_start_columns(task if isinstance(task, Task) else None)
-    found: dict[str, Given] = {}
+    found: dict[str, DedupedJob] = {}
     for _ in range(batches.TRIES):
         with connections[job_database()].cursor() as cursor:
             given = batches.add_jobs_once(

@@ -19,10 +19,10 @@ PAGE = 1_000
 
 
 # Gives the jobs of a page new attempts, at the time that somebody has chosen.
-Requeue = Callable[[list[int]], list[jobs.Requeued]]
+Requeue = Callable[[list[int]], list[jobs.RequeuedJob]]
 
 
-class Requeued(NamedTuple):
+class RequeuedTree(NamedTuple):
     """Jobs that were requeued, those that a twin with their key keeps from it, and the batches."""
 
     ids: list[int]
@@ -47,7 +47,7 @@ def retry(batch: AnyBatch, *, cancelled: bool) -> int:
 
 def requeue_tree(
     cursor: Cursor, batch_id: int, statuses: Sequence[str], requeue: Requeue
-) -> Requeued:
+) -> RequeuedTree:
     """Requeue the jobs below a batch that ended with *statuses*, in the open transaction.
 
     A cancel of the tree is taken back.
@@ -67,7 +67,7 @@ def requeue_tree(
     if wholes.ids and not is_open:
         touched = touched | set(batch_retries.uncancel_batches(cursor, batch_id))
     batches.open_again(cursor, touched)
-    return Requeued(
+    return RequeuedTree(
         first.ids + wholes.ids, first.conflicts + wholes.conflicts, first.touched | wholes.touched
     )
 
@@ -100,9 +100,9 @@ def _requeue(
     *,
     of_wholes: bool,
     despite_failures: bool = False,
-) -> Requeued:
+) -> RequeuedTree:
     """Requeue jobs page by page."""
-    done, queues = Requeued([], [], set()), set[str]()
+    done, queues = RequeuedTree([], [], set()), set[str]()
     behind = batch_retries.BEGIN
     while True:
         page = batch_retries.list_unsuccessful(

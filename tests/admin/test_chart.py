@@ -11,18 +11,16 @@ from django.utils import translation
 
 from django_pgjobs.admin.overview.chart import (
     RANGES,
-    SPARK_HEIGHT,
     SPLITS,
     STACK,
     Chart,
     Range,
     Series,
-    build_spark,
-    coordinate,
     nice_top,
 )
 from django_pgjobs.admin.overview.chart import build_chart as build_chart_of
 from django_pgjobs.admin.overview.series import series_of
+from django_pgjobs.admin.svg import SPARK_HEIGHT, build_spark, coordinate
 from django_pgjobs.queries.numbers import Finished
 
 HOUR = RANGES["1h"]

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from django_pgjobs.admin.overview import situation
-from django_pgjobs.admin.overview.rules import Waiting, busy_queues, growth_of, is_rising
+from django_pgjobs.admin.overview.rules import WaitingQueue, busy_queues, growth_of, is_rising
 from django_pgjobs.models import Pause, QueueSample, Statistic
 from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
@@ -31,8 +31,8 @@ class TestBusyQueues:
     def crew(self, running: int, **changes: Any) -> Crew:
         return Crew(["default"], ["mail"], [], 4, running)._replace(**changes)
 
-    def row(self, seconds: float, ready: int = 9) -> Waiting:
-        return Waiting("mail", ready, NOW - timedelta(seconds=seconds))
+    def row(self, seconds: float, ready: int = 9) -> WaitingQueue:
+        return WaitingQueue("mail", ready, NOW - timedelta(seconds=seconds))
 
     def test_a_queue_that_waits_for_slots(self) -> None:
         [found] = busy_queues([self.row(61)], [self.crew(4), self.crew(5)], NOW)

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from django_pgjobs.http import asking, looking
 from django_pgjobs.http import waiting as module
-from django_pgjobs.http.waiting import Waiter, Waiting, waiting
+from django_pgjobs.http.waiting import Waiter, Waiters, waiting
 from django_pgjobs.models import QueueSettings, RateLimit
 from django_pgjobs.models.control import RateState
 from tests.helpers import wait_until
@@ -50,7 +50,7 @@ def enter() -> Iterator[Callable[[Call], Waiter]]:
 
 def test_who_was_woken_in_vain_wakes_the_next() -> None:
     """It leaves without having looked: its client has gone."""
-    others = Waiting()
+    others = Waiters()
     woken: list[int] = []
     waiters = [
         Waiter(("node",), frozenset({"a"}), lambda number=number: woken.append(number))

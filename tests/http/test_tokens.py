@@ -13,13 +13,13 @@ from django.db import connection
 from django.utils import timezone
 
 from django_pgjobs.http.access import digest_of
-from django_pgjobs.http.tokens import Scope, create_token, revoke_token, rotate_token
+from django_pgjobs.http.tokens import TokenScope, create_token, revoke_token, rotate_token
 from django_pgjobs.models import Token
 from tests.http.support import Api, problem_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-WORK = Scope(verbs=["work"])
+WORK = TokenScope(verbs=["work"])
 
 
 class Said(NamedTuple):
@@ -105,7 +105,7 @@ def test_a_revoked_token_is_refused(run: Run, api: Api) -> None:
 
 def test_an_expired_token_is_refused(api: Api) -> None:
     token, secret = create_token(
-        "n", Scope(verbs=["read"], expires_at=timezone.now() + timedelta(days=1))
+        "n", TokenScope(verbs=["read"], expires_at=timezone.now() + timedelta(days=1))
     )
     client = Api(secret)
     shown = json.loads(client.get("token").content)["expires_at"]
@@ -117,7 +117,7 @@ def test_an_expired_token_is_refused(api: Api) -> None:
 
 
 def test_a_rotated_token_has_a_successor_and_an_end(run: Run, api: Api) -> None:
-    scope = Scope(verbs=["work"], queues=["node"], tasks=["tests.tasks.add"], per_second=7)
+    scope = TokenScope(verbs=["work"], queues=["node"], tasks=["tests.tasks.add"], per_second=7)
     old, first = create_token("n", scope)
     said = run("rotate", str(old.pk), "--keep", "2h", "--by", "ops")
     [second] = said.out
@@ -133,7 +133,7 @@ def test_a_rotated_token_has_a_successor_and_an_end(run: Run, api: Api) -> None:
 
 def test_a_successor_lasts_as_long_as_the_one_before_and_that_no_longer_than_it_would() -> None:
     end = timezone.now() + timedelta(hours=1)
-    old, _ = create_token("n", Scope(verbs=["work"], expires_at=end))
+    old, _ = create_token("n", TokenScope(verbs=["work"], expires_at=end))
     new, _ = rotate_token(old.pk, keep=timedelta(days=1))
     old.refresh_from_db()
     assert old.expires_at == end

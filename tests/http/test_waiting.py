@@ -257,10 +257,10 @@ def test_a_failure_that_is_retried_later_waits_for_no_look(api: Api, monkeypatch
     looking_for, told = threading.Event(), threading.Event()
     answers = []
 
-    def look() -> looking.Found:
+    def look() -> looking.LookResult:
         looking_for.set()
         answers.append(told.wait(10))
-        return looking.Found(asked_at=time.monotonic())
+        return looking.LookResult(asked_at=time.monotonic())
 
     monkeypatch.setattr(looking, "_look", look)
     thread = threading.Thread(target=looking.looks.get, kwargs={"since": time.monotonic()})

@@ -10,7 +10,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import OperationalError, connection
 
 from django_pgjobs.http.pool import turn
-from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 
 # What `raising` raises.
@@ -22,7 +22,7 @@ ERRORS: dict[str, Exception] = {
 }
 
 
-def echo(request: ApiRequest) -> Answer:
+def echo(request: ApiRequest) -> Reply:
     """Return one field of each type."""
     fields = request.fields()
     found: dict[str, Any] = {
@@ -45,12 +45,12 @@ def echo(request: ApiRequest) -> Answer:
     found["inner"] = inner and inner.text("name", max_length=5)
     found["when"] = when and when.isoformat()
     fields.check()
-    return Answer(200, found)
+    return Reply(200, found)
 
 
-def ask(request: ApiRequest, *, job: int) -> Answer:
+def ask(request: ApiRequest, *, job: int) -> Reply:
     """Return parameters of the address."""
-    return Answer(
+    return Reply(
         200,
         {
             "job": job,
@@ -60,28 +60,28 @@ def ask(request: ApiRequest, *, job: int) -> Answer:
     )
 
 
-def raising(request: ApiRequest) -> Answer:
+def raising(request: ApiRequest) -> Reply:
     """Raise what the body names."""
     raise ERRORS[request.fields().text("error", max_length=20)]
 
 
-def sessions(request: ApiRequest) -> Answer:
+def sessions(request: ApiRequest) -> Reply:
     """Return the session on the server, and whether Django is in a transaction."""
     rows = turn([lambda cursor: cursor.execute("SELECT pg_catalog.pg_backend_pid()")])
-    return Answer(200, {"pid": rows[0][0][0], "atomic": connection.in_atomic_block})
+    return Reply(200, {"pid": rows[0][0][0], "atomic": connection.in_atomic_block})
 
 
-def wait(request: ApiRequest) -> Answer:
+def wait(request: ApiRequest) -> Reply:
     """Say that a thread answers."""
-    return Answer(200, {"by": "a thread"})
+    return Reply(200, {"by": "a thread"})
 
 
-async def await_(request: ApiRequest) -> Answer:
+async def await_(request: ApiRequest) -> Reply:
     """Say that the event loop answers."""
     await asyncio.sleep(0)
     fields = request.fields()
     fields.check()
-    return Answer(200, {"by": "the loop"})
+    return Reply(200, {"by": "the loop"})
 
 
 ROUTES = [

@@ -16,7 +16,7 @@ from django_pgjobs.control import rate_limits
 from django_pgjobs.models import RateLimit, RateState
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.rate_limits import (
-    Answer,
+    RateAnswer,
     create_rate_states,
     prune_rate_states,
     take_rate_tokens,
@@ -37,7 +37,7 @@ InThread = Callable[..., DjangoThread]
 HOUR = 3600.0
 
 
-def take(own: OwnConnection, *keys: str, timeout: float | None = None) -> Answer:
+def take(own: OwnConnection, *keys: str, timeout: float | None = None) -> RateAnswer:
     """Ask for one token of each key, on a connection of a process of its own."""
     with own.cursor() as cursor:
         return take_rate_tokens(cursor, sorted(keys), cost=1, timeout=timeout)

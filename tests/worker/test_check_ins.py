@@ -14,7 +14,7 @@ from django.core.checks import WARNING
 
 from django_pgjobs.checks import check_sentry
 from django_pgjobs.models import Job, Schedule
-from django_pgjobs.queries.schedules import When
+from django_pgjobs.queries.schedules import TimingColumns
 from django_pgjobs.worker.running import check_ins
 from django_pgjobs.worker.running.check_ins import monitor_of, slug_of
 from tests import tasks
@@ -133,17 +133,17 @@ def test_a_check_tells_that_sentry_is_not_installed(
 @pytest.mark.parametrize(
     ("when", "schedule"),
     [
-        (When("@daily", None, "UTC"), {"type": "crontab", "value": "@daily"}),
-        (When(None, 60.0, "UTC"), {"type": "interval", "value": 1, "unit": "minute"}),
-        (When(None, 10.0, "UTC"), None),
-        (When(None, 90.0, "UTC"), None),
-        (When("*/10 * * * * *", None, "UTC"), None),
-        (When(None, None, "UTC"), None),
+        (TimingColumns("@daily", None, "UTC"), {"type": "crontab", "value": "@daily"}),
+        (TimingColumns(None, 60.0, "UTC"), {"type": "interval", "value": 1, "unit": "minute"}),
+        (TimingColumns(None, 10.0, "UTC"), None),
+        (TimingColumns(None, 90.0, "UTC"), None),
+        (TimingColumns("*/10 * * * * *", None, "UTC"), None),
+        (TimingColumns(None, None, "UTC"), None),
         (None, None),
     ],
 )
 def test_a_monitor_is_as_fine_as_sentry_is(
-    when: When | None, schedule: dict[str, Any] | None
+    when: TimingColumns | None, schedule: dict[str, Any] | None
 ) -> None:
     config = monitor_of(when)
     assert (config and config["schedule"]) == schedule

@@ -153,9 +153,9 @@ def test_jobs_that_nobody_claims_though_all_seems_well_are_noticed(
 ) -> None:
     """A worker that lives and does not work."""
     monkeypatch.setattr(health, "LIVE_SECONDS", 1.5)
-    monkeypatch.setattr(type(served.runner.pump), "is_idle", True)
+    monkeypatch.setattr(type(served.runner.pump.outlook), "is_idle", True)
     assert ask(port_of(served), "/live").status == 200
-    monkeypatch.setattr(type(served.runner.pump), "is_idle", False)
+    monkeypatch.setattr(type(served.runner.pump.outlook), "is_idle", False)
     wait_until(lambda: ask(port_of(served), "/live").status == 503)
     assert "which knows of jobs and claims none" in ask(port_of(served), "/live").text
     wait_until(lambda: is_untouched(tmp_path / "alive"))
@@ -189,7 +189,7 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
 ) -> None:
     [beat, _server] = served.runner.health
     assert isinstance(beat, health.Health)
-    monkeypatch.setattr(type(served.runner.pump), "is_idle", False)
+    monkeypatch.setattr(type(served.runner.pump.outlook), "is_idle", False)
     assert beat._mark_of_claims() == 0.0
     served.runner.state.quiet = True
     assert beat._mark_of_claims() == health.WAITS

@@ -253,7 +253,7 @@ def test_without_listen_a_freed_key_lets_a_job_elsewhere_start_before_the_next_p
     worker = start_thread(listen=False, concurrency=2, poll_interval=NEVER)
     gate.wait_entered()
     wait_until(lambda: len(offers) == 2)  # with the first claim, and after it
-    wait_until(lambda: worker.runner.pump.is_idle)
+    wait_until(lambda: worker.runner.pump.outlook.is_idle)
     gate.open()
     wait_until(lambda: get_job(waiting).status == "successful")
 
@@ -288,10 +288,10 @@ def test_a_job_whose_outcome_cannot_be_written_is_left_to_rescue() -> None:
         def fetchall(self) -> list[Any]:
             return []
 
-    pump: Any = mock.Mock(claim_lost_at=0.0)
+    outlook: Any = mock.Mock(claim_lost_at=0.0)
     own: Any = None
     turn = Turn(1)
-    Unheld(state, pump, own).plan(turn)
+    Unheld(state, outlook, own).plan(turn)
     for send in turn.sends:
         send(Cursor())
     assert sent[0]["held_ids"] == [17]

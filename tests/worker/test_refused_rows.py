@@ -182,7 +182,7 @@ def test_a_job_is_told_of_once_and_again_after_a_long_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(refusals, "MOST_KNOWN", 3)
-    told = refusals.Told()
+    told = refusals.LoggedJobs()
     assert [told.is_new(job_id) for job_id in (1, 2, 1, 3, 2)] == [True, True, False, True, False]
     # One more than are known: the one that was not met for longest is forgotten.
     assert [told.is_new(job_id) for job_id in (4, 3, 2, 1)] == [True, False, False, True]

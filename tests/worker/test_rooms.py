@@ -17,7 +17,7 @@ from django_pgjobs.models import Job, Worker
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.claiming.outlook import Outlook
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
@@ -294,9 +294,9 @@ def test_while_all_threads_are_taken_async_jobs_go_on_and_others_stay_where_they
     waiting = [tasks.add.enqueue(1, 2) for _ in range(3)]
     worker = start_thread(concurrency=1)
     gate.wait_entered()
-    pump = worker.runner.pump
-    assert pump.wants_jobs
-    assert not pump.waits_for_news
+    outlook = worker.runner.pump.outlook
+    assert outlook.wants_jobs
+    assert not outlook.waits_for_news
     for _ in range(3):
         done = tasks.add_async.enqueue(1, 2)
         wait_until(lambda job_id=done.id: get_job(job_id).status == "successful")
@@ -308,8 +308,8 @@ def test_while_all_threads_are_taken_async_jobs_go_on_and_others_stay_where_they
 @pytest.mark.parametrize("has_room", [True, False])
 def test_a_worker_with_room_for_one_kind_only_is_not_to_be_notified(has_room: bool) -> None:
     """It may know of no place all the same: its jobs were of the other kind than their rows."""
-    pump: Any = mock.Mock(has_room=has_room, wants_jobs=True, is_idle=True)
-    assert Pump.waits_for_news.fget(pump) is has_room  # type: ignore[attr-defined]
+    outlook: Any = mock.Mock(has_room=has_room, wants_jobs=True, is_idle=True)
+    assert Outlook.waits_for_news.fget(outlook) is has_room  # type: ignore[attr-defined]
 
 
 @on_server

@@ -103,7 +103,7 @@ def test_a_claim_whose_answer_is_on_its_way_is_not_taken_for_lost(
     worker.runner.state.claiming = lock
 
     def lose_an_earlier_one() -> None:
-        worker.runner.pump.claim_lost_at = time.monotonic()
+        worker.runner.pump.outlook.claim_lost_at = time.monotonic()
         worker.runner.upkeep.wake()
         assert lock.is_waited_for.wait(15)
 
@@ -133,7 +133,7 @@ def test_the_upkeep_hears_while_the_return_of_a_lost_claim_waits_for_the_next_on
         send(cursor, **params)
 
     def cancel_meanwhile() -> None:
-        worker.runner.pump.claim_lost_at = time.monotonic()
+        worker.runner.pump.outlook.claim_lost_at = time.monotonic()
         worker.runner.upkeep.wake()
         assert lock.is_waited_for.wait(15)
         listed.clear()
@@ -194,10 +194,11 @@ def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
     assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
 
 
-def make_look(pump: Any, options: Any, **given: Any) -> Look:
+def make_look(outlook: Any, options: Any, **given: Any) -> Look:
     """Make a look that is sent nowhere."""
     state = WorkerState(options, "test:1")
     own: Any = None
+    pump: Any = mock.Mock(outlook=outlook)
     return Look(state, pump, own, Refusals(state), **given)
 
 
@@ -213,10 +214,10 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
     is_settled: bool,
 ) -> None:
     """The claim may have been lost since the return was asked for last."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
     ends: list[str] = []
     duty = make_look(
-        pump,
+        outlook,
         make_options(drain=True),
         is_settled=lambda: is_settled,
         is_told=lambda: False,
@@ -229,9 +230,9 @@ def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
     """A worker that listens looks once after a job, and then at the poll interval again."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
     duty = make_look(
-        pump,
+        outlook,
         make_options(poll_interval=NEVER),
         is_settled=lambda: True,
         is_told=lambda: is_told and duty.is_quiet,
@@ -240,7 +241,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     while not duty.is_quiet:
         look_in_vain(duty)
     duty.note_news()
-    pump.claimed += 1
+    outlook.claimed += 1
     assert duty.due_at(0.0) <= time.monotonic()
     look_in_vain(duty)
     assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
@@ -248,10 +249,10 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
 
 def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
     """While a long job ran, the gaps between looks have grown."""
-    pump = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=1)
+    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=1)
     ends: list[str] = []
     duty = make_look(
-        pump,
+        outlook,
         make_options(drain=True, poll_interval=NEVER),
         is_settled=lambda: True,
         is_told=lambda: True,
@@ -269,28 +270,28 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
 
 def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
     """And not after each claim of jobs of the other kind."""
-    pump = mock.Mock(
+    outlook = mock.Mock(
         waits_for_news=False, is_idle=True, is_releasing=False, is_settling=False, claimed=0
     )
     duty = make_look(
-        pump,
+        outlook,
         make_options(poll_interval=NEVER),
         is_settled=lambda: True,
         is_told=lambda: True,
         on_drained=mock.Mock(),
     )
     look_in_vain(duty)
-    pump.claimed += 1
+    outlook.claimed += 1
     assert duty.due_at(0.0) == duty._looked_at + look.BUSY_LOOK_SECONDS
 
 
 def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     """And not at its next look of a busy worker."""
-    pump = mock.Mock(
+    outlook = mock.Mock(
         waits_for_news=False, is_idle=False, is_releasing=False, is_settling=False, claimed=0
     )
     duty = make_look(
-        pump,
+        outlook,
         make_options(poll_interval=NEVER),
         is_settled=lambda: True,
         is_told=lambda: True,

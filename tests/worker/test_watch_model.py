@@ -15,11 +15,18 @@ from django_pgjobs.queries.notifications import EVERYTHING, ORDERS
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import watch
-from django_pgjobs.worker.upkeep.watch import CHANNELS, NOTHING, Known, Step, Watch, next_step
+from django_pgjobs.worker.upkeep.watch import (
+    CHANNELS,
+    NOTHING,
+    Watch,
+    WatchFacts,
+    WatchStep,
+    next_step,
+)
 from tests.worker.support import NEVER, make_options
 
 
-def known(**changes: Any) -> Known:
+def known(**changes: Any) -> WatchFacts:
     given: dict[str, Any] = {
         "is_on_watch": False,
         "hears": ORDERS,
@@ -29,29 +36,29 @@ def known(**changes: Any) -> Known:
         "may_take": False,
         "may_park": False,
     }
-    return Known(**(given | changes))
+    return WatchFacts(**(given | changes))
 
 
 @pytest.mark.parametrize(
     ("facts", "step"),
     [
-        ({"may_take": True}, Step.TAKE),
-        ({"may_park": True}, Step.HEAR_NOTHING),
-        ({"may_park": True, "hears": NOTHING}, Step.PARK),
-        ({"hears": NOTHING}, Step.HEAR_ORDERS),
+        ({"may_take": True}, WatchStep.TAKE),
+        ({"may_park": True}, WatchStep.HEAR_NOTHING),
+        ({"may_park": True, "hears": NOTHING}, WatchStep.PARK),
+        ({"hears": NOTHING}, WatchStep.HEAR_ORDERS),
         ({}, None),
         ({"waits": False, "may_take": True}, None),
-        ({"waits": False, "hears": NOTHING}, Step.HEAR_ORDERS),
-        ({"is_on_watch": True}, Step.HEAR_EVERYTHING),
+        ({"waits": False, "hears": NOTHING}, WatchStep.HEAR_ORDERS),
+        ({"is_on_watch": True}, WatchStep.HEAR_EVERYTHING),
         ({"is_on_watch": True, "hears": EVERYTHING}, None),
-        ({"is_on_watch": True, "hears": EVERYTHING, "is_busy": True}, Step.LEAVE),
-        ({"is_on_watch": True, "hears": EVERYTHING, "is_partial": True}, Step.LEAVE),
-        ({"is_partial": True, "may_take": True}, Step.HEAR_EVERYTHING),
+        ({"is_on_watch": True, "hears": EVERYTHING, "is_busy": True}, WatchStep.LEAVE),
+        ({"is_on_watch": True, "hears": EVERYTHING, "is_partial": True}, WatchStep.LEAVE),
+        ({"is_partial": True, "may_take": True}, WatchStep.HEAR_EVERYTHING),
         ({"is_partial": True, "hears": EVERYTHING}, None),
         ({"is_partial": True, "hears": EVERYTHING, "waits": False}, None),
     ],
 )
-def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: Step) -> None:
+def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: WatchStep) -> None:
     assert next_step(known(**facts)) is step
 
 
@@ -62,7 +69,7 @@ def test_the_next_step_follows_from_what_is_known(facts: dict[str, Any], step: S
 class WatchOfIdleWorker:
     """The duty of a worker that waits for news; what the server answers is given."""
 
-    pump: Any = field(
+    outlook: Any = field(
         default_factory=lambda: mock.Mock(
             waits_for_news=True, has_room=True, has_full_queue=False, ran_dry_at=0.0
         )
@@ -75,7 +82,7 @@ class WatchOfIdleWorker:
         self.heard = 0
         self.duty = Watch(
             self.state,
-            self.pump,
+            self.outlook,
             own,
             look,
             others=[look],
@@ -147,13 +154,13 @@ def test_a_worker_that_takes_all_there_is_stays_on_watch() -> None:
     watch_of = WatchOfIdleWorker()
     watch_of.act((True, False))
     watch_of.act()
-    watch_of.pump.waits_for_news = False
-    watch_of.pump.claimed, watch_of.pump.claimed_until_dry = 5, 5
-    watch_of.pump.ran_dry_at = time.monotonic() - watch.STUCK_SECONDS / 2
+    watch_of.outlook.waits_for_news = False
+    watch_of.outlook.claimed, watch_of.outlook.claimed_until_dry = 5, 5
+    watch_of.outlook.ran_dry_at = time.monotonic() - watch.STUCK_SECONDS / 2
     assert watch_of.seconds_to_next() > 0
-    watch_of.pump.claimed, watch_of.pump.ran_dry_at = 6, time.monotonic()
+    watch_of.outlook.claimed, watch_of.outlook.ran_dry_at = 6, time.monotonic()
     assert watch_of.seconds_to_next() > 0
-    watch_of.pump.ran_dry_at = 0.0
+    watch_of.outlook.ran_dry_at = 0.0
     assert watch_of.seconds_to_next() <= 0
 
 
@@ -163,7 +170,7 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     watch_of.act((True, False))
     watch_of.act()
     watch_of.duty.observe(time.monotonic())
-    watch_of.pump.waits_for_news = watch_of.pump.has_room = False
+    watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
     assert 0 < watch_of.seconds_to_next() < 2 * watch.FULL_SECONDS
     watch_of.duty._waited_at -= watch.FULL_SECONDS
     watch_of.act()
@@ -199,8 +206,8 @@ class ModelWorker:
         return self.held < self.room and not self.knows
 
     @property
-    def known(self) -> Known:
-        return Known(
+    def known(self) -> WatchFacts:
+        return WatchFacts(
             is_on_watch=self.is_on_watch,
             hears=self.hears,
             waits=self.waits,
@@ -295,7 +302,7 @@ class Model:
             worker.may_take = worker.may_take or worker.hears == NOTHING
             worker.hears = CHANNELS[step]
             worker.looks = worker.looks or worker.hears == EVERYTHING
-        elif step is Step.LEAVE:
+        elif step is WatchStep.LEAVE:
             self.free(worker)
             worker.hears, worker.may_take = ORDERS, True
             self.tell("left", ORDERS)
@@ -303,7 +310,7 @@ class Model:
             worker.is_on_watch = not any(other.is_on_watch for other in self.workers)
             worker.began_with_jobs = worker.held > 0
             worker.may_take = False
-            worker.is_parked = step is Step.PARK and not worker.is_on_watch
+            worker.is_parked = step is WatchStep.PARK and not worker.is_on_watch
         return step is not None and not worker.is_parked
 
     def look(self, worker: ModelWorker) -> bool:

@@ -18,14 +18,14 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.answering import our_address
 from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs, record_tree
+from django_pgjobs.admin.bulk.export import stream_jobs
 from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RetryForm
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
 from django_pgjobs.admin.bulk.progress import draw_changes, draw_progress, result_message
-from django_pgjobs.admin.job_list.export import stream_jobs
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk import (
     ACTIONS,
@@ -110,11 +110,8 @@ def bulk_view(job_admin: PageAdmin, request: HttpRequest) -> HttpResponseBase:
 
 def back_address(job_admin: PageAdmin, request: HttpRequest) -> str:
     """Return where the person came from, if that is a page of this site, else the list."""
-    given = request.GET.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(
-        given, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return given if allowed else job_admin.url("pgjobs_job_changelist")
+    given = our_address(request, request.GET.get("next", ""))
+    return given or job_admin.url("pgjobs_job_changelist")
 
 
 def _ask(
@@ -159,7 +156,7 @@ def _title(action: Action) -> str:
     return _("%(action)s: are you sure?") % {"action": action.label}
 
 
-class Token(TypedDict):
+class AskedChange(TypedDict):
     """What a page of confirmation was about, signed into its form.
 
     *total*, *more* and *dependants* are the numbers of its preview; *typed* is what was to be
@@ -199,7 +196,9 @@ def text_to_type(action: Action, selection: Selection, total: int | None) -> str
     return str(selection.lookups.get("queue_name") or action.label)
 
 
-def _what_came(request: HttpRequest, action: Action, selection: Selection, token: Token) -> str:
+def _what_came(
+    request: HttpRequest, action: Action, selection: Selection, token: AskedChange
+) -> str:
     """Return what to say if the change is about more than its page showed, "" if it is not.
 
     What the page could not count was confirmed without a number.
@@ -317,7 +316,7 @@ def _form(request: HttpRequest, action: Action, selection: Selection) -> BulkFor
     return form_class(data)
 
 
-def _sign(value: Token | StoredSelection) -> str:
+def _sign(value: AskedChange | StoredSelection) -> str:
     return signing.dumps(value, salt=SALT, compress=True)
 
 

@@ -11,8 +11,8 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgjobs.admin.job_list.export import ExportOptions
-from django_pgjobs.bulk.actions import Options
+from django_pgjobs.admin.bulk.export import ExportOptions
+from django_pgjobs.bulk.actions import ChosenOptions
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 MAX_QUEUE_BYTES = 128
@@ -40,7 +40,7 @@ class BulkForm(forms.Form):
         help_text=_("For those who read the history."),
     )
 
-    def options(self) -> Options:
+    def options(self) -> ChosenOptions:
         """Return what was chosen, for `django_pgjobs.bulk.actions`."""
         return {}
 
@@ -109,7 +109,7 @@ class LengthForm(BulkForm):
         at: datetime = self.cleaned_data["at"]
         return in_utc(timezone.make_aware(at) if timezone.is_naive(at) else at).isoformat()
 
-    def options(self) -> Options:
+    def options(self) -> ChosenOptions:
         when = self.cleaned_data["when"]
         if when == "at":
             return {"at": self.moment()}
@@ -156,7 +156,7 @@ class RetryForm(LengthForm):
         if not has_waiting:
             del self.fields["reset_attempts"]
 
-    def options(self) -> Options:
+    def options(self) -> ChosenOptions:
         chosen = super().options()
         is_reset = self.cleaned_data.get("reset_attempts")
         return chosen | {"reset_attempts": True} if is_reset else chosen
@@ -201,7 +201,7 @@ class MoveForm(BulkForm):
             raise ValidationError(_("Give a queue, a priority, or both."))
         return cleaned
 
-    def options(self) -> Options:
+    def options(self) -> ChosenOptions:
         return {
             "queue_name": self.cleaned_data["queue_name"] or None,
             "priority": self.cleaned_data["priority"],

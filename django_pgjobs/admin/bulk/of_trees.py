@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.breadcrumbs import batch_steps
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.workflows.drawing import steps
 from django_pgjobs.bulk import Action, Selection
 from django_pgjobs.bulk.trees import tree_to_retry, workflow_to_delete
 from django_pgjobs.models import Batch
@@ -45,7 +45,7 @@ def texts_of_tree(
             title = _("Retry what failed or was cancelled in %(batch)s: are you sure?")
     return TreeTexts(
         title % {"batch": name, "action": action.label},
-        steps(model_admin, *owners, *([batch] if batch is not None else [])),
+        batch_steps(model_admin, *owners, *([batch] if batch is not None else [])),
         _lead(action, selection, batch) % {"batch": name},
     )
 

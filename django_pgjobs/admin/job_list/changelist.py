@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.admin.job_list.batches import AskedBatches
 from django_pgjobs.admin.job_list.columns import with_columns
 from django_pgjobs.admin.job_list.filters import JobFilter, TextFilter
@@ -27,15 +28,13 @@ from django_pgjobs.admin.job_list.links import (
     AFTER,
     BEFORE,
     COUNT_AFTER,
-    OLDEST,
     PAGE_SIZE,
     PAGE_SIZES,
-    SORT,
     TAB,
     ListLinks,
     Rows,
 )
-from django_pgjobs.admin.job_list.paging import LAST_ID, Order, Place
+from django_pgjobs.admin.job_list.paging import LAST_ID, Order, PageStart
 from django_pgjobs.admin.job_list.search import Condition, Reach, parse_search
 from django_pgjobs.admin.job_list.suggestions import list_names
 from django_pgjobs.admin.job_list.tabs import (
@@ -128,7 +127,7 @@ class JobChangeList(ListLinks, ChangeList):
             return Order("last_attempted_at", oldest_first)
         return Order("", oldest_first)
 
-    def _read_place(self, request: HttpRequest) -> Place | None:
+    def _read_place(self, request: HttpRequest) -> PageStart | None:
         text = request.GET.get(AFTER if self.is_onward else BEFORE)
         place = self.order.parse(text) if text else None
         if text and place is None:
@@ -249,12 +248,12 @@ class JobChangeList(ListLinks, ChangeList):
         if self.is_few or not ends or min(ends) >= timezone.now():
             return
         if self.order.column:
-            self.place = Place(LAST_ID, min(ends) + OUT_OF_ORDER)
+            self.place = PageStart(LAST_ID, min(ends) + OUT_OF_ORDER)
             return
         with connections[self.queryset.db].cursor() as cursor:
             job_id = find_job_at(cursor, min(ends) + OUT_OF_ORDER)
         if job_id is not None:
-            self.place = Place(job_id + 1)
+            self.place = PageStart(job_id + 1)
 
     def _read_direction(self) -> Rows:
         """Read a page of the rows after, or before, the place."""
@@ -310,7 +309,7 @@ class JobChangeList(ListLinks, ChangeList):
             return True
         return bool(self.tab.index_column) and not exceeds_index(self.tab)
 
-    def _find_edge(self) -> Place | None:
+    def _find_edge(self) -> PageStart | None:
         """Return how far to look, None if an index leads to the rows, or there are not more."""
         is_indexed = any(part.reach is Reach.INDEXED for part in self.parts)
         if is_indexed or self.is_few or not self._has_sparse_rows():

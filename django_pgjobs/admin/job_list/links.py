@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.admin.job_list.filters import JobFilter
-from django_pgjobs.admin.job_list.paging import Order, Place
+from django_pgjobs.admin.job_list.paging import Order, PageStart
 from django_pgjobs.admin.job_list.search import look_elsewhere
 from django_pgjobs.admin.job_list.tabs import Tab, kept_text
 
 # More rows than the last are more than 150 kB.
 PAGE_SIZES = (25, 50, 100)
 TAB, PAGE_SIZE, AFTER, BEFORE, COUNT_AFTER = "tab", "per", "after", "before", "count_after"
-# What the parameter SORT is for the other order than the usual one.
-SORT, OLDEST = "sort", "oldest"
 
 
 class Rows(NamedTuple):
@@ -25,7 +24,7 @@ class Rows(NamedTuple):
 
     jobs: list[Any]
     has_more: bool
-    edge: Place | None
+    edge: PageStart | None
 
 
 class PageSize(NamedTuple):
@@ -49,7 +48,7 @@ class ListLinks:
     rows: Rows
     tab: Tab
     order: Order
-    place: Place | None
+    place: PageStart | None
     is_onward: bool
     is_filtered: bool
     page_size: int
@@ -138,7 +137,7 @@ class ListLinks:
         """The address of the first page in the other order."""
         return self.get_query_string({SORT: None if self.order.oldest_first else OLDEST})
 
-    def _url(self, name: str, place: Place) -> str:
+    def _url(self, name: str, place: PageStart) -> str:
         return self.get_query_string({name: self.order.format(place)})
 
     @property

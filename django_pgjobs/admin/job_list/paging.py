@@ -22,7 +22,7 @@ FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
 PLACE = re.compile(r"(?:(?P<moment>[0-9T:.+-]*)~)?(?P<id>-?[0-9]{1,19})", re.ASCII)
 
 
-class Place(NamedTuple):
+class PageStart(NamedTuple):
     """Where a page begins: a job, and its time if the order is by one (None: nobody knows)."""
 
     job_id: int
@@ -41,7 +41,7 @@ class Order:
     oldest_first: bool = False
     is_sorted: bool = False
 
-    def parse(self, text: str) -> Place | None:
+    def parse(self, text: str) -> PageStart | None:
         """Return the place that `format` wrote, None if it cannot have."""
         found = PLACE.fullmatch(text)
         if found is None or (found["moment"] is not None) != bool(self.column):
@@ -53,18 +53,18 @@ class Order:
         job_id = int(found["id"])
         if (moment is not None and moment.tzinfo is None) or not FIRST_ID <= job_id <= LAST_ID:
             return None
-        return Place(job_id, in_utc(moment) if moment else None)
+        return PageStart(job_id, in_utc(moment) if moment else None)
 
-    def format(self, place: Place) -> str:
+    def format(self, place: PageStart) -> str:
         """Return a place as the address of a page has it."""
         if not self.column:
             return str(place.job_id)
         moment = place.moment.isoformat() if place.moment else ""
         return f"{moment}~{place.job_id}"
 
-    def place_of(self, job: Any) -> Place:
+    def place_of(self, job: Any) -> PageStart:
         """Return the place of a row."""
-        return Place(job.pk, getattr(job, self.column) if self.column else None)
+        return PageStart(job.pk, getattr(job, self.column) if self.column else None)
 
     def descends(self, *, is_onward: bool) -> bool:
         """Is the next row of that direction an older one?"""
@@ -77,7 +77,7 @@ class Order:
         descends = self.descends(is_onward=is_onward)
         return [key.desc() if descends else key.asc() for key in keys]
 
-    def beyond(self, place: Place, *, is_onward: bool) -> Q:
+    def beyond(self, place: PageStart, *, is_onward: bool) -> Q:
         """Return the condition of coming after *place*. Jobs without a time are the newest."""
         descends = self.descends(is_onward=is_onward)
         by_id = Q(id__lt=place.job_id) if descends else Q(id__gt=place.job_id)
@@ -102,7 +102,7 @@ class Order:
     def _compare(self, lookup: str, moment: Any) -> Q:
         return Q(**{f"{self.column}__{lookup}": moment})
 
-    def find_edge(self, jobs: QuerySet[Any], distance: int, *, is_onward: bool) -> Place | None:
+    def find_edge(self, jobs: QuerySet[Any], distance: int, *, is_onward: bool) -> PageStart | None:
         """Return the place that is *distance* jobs away, None if there are not so many.
 
         Only the index is read. Of jobs of the same time all are on this side of the place.
@@ -114,14 +114,14 @@ class Order:
         rows = jobs.order_by(key).values_list(column, flat=True)[distance : distance + 1]
         for value in rows:
             if not self.column:
-                return Place(value)
+                return PageStart(value)
             # Behind times that can be shown there is no place to go on from.
             if value is None or value == (EARLIEST if descends else LATEST):
                 return None
-            return Place(FIRST_ID if descends else LAST_ID, value)
+            return PageStart(FIRST_ID if descends else LAST_ID, value)
         return None
 
-    def within(self, edge: Place, *, is_onward: bool) -> Q:
+    def within(self, edge: PageStart, *, is_onward: bool) -> Q:
         """Return the condition of not coming after *edge*."""
         name, value = (self.column, edge.moment) if self.column else ("id", edge.job_id)
         return Q(**{f"{name}__{'gte' if self.descends(is_onward=is_onward) else 'lte'}": value})

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_pgjobs.admin.addresses import quoted
 from django_pgjobs.declaring.redaction import is_secret
 from django_pgjobs.status import JobStatus
 
@@ -60,11 +61,6 @@ class Search(NamedTuple):
     problems: list[str]
 
 
-def in_quotes(text: str) -> str:
-    """Return a value as `parse_search` reads it, whatever is in it."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
-
-
 def parse_search(text: str, *, may_reveal: bool) -> Search:
     """Return what *text* asks for.
 
@@ -96,11 +92,6 @@ def look_elsewhere(text: str) -> list[str]:
     words = " ".join(value for name, value in terms if not name)
     rest = [f"{name}:{quoted(value)}" for name, value in terms if name]
     return [" ".join([f"{name}:{quoted(words)}", *rest]) for name in ELSEWHERE if words]
-
-
-def quoted(text: str) -> str:
-    """Return a value as a person would write it, in quotes only if it needs them."""
-    return text if re.fullmatch(r"[\w.:-]+", text) else in_quotes(text)
 
 
 def _terms(text: str, problems: list[str]) -> list[tuple[str, str]]:

@@ -12,11 +12,11 @@ from django.contrib import messages
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.answering import back
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import count_dependants
@@ -54,7 +54,7 @@ class JobOrder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Action:
+class JobAction:
     """Something that can be done to a job; *asks* says what its form asks for.
 
     *apply* returns False if the job had changed meanwhile, so that nothing was done.
@@ -69,7 +69,7 @@ class Action:
     asks: str = ""
 
 
-class Button(NamedTuple):
+class ActionButton(NamedTuple):
     """An action as the page offers it: a button, or a form behind a disclosure.
 
     So many *dependants* go with the job (None: too long to count), which is said first.
@@ -119,7 +119,7 @@ def _is_finished(job: Job) -> bool:
 JOB_ACTIONS = {
     action.name: action
     for action in (
-        Action(
+        JobAction(
             "retry",
             gettext_lazy("Retry now"),
             gettext_lazy("The job has new attempts."),
@@ -127,7 +127,7 @@ JOB_ACTIONS = {
             _is_finished,
             lambda job, order: lifecycle.requeue(job, run_after=order.at),
         ),
-        Action(
+        JobAction(
             "retry_at",
             gettext_lazy("Retry at…"),
             gettext_lazy("The job has new attempts."),
@@ -136,7 +136,7 @@ JOB_ACTIONS = {
             lambda job, order: lifecycle.requeue(job, run_after=order.at),
             asks="time",
         ),
-        Action(
+        JobAction(
             "run_now",
             gettext_lazy("Run now"),
             gettext_lazy("The job may run now."),
@@ -144,7 +144,7 @@ JOB_ACTIONS = {
             _waits_for_a_time,
             lambda job, order: lifecycle.reschedule(job, None),
         ),
-        Action(
+        JobAction(
             "postpone",
             gettext_lazy("Postpone…"),
             gettext_lazy("The job was moved to another time."),
@@ -153,7 +153,7 @@ JOB_ACTIONS = {
             lambda job, order: lifecycle.reschedule(job, order.at),
             asks="time",
         ),
-        Action(
+        JobAction(
             "cancel",
             gettext_lazy("Cancel"),
             gettext_lazy("The job is cancelled, or was asked to end."),
@@ -161,7 +161,7 @@ JOB_ACTIONS = {
             _can_be_cancelled,
             lambda job, order: lifecycle.cancel(job),
         ),
-        Action(
+        JobAction(
             "discard",
             gettext_lazy("Discard…"),
             gettext_lazy("The job was discarded."),
@@ -170,7 +170,7 @@ JOB_ACTIONS = {
             _with_bulk("discard"),
             asks="reason",
         ),
-        Action(
+        JobAction(
             "delete",
             gettext_lazy("Delete…"),
             gettext_lazy("The job was deleted."),
@@ -183,7 +183,7 @@ JOB_ACTIONS = {
 }
 
 
-def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[Button]:
+def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[ActionButton]:
     """Return what the person may do to the job as it is."""
     suiting = [action for action in JOB_ACTIONS.values() if action.suits(job)]
     allowed = {verb: may(request.user, verb, job) for verb in {action.verb for action in suiting}}
@@ -191,7 +191,7 @@ def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[
     has_dependants = job.status in UNFINISHED and edges.exists()
     dependants = count_dependants(Job.objects.filter(pk=job.pk)) if has_dependants else 0
     return [
-        Button(
+        ActionButton(
             action.name,
             str(action.label),
             model_admin.url("pgjobs_job_do", job.pk, action.name),
@@ -231,11 +231,11 @@ def do(model_admin: PageAdmin, request: HttpRequest, object_id: str, name: str) 
     )
     if was_done and action.name == "delete":
         address = model_admin.url("pgjobs_job_changelist")
-    return HttpResponseRedirect(_back(request, address))
+    return back(request, address)
 
 
 def _carry_out(
-    model_admin: PageAdmin, request: HttpRequest, action: Action, job: Job, order: JobOrder
+    model_admin: PageAdmin, request: HttpRequest, action: JobAction, job: Job, order: JobOrder
 ) -> bool:
     """Do it, write it down, and say what came of it."""
     try:
@@ -265,12 +265,3 @@ def _twin_message(model_admin: PageAdmin, request: HttpRequest, twin_id: int | N
         return text
     address = model_admin.url("pgjobs_job_change", twin_id)
     return format_html('{} <a href="{}">{}</a>', text, address, _("Job %(id)s") % {"id": twin_id})
-
-
-def _back(request: HttpRequest, address: str) -> str:
-    """Return the page that the form names in *next*, if it is one of this site."""
-    wanted = request.POST.get("next", "")
-    is_ours = url_has_allowed_host_and_scheme(
-        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return wanted if wanted and is_ours else address

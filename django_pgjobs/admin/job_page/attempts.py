@@ -22,7 +22,7 @@ MAX_MESSAGE = 1_000
 SAYING = frozenset({"exception_class", "message", "traceback"})
 
 
-class Attempt(NamedTuple):
+class FailedAttempt(NamedTuple):
     """A failed attempt; what the row does not say is None or empty."""
 
     number: int | None
@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
     traceback: SafeString
 
 
-def attempts_of(errors: Any) -> list[Attempt]:
+def attempts_of(errors: Any) -> list[FailedAttempt]:
     """Return what is recorded of failed attempts, newest first, whatever the row holds."""
     entries = errors if isinstance(errors, list) else [errors] if errors else []
     attempts = []
@@ -48,15 +48,15 @@ def attempts_of(errors: Any) -> list[Attempt]:
     return attempts
 
 
-def _attempt(entry: Any, *, with_traceback: bool) -> Attempt:
+def _attempt(entry: Any, *, with_traceback: bool) -> FailedAttempt:
     if not isinstance(entry, Mapping) or not entry.keys() & SAYING:
         drawn = json_html(entry) if with_traceback else SafeString()
-        return Attempt(None, "", "", "", None, None, None, "", drawn)
+        return FailedAttempt(None, "", "", "", None, None, None, "", drawn)
     number = entry.get("attempt")
     started_at, failed_at = _moment(entry.get("started_at")), _moment(entry.get("failed_at"))
     text = entry.get("traceback")
     text = text if isinstance(text, str) else ""
-    return Attempt(
+    return FailedAttempt(
         number if isinstance(number, int) else None,
         _text(entry.get("exception_class")),
         _text(entry.get("message")),

@@ -12,18 +12,12 @@ from django.contrib.admin.utils import quote as quote_key
 from django.http import HttpRequest
 from django.urls import reverse
 
-from django_pgjobs.admin.job_list.search import in_quotes
+from django_pgjobs.admin.addresses import search_address
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.subjects import parse_subject
 from django_pgjobs.models import Job
 from django_pgjobs.permissions import Verb, is_narrowed, may
-
-
-def search_address(listed: str, term: str, value: str) -> str:
-    """Return the address of the list, at *listed*, searched for *value* as *term*."""
-    query = urlencode({"q": f"{term}:{in_quotes(value)}"})
-    return f"{listed}?{query}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,7 @@ def _values(model_admin: PageAdmin, job: Job, *, reveal: bool) -> Iterable[Shown
             yield Shown(title, name, html)
 
 
-class Progress(NamedTuple):
+class ShownProgress(NamedTuple):
     """What a job has said of how far it is; what it did not say is None."""
 
     done: float | None
@@ -211,13 +211,13 @@ class Progress(NamedTuple):
     message: str
 
 
-def _progress(progress: Any) -> Progress | None:
+def _progress(progress: Any) -> ShownProgress | None:
     """Return what a <progress> shows, None if the job has said nothing that can be shown."""
     if not isinstance(progress, dict):
         return None
     done, total = _number(progress.get("done")), _number(progress.get("total"))
     message = progress.get("message")
-    return Progress(
+    return ShownProgress(
         done,
         total,
         percent=round(min(max(done / total, 0), 1) * 100) if total and done is not None else None,

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 
 from django_pgjobs.models import Job
-from django_pgjobs.queries.job_page import MAX_LOOKED_AT, Run
+from django_pgjobs.queries.job_page import MAX_LOOKED_AT, PastRun
 
 
-class Step(NamedTuple):
+class Moment(NamedTuple):
     """A moment in the life of a job; *gap* is the seconds since the step before, or None."""
 
     label: str
@@ -25,13 +25,13 @@ class Step(NamedTuple):
 class Lately(NamedTuple):
     """The newest finished jobs of a task, and what their newest attempts took, in seconds."""
 
-    runs: Sequence[Run]
+    runs: Sequence[PastRun]
     median: float | None
     p95: float | None
     looked_at: int
 
 
-def timeline(job: Job) -> list[Step]:
+def timeline(job: Job) -> list[Moment]:
     """Return what happened to a job, in order; a gap is never negative."""
     due = job.due_at or job.run_after
     is_retried = job.last_attempted_at != job.started_at
@@ -49,15 +49,15 @@ def timeline(job: Job) -> list[Step]:
         (_("Expires"), job.expires_at if job.finished_at is None else None),
         (_("Next attempt due"), job.due_at if job.attempts and job.finished_at is None else None),
     ]
-    steps: list[Step] = []
+    steps: list[Moment] = []
     for label, at in moments:
         if at is not None:
             gap = max(0.0, (at - steps[-1].at).total_seconds()) if steps else None
-            steps.append(Step(label, at, gap))
+            steps.append(Moment(label, at, gap))
     return steps
 
 
-def lately(runs: Sequence[Run]) -> Lately:
+def lately(runs: Sequence[PastRun]) -> Lately:
     """Return what the newest runs of a task say of it."""
     seconds = sorted(
         max(0.0, run.seconds) for run in runs if is_finite(run.seconds) and run.seconds is not None

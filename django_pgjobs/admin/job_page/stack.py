@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.job_page.page import draw_missing, find_job
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.queues.shared import back, refuse_unless_posted, say
 from django_pgjobs.control.stacks import ask_where
 from django_pgjobs.permissions import Verb
 

@@ -6,7 +6,7 @@ Coordinates are text: a template would write the number 2.5 as 2,5 in some langu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_pgjobs.admin.svg import coordinate
 from django_pgjobs.drawing import counted
 from django_pgjobs.status import JobStatus
 
@@ -34,8 +35,6 @@ PLACE_WIDTH = 10
 # A part that is there is seen, however small.
 LEAST_HEIGHT = 0.8
 TICKS = 5
-SPARK_HEIGHT = 20.0
-LEAST_SPARK_HEIGHT = 1.5
 DAY_SECONDS = 86_400
 
 
@@ -141,14 +140,6 @@ class Chart(NamedTuple):
                 steps = f"M{bar.x} {part.y}h{BAR_WIDTH}v{part.height}h-{BAR_WIDTH}z"
                 found.setdefault(part.key, []).append(steps)
         return {key: "".join(steps) for key, steps in found.items()}
-
-
-class Spark(NamedTuple):
-    """A small line of bars without an axis."""
-
-    path: str
-    width: int
-    largest: int
 
 
 def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Chart:
@@ -258,20 +249,3 @@ def nice_top(most: int) -> int:
         return 1
     power = int(10 ** int(math.log10(most)))
     return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power >= most)
-
-
-def coordinate(value: float) -> str:
-    """Return a number as SVG wants it in every language."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def build_spark(counts: Iterable[int]) -> Spark:
-    """Return a line of bars for *counts*, the oldest first."""
-    jobs = list(counts)
-    largest = max(jobs, default=0)
-    steps = []
-    for place, number in enumerate(jobs):
-        if number > 0:
-            height = coordinate(max(SPARK_HEIGHT * number / largest, LEAST_SPARK_HEIGHT))
-            steps.append(f"M{place * 4} {coordinate(SPARK_HEIGHT)}v-{height}h3v{height}z")
-    return Spark("".join(steps), len(jobs) * 4, largest)

@@ -12,12 +12,12 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import quoted
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.admin.job_list.search import quoted
 from django_pgjobs.admin.job_page.traceback_html import last_project_frame
-from django_pgjobs.admin.overview.chart import Spark, build_spark
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, kept
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.svg import Spark, build_spark
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.conf import get_conf
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
@@ -39,7 +39,7 @@ PERIODS = 28
 EVER_SECONDS = 100 * 365.25 * 86_400
 
 
-class Group(NamedTuple):
+class ShownGroup(NamedTuple):
     """A group of failed jobs as a page shows it."""
 
     row: FailureRow
@@ -52,10 +52,10 @@ class Group(NamedTuple):
     key: str
 
 
-def make_groups(rows: list[FailureRow]) -> list[Group]:
+def make_groups(rows: list[FailureRow]) -> list[ShownGroup]:
     """Return the groups with their texts for people."""
     return [
-        Group(
+        ShownGroup(
             row=row,
             task_name=row.task_path.rpartition(".")[2] or row.task_path,
             class_name=class_name(row.error_class),

@@ -14,13 +14,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
 from django_pgjobs.admin.overview.live import forget
 from django_pgjobs.admin.overview.notices import OTHERS, Notice
 from django_pgjobs.admin.overview.warnings import KINDS
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.queues.shared import back, refuse_unless_posted, say
 from django_pgjobs.models import Mute
 from django_pgjobs.permissions import Verb, require
 from django_pgjobs.queries.database import job_database

@@ -18,8 +18,8 @@ from django.utils.translation import gettext as _
 from django_pgjobs.admin.numbers import (
     MINUTE,
     Hour,
+    JobRate,
     QueueLine,
-    Rate,
     add_up,
     as_of,
     enqueue_rate,
@@ -35,7 +35,6 @@ from django_pgjobs.admin.overview.chart import (
     Range,
     Split,
     build_chart,
-    build_spark,
 )
 from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
@@ -53,6 +52,7 @@ from django_pgjobs.admin.overview.warnings import (
     list_warnings,
 )
 from django_pgjobs.admin.pages import PageAdmin
+from django_pgjobs.admin.svg import build_spark
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
@@ -83,7 +83,7 @@ KEPT_PART = 60
 MAX_KEPT_SECONDS = 60
 
 
-class Numbers(NamedTuple):
+class OverviewData(NamedTuple):
     """What the statements found."""
 
     queues: Queues
@@ -135,7 +135,7 @@ def overview(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def situation_of(numbers: Numbers) -> Situation:
+def situation_of(numbers: OverviewData) -> Situation:
     """Return what the warnings are judged by."""
     rows, vain = waiting_of(numbers.queues.rows), numbers.seen.signs.vain
     waiting = [without_vain(row, vain.get(row.queue_name)) for row in rows]
@@ -157,7 +157,7 @@ def draw_overview(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     return response
 
 
-def fingerprint(numbers: Numbers) -> tuple[Any, ...]:
+def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
     """Return what makes the page look different: all but the time that passes."""
     facts, queues = numbers.facts, numbers.queues
     workers = [
@@ -182,14 +182,14 @@ def _steady(size: Size | None) -> Any:
     return size and (size[:6], size.is_cut)
 
 
-def read_numbers(chosen: Range, split: Split) -> Numbers:
+def read_numbers(chosen: Range, split: Split) -> OverviewData:
     """Ask the database; raise TooSlow if one of the statements takes too long."""
     alias = job_database()
     with time_budget(alias, OVERVIEW_SECONDS), connections[alias].cursor() as cursor:
         hour = read_hour(cursor)
         found = list_queues(cursor, also_names=hour.queue_names)
         missing = list_missing_rates(cursor, max_lanes=MAX_LANES)
-        return Numbers(
+        return OverviewData(
             found,
             hour,
             list_failures(
@@ -217,7 +217,7 @@ def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Fini
     return kept(name, lambda: read_series(cursor, chosen, split), seconds=seconds)
 
 
-def describe(numbers: Numbers, chosen: Range, split: Split) -> dict[str, Any]:
+def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, Any]:
     """Return the numbers as the template draws them."""
     drawn, now = numbers.drawn, timezone.now()
     facts, hour, size = numbers.facts, numbers.hour, numbers.queues.size
@@ -267,7 +267,7 @@ def size_tiles(size: Size, now: datetime) -> list[Tile]:
     ]
 
 
-def rate_tiles(numbers: Numbers, now: datetime) -> list[Tile]:
+def rate_tiles(numbers: OverviewData, now: datetime) -> list[Tile]:
     """Return how many jobs end and come in."""
     hour = numbers.hour
     failed = sum(number.failed for number in hour.numbers)
@@ -287,7 +287,7 @@ def rate_tiles(numbers: Numbers, now: datetime) -> list[Tile]:
     ]
 
 
-def _rate_tile(key: str, label: str, rate: Rate, column: str, now: datetime) -> Tile:
+def _rate_tile(key: str, label: str, rate: JobRate, column: str, now: datetime) -> Tile:
     query = jobs_query("all", since=rate.since, until=rate.until, column=column)
     is_old = rate.until is not None and as_of(rate.until + timedelta(seconds=MINUTE), now)
     return Tile(key, label, rate.per_minute, query, age=as_of(rate.until, now) if is_old else "")

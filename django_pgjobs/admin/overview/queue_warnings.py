@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from django_pgjobs.admin.numbers import jobs_query
 from django_pgjobs.admin.overview.notices import JOBS, Notice
-from django_pgjobs.admin.overview.rules import BusyQueue, Waiting, growth_of
+from django_pgjobs.admin.overview.rules import BusyQueue, WaitingQueue, growth_of
 from django_pgjobs.declaring.remote import remote_queues
 from django_pgjobs.drawing import counted
 from django_pgjobs.queries.overview import Installation
@@ -27,7 +27,7 @@ def _of_queue(kind: str, text: str, queue_name: str) -> Notice:
     return Notice(kind, text, JOBS, query=query, subject=queue_name)
 
 
-def unserved_queues(facts: Installation, waiting: Sequence[Waiting]) -> Iterator[Notice]:
+def unserved_queues(facts: Installation, waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
     """Yield the queues that no live worker listens to, or that no worker is alive."""
     unserved = [row for row in waiting if row.is_unserved]
     remote = set(remote_queues()) if unserved else set()
@@ -87,7 +87,7 @@ def _busy_text(queue: BusyQueue) -> str:
     )
 
 
-def long_waits(waiting: Sequence[Waiting], busy: set[str], now: datetime) -> Iterator[Notice]:
+def long_waits(waiting: Sequence[WaitingQueue], busy: set[str], now: datetime) -> Iterator[Notice]:
     """Yield the longest waits of queues that workers take jobs of, and have slots for."""
     since = [
         (row.waiting_since, row.queue_name)
@@ -106,7 +106,7 @@ def long_waits(waiting: Sequence[Waiting], busy: set[str], now: datetime) -> Ite
 
 
 def growing_queues(
-    waiting: Sequence[Waiting], backlogs: Mapping[str, Sequence[Backlog]]
+    waiting: Sequence[WaitingQueue], backlogs: Mapping[str, Sequence[Backlog]]
 ) -> Iterator[Notice]:
     """Yield the queues that grow, first the one that grew by most jobs."""
     ready: dict[str, int] = {}
@@ -126,7 +126,7 @@ def growing_queues(
         yield _of_queue("growth", text % values, growth.queue_name)
 
 
-def paused_queues(waiting: Sequence[Waiting]) -> Iterator[Notice]:
+def paused_queues(waiting: Sequence[WaitingQueue]) -> Iterator[Notice]:
     """Yield the queues that are paused while jobs wait in them."""
     ready: dict[str, int] = {}
     for row in waiting:

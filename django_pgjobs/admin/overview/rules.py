@@ -35,7 +35,7 @@ PARTS = 3
 STILL = 0.9
 
 
-class Waiting(NamedTuple):
+class WaitingQueue(NamedTuple):
     """Jobs of a queue that may run; no live worker takes them where it *is_unserved*."""
 
     queue_name: str
@@ -63,10 +63,10 @@ class Growth(NamedTuple):
     seconds: float
 
 
-def waiting_of(rows: Iterable[QueueRow]) -> list[Waiting]:
+def waiting_of(rows: Iterable[QueueRow]) -> list[WaitingQueue]:
     """Return what waits in queues; at least one job where some wait that nobody takes."""
     return [
-        Waiting(
+        WaitingQueue(
             row.name,
             max(row.size.ready if row.size else 0, int(row.is_unserved)),
             row.waiting_since,
@@ -77,7 +77,7 @@ def waiting_of(rows: Iterable[QueueRow]) -> list[Waiting]:
     ]
 
 
-def without_vain(row: Waiting, vain: Vain | None) -> Waiting:
+def without_vain(row: WaitingQueue, vain: Vain | None) -> WaitingQueue:
     """Return *row* without the jobs that wait in vain: they wait for no slot and may not run."""
     if vain is None or row.is_paused or row.is_unserved:
         return row
@@ -87,7 +87,7 @@ def without_vain(row: Waiting, vain: Vain | None) -> Waiting:
 
 
 def busy_queues(
-    waiting: Iterable[Waiting], crews: Sequence[Crew], now: datetime
+    waiting: Iterable[WaitingQueue], crews: Sequence[Crew], now: datetime
 ) -> list[BusyQueue]:
     """Return the queues whose workers have no free slot while a job waits too long."""
     found = []

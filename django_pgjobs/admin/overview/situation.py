@@ -12,7 +12,7 @@ from django_pgjobs.admin.overview.rules import (
     LEAST_FAILED,
     LEAST_GROWTH,
     RECENT_SECONDS,
-    Waiting,
+    WaitingQueue,
 )
 from django_pgjobs.control.stuck import (
     LEAST_SECONDS,
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
     before: Mapping[str, Ended]
 
 
-def read_signs(cursor: Cursor, waiting: Iterable[Waiting], *, has_missing: bool) -> Seen:
+def read_signs(cursor: Cursor, waiting: Iterable[WaitingQueue], *, has_missing: bool) -> Seen:
     """Ask the database; *waiting* are the jobs of queues that may run.
 
     *has_missing*: some of them may wait for a rate limit that lets none go.
@@ -101,7 +101,7 @@ def _steady(name: str, read: Callable[[], T]) -> T | None:
         return None
 
 
-def _backlogs(waiting: Iterable[Waiting]) -> list[str]:
+def _backlogs(waiting: Iterable[WaitingQueue]) -> list[str]:
     """Return the names of the queues whose backlog may be one that has grown."""
     ready: dict[str, int] = {}
     for row in waiting:

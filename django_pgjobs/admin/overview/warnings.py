@@ -26,7 +26,7 @@ from django_pgjobs.admin.overview.queue_warnings import (
 )
 from django_pgjobs.admin.overview.rules import (
     RECENT_SECONDS,
-    Waiting,
+    WaitingQueue,
     busy_queues,
     is_rising,
     share_of,
@@ -76,7 +76,7 @@ class Situation(NamedTuple):
     """What warnings are judged by; *before* are the tasks a day before."""
 
     facts: Installation
-    waiting: Sequence[Waiting] = ()
+    waiting: Sequence[WaitingQueue] = ()
     missing_rates: Sequence[MissingRate] = ()
     signs: Signs = Signs([], [], [], {})
     stuck: Sequence[Stuck] = ()

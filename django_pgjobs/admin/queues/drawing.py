@@ -15,9 +15,9 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.admin.numbers import Hour, QueueLine, as_of, queue_lines, read_hour
-from django_pgjobs.admin.overview.chart import Spark, build_spark
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.queues.forms import PauseForm
+from django_pgjobs.admin.svg import Spark, build_spark
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Worker
 from django_pgjobs.permissions import Verb, may

@@ -12,16 +12,11 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.queues.forms import ConcurrencyLimitForm, RateLimitForm
-from django_pgjobs.admin.queues.shared import (
-    KeyIsKept,
-    back,
-    refuse_unless_posted,
-    say,
-    tell_workers,
-)
+from django_pgjobs.admin.queues.shared import KeyIsKept, tell_workers
 from django_pgjobs.models import ConcurrencyLimit, RateLimit, RateState
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import limit_pages

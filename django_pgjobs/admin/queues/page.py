@@ -9,7 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.answering import back, our_address, say
 from django_pgjobs.admin.audit import record
+from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import page
 from django_pgjobs.admin.queues.drawing import draw_queue, draw_queues
 from django_pgjobs.admin.queues.forms import (
@@ -18,7 +20,7 @@ from django_pgjobs.admin.queues.forms import (
     PauseRowForm,
     QueueSettingsForm,
 )
-from django_pgjobs.admin.queues.shared import ControlAdmin, KeyIsKept, back, our_address, say, step
+from django_pgjobs.admin.queues.shared import ControlAdmin, KeyIsKept
 from django_pgjobs.control import pauses
 from django_pgjobs.models import Pause
 from django_pgjobs.permissions import Verb, require

@@ -6,16 +6,14 @@ import json
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from django.contrib import messages
 from django.contrib.admin.models import LogEntry
 from django.db import connections
 from django.db.models import Model
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.http import HttpRequest
 
 from django_pgjobs.admin.audit import record
-from django_pgjobs.admin.pages import ListPageAdmin, PageAdmin
-from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.admin.pages import ListPageAdmin
+from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import notifications
 from django_pgjobs.queries.database import job_database
 
@@ -75,32 +73,3 @@ def tell_workers() -> None:
     """Let workers look for jobs, under the new rules, when the transaction commits."""
     with connections[job_database()].cursor() as cursor:
         notifications.notify_of_control(cursor)
-
-
-def step(model_admin: PageAdmin, label: str, url_name: str) -> dict[str, str]:
-    """Return a step of the breadcrumbs."""
-    return {"label": label, "url": model_admin.url(url_name)}
-
-
-def back(request: HttpRequest, otherwise: str) -> HttpResponseRedirect:
-    """Return a redirection to the page that a form names as `next`, if it is one of ours."""
-    return HttpResponseRedirect(our_address(request, request.POST.get("next", "")) or otherwise)
-
-
-def our_address(request: HttpRequest, address: str) -> str:
-    """Return *address* if it is one of this site, "" for any other."""
-    is_ours = url_has_allowed_host_and_scheme(
-        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    return address if is_ours else ""
-
-
-def refuse_unless_posted(request: HttpRequest, verb: Verb) -> HttpResponse | None:
-    """Raise PermissionDenied, or return the answer to a request that is no POST; else None."""
-    require(request, verb)
-    return None if request.method == "POST" else HttpResponse(status=405, headers={"Allow": "POST"})
-
-
-def say(request: HttpRequest, text: str, *, is_good: bool = True) -> None:
-    """Show *text* at the top of the next page."""
-    messages.add_message(request, messages.SUCCESS if is_good else messages.WARNING, text)

@@ -17,8 +17,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_pgjobs.admin.addresses import search_address
 from django_pgjobs.admin.job_page.json_html import json_html
-from django_pgjobs.admin.job_page.links import schedule_address, search_address
+from django_pgjobs.admin.job_page.links import schedule_address
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.drawing import status_badge
 from django_pgjobs.models import Schedule

@@ -15,10 +15,11 @@ from django.urls import path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.job_page.links import schedule_address
 from django_pgjobs.admin.pages import page
-from django_pgjobs.admin.queues.shared import KeyIsKept, back, refuse_unless_posted, say
+from django_pgjobs.admin.queues.shared import KeyIsKept
 from django_pgjobs.admin.schedules.drawing import (
     draw_schedule,
     draw_schedules,

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pgjobs.admin.queues.forms import MAX_QUEUE_BYTES, LineField, one_line
 from django_pgjobs.conf import is_dotted
 from django_pgjobs.http.access import VERBS
-from django_pgjobs.http.tokens import MAX_NAME, MAX_PER_SECOND, Scope, is_name
+from django_pgjobs.http.tokens import MAX_NAME, MAX_PER_SECOND, TokenScope, is_name
 
 VERB_LABELS = {
     "work": _("work: claim jobs of remote tasks and report how they ended"),
@@ -111,11 +111,11 @@ class TokenForm(forms.Form):
         return paths
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> TokenScope:
         """What the token is to be for."""
         given = self.cleaned_data
         lasts = given["lasts"]
-        return Scope(
+        return TokenScope(
             verbs=given["verbs"],
             queues=given["queues"],
             tasks=given["tasks"],

@@ -17,9 +17,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
+from django_pgjobs.admin.answering import refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
+from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
-from django_pgjobs.admin.queues.shared import refuse_unless_posted, say, step
 from django_pgjobs.admin.tokens.forms import RotationForm, TokenForm
 from django_pgjobs.http.tokens import create_token, revoke_token, rotate_token, state_of
 from django_pgjobs.models import Token

@@ -14,8 +14,9 @@ from django.urls import path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_pgjobs.admin.answering import back, refuse_unless_posted, say
+from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
-from django_pgjobs.admin.queues.shared import back, refuse_unless_posted, say, step
 from django_pgjobs.admin.workers.orders import ALL, WorkerOrder, carry_out, parse_order
 from django_pgjobs.models import Token
 from django_pgjobs.permissions import Verb, may, require

@@ -12,12 +12,18 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.addresses import in_quotes
+from django_pgjobs.admin.breadcrumbs import batch_steps
 from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.admin.bulk.forms import BulkForm
-from django_pgjobs.admin.job_list.search import in_quotes
 from django_pgjobs.admin.job_page.json_html import json_html, printable
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.workflows.drawing import Bar, JobLinks, bar_of, job_links, steps
+from django_pgjobs.admin.workflows.drawing import (
+    BatchJobLinks,
+    ProgressBar,
+    bar_of,
+    job_links,
+)
 from django_pgjobs.bulk import Selection
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import with_states
@@ -44,14 +50,14 @@ MAX_DEPTH = 8
 RETRIED = {"failed": [JobStatus.FAILED], "all": [JobStatus.FAILED, JobStatus.CANCELLED]}
 
 
-class Line(NamedTuple):
+class TreeLine(NamedTuple):
     """A batch of the tree, drawn at one of MAX_DEPTH indentations."""
 
     row: TreeRow
     batch: Any
     url: str
-    bar: Bar
-    jobs: JobLinks
+    bar: ProgressBar
+    jobs: BatchJobLinks
     depth: int
 
 
@@ -64,7 +70,7 @@ class More(NamedTuple):
     depth: int
 
 
-class Button(NamedTuple):
+class TreeButton(NamedTuple):
     """What may be done to the tree: the page that asks first."""
 
     label: str
@@ -90,7 +96,7 @@ def draw_missing(model_admin: PageAdmin, request: HttpRequest, object_id: str) -
     """Return the page about a batch that is not there, with status 404."""
     context = {
         "title": _("This batch does not exist"),
-        "steps": steps(model_admin),
+        "steps": batch_steps(model_admin),
         "object_id": printable(object_id)[:100],
     }
     response = model_admin.render_page(request, "batch_missing.html", context)
@@ -112,7 +118,7 @@ def draw_batch(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> 
     is_ended = batch.tree_completed_at is not None
     context = {
         "title": str(batch),
-        "steps": steps(model_admin, *([batch.root] if batch.parent_id else [])),
+        "steps": batch_steps(model_admin, *([batch.root] if batch.parent_id else [])),
         "batch": batch,
         "total": total,
         "bar": bar_of(total),
@@ -146,7 +152,7 @@ def reasons_of(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
     ]
 
 
-def tree_lines(model_admin: PageAdmin, rows: list[TreeRow]) -> list[Line | More]:
+def tree_lines(model_admin: PageAdmin, rows: list[TreeRow]) -> list[TreeLine | More]:
     """Return what is drawn of a tree: owners right before what is below them."""
     batches = with_states(Batch.objects.defer("step", "callbacks", "metadata"))
     found = batches.in_bulk([row.id for row in rows])
@@ -154,7 +160,7 @@ def tree_lines(model_admin: PageAdmin, rows: list[TreeRow]) -> list[Line | More]
     for row in rows[1:]:
         below.setdefault(row.parent_id, []).append(row)
     waiting: list[TreeRow | More] = [*rows[:1]]
-    lines: list[Line | More] = []
+    lines: list[TreeLine | More] = []
     while waiting:
         here = waiting.pop()
         if isinstance(here, More):
@@ -163,7 +169,7 @@ def tree_lines(model_admin: PageAdmin, rows: list[TreeRow]) -> list[Line | More]
             batch, depth = found[here.id], min(here.depth, MAX_DEPTH)
             url = model_admin.url("pgjobs_batch_change", here.id)
             links = job_links(model_admin, here.id)
-            lines.append(Line(here, batch, url, bar_of(here), links, depth))
+            lines.append(TreeLine(here, batch, url, bar_of(here), links, depth))
             children = below.get(here.id, [])
             shown = children[:MAX_CHILDREN]
             if len(children) > MAX_CHILDREN:
@@ -181,7 +187,7 @@ def more_below(batch: Any, url: str, last: TreeRow) -> More:
 
 def buttons_for(
     model_admin: PageAdmin, request: HttpRequest, batch: Any, total: TreeSum
-) -> list[Button]:
+) -> list[TreeButton]:
     """Return what the person may do to the batch and all below it."""
     found = []
     is_ended = batch.tree_completed_at is not None
@@ -189,18 +195,18 @@ def buttons_for(
     if is_kept and whole_workflows(request.user, Verb.OPERATE, [batch.root_id]):
         if total.failed:
             url = retry_address(model_admin, request, batch, "failed")
-            found.append(Button(_("Retry failed part…"), url))
+            found.append(TreeButton(_("Retry failed part…"), url))
         if total.cancelled:
             url = retry_address(model_admin, request, batch, "all")
-            found.append(Button(_("Retry failed and cancelled…"), url))
+            found.append(TreeButton(_("Retry failed and cancelled…"), url))
         if not is_ended and batch.cancel_requested_at is None:
             url = model_admin.url("pgjobs_batch_cancel", batch.pk)
-            found.append(Button(_("Cancel the rest…"), url))
+            found.append(TreeButton(_("Cancel the rest…"), url))
     may_delete = whole_workflows(request.user, Verb.DELETE, [batch.root_id])
     if may_delete and is_ended and batch.parent_id is None:
         listed = model_admin.url("pgjobs_batch_changelist")
         url = bulk_address(model_admin, "delete", Selection({"tree": batch.pk}), back=listed)
-        found.append(Button(_("Delete…"), url))
+        found.append(TreeButton(_("Delete…"), url))
     return found
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from django_pgjobs.admin.job_page.links import search_address
+from django_pgjobs.admin.addresses import search_address
 from django_pgjobs.admin.pages import PageAdmin
 
 
-class Numbers(Protocol):
+class JobNumbers(Protocol):
     """Numbers of jobs, of a batch or of a whole tree."""
 
     @property
@@ -32,14 +32,14 @@ class BarPart(NamedTuple):
     width: str
 
 
-class Bar(NamedTuple):
+class ProgressBar(NamedTuple):
     """How far jobs are: its pieces, and the same in words."""
 
     parts: list[BarPart]
     label: str
 
 
-class JobLinks(NamedTuple):
+class BatchJobLinks(NamedTuple):
     """Where the jobs of a batch are listed: all of them, and by how they ended."""
 
     all: str
@@ -48,7 +48,7 @@ class JobLinks(NamedTuple):
     cancelled: str
 
 
-def bar_of(numbers: Numbers) -> Bar:
+def bar_of(numbers: JobNumbers) -> ProgressBar:
     """Return the bar of some numbers; what nobody can have counted is left out."""
     ended = {
         "successful": max(0, numbers.successful),
@@ -68,22 +68,12 @@ def bar_of(numbers: Numbers) -> Bar:
         "%(jobs)s jobs: %(successful)s successful, %(failed)s failed, %(cancelled)s cancelled, "
         "%(unfinished)s unfinished"
     )
-    return Bar(parts, label % values)
+    return ProgressBar(parts, label % values)
 
 
-def job_links(model_admin: PageAdmin, batch_id: int, *, of_tree: bool = False) -> JobLinks:
+def job_links(model_admin: PageAdmin, batch_id: int, *, of_tree: bool = False) -> BatchJobLinks:
     """Return where the jobs of a batch are listed, with *of_tree* of all below it as well."""
     term = "tree" if of_tree else "batch"
     listed = search_address(model_admin.url("pgjobs_job_changelist"), term, str(batch_id))
-    tabs = (f"{listed}&tab={tab}" for tab in JobLinks._fields[1:])
-    return JobLinks(listed, *tabs)
-
-
-def steps(model_admin: PageAdmin, *batches: Any) -> list[dict[str, str]]:
-    """Return the steps of the breadcrumbs: the list, and the batches that own the page's."""
-    listed = {"label": _("Workflows"), "url": model_admin.url("pgjobs_batch_changelist")}
-    owners = [
-        {"label": str(batch), "url": model_admin.url("pgjobs_batch_change", batch.pk)}
-        for batch in batches
-    ]
-    return [listed, *owners]
+    tabs = (f"{listed}&tab={tab}" for tab in BatchJobLinks._fields[1:])
+    return BatchJobLinks(listed, *tabs)

@@ -14,11 +14,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.breadcrumbs import batch_steps
 from django_pgjobs.admin.bulk.asking import FORM_SECONDS, text_to_type
 from django_pgjobs.admin.bulk.forms import EndingForm
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.workflows.batch_page import draw_missing, find_batch
-from django_pgjobs.admin.workflows.drawing import steps
 from django_pgjobs.bulk import ACTIONS, Selection
 from django_pgjobs.bulk.dependants import MAX_DEPENDANTS
 from django_pgjobs.bulk.preview import MAX_COUNTED, MAX_SKIPPED, Preview, preview
@@ -29,7 +29,7 @@ SALT = "django_pgjobs.workflows"
 
 
 @dataclass(frozen=True)
-class Ending:
+class TreeEnding:
     """Something that ends a tree; *verb* is the action of `bulk` for which its jobs are counted."""
 
     verb: str
@@ -41,7 +41,7 @@ class Ending:
     done: Any
 
 
-CANCEL = Ending(
+CANCEL = TreeEnding(
     "cancel",
     gettext_lazy("Cancel the rest of %(batch)s: are you sure?"),
     gettext_lazy(
@@ -55,7 +55,7 @@ CANCEL = Ending(
 )
 
 
-class Token(TypedDict):
+class AskedEnding(TypedDict):
     """What a page that asked was about, signed into its form."""
 
     verb: str
@@ -66,7 +66,7 @@ class Token(TypedDict):
 
 
 def draw_ending(
-    model_admin: PageAdmin, request: HttpRequest, object_id: str, ending: Ending
+    model_admin: PageAdmin, request: HttpRequest, object_id: str, ending: TreeEnding
 ) -> HttpResponse:
     """Ask, with a preview, or do what was confirmed."""
     batch = find_batch(request, object_id)
@@ -96,8 +96,8 @@ def _do(
     model_admin: PageAdmin,
     request: HttpRequest,
     batch: Any,
-    ending: Ending,
-    token: Token,
+    ending: TreeEnding,
+    token: AskedEnding,
     reason: str,
 ) -> None:
     if not batch.cancel():
@@ -119,7 +119,7 @@ def _ask(
     model_admin: PageAdmin,
     request: HttpRequest,
     batch: Any,
-    ending: Ending,
+    ending: TreeEnding,
     form: EndingForm | None = None,
 ) -> HttpResponse:
     """Draw the page of confirmation, as that of a bulk change: its counts have their own times."""
@@ -133,7 +133,7 @@ def _ask(
     context = {
         "title": ending.title % {"batch": batch},
         "steps": [
-            *steps(model_admin, *([batch.root] if batch.parent_id else []), batch),
+            *batch_steps(model_admin, *([batch.root] if batch.parent_id else []), batch),
         ],
         "lead": ending.lead,
         "action": {"name": ending.verb, "label": ending.label},
@@ -149,8 +149,10 @@ def _ask(
     return model_admin.render_page(request, "bulk_confirm.html", context)
 
 
-def _make_token(request: HttpRequest, batch: Any, ending: Ending, seen: Preview, typed: str) -> str:
-    token: Token = {
+def _make_token(
+    request: HttpRequest, batch: Any, ending: TreeEnding, seen: Preview, typed: str
+) -> str:
+    token: AskedEnding = {
         "verb": ending.verb,
         "user": str(request.user.pk),
         "batch": batch.pk,
@@ -160,10 +162,10 @@ def _make_token(request: HttpRequest, batch: Any, ending: Ending, seen: Preview,
     return signing.dumps(token, salt=SALT, compress=True)
 
 
-def _read_token(request: HttpRequest, batch: Any, ending: Ending) -> Token | None:
+def _read_token(request: HttpRequest, batch: Any, ending: TreeEnding) -> AskedEnding | None:
     """Return what the form's page was about, None if that was something else, or long ago."""
     try:
-        token: Token = signing.loads(
+        token: AskedEnding = signing.loads(
             request.POST.get("preview", ""), salt=SALT, max_age=FORM_SECONDS
         )
     except signing.BadSignature:

@@ -14,9 +14,9 @@ from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_list.filters import MomentField
 from django_pgjobs.admin.job_list.links import AFTER, BEFORE, TAB, Rows
-from django_pgjobs.admin.job_list.paging import Order, Place
+from django_pgjobs.admin.job_list.paging import Order, PageStart
 from django_pgjobs.admin.pages import PageAdmin
-from django_pgjobs.admin.workflows.drawing import Bar, bar_of
+from django_pgjobs.admin.workflows.drawing import ProgressBar, bar_of
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.permissions import Verb, is_narrowed, whole_workflows
@@ -37,7 +37,7 @@ KEY = "key:"
 LARGE_FIELDS = ("step", "callbacks", "metadata")
 
 
-class Tab(NamedTuple):
+class WorkflowTab(NamedTuple):
     """One of the lists, and the condition of what it shows."""
 
     key: str
@@ -46,12 +46,12 @@ class Tab(NamedTuple):
 
 
 TABS = (
-    Tab("all", gettext_lazy("All"), Q()),
-    Tab("unfinished", gettext_lazy("Unfinished"), Q(tree_completed_at=None)),
-    Tab("broken", gettext_lazy("Broken"), Q(state=BatchState.BROKEN)),
-    Tab("failed", gettext_lazy("Failed"), Q(state=BatchState.FAILED)),
-    Tab("cancelled", gettext_lazy("Cancelled"), Q(state=BatchState.CANCELLED)),
-    Tab("successful", gettext_lazy("Successful"), Q(state=BatchState.SUCCESSFUL)),
+    WorkflowTab("all", gettext_lazy("All"), Q()),
+    WorkflowTab("unfinished", gettext_lazy("Unfinished"), Q(tree_completed_at=None)),
+    WorkflowTab("broken", gettext_lazy("Broken"), Q(state=BatchState.BROKEN)),
+    WorkflowTab("failed", gettext_lazy("Failed"), Q(state=BatchState.FAILED)),
+    WorkflowTab("cancelled", gettext_lazy("Cancelled"), Q(state=BatchState.CANCELLED)),
+    WorkflowTab("successful", gettext_lazy("Successful"), Q(state=BatchState.SUCCESSFUL)),
 )
 
 
@@ -97,13 +97,13 @@ class WorkflowForm(forms.Form):
         return found
 
 
-class Line(NamedTuple):
+class WorkflowLine(NamedTuple):
     """A workflow of the list."""
 
     batch: Any
     url: str
     sum: TreeSum
-    bar: Bar
+    bar: ProgressBar
 
 
 class WorkflowList:
@@ -186,13 +186,13 @@ class WorkflowList:
             for tab in TABS
         ]
 
-    def _url(self, name: str = "", value: Place | str | None = None) -> str:
+    def _url(self, name: str = "", value: PageStart | str | None = None) -> str:
         query = QueryDict(mutable=True)
         query.update(self.query)
         for other in (AFTER, BEFORE, name):
             query.pop(other, None)
         if value is not None:
-            query[name] = self.order.format(value) if isinstance(value, Place) else value
+            query[name] = self.order.format(value) if isinstance(value, PageStart) else value
         return f"?{query.urlencode()}"
 
 
@@ -202,7 +202,7 @@ def draw_workflows(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse
     with connections[job_database()].cursor() as cursor:
         sums = summarise_trees(cursor, [batch.pk for batch in found.rows.jobs])
     lines = [
-        Line(
+        WorkflowLine(
             batch,
             model_admin.url("pgjobs_batch_change", batch.pk),
             sums[batch.pk],

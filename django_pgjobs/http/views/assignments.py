@@ -20,7 +20,7 @@ from django_pgjobs.http.outcomes import (
 )
 from django_pgjobs.http.problems import unavailable
 from django_pgjobs.http.progress import read_progress, write_progress
-from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.station import lease_seconds
 from django_pgjobs.http.threads import in_loop_of
@@ -30,7 +30,7 @@ MAX_DELAY = 366 * 86_400
 MOST_RESULTS = 1_000
 
 
-def put_result(request: ApiRequest, assignment: str) -> Answer:
+def put_result(request: ApiRequest, assignment: str) -> Reply:
     """The attempt returned."""
     fields = request.fields()
     value = fields.json("result", default=None)
@@ -38,7 +38,7 @@ def put_result(request: ApiRequest, assignment: str) -> Answer:
     return _store(request, assignment, Result(value))
 
 
-def put_failure(request: ApiRequest, assignment: str) -> Answer:
+def put_failure(request: ApiRequest, assignment: str) -> Reply:
     """The attempt failed."""
     fields = request.fields()
     report = failure_of(fields)
@@ -46,7 +46,7 @@ def put_failure(request: ApiRequest, assignment: str) -> Answer:
     return _store(request, assignment, report)
 
 
-def release(request: ApiRequest, assignment: str) -> Answer:
+def release(request: ApiRequest, assignment: str) -> Reply:
     """The job goes back; the attempt does not count."""
     fields = request.fields()
     delay = fields.number("delay", 0, MAX_DELAY, default=None)
@@ -55,7 +55,7 @@ def release(request: ApiRequest, assignment: str) -> Answer:
     return _store(request, assignment, Release(delay, note or ""))
 
 
-def _store(request: ApiRequest, sealed: str, report: Report) -> Answer:
+def _store(request: ApiRequest, sealed: str, report: Report) -> Reply:
     token_id = request.access.token_id
     opened_or_refused(sealed, token_id)
     [said] = store(token_id, [(sealed, report)])
@@ -63,10 +63,10 @@ def _store(request: ApiRequest, sealed: str, report: Report) -> Answer:
         raise lost()
     if said["status"] == LATER:
         raise unavailable("Somebody has the job's row locked.")
-    return Answer(200, said)
+    return Reply(200, said)
 
 
-def put_results(request: ApiRequest) -> Answer:
+def put_results(request: ApiRequest) -> Reply:
     """Many at once; what became of each is said in order."""
     fields = request.fields()
     items = fields.objects("results", max_items=MOST_RESULTS)
@@ -76,7 +76,7 @@ def put_results(request: ApiRequest) -> Answer:
     results = [
         {"assignment": sealed, **each} for (sealed, _), each in zip(reports, said, strict=True)
     ]
-    return Answer(200, {"results": results})
+    return Reply(200, {"results": results})
 
 
 def _report_of(fields: Fields) -> Report:
@@ -92,15 +92,15 @@ def _report_of(fields: Fields) -> Report:
     return Result(fields.json("result", default=None))
 
 
-def beat_assignment(request: ApiRequest, assignment: str) -> Answer:
+def beat_assignment(request: ApiRequest, assignment: str) -> Reply:
     """Name one assignment; that renews the lease of its worker, too."""
     request.fields().check()
     found = opened_or_refused(assignment, request.access.token_id)
     pulse = beat(found.worker_id, found.token_id, [found], of_all=False)
-    return Answer(200, {"cancel": pulse.reasons.get(found), "lease_seconds": lease_seconds()})
+    return Reply(200, {"cancel": pulse.reasons.get(found), "lease_seconds": lease_seconds()})
 
 
-def put_progress(request: ApiRequest, assignment: str) -> Answer:
+def put_progress(request: ApiRequest, assignment: str) -> Reply:
     """How far an attempt is."""
     fields = request.fields()
     text = read_progress(fields.object("progress"))
@@ -110,10 +110,10 @@ def put_progress(request: ApiRequest, assignment: str) -> Answer:
     # A report is left out where the row is locked; then the attempt is still under way.
     if found.job_id not in written and not running_under([(found.job_id, found.claim)]):
         raise lost()
-    return Answer(200, {"status": "stored"})
+    return Reply(200, {"status": "stored"})
 
 
-def _handler(run: Callable[..., Answer]) -> Handler:
+def _handler(run: Callable[..., Reply]) -> Handler:
     return Handler(run, "work", in_loop=in_loop_of(run))
 
 

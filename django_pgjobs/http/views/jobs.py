@@ -15,7 +15,7 @@ from django_pgjobs.http.calls import NewJob, blamed_on, read_job
 from django_pgjobs.http.owning import require_jobs
 from django_pgjobs.http.pages import QUERY, identifier_of, narrowed, page_of
 from django_pgjobs.http.problems import not_found, unavailable
-from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.sessions import in_bounded_time, in_transaction, until_done
 from django_pgjobs.http.shown import shown_job, shown_whole_job
@@ -25,7 +25,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
 
 
-def enqueue_job(request: ApiRequest) -> Answer:
+def enqueue_job(request: ApiRequest) -> Reply:
     """Enqueue a job, and what is called at its end, or neither."""
     fields = request.fields()
     new = read_job(fields, request.access, callbacks=True)
@@ -33,7 +33,7 @@ def enqueue_job(request: ApiRequest) -> Answer:
     # Nothing is wrong with it, so it is there.
     job_id = in_transaction(lambda: _enqueue(cast(NewJob, new), request.access))
     job = _rows().get(pk=job_id)
-    return Answer(201, shown_job(job), {"Location": f"jobs/{job_id}"})
+    return Reply(201, shown_job(job), {"Location": f"jobs/{job_id}"})
 
 
 def _enqueue(new: NewJob, access: Access) -> int:
@@ -46,7 +46,7 @@ def _enqueue(new: NewJob, access: Access) -> int:
     return int(result.id)
 
 
-def list_jobs(request: ApiRequest) -> Answer:
+def list_jobs(request: ApiRequest) -> Reply:
     """List jobs, newest first."""
     jobs = narrowed(_rows(), request.access)
     batch_id = identifier_of(request, "batch")
@@ -61,15 +61,15 @@ def list_jobs(request: ApiRequest) -> Answer:
             jobs = jobs.filter(**{column: wanted})
     without = ("args", "kwargs", "metadata", "result", "progress")
     with in_bounded_time():
-        return Answer(200, page_of(request, jobs.defer(*without), shown_job, "jobs"))
+        return Reply(200, page_of(request, jobs.defer(*without), shown_job, "jobs"))
 
 
-def show_job(request: ApiRequest, *, job: int) -> Answer:
+def show_job(request: ApiRequest, *, job: int) -> Reply:
     """Tell all of a job."""
-    return Answer(200, shown_whole_job(_find(request, job)))
+    return Reply(200, shown_whole_job(_find(request, job)))
 
 
-def cancel_job(request: ApiRequest, *, job: int) -> Answer:
+def cancel_job(request: ApiRequest, *, job: int) -> Reply:
     """Cancel a job: one that waits at once, one that runs is asked to end."""
     _find(request, job)
     try:
@@ -77,7 +77,7 @@ def cancel_job(request: ApiRequest, *, job: int) -> Answer:
     except JobError as error:
         # Somebody has locked it for longer than a request waits.
         raise unavailable(str(error)) from error
-    return Answer(202, shown_job(_find(request, job)))
+    return Reply(202, shown_job(_find(request, job)))
 
 
 def _find(request: ApiRequest, job_id: int) -> Job:

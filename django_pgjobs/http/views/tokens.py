@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from django_pgjobs.http.access import VERBS
-from django_pgjobs.http.requests import Answer, ApiRequest, instant_text
+from django_pgjobs.http.requests import ApiRequest, Reply, instant_text
 from django_pgjobs.http.routing import Handler, route
 
 
-def show_token(request: ApiRequest) -> Answer:
+def show_token(request: ApiRequest) -> Reply:
     """Tell who asks, and what of."""
     access = request.access
-    return Answer(
+    return Reply(
         200,
         {
             "id": str(access.token_id),

@@ -19,11 +19,11 @@ from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.problems import forbidden
 from django_pgjobs.http.progress import MAX_NAMED, progress_of, write_progress
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.single import take_one
 from django_pgjobs.http.station import lease_seconds, make_options, our_backends, station
-from django_pgjobs.http.taking import Given
+from django_pgjobs.http.taking import GivenAttempt
 from django_pgjobs.http.threads import in_loop_of, in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
@@ -38,7 +38,7 @@ MAX_NAME = 200
 MAX_QUEUES, MAX_TASKS, MAX_SLOTS = 100, 1_000, 1_000
 
 
-def register(request: ApiRequest) -> Answer:
+def register(request: ApiRequest) -> Reply:
     """Enter a worker."""
     fields = request.fields()
     name = fields.text("name", max_length=MAX_NAME)
@@ -64,7 +64,7 @@ def register(request: ApiRequest) -> Answer:
     }
     with borrowed() as connection, connection.cursor() as cursor:
         worker_id = workers.register_worker(cursor, row)
-    return Answer(
+    return Reply(
         201,
         {
             "worker": str(worker_id),
@@ -97,7 +97,7 @@ def _queues_of(access: Access, named: Collection[str] | None, paths: Collection[
     return sorted(set(named))
 
 
-def beat_worker(request: ApiRequest, worker: int) -> Answer:
+def beat_worker(request: ApiRequest, worker: int) -> Reply:
     """Renew a worker's lease, and tell it what to leave."""
     fields = request.fields()
     sealed = fields.texts("assignments", max_items=MAX_NAMED, max_length=MAX_LENGTH)
@@ -111,7 +111,7 @@ def beat_worker(request: ApiRequest, worker: int) -> Answer:
     body = pulse.as_dict()
     asked = frozenset(sealed)
     body["cancel"] += [{"assignment": each, "reason": LOST} for each in forged if each in asked]
-    return Answer(200, body)
+    return Reply(200, body)
 
 
 def _sorted_out(
@@ -128,7 +128,7 @@ def _sorted_out(
     return ours, others
 
 
-def claim(request: ApiRequest, worker: int) -> Answer:
+def claim(request: ApiRequest, worker: int) -> Reply:
     """Give a worker jobs; under WSGI, where who waits holds a thread, few may wait.
 
     Nobody waits where the server has one thread: heartbeats and pages would wait as well.
@@ -144,7 +144,7 @@ def claim(request: ApiRequest, worker: int) -> Answer:
     return asked.answer(given, retry_after=None if given else RETRY_SECONDS)
 
 
-async def claim_in_loop(request: ApiRequest, worker: int) -> Answer:
+async def claim_in_loop(request: ApiRequest, worker: int) -> Reply:
     """Do the same under ASGI, where who waits holds nothing."""
     asked, given = await in_thread(partial(_ask, request, worker))
     if given or not asked.wait:
@@ -152,19 +152,19 @@ async def claim_in_loop(request: ApiRequest, worker: int) -> Answer:
     return asked.answer(await wait_in_loop(asked))
 
 
-def _ask(request: ApiRequest, worker: int) -> tuple[Asked, list[Given]]:
+def _ask(request: ApiRequest, worker: int) -> tuple[Asked, list[GivenAttempt]]:
     asked = Asked.of(request, worker)
     return asked, asked.give()
 
 
-def claim_one(request: ApiRequest, job: int, worker: int) -> Answer:
+def claim_one(request: ApiRequest, job: int, worker: int) -> Reply:
     """Give a worker the job that it names."""
     request.fields().check()
     member = find_member(request.access, worker)
-    return Answer(200, take_one(member, job).as_dict(member.taker))
+    return Reply(200, take_one(member, job).as_dict(member.taker))
 
 
-def end(request: ApiRequest, worker: int) -> Answer:
+def end(request: ApiRequest, worker: int) -> Reply:
     """Say goodbye for a worker; what it runs goes back."""
     request.fields().check()
     find_member(request.access, worker)
@@ -184,7 +184,7 @@ def end(request: ApiRequest, worker: int) -> Answer:
     with borrowed() as connection, connection.cursor() as cursor:
         workers.end_worker(cursor, worker)
     crew.forget()
-    return Answer(204)
+    return Reply(204)
 
 
 ROUTES = [

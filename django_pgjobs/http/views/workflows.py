@@ -25,12 +25,12 @@ from django_pgjobs.http.owning import (
 from django_pgjobs.http.pages import QUERY, page_of
 from django_pgjobs.http.problems import FieldError, invalid, not_found
 from django_pgjobs.http.removing import remove
-from django_pgjobs.http.requests import Answer, ApiRequest
+from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.results import page_of_results
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.sessions import in_bounded_time, in_transaction, until_done
 from django_pgjobs.http.shown import batch_status, shown_batch
-from django_pgjobs.http.trees import MAX_JOBS, Part, TreeOpener, TreeReader, add_jobs
+from django_pgjobs.http.trees import MAX_JOBS, TreeOpener, TreePart, TreeReader, add_jobs
 from django_pgjobs.models import Batch
 from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.queries.batches import Asking
@@ -42,7 +42,7 @@ KEY = "Idempotency-Key"
 CONFLICTS = ("raise", "return")
 
 
-def open_workflow(request: ApiRequest) -> Answer:
+def open_workflow(request: ApiRequest) -> Reply:
     """Open a whole tree, with its jobs; one that has the key is there is told instead."""
     fields = request.fields()
     key, is_replay_good = _key_of(request, fields)
@@ -56,7 +56,7 @@ def open_workflow(request: ApiRequest) -> Answer:
     return until_done(lambda: _open(root, key, request.access, is_replay_good=is_replay_good))
 
 
-def _open(root: Part, key: str | None, access: Access, *, is_replay_good: bool) -> Answer:
+def _open(root: TreePart, key: str | None, access: Access, *, is_replay_good: bool) -> Reply:
     opener = TreeOpener()
     options = {name: value for name, value in root.options.items() if value is not None}
     try:
@@ -77,10 +77,10 @@ def _open(root: Part, key: str | None, access: Access, *, is_replay_good: bool) 
     return _opened(201, flow, opener.batches)
 
 
-def _opened(status: int, flow: Batch, batches: dict[str, Batch]) -> Answer:
+def _opened(status: int, flow: Batch, batches: dict[str, Batch]) -> Reply:
     labels = {label: str(batch.pk) for label, batch in batches.items()}
     body = {"id": str(flow.pk), "name": flow.name, "is_new": status == 201, "batches": labels}
-    return Answer(status, body, {"Location": f"workflows/{flow.pk}/status"})
+    return Reply(status, body, {"Location": f"workflows/{flow.pk}/status"})
 
 
 def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
@@ -95,7 +95,7 @@ def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
     return header, True
 
 
-def list_workflows(request: ApiRequest) -> Answer:
+def list_workflows(request: ApiRequest) -> Reply:
     """List workflows, newest first."""
     roots = with_states(all_workflows().using(job_database()))
     name = request.query("name", default=None, max_length=MAX_KEY)
@@ -107,12 +107,12 @@ def list_workflows(request: ApiRequest) -> Answer:
     with in_bounded_time():
         show = partial(shown_batch, access=request.access)
         page = page_of(request, roots.defer("step", "callbacks"), show, "workflows")
-    return Answer(200, page)
+    return Reply(200, page)
 
 
-def show_status(request: ApiRequest, *, batch: int) -> Answer:
+def show_status(request: ApiRequest, *, batch: int) -> Reply:
     """Tell how a workflow does, or a batch of one, with all below it."""
-    return Answer(200, _status(request, batch))
+    return Reply(200, _status(request, batch))
 
 
 def _status(request: ApiRequest, batch_id: int) -> dict[str, Any]:
@@ -128,23 +128,23 @@ def _reasons(batch: Batch) -> list[dict[str, Any]]:
     ]
 
 
-def list_results(request: ApiRequest, *, batch: int) -> Answer:
+def list_results(request: ApiRequest, *, batch: int) -> Reply:
     """Tell the results of what nothing follows below a batch, in order."""
     with in_bounded_time():
-        return Answer(200, page_of_results(request, _find(batch)))
+        return Reply(200, page_of_results(request, _find(batch)))
 
 
-def delete_workflow(request: ApiRequest, *, batch: int) -> Answer:
+def delete_workflow(request: ApiRequest, *, batch: int) -> Reply:
     """Cancel a workflow, and let a worker delete it when nothing of it runs."""
     found = _find(batch)
     if found.parent_id is not None:
         raise not_found(f"That is a batch of workflow {found.root_id}.")
     require_all(request.access, found)
     until_done(lambda: remove(found))
-    return Answer(202, shown_batch(_find(batch), request.access))
+    return Reply(202, shown_batch(_find(batch), request.access))
 
 
-def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
+def add_to_batch(request: ApiRequest, *, batch: int) -> Reply:
     """Add jobs to an open batch, all or none."""
     fields = request.fields()
     given = fields.objects("jobs", max_items=MAX_JOBS)
@@ -165,7 +165,7 @@ def add_to_batch(request: ApiRequest, *, batch: int) -> Answer:
         require_jobs(request.access, ids)
         return ids
 
-    return Answer(201, {"jobs": in_transaction(add)})
+    return Reply(201, {"jobs": in_transaction(add)})
 
 
 def _asking(assignment: str, token_id: int) -> Asking:
@@ -187,13 +187,13 @@ def _add(
     return add_jobs(batch, jobs, **options)
 
 
-def seal_batch(request: ApiRequest, *, batch: int) -> Answer:
+def seal_batch(request: ApiRequest, *, batch: int) -> Reply:
     """Say that no more comes; one that is sealed stays so."""
     request.fields().check()
     found = _find(batch)
     require_all(request.access, found)
     until_done(found.seal)
-    return Answer(200, _status(request, batch))
+    return Reply(200, _status(request, batch))
 
 
 def _find(batch_id: int) -> Any:

@@ -18,7 +18,7 @@ from django_pgjobs.queries.claims import Floor, Lane, lane_of
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
-from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim, Statements
+from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements, KeyedClaim
 from django_pgjobs.worker.claiming.plan import Plan
 from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from django_pgjobs.worker.state import WorkerState
@@ -158,7 +158,7 @@ def _timed(claim: Claim, send: Send) -> Send:
     return timed
 
 
-def _statements(plan: Plan, taker: claims.Taker, claim: Claim) -> Statements:
+def _statements(plan: Plan, taker: claims.Taker, claim: Claim) -> ClaimStatements:
     """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
@@ -171,7 +171,7 @@ def _statements(plan: Plan, taker: claims.Taker, claim: Claim) -> Statements:
         max_jobs=plan.wanted,
         taker=taker,
     )
-    return Statements([], take, [])
+    return ClaimStatements([], take, [])
 
 
 def detailed_paths() -> list[str]:

@@ -228,14 +228,14 @@ class Completer:
         logger.of(attempt).warning(message, outcome.kind)
 
 
-class Statement(NamedTuple):
+class OutcomeStatement(NamedTuple):
     """A statement that writes outcomes, and the outcomes that it writes."""
 
     send: Send
     entries: list[Entry]
 
 
-def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[Statement]:
+def writings(batch: Sequence[Entry], *, skips_locked: bool = False) -> list[OutcomeStatement]:
     """Return the statements for a batch, one for each kind of outcome it has.
 
     Their rows are the ids of the jobs that were changed. Jobs of batches have statements of their
@@ -257,7 +257,9 @@ class Finish(Protocol):
     send_returns: Callable[..., None]
 
 
-def _writings(batch: Sequence[Entry], finish: Finish, *, skips_locked: bool) -> list[Statement]:
+def _writings(
+    batch: Sequence[Entry], finish: Finish, *, skips_locked: bool
+) -> list[OutcomeStatement]:
     now = time.monotonic()
     successes = [entry for entry in batch if entry[1].kind is Kind.DONE]
     others = [entry for entry in batch if entry[1].kind is not Kind.DONE]
@@ -274,7 +276,7 @@ def _writings(batch: Sequence[Entry], finish: Finish, *, skips_locked: bool) -> 
         (send_fillings, controls, fillings),
     ]
     return [
-        Statement(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)
+        OutcomeStatement(partial(send, outcomes=outcomes, skips_locked=skips_locked), entries)
         for send, outcomes, entries in rows
         if entries
     ]

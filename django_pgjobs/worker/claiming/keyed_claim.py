@@ -15,7 +15,7 @@ from django_pgjobs.queries.connection import Question, Send
 from django_pgjobs.queries.cursor import Cursor
 
 
-class Statements(NamedTuple):
+class ClaimStatements(NamedTuple):
     """The statements of a claim: the one that takes jobs, and what goes before and after it."""
 
     before: list[Send]
@@ -32,9 +32,9 @@ class KeyedClaim:
         self.choice = Choice(scope.max_jobs)
 
     @property
-    def statements(self) -> Statements:
+    def statements(self) -> ClaimStatements:
         heads = Question(self.send_heads, self.choose)
-        return Statements([heads], self.send_chosen, [self.send_spending])
+        return ClaimStatements([heads], self.send_chosen, [self.send_spending])
 
     def send_heads(self, cursor: Cursor) -> None:
         claims.send_heads(cursor, self._scope, self._taker)

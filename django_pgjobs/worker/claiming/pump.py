@@ -18,10 +18,8 @@ asked for is lost.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 import psycopg
@@ -36,6 +34,7 @@ from django_pgjobs.worker.claiming.claimer import Claim, Claimer
 from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
+from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.releases import Releases
@@ -94,15 +93,11 @@ class Pump(Role):
         self._releases = Releases(self._note_released)
         self._settling = Settling(state.name, connection, self._note_released)
         self._backoff = Backoff(state.name, "statement")
-        # Places that others told of, and whether they said that other rules hold.
-        self._offers: deque[Listing | str] = deque()
+        self.outlook = Outlook(demand, places, completer, self._releases, self._settling)
+        # Did others say that other rules hold?
         self._recall = threading.Event()
-        # How many jobs were claimed, and when a claim last ended without an answer.
-        self.claimed, self.claim_lost_at = 0, -math.inf
-        # When it last wanted jobs and knew of no place, and how many it had claimed by then.
-        self.ran_dry_at, self.claimed_until_dry = 0.0, 0
 
-    # What other threads say and ask
+    # What other threads say
 
     def add_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """Take over an outcome, and wake up unless it may wait for company."""
@@ -112,7 +107,7 @@ class Pump(Role):
 
     def offer(self, place: Listing | str) -> None:
         """Say where jobs are: what a look found, or the queue that a notification named."""
-        self._offers.append(place)
+        self.outlook.offers.append(place)
         self.wake()
 
     def settle(self, batch_ids: list[int]) -> None:
@@ -136,41 +131,6 @@ class Pump(Role):
             if attempt.interrupt(LeaseLost):
                 self._on_interrupted(attempt)
         self.wake()
-
-    @property
-    def wants_jobs(self) -> bool:
-        """Is it to claim jobs of some kind?"""
-        return any(self._demand.rooms())
-
-    @property
-    def has_room(self) -> bool:
-        """Is it to claim jobs of each kind? Else others may have to take the new ones."""
-        return all(self._demand.rooms())
-
-    @property
-    def is_idle(self) -> bool:
-        """Does it know of no place to claim from?"""
-        return not self._offers and self._places.is_empty
-
-    @property
-    def is_releasing(self) -> bool:
-        """Are there jobs that waited for others and are still to be let go?"""
-        return self._releases.are_under_way
-
-    @property
-    def is_settling(self) -> bool:
-        """Are there batches that it is to count?"""
-        return self._settling.is_under_way
-
-    @property
-    def waits_for_news(self) -> bool:
-        """Is it to claim jobs of each kind, and knows of no place?"""
-        return self.has_room and self.is_idle
-
-    @property
-    def has_full_queue(self) -> bool:
-        """Has a queue as many jobs here as it may, so that others have to take more of it?"""
-        return 0 in self._demand.caps().values()
 
     # The loop
 
@@ -222,7 +182,7 @@ class Pump(Role):
                 with self._state.claiming:
                     self._send_claim(turn, writing, claim)
                 self._learn(claim)
-                self._note_dry()
+                self.outlook.note_dry()
             writing.write_keyed()
         finally:
             # After what the claim has said of the places: it counted these jobs as held.
@@ -230,14 +190,15 @@ class Pump(Role):
         return True
 
     def _accept_offers(self) -> None:
-        while self._offers:
+        offers = self.outlook.offers
+        while offers:
             # Known before it is taken, so that the pump does not look idle in between.
-            offer = self._offers[0]
+            offer = offers[0]
             if isinstance(offer, str):
                 self._places.note_queue(offer)
             else:
                 self._places.note_listing(offer)
-            self._offers.popleft()
+            offers.popleft()
 
     def _plan_writing(self, turn: Turn, *, is_due: bool) -> Writing:
         if not is_due:
@@ -272,7 +233,7 @@ class Pump(Role):
             self._send(turn, writing)
         except psycopg.Error as error:
             if trouble_of(error) is not Trouble.CROSSED:
-                self.claim_lost_at = time.monotonic()
+                self.outlook.claim_lost_at = time.monotonic()
             raise
         finally:
             # A turn in parts may have claimed jobs before its connection broke.
@@ -318,7 +279,7 @@ class Pump(Role):
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
         if not claim.rows:
             return
-        self.claimed += len(claim.rows)
+        self.outlook.claimed += len(claim.rows)
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         if not self._state.options.unknown_fails:
             until = time.monotonic() + UNKNOWN_SECONDS
@@ -353,10 +314,6 @@ class Pump(Role):
                 missed=claim.missed,
             )
 
-    def _note_dry(self) -> None:
-        if self._places.is_empty and self.has_room:
-            self.ran_dry_at, self.claimed_until_dry = time.monotonic(), self.claimed
-
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs
         if limit is not None and self._state.finished_jobs >= limit:
@@ -371,22 +328,12 @@ class Pump(Role):
 
     def _rest(self) -> None:
         """Sleep until something is due, and let the upkeep look for jobs if none are known."""
-        now = time.monotonic()
-        waits = [self._completer.due_at - now, self._settling.due_at - now]
-        if len(self._completer):
-            waits.append(LINGER_SECONDS - self._completer.oldest_age())
-        rooms = self._demand.rooms()
-        if any(rooms):
-            waits.append(self._places.tokens_at - now)
-            if self.waits_for_news:
-                self._note_dry()
-                self._errands.wake()
-            else:
-                waits.append(self._places.claim_at(now, rooms) - now)
-        if self._demand.buffered():
-            waits.append(HOARD_SECONDS / 2)
-        pause = min(waits)
-        self.wait(None if pause == math.inf else max(0.0, pause))
+        now, rooms = time.monotonic(), self._demand.rooms()
+        is_dry = any(rooms) and self.outlook.waits_for_news
+        if is_dry:
+            self.outlook.note_dry()
+            self._errands.wake()
+        self.wait(self.outlook.seconds_of_rest(now, rooms, is_dry=is_dry))
 
     def _return_unbegun(self, now: float) -> None:
         if self._recall.is_set():

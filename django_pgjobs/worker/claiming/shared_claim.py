@@ -12,7 +12,7 @@ from django_pgjobs.queries import shares
 from django_pgjobs.queries.claims import Floor, Lane, Scope, Taker
 from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.worker.claiming.keyed_claim import Statements
+from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements
 
 
 class SharedClaim:
@@ -35,9 +35,9 @@ class SharedClaim:
         self._shares: list[shares.Share] = []
 
     @property
-    def statements(self) -> Statements:
+    def statements(self) -> ClaimStatements:
         shares = Question(self.send_shares, self.note_shares)
-        return Statements([shares], self.send_take, [])
+        return ClaimStatements([shares], self.send_take, [])
 
     def send_shares(self, cursor: Cursor) -> None:
         shares.send_shares(cursor, self._scope, self._taker)

@@ -131,7 +131,7 @@ def build_health(
         state,
         connections,
         {"threads": slots, "event loop": async_slots},
-        pump=pump,
+        outlook=pump.outlook,
         leases=leases,
         vitals=vitals,
         totals=totals,

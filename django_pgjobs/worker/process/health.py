@@ -22,7 +22,7 @@ import django_pgjobs
 from django_pgjobs.metrics.cells import Cells
 from django_pgjobs.metrics.of_worker import WorkerFacts, describe_worker, named_queues
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.vitals import Vitals
 from django_pgjobs.worker.role import Role
@@ -53,7 +53,7 @@ class Health(Role):
         connections: Mapping[str, OwnConnection],
         slots: Mapping[str, Capacity],
         *,
-        pump: Pump,
+        outlook: Outlook,
         leases: LeaseKeeper,
         vitals: Vitals,
         totals: Callable[[], Cells],
@@ -63,7 +63,7 @@ class Health(Role):
         self._state = state
         self._connections = connections
         self._slots = slots
-        self._pump = pump
+        self._outlook = outlook
         self._leases = leases
         self._vitals = vitals
         self._totals = totals
@@ -123,8 +123,8 @@ class Health(Role):
     def _mark_of_claims(self) -> float:
         """Return a mark that stays the same while there is something to claim and nothing is."""
         # A worker that runs something may know of jobs that have to wait for that.
-        is_waiting = self._state.held or not self._pump.has_room or self._pump.is_idle
-        return WAITS if is_waiting or self.find_unready() else float(self._pump.claimed)
+        is_waiting = self._state.held or not self._outlook.has_room or self._outlook.is_idle
+        return WAITS if is_waiting or self.find_unready() else float(self._outlook.claimed)
 
 
 class SignFile:

@@ -41,7 +41,7 @@ from django_pgjobs.worker.running.stacks import stack_of
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.careful import in_pages
-from django_pgjobs.worker.turns.refusals import Told
+from django_pgjobs.worker.turns.refusals import LoggedJobs
 
 logger = get_logger(__name__)
 
@@ -87,7 +87,7 @@ class LeaseKeeper(Role):
         # Did it renew because it had jobs?
         self._had_jobs = False
         # Jobs that the server refused to rescue.
-        self._told = Told()
+        self._told = LoggedJobs()
         self.is_leader = False
         # Is there trouble with the database, as far as the last turn knows?
         self.is_failing = False

@@ -33,7 +33,7 @@ from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 from django_pgjobs.worker.turns.careful import STEP, in_pages
-from django_pgjobs.worker.turns.refusals import Told
+from django_pgjobs.worker.turns.refusals import LoggedJobs
 
 logger = get_logger(__name__)
 
@@ -74,7 +74,7 @@ class Pruning:
         self._wait = wait
         self._is_stopped = is_stopped
         # Jobs that the server refused to delete.
-        self._told = Told()
+        self._told = LoggedJobs()
         self.refused: set[int] = set()
         self._horizons: defaultdict[JobStatus, Horizon] = defaultdict(Horizon)
         # Of jobs by status, of everything else by what it is.

@@ -171,7 +171,7 @@ class AsyncSlots(Capacity):
         end_trace(trace, outcome)
         return outcome
 
-    async def _prepare(self, attempt: Attempt) -> calling.Call:
+    async def _prepare(self, attempt: Attempt) -> calling.TaskCall:
         task = attempt.task
         needs_row = task is not None and task.takes_context and attempt.row.detail is None
         if attempt.batch_id is not None:
@@ -182,7 +182,7 @@ class AsyncSlots(Capacity):
             return prepared
         return calling.prepare(attempt)
 
-    async def _call(self, attempt: Attempt, call: calling.Call) -> Any:
+    async def _call(self, attempt: Attempt, call: calling.TaskCall) -> Any:
         loop = self._loop
         # A task of its own, so that a cancellation ends the job and never its bookkeeping.
         body = loop.create_task(_body(attempt, call))
@@ -199,7 +199,7 @@ class AsyncSlots(Capacity):
         return value
 
 
-async def _body(attempt: Attempt, call: calling.Call) -> tuple[Any, BaseException | None]:
+async def _body(attempt: Attempt, call: calling.TaskCall) -> tuple[Any, BaseException | None]:
     # asyncio would end its whole loop on the SystemExit or KeyboardInterrupt of one task.
     enter_job(attempt)
     value = _value_of(call)
@@ -210,5 +210,5 @@ async def _body(attempt: Attempt, call: calling.Call) -> tuple[Any, BaseExceptio
         return None, error
 
 
-async def _value_of(call: calling.Call) -> Any:
+async def _value_of(call: calling.TaskCall) -> Any:
     return await call.task.func(*call.args, **call.kwargs)

@@ -75,7 +75,7 @@ def needs_reset(attempt: Attempt, outcome: Outcome) -> bool:
     return not isinstance(task, Task) or task.resets_session or outcome.kind is not Kind.DONE
 
 
-class Call(NamedTuple):
+class TaskCall(NamedTuple):
     """A task and what to call it with."""
 
     task: AnyTask
@@ -83,7 +83,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def prepare(attempt: Attempt) -> Call:
+def prepare(attempt: Attempt) -> TaskCall:
     """Return the call of an attempt; raise what makes it impossible."""
     _check_expiry(attempt)
     if time.monotonic() - attempt.claimed_at > HOARD_SECONDS and attempt.takes_tokens:
@@ -100,7 +100,7 @@ def prepare(attempt: Attempt) -> Call:
         args.insert(0, TaskContext(task_result=task_result(attempt)))
         # That may have asked the database.
         _check_expiry(attempt)
-    return Call(task, args, kwargs)
+    return TaskCall(task, args, kwargs)
 
 
 def _check_expiry(attempt: Attempt) -> None:
@@ -152,7 +152,7 @@ def _run_in_context(attempt: Attempt, options: Options) -> Outcome:
     return outcome
 
 
-def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
+def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
     task = call.task
     if not (isinstance(task, Task) and task.atomic):
         return success(_value_of(attempt, call), options.max_payload_bytes)
@@ -175,7 +175,7 @@ def _call(attempt: Attempt, call: Call, options: Options) -> Outcome:
     return outcome
 
 
-def _value_of(attempt: Attempt, call: Call) -> Any:
+def _value_of(attempt: Attempt, call: TaskCall) -> Any:
     try:
         return call.task.call(*call.args, **call.kwargs)
     finally:

@@ -80,7 +80,7 @@ def _send(attempt: Attempt, outcome: Outcome) -> None:
     )
 
 
-def monitor_of(when: schedules.When | None) -> dict[str, Any] | None:
+def monitor_of(when: schedules.TimingColumns | None) -> dict[str, Any] | None:
     """Return what Sentry is to expect, None if it cannot: below a minute, or the row is gone."""
     if when is None:
         return None

@@ -27,13 +27,13 @@ from django_pgjobs.worker.safe_log import get_logger
 logger = get_logger(__name__)
 
 
-class _Thread(threading.local):
+class _KeptConnections(threading.local):
     """The connections that a thread had after its last job: to list them takes long."""
 
     kept: Sequence[Any] = ()
 
 
-_thread = _Thread()
+_thread = _KeptConnections()
 
 
 def drop_dead_connections() -> None:

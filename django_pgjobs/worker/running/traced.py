@@ -5,7 +5,7 @@ from __future__ import annotations
 from django_pgjobs.exceptions import Retry
 from django_pgjobs.tracing.headers import headers_of_detail, is_tracing
 from django_pgjobs.tracing.processing import AttemptTrace
-from django_pgjobs.tracing.tracers import End, Run
+from django_pgjobs.tracing.tracers import TracedAttempt, TracedEnd
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 
@@ -27,7 +27,7 @@ def begin_trace(attempt: Attempt) -> AttemptTrace | None:
         return None
     row = attempt.row
     trace = AttemptTrace(
-        Run(
+        TracedAttempt(
             attempt.id,
             row.task_path,
             row.queue_name,
@@ -51,4 +51,4 @@ def end_trace(trace: AttemptTrace | None, outcome: Outcome) -> None:
     asks = outcome.kind is Kind.RETRY and isinstance(error, Retry)
     is_failure = outcome.kind in (Kind.FAIL, Kind.RETRY) and not asks
     word = _WORDS.get(outcome.kind, outcome.kind.lower())
-    trace.end(End(word, outcome.duration, is_failure, error))
+    trace.end(TracedEnd(word, outcome.duration, is_failure, error))

@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 DEADLINE_LOOK_SECONDS = 5.0
 
 
-class Step(Enum):
+class AtDeadline(Enum):
     """What is done at a deadline of an attempt that still runs."""
 
     INTERRUPT = "interrupt"
@@ -58,12 +58,12 @@ class Watchdog(Role):
         self._on_look = on_look
         self._lock = threading.Lock()
         self._order = itertools.count()
-        self._deadlines: list[tuple[float, int, Attempt, Step]] = []
+        self._deadlines: list[tuple[float, int, Attempt, AtDeadline]] = []
 
     def watch(self, attempt: Attempt, timeout: float) -> None:
         """Interrupt the attempt *timeout* seconds from now."""
         attempt.deadline = time.monotonic() + timeout
-        self._push(attempt.deadline, attempt, Step.INTERRUPT)
+        self._push(attempt.deadline, attempt, AtDeadline.INTERRUPT)
 
     def expect_end(self, attempt: Attempt) -> None:
         """Report the attempt as stuck if it runs on for the grace time; it was interrupted.
@@ -71,10 +71,10 @@ class Watchdog(Role):
         At half of the time its thread may still wait for an answer of the server.
         """
         now = time.monotonic()
-        self._push(now + self._grace / 2, attempt, Step.CANCEL)
-        self._push(now + self._grace, attempt, Step.GIVE_UP)
+        self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)
+        self._push(now + self._grace, attempt, AtDeadline.GIVE_UP)
 
-    def _push(self, deadline: float, attempt: Attempt, step: Step) -> None:
+    def _push(self, deadline: float, attempt: Attempt, step: AtDeadline) -> None:
         with self._lock:
             heapq.heappush(self._deadlines, (deadline, next(self._order), attempt, step))
             is_first = self._deadlines[0][2] is attempt
@@ -95,7 +95,7 @@ class Watchdog(Role):
                 next_deadline = self._deadlines[0][0] if self._deadlines else float("inf")
             self.wait(min(DEADLINE_LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
 
-    def _take_due(self) -> list[tuple[Attempt, Step]]:
+    def _take_due(self) -> list[tuple[Attempt, AtDeadline]]:
         due = []
         with self._lock:
             while self._deadlines and self._deadlines[0][0] <= time.monotonic():
@@ -103,10 +103,10 @@ class Watchdog(Role):
                 due.append((attempt, step))
         return due
 
-    def _end(self, attempt: Attempt, step: Step) -> None:
-        if step is Step.GIVE_UP:
+    def _end(self, attempt: Attempt, step: AtDeadline) -> None:
+        if step is AtDeadline.GIVE_UP:
             self._on_stuck(attempt)
-        elif step is Step.CANCEL:
+        elif step is AtDeadline.CANCEL:
             # In a thread of its own: a server that does not answer is not to hold up the others.
             thread = threading.Thread(
                 target=_cancel_statement, args=[attempt], name="pgjobs-cancel", daemon=True

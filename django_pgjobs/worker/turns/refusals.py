@@ -41,7 +41,7 @@ FORGET_SECONDS = 3600.0
 T = TypeVar("T")
 
 
-class Told:
+class LoggedJobs:
     """Jobs that were logged: each is logged once, however often it is met."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Refusals:
     def __init__(self, state: WorkerState) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._told = Told()
+        self._told = LoggedJobs()
         self._paths: dict[int, str] = {}
         self._waits: dict[int, float] = {}
 

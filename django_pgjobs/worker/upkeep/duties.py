@@ -35,7 +35,7 @@ class Duties:
         on_drained: Callable[[str], None],
         on_orders: Callable[[], None],
     ) -> None:
-        unheld = Unheld(state, pump, connection)
+        unheld = Unheld(state, pump.outlook, connection)
         self.look = Look(
             state,
             pump,
@@ -46,7 +46,7 @@ class Duties:
             on_drained=on_drained,
         )
         listening = Listening(
-            state, pump, connection, self.look, hears=lambda: self.watch.hears_of_jobs
+            state, pump.outlook, connection, self.look, hears=lambda: self.watch.hears_of_jobs
         )
         before: list[Duty] = [unheld, listening]
         self.cancels = Cancels(state, connection, on_interrupted)
@@ -56,7 +56,7 @@ class Duties:
         after: list[Duty] = [*others, self.look]
         self.watch = Watch(
             state,
-            pump,
+            pump.outlook,
             connection,
             self.look,
             others=[*before, *after],

@@ -15,7 +15,7 @@ import psycopg
 
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
@@ -37,14 +37,14 @@ class Listening(Duty):
     def __init__(
         self,
         state: WorkerState,
-        pump: Pump,
+        outlook: Outlook,
         connection: OwnConnection,
         look: Look,
         *,
         hears: Callable[[], bool],
     ) -> None:
         self._state = state
-        self._pump = pump
+        self._outlook = outlook
         self._connection = connection
         self._look = look
         # Does a notification of new jobs reach it?
@@ -61,8 +61,8 @@ class Listening(Duty):
         if self._said_of is None:
             due = now
         elif self.is_said:
-            pause = FULL_SECONDS if self._pump.is_idle else BUSY_SECONDS
-            if not self._pump.waits_for_news:
+            pause = FULL_SECONDS if self._outlook.is_idle else BUSY_SECONDS
+            if not self._outlook.waits_for_news:
                 due = self._look.waited_at + pause
             else:
                 due = math.inf if self._hears() else now

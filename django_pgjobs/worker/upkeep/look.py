@@ -49,7 +49,7 @@ VAIN_LOOKS = 3
 
 
 @dataclass
-class Found:
+class LookNotes:
     """What one look finds, and what it knew before."""
 
     # How many jobs the pump had claimed; was it idle, and nothing held?
@@ -91,6 +91,7 @@ class Look(Duty):
     ) -> None:
         self._state = state
         self._pump = pump
+        self._outlook = pump.outlook
         self._connection = connection
         self._refusals = refusals
         self._is_settled = is_settled
@@ -137,7 +138,7 @@ class Look(Duty):
 
     def observe(self, now: float) -> None:
         """See what the pump is at."""
-        if self._pump.waits_for_news:
+        if self._outlook.waits_for_news:
             self.waited_at = now
 
     def begin_anew(self) -> None:
@@ -156,20 +157,20 @@ class Look(Duty):
     # The duty
 
     def due_at(self, now: float) -> float:
-        if not self._pump.wants_jobs:
+        if not self._outlook.wants_jobs:
             return math.inf
-        if not self._pump.waits_for_news:
+        if not self._outlook.waits_for_news:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
-        elif self._pump.claimed != self._claimed or self._may_end_drain:
+        elif self._outlook.claimed != self._claimed or self._may_end_drain:
             due = 0.0
         else:
             due = self._due
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:
-        found = Found(
-            claimed=self._pump.claimed,
+        found = LookNotes(
+            claimed=self._outlook.claimed,
             is_empty=self._is_empty,
         )
         passed_over = self._refusals.passed_over()
@@ -200,7 +201,7 @@ class Look(Duty):
                     "worker=%s %s %s", self._state.name, fact_of(missing), remedy_for(missing)
                 )
 
-    def _note(self, found: Found, rows: Rows, seconds: float) -> None:
+    def _note(self, found: LookNotes, rows: Rows, seconds: float) -> None:
         """Offer the places that were found, and decide when to look next."""
         listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
@@ -230,12 +231,13 @@ class Look(Duty):
     @property
     def _is_empty(self) -> bool:
         """Is nothing held, and nothing under way that might be?"""
-        is_idle = self._pump.is_idle and not (self._pump.is_releasing or self._pump.is_settling)
+        outlook = self._outlook
+        is_idle = outlook.is_idle and not (outlook.is_releasing or outlook.is_settling)
         return is_idle and not self._state.held and self._is_settled()
 
-    def _check_drain(self, found: Found, listing: Listing) -> None:
+    def _check_drain(self, found: LookNotes, listing: Listing) -> None:
         # What the same round trip has found is for the pump to count first.
-        is_over = found.is_empty and not found.promoted and not self._pump.is_settling
+        is_over = found.is_empty and not found.promoted and not self._outlook.is_settling
         if is_over and not listing:
             self._on_drained("nothing is left to run")
         has_waited = found.claimed == self._claimed and self._tokens_at == math.inf
@@ -246,7 +248,7 @@ class Look(Duty):
             # While a long job ran, the gaps have become those of the poll interval.
             self.look_by(self._looked_at + FIRST_GAP_SECONDS * 2**self._vain)
 
-    def _promote_apart(self, found: Found) -> None:
+    def _promote_apart(self, found: LookNotes) -> None:
         """Promote fewer jobs, and pass over those that the server refuses to change."""
 
         def send(cursor: Cursor, max_jobs: int, passed_over: list[int], acts: bool) -> None:

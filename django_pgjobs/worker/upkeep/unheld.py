@@ -22,7 +22,7 @@ import psycopg
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.values.words import counted
-from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.careful import in_pages
@@ -44,9 +44,9 @@ class Unheld(Duty):
 
     travels_alone = True
 
-    def __init__(self, state: WorkerState, pump: Pump, connection: OwnConnection) -> None:
+    def __init__(self, state: WorkerState, outlook: Outlook, connection: OwnConnection) -> None:
         self._state = state
-        self._pump = pump
+        self._outlook = outlook
         self._connection = connection
         # When the last return that was answered was sent.
         self._returned_at = -math.inf
@@ -60,7 +60,7 @@ class Unheld(Duty):
     @property
     def is_settled(self) -> bool:
         """Has there been a return since the last claim without an answer?"""
-        return self._returned_at >= self._pump.claim_lost_at
+        return self._returned_at >= self._outlook.claim_lost_at
 
     def due_at(self, now: float) -> float:
         if not self.is_settled:
@@ -101,7 +101,7 @@ class Unheld(Duty):
 
     def _follows_loss(self, now: float) -> bool:
         """Was there a claim without an answer within the last lease?"""
-        return now < self._pump.claim_lost_at + self._state.options.lease
+        return now < self._outlook.claim_lost_at + self._state.options.lease
 
     def _note_returned(self, sent_at: float, is_lost: bool, rows: Rows) -> None:
         self._returned_at = sent_at

@@ -144,7 +144,7 @@ class Upkeep(Role):
     def _seconds_to_sleep(self) -> float | None:
         now = time.monotonic()
         due = min(duty.due_at(now) for duty in self._duties)
-        if self._state.held or not self._pump.is_idle:
+        if self._state.held or not self._pump.outlook.is_idle:
             due = min(due, now + BEAT_SECONDS)
         return None if due == math.inf else max(0.0, due - now)
 

@@ -38,7 +38,7 @@ from django_pgjobs.queries.notifications import (
     ORDERS,
     send_subscription,
 )
-from django_pgjobs.worker.claiming.pump import Pump
+from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
@@ -72,7 +72,7 @@ SILENT_SECONDS = 60.0
 SILENT_POLLS = 3
 
 
-class Step(Enum):
+class WatchStep(Enum):
     """What is to be done about the watch."""
 
     LEAVE = "leave"
@@ -84,14 +84,14 @@ class Step(Enum):
 
 
 CHANNELS = {
-    Step.HEAR_NOTHING: NOTHING,
-    Step.HEAR_ORDERS: ORDERS,
-    Step.HEAR_EVERYTHING: EVERYTHING,
+    WatchStep.HEAR_NOTHING: NOTHING,
+    WatchStep.HEAR_ORDERS: ORDERS,
+    WatchStep.HEAR_EVERYTHING: EVERYTHING,
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class WatchFacts:
     """What a worker knows that decides about its next step."""
 
     # Does it have the watch, and which channels does it hear?
@@ -109,24 +109,24 @@ class Known:
     may_park: bool
 
 
-def next_step(known: Known) -> Step | None:
+def next_step(known: WatchFacts) -> WatchStep | None:
     """Return what a worker does next about the watch, None if nothing."""
     if known.is_on_watch:
         if known.is_busy or known.is_partial:
-            return Step.LEAVE
-        return _hear(Step.HEAR_EVERYTHING, known)
+            return WatchStep.LEAVE
+        return _hear(WatchStep.HEAR_EVERYTHING, known)
     if known.is_partial:
-        return _hear(Step.HEAR_EVERYTHING, known)
+        return _hear(WatchStep.HEAR_EVERYTHING, known)
     if not known.waits:
-        return _hear(Step.HEAR_ORDERS, known)
+        return _hear(WatchStep.HEAR_ORDERS, known)
     if known.may_take:
-        return Step.TAKE
+        return WatchStep.TAKE
     if known.may_park:
-        return _hear(Step.HEAR_NOTHING, known) or Step.PARK
-    return _hear(Step.HEAR_ORDERS, known)
+        return _hear(WatchStep.HEAR_NOTHING, known) or WatchStep.PARK
+    return _hear(WatchStep.HEAR_ORDERS, known)
 
 
-def _hear(step: Step, known: Known) -> Step | None:
+def _hear(step: WatchStep, known: WatchFacts) -> WatchStep | None:
     return None if known.hears == CHANNELS[step] else step
 
 
@@ -138,7 +138,7 @@ class Watch(Duty):
     def __init__(
         self,
         state: WorkerState,
-        pump: Pump,
+        outlook: Outlook,
         connection: OwnConnection,
         look: Look,
         *,
@@ -147,7 +147,7 @@ class Watch(Duty):
         on_hearing: Callable[[], None],
     ) -> None:
         self._state = state
-        self._pump = pump
+        self._outlook = outlook
         self._connection = connection
         self._look = look
         self._others = others
@@ -181,7 +181,7 @@ class Watch(Duty):
 
     def observe(self, now: float) -> None:
         """See what the worker is at."""
-        self._waited_at = now if self._pump.waits_for_news else self._waited_at
+        self._waited_at = now if self._outlook.waits_for_news else self._waited_at
         if self._state.held:
             self._held_at = now
         else:
@@ -203,7 +203,7 @@ class Watch(Duty):
         if not self._connection.listens:
             return math.inf
         step = next_step(self._known(now))
-        if step is Step.PARK:
+        if step is WatchStep.PARK:
             other = self._next_other(now)
             return now if other - now > LEAST_PARK_SECONDS else other + LEAST_PARK_SECONDS
         if step is not None:
@@ -213,10 +213,10 @@ class Watch(Duty):
             times.append(self._held_at + SETTLE_SECONDS)
         if self._is_on_watch:
             times = [self._long_at()]
-            if not self._pump.waits_for_news:
+            if not self._outlook.waits_for_news:
                 # While a claim is under way.
                 times.append(now + max(FULL_SECONDS, (now - self._waited_at) / 2))
-        elif not self._pump.waits_for_news:
+        elif not self._outlook.waits_for_news:
             times = []
         return min((time for time in times if time > now), default=math.inf)
 
@@ -232,13 +232,13 @@ class Watch(Duty):
                     partial(send_subscription, channel=name, hears=hears),
                     lambda rows: self._note_hears(channels),
                 )
-        elif step is Step.LEAVE:
+        elif step is WatchStep.LEAVE:
             if JOBS_CHANNEL in self._hears:
                 part.add(_send_deafness, lambda rows: None)
             part.add(watch.send_leave, self._note_left)
         elif step is not None:
             seconds = 0.0
-            if step is Step.PARK:
+            if step is WatchStep.PARK:
                 seconds = max(0.0, min(PARK_SECONDS, self._next_other(now) - now))
             send = partial(
                 watch.send_take,
@@ -255,31 +255,31 @@ class Watch(Duty):
     def _key(self) -> int:
         return watch.key_of(self._connection.schema, *self._group)
 
-    def _known(self, now: float) -> Known:
-        pump = self._pump
+    def _known(self, now: float) -> WatchFacts:
+        outlook = self._outlook
         is_empty = not self._state.held and now >= self._held_at + SETTLE_SECONDS
-        return Known(
+        return WatchFacts(
             is_on_watch=self._is_on_watch,
             hears=self._hears,
-            waits=pump.waits_for_news,
+            waits=outlook.waits_for_news,
             is_busy=self._is_busy(now),
             is_partial=self._state.options.drain
-            or pump.has_full_queue
+            or outlook.has_full_queue
             or now < self._refused_until,
             may_take=now >= self._take_at,
             may_park=is_empty,
         )
 
     def _is_busy(self, now: float) -> bool:
-        pump = self._pump
+        outlook = self._outlook
         if now >= self._long_at():
             return True
-        if pump.waits_for_news:
+        if outlook.waits_for_news:
             return False
-        seconds = now - max(self._waited_at, pump.ran_dry_at)
-        if not pump.has_room:
+        seconds = now - max(self._waited_at, outlook.ran_dry_at)
+        if not outlook.has_room:
             return seconds >= FULL_SECONDS
-        has_found = pump.claimed != pump.claimed_until_dry
+        has_found = outlook.claimed != outlook.claimed_until_dry
         return seconds >= (BUSY_SECONDS if has_found else STUCK_SECONDS)
 
     def _long_at(self) -> float:

@@ -17,7 +17,7 @@ from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.core.wsgi import get_wsgi_application
 from django.utils import timezone
 
-from django_pgjobs.http.tokens import Scope, create_token
+from django_pgjobs.http.tokens import TokenScope, create_token
 from django_pgjobs.models import Worker
 from example_project.shop.demo.feed import DemoError
 from example_project.shop.demo.workers import Workers
@@ -59,7 +59,7 @@ class WebServer:
 
 def open_office(workers: Workers, url: str) -> None:
     """Start the tax office, and wait until it has registered."""
-    scope = Scope(verbs=["work"], queues=["taxes"], expires_at=timezone.now() + TOKEN_LIVES)
+    scope = TokenScope(verbs=["work"], queues=["taxes"], expires_at=timezone.now() + TOKEN_LIVES)
     token, secret = create_token("tax office", scope, by="demo")
     pid = workers.start_program(command_of_office(), URL=url, TOKEN=secret)
     until = time.monotonic() + OPEN_SECONDS

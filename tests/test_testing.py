@@ -134,7 +134,7 @@ class TestInsideATestCase(TestCase):
         assert [result.return_value for result in results] == [3, 7]
 
     def test_an_attempt_is_a_handful_of_statements(self) -> None:
-        """As docs/testing.md says: seven per attempt here, nine per call."""
+        """Seven per attempt here, nine per call."""
         tasks.echo.enqueue_many([()] * 10)
         logger = logging.getLogger(TASKS_PACKAGE)
         with (

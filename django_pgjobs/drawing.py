@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from django.utils import formats, timezone
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -27,6 +28,11 @@ def counted(number: float) -> str:
         return str(number)
     digits = 1 if 0 < number < 10 and number != int(number) else 0
     return formats.number_format(round(number, digits), digits, force_grouping=True)
+
+
+def breakable(path: str) -> SafeString:
+    """Draw a path of a task, whose lines break behind dots and underscores and in no word."""
+    return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(path)))
 
 
 def status_badge(status: str) -> SafeString:

@@ -10,8 +10,6 @@ from django_pgjobs.queries.cursor import Cursor, fetch
 MAX_WORKERS = 100
 # How long workers that have ended are shown.
 ENDED_SECONDS = 86_400.0
-# What one worker holds is counted up to here.
-MAX_COUNTED = 400
 
 
 class WorkerRow(NamedTuple):
@@ -54,7 +52,7 @@ def get_worker(cursor: Cursor, worker_id: int) -> WorkerRow | None:
 
 
 class HeldRow(NamedTuple):
-    """A job that a worker runs, and how many jobs that worker holds in all."""
+    """A job that a worker runs, and how many jobs that worker holds in all, as far as counted."""
 
     worker_id: int
     held: int
@@ -67,13 +65,16 @@ class HeldRow(NamedTuple):
 
 
 def list_running(
-    cursor: Cursor, worker_ids: Iterable[int], *, max_jobs: int
+    cursor: Cursor, worker_ids: Iterable[int], *, max_jobs: int, max_counted: int
 ) -> dict[int, list[HeldRow]]:
-    """Return worker id -> up to *max_jobs* of its running jobs, the longest running first."""
+    """Return worker id -> up to *max_jobs* of its running jobs, the longest running first.
+
+    What one holds is counted up to one more than *max_counted*.
+    """
     params = {
         "worker_ids": list(worker_ids),
         "max_jobs": max_jobs,
-        "max_counted": MAX_COUNTED,
+        "max_counted": max_counted,
     }
     found: dict[int, list[HeldRow]] = {}
     for row in fetch(cursor, "list_running_of_workers", params):

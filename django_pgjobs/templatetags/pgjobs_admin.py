@@ -15,14 +15,21 @@ from django.template import Context
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from django_pgjobs.drawing import capped, exact_time, moment, state_badge, status_badge
+from django_pgjobs.drawing import (
+    breakable,
+    capped,
+    exact_time,
+    moment,
+    state_badge,
+    status_badge,
+)
 from django_pgjobs.values.moments import duration, exact_duration
 
 register = template.Library()
 
 register.simple_tag(status_badge)
 register.simple_tag(state_badge)
-for drawn in (capped, duration, exact_duration, exact_time, moment):
+for drawn in (breakable, capped, duration, exact_duration, exact_time, moment):
     register.filter(drawn)
 
 

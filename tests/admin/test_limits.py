@@ -116,6 +116,17 @@ def test_of_many_keys_those_with_most_jobs_are_shown(
     assert "and 3 more keys" in read(admin_client)
 
 
+def test_of_more_jobs_than_are_counted_the_page_says_so(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of its numbers of waiting jobs are lower bounds then."""
+    monkeypatch.setattr(limit_pages, "MAX_JOBS", 5)
+    RateLimit.objects.create(name="mail", count=1, period=1.0)
+    make_jobs(9, concurrency_key="shop:1", rate_limit_keys="mail:1")
+    text = admin_client.get(reverse(LIST)).content.decode()
+    assert text.count("counted among the first 5 ready jobs with keys") == 2
+
+
 def test_a_key_is_limited_by_its_row_its_pattern_or_its_task() -> None:
     ConcurrencyLimit.objects.create(pattern="shop:*", max_running=3)
     ConcurrencyLimit.objects.create(pattern="shop:7", max_running=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 
@@ -13,13 +14,11 @@ from django.urls import reverse
 from psycopg import sql
 
 from django_pgjobs import pause
-from django_pgjobs.admin.overview import page
-from django_pgjobs.admin.overview.chart import MAX_NAMES, RANGES, SPLITS
+from django_pgjobs.admin.overview.chart import MAX_NAMES, SPLITS, Chart
 from django_pgjobs.queries import numbers as queries
 from django_pgjobs.queries.limit_pages import list_concurrency_keys
 from django_pgjobs.queries.statistics import measure_queues
 from django_pgjobs.status import JobStatus
-from tests.admin import many_jobs
 from tests.admin.overview_support import ago, numbers, record
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 from tests.test_docs import CODE_BLOCK, read
@@ -82,14 +81,23 @@ def test_the_numbers_of_the_overview_are_queries(installation: None) -> None:
     assert rows_of("Overview and Queues, per queue") == queues
 
 
-@pytest.mark.parametrize("by", ["outcome", "queue", "task"])
+@pytest.mark.parametrize("by", SPLITS)
 def test_the_chart_is_a_query(installation: None, by: str) -> None:
     """S5.5."""
+    compare_chart(by_name(by), numbers("24h", by)["chart"])
+
+
+def by_name(by: str) -> dict[str, int]:
+    """Return how many jobs the query of the chart finds of each outcome, queue or task."""
     wanted: dict[str, int] = {}
     for status, queue_name, task_path, jobs in rows_of("Overview, the chart of 24 hours"):
         name = {"outcome": JobStatus(status).label, "queue": queue_name, "task": task_path}[by]
         wanted[name] = wanted.get(name, 0) + jobs
-    chart = numbers("24h", by)["chart"]
+    return wanted
+
+
+def compare_chart(wanted: Mapping[str, int], chart: Chart) -> None:
+    """Check that a chart shows these jobs, those of some names together."""
     named = sorted(wanted, key=lambda name: (-wanted[name], name))[:MAX_NAMES]
     others = {"others": sum(wanted.values()) - sum(wanted[name] for name in named)}
     shown = {each.label: each.total for each in chart.legend if each.total}
@@ -140,28 +148,3 @@ def test_what_the_page_system_reads_is_a_query(installation: None) -> None:
     """S5.5, S3.9: what there is to watch."""
     make_job()
     assert {row[0] for row in rows_of("System")} >= {"pgjobs_job_live", "pgjobs_job_finished"}
-
-
-# What is rolled back would stay in the tables, and in the planner's statistics, for other tests.
-@pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
-def test_the_numbers_of_many_jobs_are_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """300,000 that finished within a month, 30,000 that have not."""
-    # A busy machine reads what was just written slowly.
-    monkeypatch.setattr(page, "OVERVIEW_SECONDS", 60.0)
-    many_jobs.fill(finished=300_000, waiting=30_000)
-    # Whether a minute is written depends on how long all this takes: none is in question.
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM pgjobs_job_finished WHERE finished_at > now() - interval '1 h'")
-    record()
-    test_the_numbers_of_the_overview_are_queries(None)
-    for by in SPLITS:
-        test_the_chart_is_a_query(None, by)
-    with connection.cursor() as cursor:
-        for key, chosen in RANGES.items():
-            cursor.execute(
-                "SELECT count(*) FROM pgjobs_job_finished WHERE finished_at >= to_timestamp("
-                "(floor(date_part('epoch', now()) / %(length)s) - %(most)s + 1) * %(length)s)",
-                {"length": chosen.bucket_seconds, "most": chosen.buckets},
-            )
-            assert (key, *cursor.fetchone()) == (key, numbers(key)["chart"].jobs)

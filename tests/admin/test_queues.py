@@ -245,9 +245,9 @@ def test_the_page_of_a_queue_shows_its_jobs_and_workers(admin_client: Client) ->
     job = make_running_job(worker_id, queue_name="mail", task_path="shop.tasks.send")
     make_running_job(worker_id, queue_name="other", task_path="shop.tasks.hide")
     text = read(admin_client, "admin:pgjobs_queue", name="mail")
-    assert f"shop.tasks.send #{job.id}" in text
+    assert f"shop.<wbr>tasks.<wbr>send #{job.id}" in text
     assert "web-1:44" in text
-    assert "shop.tasks.hide" not in text
+    assert "hide #" not in text
 
 
 @pytest.mark.parametrize("name", ["", "nothing", "a/b?c=d", "\0", HOSTILE, "x" * 5_000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from psycopg import sql
 from django_pgjobs.admin.workers.page import heartbeat_of, state_of
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
-from tests.factories import get_worker, make_running_job, make_token, make_worker
+from tests.admin.overview_support import ago
+from tests.factories import get_worker, make_jobs, make_running_job, make_token, make_worker
 from tests.test_admin import HOSTILE
 
 pytestmark = pytest.mark.django_db
@@ -88,11 +90,11 @@ def test_a_worker_shows_what_it_runs_and_how_full_it_is(admin_client: Client) ->
     jobs = [make_running_job(busy, task_path="shop.tasks.send") for _ in range(3)]
     text = read(admin_client)
     for job in jobs:
-        assert f"shop.tasks.send #{job.id}" in text
+        assert f"shop.<wbr>tasks.<wbr>send #{job.id}" in text
         assert reverse("admin:pgjobs_job_change", args=[job.id]) in text
     assert "</meter> 3/4" in text
     assert "</meter> 0/8" in text
-    assert "shop.tasks.send" not in read(admin_client, "admin:pgjobs_worker_change", idle)
+    assert "send #" not in read(admin_client, "admin:pgjobs_worker_change", idle)
 
 
 def test_more_running_jobs_than_are_shown_are_counted(
@@ -103,9 +105,40 @@ def test_more_running_jobs_than_are_shown_are_counted(
     for _ in range(5):
         make_running_job(worker_id)
     text = read(admin_client)
-    assert text.count("tests.tasks.add #") == 2
+    assert text.count("add #") == 2
     assert "and 3 more" in text
     assert "async, or claimed ahead" in text
+
+
+def test_what_runs_longest_is_shown_first_whatever_its_id(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waited for its time, or for a retry, began after jobs that came later."""
+    monkeypatch.setattr("django_pgjobs.admin.workers.page.MAX_JOBS", 2)
+    worker_id = make_worker(slots=4)
+    jobs = [
+        make_running_job(worker_id, last_attempted_at=ago(60 * minutes)).id
+        for minutes in (1, 5, 3, 9)
+    ]
+    shown = [int(found) for found in re.findall(r"add #(\d+)", read(admin_client))]
+    assert shown == [jobs[3], jobs[1]]
+
+
+def test_of_very_many_jobs_it_says_that_there_are_more(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker claims thousands ahead: what is counted of them is no less than it says."""
+    worker_id = make_worker(slots=4)
+    make_jobs(1_200, status="running", worker_id=worker_id, claim=1, attempts=1)
+    assert "</meter> 1,200/4" in read(admin_client)
+    assert "and 1,190 more" in read(admin_client)
+    monkeypatch.setattr("django_pgjobs.admin.workers.page.MAX_COUNTED", 1_000)
+    for text, left_out in (
+        (read(admin_client), 990),
+        (read(admin_client, "admin:pgjobs_worker_change", worker_id), 950),
+    ):
+        assert "</meter> more than 1,000/4" in text
+        assert f"and more than {left_out} more" in text
 
 
 def test_workers_of_two_versions_are_warned_about(admin_client: Client) -> None:

@@ -50,6 +50,38 @@ def test_a_page_is_drawn_from_right_to_left(
     assert first.bounding_box()["x"] > second.bounding_box()["x"]
 
 
+# Ends of lines of the links to jobs that run, of those that take several lines.
+LINE_ENDS = """links => links.map(link => {
+    const nodes = document.createTreeWalker(link, NodeFilter.SHOW_TEXT), ends = [];
+    let before = "", top = null;
+    for (let node = nodes.nextNode(); node; node = nodes.nextNode())
+        [...node.data].forEach((sign, place) => {
+            const range = document.createRange();
+            range.setStart(node, place);
+            range.setEnd(node, place + 1);
+            const rect = range.getClientRects()[0];
+            // A space at the end of a line has no width.
+            if (rect && rect.width) {
+                if (top !== null && rect.top > top + 2) ends.push(before);
+                top = rect.top;
+            }
+            before += sign;
+        });
+    return ends;
+}).flat()"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_paths_of_tasks_break_between_words(
+    installation: Installation, open_window: Callable[..., Any], dark: bool
+) -> None:
+    window = open_window(width=NARROW, dark=dark)
+    window.goto(installation.addresses["workers"])
+    ends = window.locator(".pgjobs-held a").evaluate_all(LINE_ENDS)
+    assert ends, "none is long: nothing is checked"
+    assert [end for end in ends if end[-1] not in "._ "] == []
+
+
 def test_twelve_failed_jobs_are_in_sight(
     installation: Installation, open_window: Callable[..., Any]
 ) -> None:

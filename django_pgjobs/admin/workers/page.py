@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,10 @@ from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
 MAX_JOBS = 10
 MAX_JOBS_IN_ALL = 150
 MAX_JOBS_OF_ONE = 50
+# What is counted of the jobs that a worker holds, which claims some thousands ahead: of each, and
+# of all together.
+MAX_COUNTED = 6_000
+MAX_COUNTED_IN_ALL = 60_000
 MAX_TASKS = 200
 # A renewal takes a moment: only a heartbeat that is later than this is late.
 GRACE_SECONDS = 2.0
@@ -37,8 +41,9 @@ GRACE_SECONDS = 2.0
 class ShownWorker:
     """What a template says of a worker; *state* and *heartbeat* are keys of the tables below.
 
-    It holds *held* jobs, so many of them ahead of its slots. *jobs* are those that are listed,
-    each with its address. *token* is the one of a worker over HTTP, if that is still there: its
+    It holds *held* jobs, up to one more than *max_counted*, and so many of them ahead of its slots.
+    *jobs* are those that are listed, each with its address; of the *more_jobs* *max_more* are
+    counted. *token* is the one of a worker over HTTP, if that is still there: its
     name and its address.
     """
 
@@ -52,9 +57,11 @@ class ShownWorker:
     heartbeat_label: Any
     is_live: bool
     held: int
+    max_counted: int
     held_ahead: int
     jobs: list[tuple[HeldRow, str]]
     more_jobs: int
+    max_more: int
     token: tuple[str, str] | None
 
 
@@ -106,10 +113,12 @@ class WorkerAdmin(ListPageAdmin):
         with connections[job_database()].cursor() as cursor:
             rows = worker_pages.list_workers(cursor)
             live = [row.id for row in rows if not row.has_ended]
-            each = max(1, min(MAX_JOBS, MAX_JOBS_IN_ALL // max(1, len(live))))
-            running = worker_pages.list_running(cursor, live, max_jobs=each)
+            most = _share(MAX_COUNTED, MAX_COUNTED_IN_ALL, live)
+            running = worker_pages.list_running(
+                cursor, live, max_jobs=_share(MAX_JOBS, MAX_JOBS_IN_ALL, live), max_counted=most
+            )
         tokens = self._tokens_of(rows)
-        workers = [self._shown(row, running.get(row.id, []), tokens) for row in rows]
+        workers = [self._shown(row, running.get(row.id, []), tokens, most) for row in rows]
         states = [worker.state for worker in workers]
         context = {
             "title": _("Workers"),
@@ -146,12 +155,14 @@ class WorkerAdmin(ListPageAdmin):
             return HttpResponseRedirect(self.url("pgjobs_worker_changelist"))
         with connections[job_database()].cursor() as cursor:
             row = worker_pages.get_worker(cursor, worker.pk)
-            found = worker_pages.list_running(cursor, [worker.pk], max_jobs=MAX_JOBS_OF_ONE)
+            found = worker_pages.list_running(
+                cursor, [worker.pk], max_jobs=MAX_JOBS_OF_ONE, max_counted=MAX_COUNTED
+            )
         context = {
             "title": _("Worker %(name)s") % {"name": worker},
             "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
             "worker": worker,
-            "facts": self._shown(row, found.get(worker.pk, []), self._tokens_of([row]))
+            "facts": self._shown(row, found.get(worker.pk, []), self._tokens_of([row]), MAX_COUNTED)
             if row is not None
             else None,
             "tasks": sorted(worker.task_paths)[:MAX_TASKS],
@@ -212,7 +223,11 @@ class WorkerAdmin(ListPageAdmin):
         }
 
     def _shown(
-        self, row: WorkerRow, running: list[HeldRow], tokens: Mapping[int, tuple[str, str]]
+        self,
+        row: WorkerRow,
+        running: list[HeldRow],
+        tokens: Mapping[int, tuple[str, str]],
+        max_counted: int,
     ) -> ShownWorker:
         state, heartbeat = state_of(row), heartbeat_of(row)
         held = running[0].held if running else 0
@@ -227,11 +242,18 @@ class WorkerAdmin(ListPageAdmin):
             heartbeat_label=HEARTBEATS[heartbeat][1],
             is_live=state in ("running", "quiet", "stopping"),
             held=held,
+            max_counted=max_counted,
             held_ahead=max(0, held - row.slots),
             jobs=[(job, self.url("pgjobs_job_change", job.id)) for job in running],
             more_jobs=max(0, held - len(running)),
+            max_more=max_counted - len(running),
             token=tokens.get(row.token_id) if row.token_id is not None else None,
         )
+
+
+def _share(most: int, most_in_all: int, live: Sequence[int]) -> int:
+    """Return how much each of the live workers may have of something."""
+    return max(1, min(most, most_in_all // max(1, len(live))))
 
 
 def state_of(row: WorkerRow) -> str:

@@ -1,9 +1,10 @@
 """From a request to a handler, and from what it returns or raises to an answer.
 
 A handler is `def handler(request: ApiRequest, **path) -> Reply`. One that waits has a twin
-`async def` for processes with an event loop (ASGI), where who waits is to hold neither thread nor
-connection: `Handler(claim, "work", in_loop=aclaim)`. The client may vanish meanwhile: then the
-twin is cancelled where it awaits.
+`async def` for processes with an event loop (ASGI), where a request that waits
+holds no connection, and no thread that could do other work:
+`Handler(claim, "work", in_loop=aclaim)`. The client may vanish meanwhile: then the twin is
+cancelled where it awaits.
 """
 
 from __future__ import annotations

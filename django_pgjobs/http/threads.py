@@ -1,6 +1,7 @@
 """The threads in which an event loop lets handlers of workers run: few, and kept.
 
-Django would begin a thread for each request.
+The thread that Django has for each request, to call its signals, takes as much of the processor;
+but there are as many of those as requests.
 """
 
 from __future__ import annotations

@@ -59,6 +59,9 @@ UNFINISHED = "SELECT count(*) FROM pgjobs_job_live WHERE status IN ('ready', 'ru
 
 WHAT = ("rates", "workers", "poll", "idle")
 
+# Not as the tests have their server: a commit is on the disk, as in production.
+DURABLE = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
+
 # Of the tests' own, without middleware.
 SETTINGS = {
     "ROOT_URLCONF": "tests.http.urls",
@@ -331,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "DATABASE_URL" not in os.environ:
         from tests.servers import temporary_cluster
 
-        with temporary_cluster() as cluster:
+        with temporary_cluster(**DURABLE) as cluster:
             variables = os.environ | {
                 "DATABASE_URL": cluster.url(),
                 "DJANGO_SETTINGS_MODULE": "tests.settings",

@@ -1,9 +1,9 @@
 """Workers over HTTP that wait for jobs, and the thread that hears of new ones for all of them.
 
-A request that waits holds no connection; under WSGI it holds its thread. A notification wakes one of each sort of
-workers (same queues, same tasks) that serve the queue; one that finds jobs wakes the next. All of
-them look every few seconds, by one look. Why no job is missed: who waits is known here, listens and
-has its flag in the table set before it looks the last time.
+A request that waits holds no connection; under WSGI it holds its thread. A notification wakes one
+of each sort of workers (same queues, same tasks) that serve the queue; one that finds jobs wakes
+the next. All of them look every few seconds, by one look. Why no job is missed: a worker that waits
+is known here, and before its last look the process listens and has its flag in the table set.
 """
 
 from __future__ import annotations

@@ -285,7 +285,8 @@ def check_state(metrics: dict[str, Metric], worker: ThreadedWorker, row: tuple[A
     opened = samples(metrics["pgjobs_db_connections_opened_total"])
     sessions = query(
         "SELECT substr(application_name, 8), count(*) FROM pg_stat_activity"
-        " WHERE application_name IN ('pgjobs pump', 'pgjobs upkeep') GROUP BY 1"
+        " WHERE application_name IN ('pgjobs pump', 'pgjobs upkeep')"
+        " AND datname = current_database() GROUP BY 1"
     )
     assert {role: opened[role,] for role, _ in sessions} == dict(sessions)
     assert metrics.keys() == {metric.name for metric in OF_WORKERS}

@@ -268,6 +268,20 @@ def test_one_that_finds_jobs_wakes_the_next(api: Api) -> None:
     assert sorted(each["args"][0] for [each] in given) == [1, 2, 3]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_nobody_listens_after_the_end_though_a_claim_still_waits() -> None:
+    """Its client has gone; the database of the demo is about to stop."""
+    waiter = module.Waiter(("default",), frozenset(), lambda: None)
+    waiting.enter(waiter)
+    try:
+        wait_until(lambda: waiting.hears)
+        waiting.end()
+        assert "pgjobs-http-listen" not in [thread.name for thread in threading.enumerate()]
+        assert not waiting.hears
+    finally:
+        waiting.leave(waiter, passes_on=False)
+
+
 def test_where_nobody_hears_all_look_more_often(
     api: Api, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -292,4 +292,11 @@ RULES = (
         "min(self._until, looks.last.due_at) - now",
         WAITS,
     ),
+    (
+        "worker over http: flag that could not be set",
+        f"{HTTP}asking.py",
+        "waiting.pause if self._is_said else POLL_SECONDS",
+        "waiting.pause",
+        ("tests/http/test_waiting.py",),
+    ),
 )

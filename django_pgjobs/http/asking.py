@@ -20,7 +20,7 @@ from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.taking import GivenAttempt, again, take
 from django_pgjobs.http.threads import in_thread
-from django_pgjobs.http.waiting import Waiter, waiting
+from django_pgjobs.http.waiting import POLL_SECONDS, Waiter, waiting
 from django_pgjobs.queries.claims import Group, send_token_wait
 from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import set_listening
@@ -81,11 +81,13 @@ class Asked:
         [rows] = turn([partial(send_held, worker_id=taker.worker_id, max_jobs=most)])
         return again(taker, assigned_rows(rows, asked_at), self.held, self.max_jobs)
 
-    def say_listening(self, *, listening: bool) -> None:
-        """Let enqueues notify, or no more for the sake of this worker."""
+    def say_listening(self, *, listening: bool) -> bool:
+        """Let enqueues notify, or no more for the sake of this worker; False: its row is locked."""
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.taker.worker_id, listening=listening)
+            is_said = bool(cursor.rowcount)
         crew.forget()
+        return is_said
 
     def newest(self) -> Member:
         """Return the worker as its row is now; raise Problem (404) if it is gone."""
@@ -129,7 +131,7 @@ class Wait:
         taker = asked.member.taker
         self._waiter = Waiter(taker.queues, taker.paths, wake)
         self._until = time.monotonic() + asked.wait
-        self._has_looked = False
+        self._is_said = False
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
 
@@ -137,18 +139,19 @@ class Wait:
         """Be woken from now on; `end` has to follow."""
         waiting.enter(self._waiter)
 
-    def say_listening(self) -> None:
+    def _say_listening(self) -> bool:
         """Let enqueues notify: what is known here may be older than what another process wrote."""
-        if not self._asked.newest().row.is_listening:
-            self._asked.say_listening(listening=True)
+        return self._asked.newest().row.is_listening or self._asked.say_listening(listening=True)
 
     def look(self) -> list[GivenAttempt]:
         """Claim what there is by now."""
+        was_said = self._is_said
+        # The first heartbeat, which comes with the first claim, may hold the row: say it later.
+        self._is_said = was_said or self._say_listening()
         was_woken = waiting.note_looked(self._waiter)
         since = time.monotonic()
-        if self._has_looked and not was_woken:
+        if was_said and not was_woken:
             since -= EARLY * waiting.pause
-        self._has_looked = True
         given = self._asked.look(since)
         self._tokens_at = math.inf
         # One of each sort is enough to wait for tokens.
@@ -165,7 +168,7 @@ class Wait:
         if now >= self._until:
             return None
         due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
-        return max(LEAST_PAUSE, min(due_in, waiting.pause))
+        return max(LEAST_PAUSE, min(due_in, waiting.pause if self._is_said else POLL_SECONDS))
 
     def end(self, *, passes_on: bool) -> None:
         """Be woken no more; *passes_on*: there may be jobs for the next."""
@@ -179,7 +182,6 @@ def wait_in_thread(asked: Asked) -> list[GivenAttempt]:
     passes_on = True  # who ends by an exception may have been woken for others
     wait.enter()
     try:
-        wait.say_listening()
         while True:
             event.clear()
             given = wait.look()
@@ -206,7 +208,6 @@ async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
     # Here and not in the thread, which goes on when this task is cancelled.
     wait.enter()
     try:
-        await in_thread(wait.say_listening)
         while True:
             event.clear()
             given = await in_thread(wait.look)

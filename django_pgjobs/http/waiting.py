@@ -9,7 +9,6 @@ is known here, and before its last look the process listens and has its flag in 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
 import time
@@ -129,12 +128,12 @@ class Waiters:
         waiter.wake()
 
     def end(self) -> None:
-        """End the thread that listens, if nobody waits."""
+        """End the thread that listens, also if somebody waits; the next one begins it anew."""
         with self._lock:
-            self._left_at = -math.inf
-            thread = self._thread
+            thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(2 * RETRY_SECONDS)
+            self.hears = False
 
     # The thread that listens
 
@@ -170,7 +169,7 @@ class Waiters:
     def _ends(self) -> bool:
         with self._lock:
             if self._thread is not threading.current_thread():
-                # It has ended, and another one has begun since.
+                # It was ended, and another one may have begun since.
                 return True
             if self._waiters or time.monotonic() < self._left_at + IDLE_SECONDS:
                 return False

@@ -18,6 +18,7 @@ from django.test import AsyncClient
 from django_pgjobs.http import asking, looking
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import waiting
+from django_pgjobs.queries.workers import set_listening
 from tests.factories import get_job, get_worker
 from tests.helpers import wait_until
 from tests.http import tasks
@@ -78,6 +79,42 @@ def test_a_flag_that_another_process_took_back_is_set_again(api: Api) -> None:
         cursor.execute("UPDATE pgjobs_worker SET listening = FALSE")
     worker.claim(wait=0.01)
     assert get_worker(worker.id).listening
+
+
+@pytest.mark.usefixtures("slow_looks")
+def test_a_flag_that_a_heartbeat_kept_from_being_set_is_set_later(
+    api: Api, monkeypatch: pytest.MonkeyPatch, open_connection: Callable[..., psycopg.Connection]
+) -> None:
+    """A client that has just registered sends its first heartbeat and its first claim at once."""
+    # Its subscription would wake the one that is to look by itself.
+    Remote(api, "first").claim(wait=0.01)
+    wait_until(lambda: waiting.hears)
+    worker, other, tried = Remote(api), open_connection(), threading.Event()
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return set_listening(*args, **kwargs)
+        finally:
+            tried.set()
+
+    monkeypatch.setattr(asking, "set_listening", noted)
+    other.execute("BEGIN")
+    other.execute("SELECT FROM pgjobs_worker WHERE id = %s FOR UPDATE", [worker.id])
+
+    def enqueue() -> None:
+        try:
+            tried.wait()
+            other.execute("COMMIT")
+            wait_until(lambda: get_worker(worker.id).listening)
+            tasks.resize.enqueue(7)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=enqueue)
+    thread.start()
+    [given] = worker.claim(wait=25)
+    thread.join()
+    assert given["args"] == [7]
 
 
 def test_a_claim_waits_no_longer_than_asked_for(api: Api) -> None:
@@ -229,6 +266,20 @@ def test_one_that_finds_jobs_wakes_the_next(api: Api) -> None:
     given = asyncio.run(claim_all())
     thread.join()
     assert sorted(each["args"][0] for [each] in given) == [1, 2, 3]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_listens_after_the_end_though_a_claim_still_waits() -> None:
+    """Its client has gone; the database of the demo is about to stop."""
+    waiter = module.Waiter(("default",), frozenset(), lambda: None)
+    waiting.enter(waiter)
+    try:
+        wait_until(lambda: waiting.hears)
+        waiting.end()
+        assert "pgjobs-http-listen" not in [thread.name for thread in threading.enumerate()]
+        assert not waiting.hears
+    finally:
+        waiting.leave(waiter, passes_on=False)
 
 
 def test_where_nobody_hears_all_look_more_often(

@@ -18,6 +18,7 @@ from django.core.wsgi import get_wsgi_application
 from django.utils import timezone
 
 from django_pgjobs.http.tokens import TokenScope, create_token
+from django_pgjobs.http.waiting import waiting
 from django_pgjobs.models import Worker
 from example_project.shop.demo.feed import DemoError
 from example_project.shop.demo.workers import Workers
@@ -55,6 +56,8 @@ class WebServer:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+        # A claim of the tax office may still wait, and the database is about to stop.
+        waiting.end()
 
 
 def open_office(workers: Workers, url: str) -> None:

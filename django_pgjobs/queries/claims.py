@@ -181,6 +181,11 @@ class Segment(NamedTuple):
         """Return *lane* and no other."""
         return cls(group, lane, lane)
 
+    @classmethod
+    def in_turn(cls, group: Group, cursor: str) -> list[Segment]:
+        """Return all lanes of a group, those behind *cursor* first; "" is before all of them."""
+        return [cls.behind(group, cursor), cls(group, "", cursor)] if cursor else [cls(group)]
+
     @property
     def is_single(self) -> bool:
         return self.first_lane == self.last_lane

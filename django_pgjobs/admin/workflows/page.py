@@ -11,7 +11,7 @@ from django.urls import path
 
 from django_pgjobs.admin.pages import PageAdmin, page
 from django_pgjobs.admin.workflows.batch_page import draw_batch, draw_missing, find_batch
-from django_pgjobs.admin.workflows.ending import CANCEL, draw_ending
+from django_pgjobs.admin.workflows.cancelling import draw_cancel
 from django_pgjobs.admin.workflows.listing import draw_workflows
 from django_pgjobs.admin.workflows.sealing import seal
 from django_pgjobs.permissions import Verb, require
@@ -65,8 +65,8 @@ class BatchAdmin(PageAdmin):
 
     def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Cancel a batch and what is below it."""
-        require(request, CANCEL.permission)
-        return draw_ending(self, request, unquote(object_id), CANCEL)
+        require(request, Verb.OPERATE)
+        return draw_cancel(self, request, unquote(object_id))
 
     def seal_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Say that no more jobs come to a batch."""

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.choosing import Candidate, Head, Rate, Rooms
+from django_pgjobs.queries.arrays import array_text, columns_of, text_array_text
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
+from django_pgjobs.queries.jobs import JobRow
 
 
 class Lane(NamedTuple):
@@ -148,11 +149,6 @@ def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
         "floor_urgencies": array_text(urgencies),
         "floor_ids": array_text(ids),
     }
-
-
-def columns_of(rows: Iterable[Sequence[Any]], count: int) -> list[tuple[Any, ...]]:
-    """Return the columns of a table of so many, of which there may be no row."""
-    return list(zip(*rows, strict=True)) or [()] * count
 
 
 class Group(NamedTuple):

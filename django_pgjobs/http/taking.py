@@ -155,7 +155,7 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
 def claimed(taker: RemoteTaker, plan: Plan) -> Claim:
     """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
     state = WorkerState(taker.options, taker.name, worker_id=taker.worker_id)
-    state.unknown_paths = station.paths_to_leave(taker.paths)
+    state.passed_over_paths = station.paths_to_leave(taker.paths)
     for tried in range(1, TRIES + 1):
         with borrowed() as connection:
             connection.open()

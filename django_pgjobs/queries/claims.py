@@ -81,11 +81,11 @@ def lane_of(row: ClaimedRow) -> Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taker:
-    """Who claims, and what of the rows it wants to see."""
+    """The worker that claims, what it leaves alone, and what of the rows it wants to see."""
 
     worker_id: int
     worker_name: str
-    unknown_paths: list[str]
+    passed_over_paths: list[str]
     detailed: bool
     detailed_paths: list[str]
     passed_over: list[int] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Taker:
         return {
             "worker_id": self.worker_id,
             "worker_name": self.worker_name,
-            "unknown_paths": text_array_text(self.unknown_paths),
+            "passed_over_paths": text_array_text(self.passed_over_paths),
             "passed_over": array_text(self.passed_over),
             "detailed": self.detailed,
             "detailed_paths": text_array_text(self.detailed_paths),

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: the bearer tokens of requests.
+"""The bearer tokens of requests, and what each of them allows.
 
 A token that was found is good for five seconds more in this process, so a request costs no query;
 and so a token that is revoked works for as long.

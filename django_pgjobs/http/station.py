@@ -1,7 +1,7 @@
-"""What one web process knows as a worker does: of tasks, of rows that are refused, of what ended.
+"""The parts of a worker that the requests of a web process share: tasks, refusals, statistics.
 
-It claims for many workers over HTTP and holds nothing between requests but hints; what is true is
-in the tables.
+The process claims for many workers over HTTP and holds nothing between requests but hints; what is
+true is in the tables.
 """
 
 from __future__ import annotations

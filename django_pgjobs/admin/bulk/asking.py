@@ -157,7 +157,7 @@ def _title(action: Action) -> str:
 
 
 class AskedChange(TypedDict):
-    """What a page of confirmation was about, signed into its form.
+    """The question of a page of confirmation, signed into its form.
 
     *total*, *more* and *dependants* are the numbers of its preview; *typed* is what was to be
     typed.

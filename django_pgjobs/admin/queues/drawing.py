@@ -120,7 +120,7 @@ def queue_url(model_admin: PageAdmin, name: str) -> str:
 
 
 class ShownQueue(NamedTuple):
-    """What a template says of a queue: its numbers, addresses, and how many jobs were ready."""
+    """A queue as a template shows it: its numbers, addresses, and how many jobs were ready."""
 
     line: QueueLine
     url: str

@@ -63,7 +63,7 @@ class NextRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSchedule:
-    """What a template says of a schedule: its row, how it is, and its newest occurrences."""
+    """A schedule as a template shows it: its row, how it is, and its newest occurrences."""
 
     row: Schedule
     url: str

@@ -50,7 +50,7 @@ def _note_sent(request: HttpRequest, sheet: str) -> None:
 
 
 class ShownToken(NamedTuple):
-    """What a template says of a token; *state* is a key of STATES."""
+    """A token as a template shows it; *state* is a key of STATES."""
 
     row: Token
     url: str

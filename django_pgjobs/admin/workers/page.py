@@ -35,7 +35,7 @@ GRACE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownWorker:
-    """What a template says of a worker; *state* and *heartbeat* are keys of the tables below.
+    """A worker as a template shows it; *state* and *heartbeat* are keys of the tables below.
 
     It holds *held* jobs, so many of them ahead of its slots. *jobs* are those that are listed,
     each with its address. *token* is the one of a worker over HTTP, if that is still there: its

@@ -71,7 +71,7 @@ class More(NamedTuple):
 
 
 class TreeButton(NamedTuple):
-    """What may be done to the tree: the page that asks first."""
+    """A button that leads to a page which asks before it does something to the tree."""
 
     label: str
     url: str

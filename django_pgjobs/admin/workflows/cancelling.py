@@ -28,7 +28,7 @@ ACTION = ACTIONS["cancel"]
 
 
 class AskedCancel(TypedDict):
-    """What a page that asked was about, signed into its form."""
+    """The question of a page, signed into its form."""
 
     user: str
     batch: int

@@ -208,7 +208,10 @@ class Batch(AsyncBatch, BatchFields):
 
         When it is complete once more, it says so once more. With *cancelled* jobs that were
         cancelled are requeued as well. If some are requeued, a cancel of the tree is taken back:
-        jobs of it that still wait run, too.
+        jobs of it that still wait run, too. Jobs that another transaction has locked are left out.
+
+        Raise JobError if the workflow is being deleted, or a batch above this one is cancelled, and
+        UnknownBatch if it is gone.
         """
         count = retrying.retry(self, cancelled=flag(cancelled, name="cancelled"))
         self.refresh_from_db(using=job_database())
@@ -236,13 +239,22 @@ class Batch(AsyncBatch, BatchFields):
     # What is told at the end
 
     def on_success(self, call: Call) -> None:
-        """Enqueue a call, with the id of this batch first, when all below has succeeded."""
+        """Enqueue a call, with the id of this batch first, when all below has succeeded.
+
+        Raise BatchSealed if all has ended by now.
+        """
         adding.add_callback(self, "success", call)
 
     def on_failure(self, call: Call) -> None:
-        """Enqueue a call, with the id of this batch first, when all has ended and some failed."""
+        """Enqueue a call, with the id of this batch first, when all has ended and some failed.
+
+        Raise BatchSealed if all has ended by now.
+        """
         adding.add_callback(self, "failure", call)
 
     def on_complete(self, call: Call) -> None:
-        """Enqueue a call, with the id of this batch first, when all below has ended."""
+        """Enqueue a call, with the id of this batch first, when all below has ended.
+
+        Raise BatchSealed if all has ended by now.
+        """
         adding.add_callback(self, "complete", call)

@@ -75,8 +75,8 @@ class Conf:
 SERVER_PAYLOAD_BYTES = 1_048_576
 
 
-class Accepted(NamedTuple):
-    """What one key accepts: its type, in words, and exactly."""
+class SettingRule(NamedTuple):
+    """What one key may hold: its type, in words, and exactly."""
 
     kind: type
     expected: str
@@ -84,7 +84,7 @@ class Accepted(NamedTuple):
     nullable: bool = False
 
 
-ATTEMPTS = Accepted(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
+ATTEMPTS = SettingRule(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000)
 
 
 def is_dotted(text: str) -> bool:
@@ -93,39 +93,41 @@ def is_dotted(text: str) -> bool:
 
 
 _RULES = {
-    "LEASE_SECONDS": Accepted(float, "seconds from 1 to 86400", lambda v: 1 <= v <= 86400),
-    "POLL_INTERVAL_SECONDS": Accepted(
+    "LEASE_SECONDS": SettingRule(float, "seconds from 1 to 86400", lambda v: 1 <= v <= 86400),
+    "POLL_INTERVAL_SECONDS": SettingRule(
         float, "seconds from 0.05 to 3600", lambda v: 0.05 <= v <= 3600
     ),
-    "SHUTDOWN_TIMEOUT_SECONDS": Accepted(
+    "SHUTDOWN_TIMEOUT_SECONDS": SettingRule(
         float, "seconds from 0 to 604800", lambda v: 0 <= v <= 604_800
     ),
-    "TIMEOUT_GRACE_SECONDS": Accepted(
+    "TIMEOUT_GRACE_SECONDS": SettingRule(
         float, "seconds from 0 to 604800", lambda v: 0 <= v <= 604_800
     ),
-    "RETENTION_SECONDS": Accepted(
+    "RETENTION_SECONDS": SettingRule(
         float, "seconds from 0 to 1e11, or None", lambda v: 0 <= v <= 1e11, nullable=True
     ),
-    "FAILED_RETENTION_SECONDS": Accepted(
+    "FAILED_RETENTION_SECONDS": SettingRule(
         float, "seconds from 0 to 1e11, or None", lambda v: 0 <= v <= 1e11, nullable=True
     ),
-    "STATISTICS_RETENTION_SECONDS": Accepted(
+    "STATISTICS_RETENTION_SECONDS": SettingRule(
         float, "seconds from 3600 to 1e11, or None", lambda v: 3600 <= v <= 1e11, nullable=True
     ),
-    "WORKFLOW_NOTICE_SECONDS": Accepted(float, "seconds from 0 to 1e11", lambda v: 0 <= v <= 1e11),
-    "CONCURRENCY": Accepted(
+    "WORKFLOW_NOTICE_SECONDS": SettingRule(
+        float, "seconds from 0 to 1e11", lambda v: 0 <= v <= 1e11
+    ),
+    "CONCURRENCY": SettingRule(
         int, "a whole number from 1 to 1000, or None", lambda v: 1 <= v <= 1000, nullable=True
     ),
-    "ASYNC_CONCURRENCY": Accepted(
+    "ASYNC_CONCURRENCY": SettingRule(
         int, "a whole number from 1 to 100000", lambda v: 1 <= v <= 100_000
     ),
-    "CLAIM_LIMIT": Accepted(
+    "CLAIM_LIMIT": SettingRule(
         int, "a whole number from 1 to 100000, or None", lambda v: 1 <= v <= 100_000, nullable=True
     ),
-    "PROCESSES": Accepted(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
+    "PROCESSES": SettingRule(int, "a whole number from 1 to 256", lambda v: 1 <= v <= 256),
     "MAX_ATTEMPTS": ATTEMPTS,
     "FOREIGN_MAX_ATTEMPTS": ATTEMPTS,
-    "FOREIGN_MAX_ATTEMPTS_BY_PATH": Accepted(
+    "FOREIGN_MAX_ATTEMPTS_BY_PATH": SettingRule(
         dict,
         "a dict of whole numbers from 1 to 1000000 by the dotted path of a task, module or package",
         lambda v: all(
@@ -133,65 +135,69 @@ _RULES = {
             for path, count in v.items()
         ),
     ),
-    "MAX_LOSSES": Accepted(int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000),
-    "MAX_PAYLOAD_BYTES": Accepted(
+    "MAX_LOSSES": SettingRule(
+        int, "a whole number from 1 to 1000000", lambda v: 1 <= v <= 1_000_000
+    ),
+    "MAX_PAYLOAD_BYTES": SettingRule(
         int,
         f"a whole number from 1 to {SERVER_PAYLOAD_BYTES}",
         lambda v: 1 <= v <= SERVER_PAYLOAD_BYTES,
     ),
-    "LISTEN": Accepted(bool, "True or False", lambda v: True),
-    "WORKER_DATABASE": Accepted(
+    "LISTEN": SettingRule(bool, "True or False", lambda v: True),
+    "WORKER_DATABASE": SettingRule(
         str, "an alias of DATABASES, or None", lambda v: v in settings.DATABASES, nullable=True
     ),
-    "AGEING_SECONDS": Accepted(
+    "AGEING_SECONDS": SettingRule(
         float, "seconds from 0.1 to 86400, or None", lambda v: 0.1 <= v <= 86400, nullable=True
     ),
-    "UNKNOWN_TASK": Accepted(str, "'wait' or 'fail'", lambda v: v in ("wait", "fail")),
-    "TASK_MODULES": Accepted(
+    "UNKNOWN_TASK": SettingRule(str, "'wait' or 'fail'", lambda v: v in ("wait", "fail")),
+    "TASK_MODULES": SettingRule(
         tuple,
         "a list of dotted module names",
         lambda v: all(isinstance(name, str) and name for name in v),
     ),
-    "BROKEN_TASK_MODULES": Accepted(str, "'stop' or 'skip'", lambda v: v in ("stop", "skip")),
-    "RATE_LIMITS": Accepted(dict, "a dict of rate limits by name", lambda v: True),
-    "REDACT": Accepted(tuple, "a list of regular expressions", lambda v: True),
-    "ADMIN_PERMISSION": Accepted(
+    "BROKEN_TASK_MODULES": SettingRule(str, "'stop' or 'skip'", lambda v: v in ("stop", "skip")),
+    "RATE_LIMITS": SettingRule(dict, "a dict of rate limits by name", lambda v: True),
+    "REDACT": SettingRule(tuple, "a list of regular expressions", lambda v: True),
+    "ADMIN_PERMISSION": SettingRule(
         str, "the dotted path of a function, or None", lambda v: "." in v, nullable=True
     ),
-    "TRACE_URL": Accepted(
+    "TRACE_URL": SettingRule(
         str,
         "an address with {correlation_id}, or None",
         lambda v: "{correlation_id}" in v,
         nullable=True,
     ),
-    "SENTRY_CHECK_INS": Accepted(bool, "True or False", lambda v: True),
-    "SENTRY_TRACING": Accepted(bool, "True or False", lambda v: True),
-    "OPENTELEMETRY": Accepted(bool, "True or False", lambda v: True),
-    "METRICS_TOKEN": Accepted(
+    "SENTRY_CHECK_INS": SettingRule(bool, "True or False", lambda v: True),
+    "SENTRY_TRACING": SettingRule(bool, "True or False", lambda v: True),
+    "OPENTELEMETRY": SettingRule(bool, "True or False", lambda v: True),
+    "METRICS_TOKEN": SettingRule(
         str,
         "text of 16 ASCII characters or more without spaces, or None",
         lambda v: len(v) >= 16 and all("!" <= character <= "~" for character in v),
         nullable=True,
     ),
-    "HTTP_HEARTBEAT_SECONDS": Accepted(
+    "HTTP_HEARTBEAT_SECONDS": SettingRule(
         float, "seconds from 0.1 to 3600", lambda v: 0.1 <= v <= 3600
     ),
-    "HTTP_MAX_BODY_BYTES": Accepted(
+    "HTTP_MAX_BODY_BYTES": SettingRule(
         int, "a whole number from 1024 to 104857600", lambda v: 1024 <= v <= 104_857_600
     ),
-    "HTTP_MAX_CONNECTIONS": Accepted(
+    "HTTP_MAX_CONNECTIONS": SettingRule(
         int, "a whole number from 1 to 1000", lambda v: 1 <= v <= 1000
     ),
-    "HTTP_MAX_WAITING": Accepted(int, "a whole number from 0 to 10000", lambda v: 0 <= v <= 10_000),
-    "CALLBACK_HOSTS": Accepted(
+    "HTTP_MAX_WAITING": SettingRule(
+        int, "a whole number from 0 to 10000", lambda v: 0 <= v <= 10_000
+    ),
+    "CALLBACK_HOSTS": SettingRule(
         tuple,
         "a list of hosts, such as 'example.com', '.example.com', 'http://intern.example:8000'",
         lambda v: all(isinstance(host, str) and HOST.fullmatch(host) for host in v),
     ),
-    "CALLBACK_SECRET": Accepted(
+    "CALLBACK_SECRET": SettingRule(
         str, "text of 32 characters or more, or None", lambda v: len(v) >= 32, nullable=True
     ),
-    "CALLBACK_ALLOW_PRIVATE": Accepted(bool, "True or False", lambda v: True),
+    "CALLBACK_ALLOW_PRIVATE": SettingRule(bool, "True or False", lambda v: True),
 }
 
 # Settings that no message and no page may show.
@@ -209,10 +215,12 @@ MAX_SHOWN = 80
 MAX_NAME_BYTES = 512
 _COUNT = "a whole number from 1 to 2147483647"
 _LIMIT_RULES = {
-    "count": Accepted(int, _COUNT, lambda v: 1 <= v < 2**31),
-    "period": Accepted(float, "seconds from 0.001 to 31622400", lambda v: 0.001 <= v <= 31_622_400),
-    "burst": Accepted(int, f"{_COUNT}, or None", lambda v: 1 <= v < 2**31, nullable=True),
-    "note": Accepted(str, "text without NUL or lone surrogates", is_storable),
+    "count": SettingRule(int, _COUNT, lambda v: 1 <= v < 2**31),
+    "period": SettingRule(
+        float, "seconds from 0.001 to 31622400", lambda v: 0.001 <= v <= 31_622_400
+    ),
+    "burst": SettingRule(int, f"{_COUNT}, or None", lambda v: 1 <= v < 2**31, nullable=True),
+    "note": SettingRule(str, "text without NUL or lone surrogates", is_storable),
 }
 _LIMIT_KEYS = "expected a dict with 'count', 'period' and perhaps 'burst' and 'note'"
 
@@ -299,11 +307,11 @@ def expected(key: str) -> str:
     return _RULES[key].expected.removesuffix(", or None")
 
 
-def _is_given(rule: Accepted, value: object) -> bool:
+def _is_given(rule: SettingRule, value: object) -> bool:
     return value is not None and accepts(rule, value)
 
 
-def accepts(rule: Accepted, value: object) -> bool:
+def accepts(rule: SettingRule, value: object) -> bool:
     """Does the rule allow this value?"""
     if value is None:
         return rule.nullable

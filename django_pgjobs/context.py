@@ -125,7 +125,12 @@ class CurrentJob:
         return not self._running.losing
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Report progress; stored about once a second, outside the task's transaction."""
+        """Report that *done* of *total* is done, in any unit; *total* None: nobody knows.
+
+        The newest report is stored about once a second, outside the task's transaction. Of a
+        *message* of more than 500 characters the middle is left out. Raise ValueError for a number
+        that is not finite.
+        """
         report = {"done": done, "total": total, "message": scrub(str(message), 500)}
         text = json.dumps(report, allow_nan=False)
         running = self._running

@@ -56,7 +56,7 @@ def workflow(
     one that is there: what it opens is what was opened then, and nothing is added.
 
     *on_failed_job* says what is cancelled when a job fails, in all batches below that say
-    nothing else.
+    nothing else. Raise TypeError or ValueError for an argument that cannot be used.
     """
     _check_names(name, dedupe_key, on_conflict)
     with transaction.atomic(using=job_database()):
@@ -116,7 +116,8 @@ def _check_names(name: str, dedupe_key: str | None, on_conflict: str) -> None:
 def chain(*calls: Call, name: str = "chain") -> Batch:
     """Run calls one after the other, each with the result of the one before as first argument.
 
-    Return the batch of the first one. If a call fails, those behind it are not run.
+    Return the batch of the first one. If a call fails, those behind it are not run. Raise
+    ValueError without any call.
     """
     if not calls:
         raise ValueError("chain() expected at least one call, got none.")
@@ -137,7 +138,7 @@ def group(
 ) -> Batch:
     """Run calls side by side; then one with no argument of theirs, or with the list of all results.
 
-    Neither is run if one of the calls fails.
+    Neither is run if one of the calls fails. Raise TypeError for a call that is in no list.
     """
     if isinstance(calls, Call):
         raise TypeError(f"expected a list of calls, as in group([{calls!r}]), got one call.")

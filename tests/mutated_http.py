@@ -95,8 +95,8 @@ DOORS = (
     (
         "http: levels of a body",
         f"{HTTP}bodies.py",
-        "> MAX_DEPTH and _is_deep(value):",
-        "> MAX_DEPTH and False:",
+        "if exceeds_depth(value, text, MAX_DEPTH):",
+        "if False:",
         BODIES,
     ),
     (

@@ -32,7 +32,7 @@ STATEMENTS = (
     ),
     (
         "text with a NUL in an array",
-        "django_pgjobs/queries/jobs.py",
+        "django_pgjobs/queries/arrays.py",
         ' or between in "".join(texts):',
         ":",
         ("tests/test_array_text.py",),

@@ -51,8 +51,8 @@ OVER_HTTP = (
     (
         "call-backs: one look at the name",
         f"{HTTP}posting.py",
-        "    places = find_places(destination)\n",
-        "    find_places(destination)\n    places = find_places(destination)\n",
+        "    addresses = find_addresses(destination)\n",
+        "    find_addresses(destination)\n    addresses = find_addresses(destination)\n",
         CALLING,
     ),
     (

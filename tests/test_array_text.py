@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import DataError, connection
 
-from django_pgjobs.queries.jobs import text_array_text
+from django_pgjobs.queries.arrays import text_array_text
 
 TEXTS = ["", "a", "NULL", "null", '"', "\\", '\\"', "{}", ",", '","', "{a,b}", "a\nb", "\x01", "ä"]
 

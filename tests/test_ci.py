@@ -44,6 +44,19 @@ def test_unsteady():
     assert len(runs.read_text()) not in FAILING_RUNS
 """
 
+BROKEN_OFF = """
+import pytest
+
+def test_unsteady():
+    assert False
+
+def test_break_off():
+    pytest.exit("the runner has no more room", returncode=3)
+
+def test_never_run():
+    assert False
+"""
+
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
     """Run a script with stages; what it says is in stdout."""
@@ -172,7 +185,7 @@ def test_a_test_that_failed_once_has_to_pass_three_times_alone(
     first = subprocess.run(pytest_command, cwd=tmp_path, capture_output=True, check=False)
     assert first.returncode == 1
     again = subprocess.run(
-        [sys.executable, ROOT / ".ci" / "unsteady.py", *pytest_command],
+        [sys.executable, ROOT / ".ci" / "unsteady.py", "1", *pytest_command],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -188,5 +201,17 @@ def test_many_failed_tests_are_not_run_again(tmp_path: Path) -> None:
     cache = tmp_path / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)
     (cache / "lastfailed").write_text('{"a": true, "b": true, "c": true, "d": true}')
-    command = [sys.executable, ROOT / ".ci" / "unsteady.py", "true"]
+    command = [sys.executable, ROOT / ".ci" / "unsteady.py", "1", "true"]
     assert subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode == 1
+
+
+def test_a_run_that_did_not_come_to_its_end_is_not_taken_for_unsteady(tmp_path: Path) -> None:
+    """It knows of one failed test; those that it has not run may fail as well."""
+    (tmp_path / "test_it.py").write_text(BROKEN_OFF)
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-p", "no:randomly"]
+    first = subprocess.run(pytest_command, cwd=tmp_path, capture_output=True, check=False)
+    command = [sys.executable, ROOT / ".ci" / "unsteady.py", str(first.returncode)]
+    again = subprocess.run([*command, "true"], cwd=tmp_path, timeout=60, check=False)
+    assert first.returncode == again.returncode == 3
+    kept = tmp_path / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    assert "test_unsteady" in kept.read_text()

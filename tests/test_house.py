@@ -154,27 +154,6 @@ def test_a_room_imports_lower_floors_only() -> None:
     )
 
 
-def test_rooms_of_the_admin_import_each_other_one_way() -> None:
-    arrows: dict[str, set[str]] = {}
-    for path in modules(PACKAGE / "admin"):
-        room = path.relative_to(PACKAGE / "admin").with_suffix("").parts[0]
-        names = (name.split(".") for _, name in imported(path))
-        targets = {words[2] for words in names if words[:2] == ["django_pgjobs", "admin"]}
-        arrows.setdefault(room, set()).update(targets - {room})
-    # What imports none of the rooms that are left, or is imported by none, is in no circle.
-    while free := [
-        room
-        for room, targets in arrows.items()
-        if not targets & arrows.keys() or not any(room in each for each in arrows.values())
-    ]:
-        for room in free:
-            del arrows[room]
-    refuse(
-        (f"{room} imports {sorted(targets & arrows.keys())}" for room, targets in arrows.items()),
-        "no circles, move what two rooms share to a module beside admin/pages.py",
-    )
-
-
 def test_queries_do_not_import_models() -> None:
     refuse(
         (

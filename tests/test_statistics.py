@@ -299,8 +299,6 @@ class TestNumbers:
         of_mail, of_fax = ("mail", None, 1, 0, 0), ("fax", None, 0, 2, 1)
         assert shown(by_queue=True) == [of_fax, of_mail]
         assert shown(by_task=True) == [(None, "a", 1, 2, 1)]
-        assert shown(by_task=True, queue_name="fax") == [(None, "a", 0, 2, 1)]
-        assert shown(task_path="b") == []
 
     def test_of_many_names_the_others_are_together(self, cursor: Any) -> None:
         write(cursor, 5, {(name, TASK): cell(n, 1, 1, 9) for n, name in enumerate("dcba")})
@@ -342,7 +340,6 @@ class TestTimes:
             "fax": (1, 1),
         }
         assert numbers.times_of(cursor, seconds=HOUR, by_task=True)["a"].runs[4] == 4
-        assert set(numbers.times_of(cursor, seconds=HOUR, queue_names=["fax"])) == {"fax"}
         assert numbers.times_of(cursor, seconds=HOUR, task_paths=["b"]) == {}
 
     def test_where_only_one_of_both_took_so_long_the_other_has_none(self, cursor: Any) -> None:

@@ -167,10 +167,15 @@ class ListPageAdmin(PageAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        require(request, Verb.VIEW)
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
+        require_a_look(request)
         return within_budget(self, request, lambda: self.draw_list(request))
+
+
+def require_a_look(request: HttpRequest) -> None:
+    """Raise PermissionDenied unless the person may view jobs and only looks."""
+    require(request, Verb.VIEW)
+    if request.method not in ("GET", "HEAD"):
+        raise PermissionDenied
 
 
 def draw_closed(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse | None:

@@ -1,8 +1,11 @@
-"""Enqueueing, and what a program may do to a job afterwards.
+"""Changing a job that is enqueued: cancel, requeue, reschedule.
 
 Everything runs on Django's own connection to the database of the jobs, inside whatever
-transaction is open there. Nothing here waits for a worker or leaves the transaction unusable:
-bad input is refused before the statement is sent.
+transaction is open there. Nothing here waits for a row for longer than LOCKED_SECONDS or leaves the
+transaction unusable: bad input is refused before the statement is sent.
+
+Each raises ValueError for what is no job, and JobError if another transaction keeps the job locked
+for that long.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ def cancel(job: Any) -> bool:
     A waiting job is cancelled at once; a running one is asked to end, and is cancelled when it
     does. Return False if it had finished or does not exist. Runs in the caller's transaction;
     the worker is notified at commit, and its upkeep interrupts the attempt (`Cancels`).
+
+    Raise ValueError for what is no job, and JobError if its row is locked for two seconds.
     """
     job_id = job_id_of(job)
     with connections[job_database()].cursor() as cursor:
@@ -64,9 +69,13 @@ def cancel_all(ids: Collection[int]) -> None:
 def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
     """Give a finished job new attempts, given the Job, its id or its TaskResult.
 
-    Its errors are kept, its result is not. Return False if it is not finished or does not
-    exist; raise DuplicateJob if a live job holds its unique key. Runs in the caller's
-    transaction.
+    Its errors are kept, its result is not. It runs at *run_after*, an aware datetime or a timedelta
+    from now, None: at once. Return False if it is not finished or does not exist. Runs in the
+    caller's transaction.
+
+    Raise DuplicateJob if a live job holds its unique key, JobError if its row is locked for two
+    seconds or its workflow is being deleted, and TypeError or ValueError for what is no job or
+    no time.
     """
     job_id = job_id_of(job)
     instant, delay = instant_or_delay(run_after)
@@ -85,8 +94,11 @@ def requeue(job: Any, *, run_after: datetime | timedelta | None = None) -> bool:
 def reschedule(job: Any, run_after: datetime | timedelta | None) -> bool:
     """Move a waiting job to another time, None for now; the job may be an id or TaskResult.
 
-    Return False if it is running or finished, or does not exist. Runs in the caller's
-    transaction.
+    *run_after* is an aware datetime or a timedelta from now. Return False if it is running or
+    finished, or does not exist. Runs in the caller's transaction.
+
+    Raise JobError if its row is locked for two seconds, and TypeError or ValueError for what is no
+    job or no time.
     """
     job_id = job_id_of(job)
     instant, delay = instant_or_delay(run_after)

@@ -80,7 +80,10 @@ def acquire(
 
 @async_unsafe
 def try_acquire(keys: str | Sequence[str], *, cost: int = 1) -> bool:
-    """Take *cost* tokens if they are available now; return whether they were."""
+    """Take *cost* tokens if they are available now; return whether they were.
+
+    Raise as `acquire` does, but for RateLimited.
+    """
     try:
         _take_turn(keys, cost, 0.0)
     except RateLimited:

@@ -158,12 +158,12 @@ class Task(AnyTask):
     ) -> Task:
         """Return a copy of the task with other options for the jobs enqueued through it.
 
-        None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from
-        the moment of enqueueing by the database's clock. *backoff*, *retry_on*, *discard_on*,
-        *atomic* and *resets_session* are read where the task runs, so only the declaration has
-        them, and *schedulable*. *after* lists jobs (Job, TaskResult or id) that have to finish
-        first; *after_failure* says what happens when one of them fails or is cancelled: "cancel",
-        "run" or "hold". *subject* is the saved model instance that the jobs are about.
+        None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from the
+        enqueue by the database's clock. *backoff*, *retry_on*, *discard_on*, *atomic* and
+        *resets_session* are read where the task runs, so only the declaration has them, and
+        *schedulable*. *after* lists jobs (Job, TaskResult or id) that have to finish first;
+        *after_failure* says what happens when one fails or is cancelled: "cancel", "run" or "hold".
+        *subject* is the saved model instance that the jobs are about. Raise InvalidTask.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return replace(self, **{key: v for key, v in given.items() if v is not None})
@@ -208,7 +208,7 @@ class Task(AnyTask):
 
         Each argument is an expression over the row, such as `F("pk")`, or a constant:
         `push.enqueue_from(Order.objects.filter(paid=False), order_id=F("pk"))`. The rows never
-        reach Python, so `task_enqueued` is not sent.
+        reach Python, so `task_enqueued` is not sent. Raise TypeError behind another backend.
         """
         backend: Any = self.get_backend()
         if not hasattr(backend, "enqueue_from"):

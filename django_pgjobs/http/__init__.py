@@ -3,14 +3,14 @@
 Mounted by `path("pgjobs/api/", include("django_pgjobs.http.urls"))`. A module of `views/` has
 handlers and lists its routes:
 
-    def show_job(request: ApiRequest, *, job: int) -> Answer:
+    def show_job(request: ApiRequest, *, job: int) -> Reply:
         fields = request.fields()
         name = fields.text("name", max_length=200)
         fields.check()  # raises a 422 with all that is wrong in the body
         [rows] = turn([lambda cursor: send_something(cursor, job, name)])
         if not rows:
             raise not_found("There is no such job.")
-        return Answer(200, {"id": str(job)})
+        return Reply(200, {"id": str(job)})
 
     ROUTES = [route("jobs/<pgjobs_id:job>", {"GET": Handler(show_job, "read")})]
 

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: the bearer tokens of requests.
+"""The bearer tokens of requests, and what each of them allows.
 
 A token that was found is good for five seconds more in this process, so a request costs no query;
 and so a token that is revoked works for as long.
@@ -104,7 +104,7 @@ class TokenCache:
             self._found.clear()
 
 
-known = TokenCache()
+known_tokens = TokenCache()
 
 
 def known_access(request: HttpRequest) -> Access | None:
@@ -112,7 +112,7 @@ def known_access(request: HttpRequest) -> Access | None:
 
     Raise Problem (401) if it is known that there is no such token.
     """
-    is_known, access = known.get(_digest(request))
+    is_known, access = known_tokens.get(_digest(request))
     if is_known and access is None:
         raise _unauthorized("This token is not valid, or not any more.")
     return access
@@ -130,11 +130,11 @@ def find_access(request: HttpRequest) -> Access:
             with connection.cursor() as cursor:
                 note_token_use(cursor, row.id)
     if row is None:
-        known.keep(digest, None, CACHED_SECONDS)
+        known_tokens.keep(digest, None, CACHED_SECONDS)
         raise _unauthorized("This token is not valid, or not any more.")
     access = _access(row)
     left = math.inf if row.seconds_left is None else row.seconds_left
-    known.keep(digest, access, min(CACHED_SECONDS, left))
+    known_tokens.keep(digest, access, min(CACHED_SECONDS, left))
     return access
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from django.http import HttpRequest, UnreadablePostError
 
 from django_pgjobs.http.problems import FieldError, Problem, invalid
+from django_pgjobs.values.payload import exceeds_depth
 
 # A value of a job has 100 levels at most; around it are those of trees of batches.
 MAX_DEPTH = 250
@@ -103,7 +104,7 @@ def _decoded(body: bytes) -> Any:
     except ValueError as error:
         # A number that is no number, or too long for Python.
         raise invalid([FieldError("", str(error))]) from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+    if exceeds_depth(value, text, MAX_DEPTH):
         raise _too_deep()
     # What is wrong may be in each of a million texts: no more is looked for than is told.
     if SUSPICIOUS.search(text) and (errors := list(islice(_unstorable(value), MAX_ERRORS))):
@@ -124,20 +125,6 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"expected a finite number, got {digits[:40]}")
     return number
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _unstorable(value: Any, pointer: str = "") -> Iterator[FieldError]:

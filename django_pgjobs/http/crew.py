@@ -1,4 +1,4 @@
-"""Which worker asks, and what it may have."""
+"""The worker of a request: what it may have, and what its row says."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def destination_of(url: object) -> Destination:
     return found
 
 
-def find_places(destination: Destination) -> list[SocketAddress]:
-    """Look the host up, once; return where to connect to.
+def find_addresses(destination: Destination) -> list[SocketAddress]:
+    """Look the host up, once; return the addresses to connect to.
 
     Raise CallBackFailed if all of it is private, OSError if the name is not known.
     """
@@ -97,18 +97,18 @@ def find_places(destination: Destination) -> list[SocketAddress]:
         destination.host, destination.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
     )
     may_be_private = get_conf().CALLBACK_ALLOW_PRIVATE
-    places = [
+    addresses = [
         SocketAddress(family, address)
         for family, _, _, _, address in found
         if may_be_called(str(address[0]), may_be_private=may_be_private)
     ]
-    if not places:
+    if not addresses:
         named = ", ".join(sorted({str(address[0]) for *_, address in found}))
         raise CallBackFailed(
             f"{destination.host} leads to {named}: private addresses are not called, unless "
             "PGJOBS['CALLBACK_ALLOW_PRIVATE'] is on."
         )
-    return places
+    return addresses
 
 
 def may_be_called(text: str, *, may_be_private: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Whose workflows and jobs are: the token that opened one, and those that a token is for.
+"""Tokens and workflows: the one that opened a workflow, and those that may use it.
 
 The token's id is kept in the metadata of the workflow; it is shown to nobody over HTTP.
 """

@@ -15,7 +15,7 @@ from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Any, NamedTuple
 
-from django_pgjobs.http.destinations import Destination, SocketAddress, find_places
+from django_pgjobs.http.destinations import Destination, SocketAddress, find_addresses
 
 # From the connection to the end of the answer's headers, all together.
 SECONDS = 15.0
@@ -39,9 +39,12 @@ def post(destination: Destination, body: bytes, headers: Mapping[str, str]) -> A
 
     Raise CallBackFailed, OSError or HTTPException if there is none.
     """
-    places = find_places(destination)
+    addresses = find_addresses(destination)
     deadline = time.monotonic() + SECONDS
-    with _connect(places, deadline) as plain, _secured(plain, destination, deadline) as connection:
+    with (
+        _connect(addresses, deadline) as plain,
+        _secured(plain, destination, deadline) as connection,
+    ):
         connection.settimeout(_left(deadline))
         connection.sendall(_request(destination, body, headers))
         return _read(TimedReader(connection, deadline))
@@ -54,14 +57,14 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _connect(places: Sequence[SocketAddress], deadline: float) -> socket.socket:
+def _connect(addresses: Sequence[SocketAddress], deadline: float) -> socket.socket:
     """Return a connection to the first address that takes one."""
     errors: list[OSError] = []
-    for place in places:
-        connection = socket.socket(place.family, socket.SOCK_STREAM)
+    for each in addresses:
+        connection = socket.socket(each.family, socket.SOCK_STREAM)
         try:
             connection.settimeout(_left(deadline))
-            connection.connect(place.address)
+            connection.connect(each.address)
         except OSError as error:
             connection.close()
             errors.append(error)

@@ -104,12 +104,12 @@ def invalid(errors: Iterable[FieldError]) -> Problem:
     return Problem(422, "invalid", "Some values are wrong", errors=errors)
 
 
-def unavailable(detail: str = "", *, retry_after: int = 1) -> Problem:
+def unavailable(detail: str) -> Problem:
     """Return the problem of a database, or a process, that cannot do it now."""
     return Problem(
         503,
         "unavailable",
         "Not available now",
-        detail=detail or "Try again in a moment.",
-        headers={"Retry-After": str(retry_after)},
+        detail=detail,
+        headers={"Retry-After": "1"},
     )

@@ -52,8 +52,7 @@ class Delivery:
         # What goes on from turn to turn, by one connection or another.
         self._parts: tuple[Sender, Settling] | None = None
         self._failures = 0
-        # When somebody is told of jobs that were let go, the database does it.
-        self._until = time.monotonic() + PATIENCE_SECONDS
+        self._began = time.monotonic()
 
     def _note_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self.stored[attempt.id] = outcome
@@ -107,7 +106,7 @@ class Delivery:
             return self._pause_after(connection, error)
 
     def _pause_after(self, connection: OwnConnection, error: psycopg.Error) -> float:
-        """Return when to send the turn again; raise if that is of no use."""
+        """Return the seconds until the turn is sent again; raise if that is of no use."""
         trouble = trouble_of(error)
         if trouble is Trouble.LOST:
             connection.close()
@@ -123,7 +122,7 @@ class Delivery:
     def _take_turn(
         self, connection: OwnConnection, sender: Sender, settling: Settling
     ) -> float | None:
-        """Write what is due; return when to go on, None if nothing more is to be done here."""
+        """Write what is due; return the seconds until the next turn, None if there is none."""
         now = time.monotonic()
         turn = Turn(0)
         connection.open()
@@ -133,13 +132,11 @@ class Delivery:
         self._releases.plan(turn, travelling)
         settling.plan(turn, travelling)
         if not (turn.parts or writing.entries):
-            is_writing = bool(self._state.held)
-            until = self._until if is_writing else self._until - PATIENCE_SECONDS
-            due_at = self._completer.due_at if is_writing else settling.due_at
-            until += 0.0 if is_writing else FOLLOWING_SECONDS
-            if due_at >= until:
-                return None
-            return max(0.0, due_at - now)
+            if self._state.held:
+                due_at, until = self._completer.due_at, self._began + PATIENCE_SECONDS
+            else:
+                due_at, until = settling.due_at, self._began + FOLLOWING_SECONDS
+            return None if due_at >= until else max(0.0, due_at - now)
         try:
             if turn.parts:
                 sender.send(turn)

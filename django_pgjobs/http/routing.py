@@ -1,10 +1,9 @@
 """From a request to a handler, and from what it returns or raises to an answer.
 
 A handler is `def handler(request: ApiRequest, **path) -> Reply`. One that waits has a twin
-`async def` for processes with an event loop (ASGI), where a request that waits
-holds no connection, and no thread that could do other work:
-`Handler(claim, "work", in_loop=aclaim)`. The client may vanish meanwhile: then the twin is
-cancelled where it awaits.
+`async def` for processes with an event loop (ASGI), where a request that waits holds no connection,
+and no thread that could do other work: `Handler(claim, "work", in_loop=claim_in_loop)`. The client
+may vanish meanwhile: then the twin is cancelled where it awaits.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ RunInLoop = Callable[..., Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What answers one method of a route.
+    """The function that answers one method of a route, and who may call it.
 
     *verb* is what the token has to be for; None: any token will do. *query* names the parameters
     of the address; others are refused. *in_loop* is the async twin of *run*.

@@ -9,7 +9,7 @@ from django_pgjobs.http.access import Access
 from django_pgjobs.http.owning import without_opener
 from django_pgjobs.http.requests import instant_text
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.tracing.headers import KEY
+from django_pgjobs.tracing.headers import without_headers
 from django_pgjobs.workflows.reading import Counts
 
 
@@ -42,7 +42,7 @@ def shown_whole_job(job: Job) -> dict[str, Any]:
         **shown_job(job),
         "args": redact(job.args),
         "kwargs": redact(job.kwargs),
-        "metadata": _without_trace(job.metadata),
+        "metadata": without_headers(job.metadata),
         "progress": job.progress,
         "note": job.note,
         "expires_at": instant_text(job.expires_at),
@@ -98,9 +98,3 @@ def _last_error(errors: Any) -> dict[str, str] | None:
         "type": str(last.get("exception_class", "")),
         "message": str(last.get("message", "")),
     }
-
-
-def _without_trace(metadata: Any) -> Any:
-    if not isinstance(metadata, dict):
-        return metadata
-    return {name: value for name, value in metadata.items() if name != KEY}

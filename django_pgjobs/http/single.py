@@ -114,7 +114,7 @@ def _taker_of(taker: RemoteTaker) -> claims.Taker:
     return claims.Taker(
         worker_id=taker.worker_id,
         worker_name=taker.name,
-        unknown_paths=[path for path, until in leaving.items() if until > now],
+        passed_over_paths=[path for path, until in leaving.items() if until > now],
         passed_over=station.refusals.passed_over(),
         detailed=True,
         detailed_paths=[],

@@ -1,7 +1,7 @@
-"""What one web process knows as a worker does: of tasks, of rows that are refused, of what ended.
+"""The parts of a worker that the requests of a web process share: tasks, refusals, statistics.
 
-It claims for many workers over HTTP and holds nothing between requests but hints; what is true is
-in the tables.
+The process claims for many workers over HTTP and holds nothing between requests but hints; what is
+true is in the tables.
 """
 
 from __future__ import annotations
@@ -138,13 +138,13 @@ class Station:
         known = self._known_tasks()
         leaving = dict.fromkeys(known.local, math.inf)
         leaving |= dict.fromkeys(known.remote.difference(allowed), math.inf)
-        return leaving | self._refused()[0].unknown_paths
+        return leaving | self._refused()[0].passed_over_paths
 
     def note_unknown(self, paths: Iterable[str]) -> None:
         """Leave the jobs of these tasks alone for a while: this process does not know them."""
         until = time.monotonic() + UNKNOWN_SECONDS
         state, _ = self._refused()
-        state.unknown_paths = state.unknown_paths | dict.fromkeys(paths, until)
+        state.passed_over_paths = state.passed_over_paths | dict.fromkeys(paths, until)
 
     def note_served(self, group: Group, lane: str) -> None:
         """Remember where a walk through the lanes of a group has ended."""

@@ -137,14 +137,9 @@ def _claim(taker: RemoteTaker, wanted: int, found: LookResult) -> list[Attempt]:
 
 def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
     """Return the plan of a claim of all places that are listed."""
-
     segments: list[Segment] = []
     for group in sorted(listing.groups, key=listing.rank):
-        cursor = station.cursors.get(group, "")
-        if cursor:
-            segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
-        else:
-            segments.append(Segment(group))
+        segments += Segment.in_turn(group, station.cursors.get(group, ""))
     return Plan(
         rooms=Rooms(wanted, wanted),
         wanted=wanted,
@@ -160,7 +155,7 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
 def claimed(taker: RemoteTaker, plan: Plan) -> Claim:
     """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
     state = WorkerState(taker.options, taker.name, worker_id=taker.worker_id)
-    state.unknown_paths = station.paths_to_leave(taker.paths)
+    state.passed_over_paths = station.paths_to_leave(taker.paths)
     for tried in range(1, TRIES + 1):
         with borrowed() as connection:
             connection.open()

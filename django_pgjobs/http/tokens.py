@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH, is_dotted
-from django_pgjobs.http.access import PREFIX, VERBS, digest_of, known
+from django_pgjobs.http.access import PREFIX, VERBS, digest_of, known_tokens
 from django_pgjobs.models import Token
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.payload import is_storable
@@ -81,7 +81,7 @@ def revoke_token(token_id: int) -> bool:
     """End a token; return False if it had ended. Processes that know it may take it for 5 s."""
     valid = Token.objects.filter(Token.that_is_valid(), pk=token_id)
     is_changed = bool(valid.update(revoked_at=Now()))
-    known.forget()
+    known_tokens.forget()
     return is_changed
 
 
@@ -114,7 +114,7 @@ def rotate_token(token_id: int, *, keep: timedelta, by: str = "") -> tuple[Token
         old.successor_id = made[0].pk
         old.expires_at = min(old.expires_at or now + keep, now + keep)
         old.save(update_fields=["successor_id", "expires_at"])
-    known.forget()
+    known_tokens.forget()
     return made
 
 

@@ -47,7 +47,7 @@ class Waiter:
 
 
 class Waiters:
-    """Who waits in this process."""
+    """The requests that wait for jobs in this process, and the thread that hears for them."""
 
     def __init__(self) -> None:
         self.begin_anew()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from asgiref.sync import sync_to_async
 
@@ -13,12 +13,10 @@ from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.enqueueing.columns import Item
 from django_pgjobs.workflows import reading
+from django_pgjobs.workflows.blocks import B
+from django_pgjobs.workflows.explaining import BatchExplanation
 from django_pgjobs.workflows.inserting import OnceOptions
 from django_pgjobs.workflows.reading import Counts
-
-if TYPE_CHECKING:
-    from django_pgjobs.models.batches import Batch
-    from django_pgjobs.workflows.explaining import BatchExplanation
 
 
 class AsyncBatch:
@@ -71,7 +69,6 @@ class AsyncBatch:
         is_news: bool = await self._in_thread("cancel")()
         return is_news
 
-    async def async_wait(self: Any, timeout: float | timedelta | None = None) -> Batch:
+    async def async_wait(self: B, timeout: float | timedelta | None = None) -> B:
         """See `Batch.wait`."""
-        waited: Batch = await reading.async_wait(self, timeout)
-        return waited
+        return await reading.async_wait(self, timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -15,7 +16,6 @@ from django_pgjobs.declaring.keys import Key
 from django_pgjobs.enqueueing.columns import Item
 from django_pgjobs.models.batch_async import AsyncBatch
 from django_pgjobs.models.batch_fields import BatchFields
-from django_pgjobs.models.batch_sets import BatchQuerySet
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import Follows
@@ -26,6 +26,24 @@ from django_pgjobs.workflows.explaining import BatchExplanation
 from django_pgjobs.workflows.following import AfterFailureOfStep, Join, runs
 from django_pgjobs.workflows.inserting import OnConflict, once_of
 from django_pgjobs.workflows.reading import Counts
+
+
+class BatchQuerySet(models.QuerySet["Batch"]):
+    """Batches of any state."""
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Delete workflows one after the other, as `Batch.delete` does.
+
+        If that raises for one of them, those before it stay deleted.
+        """
+        deleted = Counter[str]()
+        for batch in self:
+            deleted.update(batch.delete()[1])
+        return deleted.total(), dict(deleted)
+
+    # Templates do not call it, and Django copies it to no manager.
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
 
 
 class Batch(AsyncBatch, BatchFields):
@@ -190,7 +208,10 @@ class Batch(AsyncBatch, BatchFields):
 
         When it is complete once more, it says so once more. With *cancelled* jobs that were
         cancelled are requeued as well. If some are requeued, a cancel of the tree is taken back:
-        jobs of it that still wait run, too.
+        jobs of it that still wait run, too. Jobs that another transaction has locked are left out.
+
+        Raise JobError if the workflow is being deleted, or a batch above this one is cancelled, and
+        UnknownBatch if it is gone.
         """
         count = retrying.retry(self, cancelled=flag(cancelled, name="cancelled"))
         self.refresh_from_db(using=job_database())
@@ -218,13 +239,22 @@ class Batch(AsyncBatch, BatchFields):
     # What is told at the end
 
     def on_success(self, call: Call) -> None:
-        """Enqueue a call, with the id of this batch first, when all below has succeeded."""
+        """Enqueue a call, with the id of this batch first, when all below has succeeded.
+
+        Raise BatchSealed if all has ended by now.
+        """
         adding.add_callback(self, "success", call)
 
     def on_failure(self, call: Call) -> None:
-        """Enqueue a call, with the id of this batch first, when all has ended and some failed."""
+        """Enqueue a call, with the id of this batch first, when all has ended and some failed.
+
+        Raise BatchSealed if all has ended by now.
+        """
         adding.add_callback(self, "failure", call)
 
     def on_complete(self, call: Call) -> None:
-        """Enqueue a call, with the id of this batch first, when all below has ended."""
+        """Enqueue a call, with the id of this batch first, when all below has ended.
+
+        Raise BatchSealed if all has ended by now.
+        """
         adding.add_callback(self, "complete", call)

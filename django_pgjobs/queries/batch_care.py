@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
-from django_pgjobs.queries.jobs import array_text
 
 
 class Kept(NamedTuple):

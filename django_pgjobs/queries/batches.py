@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from django_pgjobs.queries import notifications
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 from django_pgjobs.queries.enqueue import JobLine, StartColumns, TaskColumns
 from django_pgjobs.queries.jobs import (
     End,
     Return,
     Success,
-    array_text,
     ends_params,
     returns_params,
     successes_params,
@@ -315,14 +315,14 @@ def open_again(cursor: Cursor, ids: Iterable[int | None]) -> None:
         notifications.notify_of_batches(cursor)
 
 
-def send_changed(cursor: Cursor, *, behind: int = 0) -> None:
+def send_changed(cursor: Cursor, *, behind: int) -> None:
     """Send the question of which batches something is noted: the ids of a page of them."""
     execute(cursor, "list_changed_batches", {"behind": behind, "max_batches": PAGE})
 
 
-def list_changed(cursor: Cursor, *, behind: int = 0) -> list[int]:
-    """Return the ids of a page of the batches of which something is noted."""
-    send_changed(cursor, behind=behind)
+def list_changed(cursor: Cursor) -> list[int]:
+    """Return the ids of the first page of the batches of which something is noted."""
+    send_changed(cursor, behind=0)
     return [batch_id for (batch_id,) in cursor.fetchall()]
 
 

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.choosing import Candidate, Head, Rate, Rooms
+from django_pgjobs.queries.arrays import array_text, columns_of, text_array_text
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow, array_text, text_array_text
+from django_pgjobs.queries.jobs import JobRow
 
 
 class Lane(NamedTuple):
@@ -80,11 +81,11 @@ def lane_of(row: ClaimedRow) -> Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taker:
-    """Who claims, and what of the rows it wants to see."""
+    """The worker that claims, what it leaves alone, and what of the rows it wants to see."""
 
     worker_id: int
     worker_name: str
-    unknown_paths: list[str]
+    passed_over_paths: list[str]
     detailed: bool
     detailed_paths: list[str]
     passed_over: list[int] = field(default_factory=list)
@@ -98,7 +99,7 @@ class Taker:
         return {
             "worker_id": self.worker_id,
             "worker_name": self.worker_name,
-            "unknown_paths": text_array_text(self.unknown_paths),
+            "passed_over_paths": text_array_text(self.passed_over_paths),
             "passed_over": array_text(self.passed_over),
             "detailed": self.detailed,
             "detailed_paths": text_array_text(self.detailed_paths),
@@ -150,11 +151,6 @@ def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
     }
 
 
-def columns_of(rows: Iterable[Sequence[Any]], count: int) -> list[tuple[Any, ...]]:
-    """Return the columns of a table of so many, of which there may be no row."""
-    return list(zip(*rows, strict=True)) or [()] * count
-
-
 class Group(NamedTuple):
     """The waiting jobs with keys of one queue, kind and priority, whose negative *urgency* is."""
 
@@ -180,6 +176,11 @@ class Segment(NamedTuple):
     def single(cls, group: Group, lane: str) -> Segment:
         """Return *lane* and no other."""
         return cls(group, lane, lane)
+
+    @classmethod
+    def in_turn(cls, group: Group, cursor: str) -> list[Segment]:
+        """Return all lanes of a group, those behind *cursor* first; "" is before all of them."""
+        return [cls.behind(group, cursor), cls(group, "", cursor)] if cursor else [cls(group)]
 
     @property
     def is_single(self) -> bool:

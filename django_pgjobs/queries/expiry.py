@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries import dependencies
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.jobs import array_text
 
 EXPIRED = "expired: not started in time"
 

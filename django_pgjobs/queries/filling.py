@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from django_pgjobs.queries.arrays import array_text, text_array_text
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import array_text, text_array_text
 from django_pgjobs.queries.notifications import JOBS_CHANNEL
 
 

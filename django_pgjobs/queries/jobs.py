@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries import dependencies
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 from django_pgjobs.status import FINISHED
@@ -369,25 +370,3 @@ def count_old_jobs(cursor: Cursor, old: Old, *, max_jobs: int) -> int:
     """Return how many jobs `prune_jobs` would delete, at most *max_jobs*."""
     [(count,)] = fetch(cursor, "count_old_jobs", old._asdict() | {"max_jobs": max_jobs})
     return int(count)
-
-
-def array_text(items: Iterable[object]) -> str:
-    """Return the text form of a PostgreSQL array of numbers, faster than psycopg adapts a list."""
-    return "{" + ",".join(map(str, items)) + "}"
-
-
-def text_array_text(items: Iterable[str | None]) -> str:
-    """Return the text form of a PostgreSQL array of texts; None is NULL."""
-    items = list(items)
-    texts = [item for item in items if item is not None]
-    # What no text holds: psycopg refuses it.
-    between = "\0"
-    if not texts or len(texts) < len(items) or between in "".join(texts):
-        return array_text("NULL" if item is None else _quoted(item) for item in items)
-    # All at once takes a tenth of the time.
-    return "{" + _quoted(between.join(texts)).replace(between, '","') + "}"
-
-
-def _quoted(item: str) -> str:
-    escaped = item.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

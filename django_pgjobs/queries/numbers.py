@@ -80,7 +80,7 @@ def list_peaks(
     params = {
         "seconds": seconds,
         "step_seconds": step_seconds,
-        "queue_names": _array(queue_names),
+        "queue_names": list(queue_names),
     }
     found: dict[str, dict[int, int]] = {}
     for name, step, ready in fetch(cursor, "list_peaks", params):
@@ -95,8 +95,6 @@ def list_statistics(
     bucket_seconds: int,
     by_queue: bool = False,
     by_task: bool = False,
-    queue_name: str | None = None,
-    task_path: str | None = None,
 ) -> list[Number]:
     """Return what ended and came in within the last *seconds*, by buckets of time.
 
@@ -107,8 +105,6 @@ def list_statistics(
         "bucket_seconds": bucket_seconds,
         "by_queue": by_queue,
         "by_task": by_task,
-        "queue_name": queue_name,
-        "task_path": task_path,
         "closing": CLOSING_SECONDS,
         "max_jobs": FEW,
     }
@@ -142,15 +138,16 @@ def times_of(
     *,
     seconds: float,
     by_task: bool = False,
-    queue_names: Sequence[str] | None = None,
     task_paths: Sequence[str] | None = None,
 ) -> dict[str, Times]:
-    """Return how long attempts took that ended within the last *seconds*, by queue or task."""
+    """Return how long attempts took that ended within the last *seconds*, by queue or task.
+
+    *task_paths* None: those of all tasks.
+    """
     params = {
         "seconds": seconds,
         "by_task": by_task,
-        "queue_names": _array(queue_names),
-        "task_paths": _array(task_paths),
+        "task_paths": None if task_paths is None else list(task_paths),
     }
     rows = fetch(cursor, "list_classes", params)
     return {name: Times(waits, runs) for name, waits, runs in rows}
@@ -187,7 +184,3 @@ def quantile(counts: Sequence[int], part: float) -> Bounds | None:
     least = upper_bound(place - 1) if place else 0.0
     # What is told is a number, also of the last class, which never ends.
     return Bounds(least, min(upper_bound(place), 2 * least) if place else upper_bound(0))
-
-
-def _array(names: Sequence[str] | None) -> list[str] | None:
-    return None if names is None else list(names)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from django_pgjobs.queries.arrays import array_text, text_array_text
 from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import array_text, text_array_text
 
 # All of a job is wanted, whatever its task.
 DETAILED = {"detailed": True, "detailed_paths": "{}"}

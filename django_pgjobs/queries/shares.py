@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.claims import (
     NOTHING_CHOSEN,
     Floor,
@@ -15,7 +16,6 @@ from django_pgjobs.queries.claims import (
     floors_params,
 )
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import array_text
 
 
 class Share(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.cursor import Cursor, fetch
-from django_pgjobs.queries.jobs import array_text
 
 # Batches of one tree that are added up, and those of them that its page shows.
 MAX_SUMMED = 1_000

@@ -52,7 +52,7 @@ OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
 @dataclass
 class Firing:
-    """What one turn did."""
+    """One turn: the schedules that it took, and what it wrote."""
 
     # How many schedules it had; and those among them that only others can plan, because the task
     # or something else is not here.

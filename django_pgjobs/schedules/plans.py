@@ -1,4 +1,4 @@
-"""What is to be done about a schedule that is due: pure, from its row and the server's time.
+"""Plans of schedules that are due: pure, from their rows and the server's time.
 
 An occurrence is on time up to ON_TIME after its instant, and all that are on time are enqueued.
 Older ones are missed, and the row's policy says which of them are made up for.

@@ -14,7 +14,7 @@
 --     shared boolean (lane_jobs is what each lane is to give);
 --     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
 --     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
---     unknown_paths text[] (tasks the worker does not have);
+--     passed_over_paths text[] (tasks whose jobs are left alone);
 --     passed_over bigint[] (jobs that are left alone);
 --     worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (tasks whose jobs are wanted in full)

@@ -1,6 +1,6 @@
 -- Tell how many attempts waited, and ran, for how long, by queue or by task.
 -- Parameters: seconds double precision (how long ago they ended at most); by_task boolean (else by
---     queue); queue_names, task_paths text[] (NULL: all)
+--     queue); task_paths text[] (NULL: all)
 -- Returns: queue_name or task_path; how many waited, and ran, so long, by classes
 -- Locks: none
 -- Index: pgjobs_statistic_begin
@@ -13,9 +13,6 @@ WHERE
     statistic.period = ANY ('{part,minute,quarter,hour,day}')
     AND statistic.begins_at
     >= statement_timestamp() - make_interval(secs => %(seconds)s::double precision)
-    AND (
-        %(queue_names)s::text[] IS NULL OR statistic.queue_name = ANY (%(queue_names)s::text[])
-    )
     AND (%(task_paths)s::text[] IS NULL OR statistic.task_path = ANY (%(task_paths)s::text[]))
 GROUP BY name
 ORDER BY name

@@ -13,8 +13,8 @@
 --     keys, best rank first; last NULL: to the end);
 --     full_queues text[] (queues of which the worker takes no job); rooms integer[] (of threads, of
 --     the event loop);
---     first_jobs integer (of each lane and weight); unknown_paths text[] (tasks the worker does
---     not have); worker_id bigint; passed_over bigint[] (jobs that are left alone);
+--     first_jobs integer (of each lane and weight); passed_over_paths text[] (tasks whose
+--     jobs are left alone); worker_id bigint; passed_over bigint[] (jobs that are left alone);
 --     takes_tokens boolean (else jobs with rate limits are left alone)
 -- Returns: backend, queue_name, rank, lane (NULL: without keys), concurrency key, weight, limit of
 --     the key (NULL: as each job says), how many of its jobs run, ids, their limits, their costs,
@@ -27,7 +27,7 @@
 WITH turn AS MATERIALIZED (
     SELECT
         COALESCE(current_setting('pgjobs.keyed_claim', TRUE), '') = 'held' AS is_held,
-        %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) paused.paths AS excluded_paths,
+        %(passed_over_paths)s::text[] OPERATOR(pg_catalog.||) paused.paths AS excluded_paths,
         %(full_queues)s::text[] OPERATOR(pg_catalog.||) paused.queues AS excluded_queues,
         paused.key_patterns
     FROM pgjobs_worker AS worker

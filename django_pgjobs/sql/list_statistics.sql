@@ -4,8 +4,8 @@
 -- Buckets are whole multiples of their length since 1970, so that a bucket stays the same while
 -- the time goes on.
 -- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
---     end); by_queue, by_task boolean; queue_name, task_path text (NULL: all); closing double
---     precision (seconds after which a minute is written); max_jobs integer (how many are few)
+--     end); by_queue, by_task boolean; closing double precision (seconds after which a minute is
+--     written); max_jobs integer (how many are few)
 -- Returns: number of the bucket; queue_name, task_path, NULL if not asked for; enqueued, successful, failed,
 --     cancelled, retried, lost; up to when everything is counted, NULL in rows with a name. The last row
 --     is of the bucket of now, without names, perhaps with nothing in it
@@ -26,8 +26,6 @@ numbers AS (
         statistic.period = ANY ('{part,minute,quarter,hour,day}')
         AND statistic.begins_at >= (SELECT span.since FROM span)
         AND statistic.begins_at < (SELECT span.closed FROM span)
-        AND (%(queue_name)s::text IS NULL OR statistic.queue_name = %(queue_name)s::text)
-        AND (%(task_path)s::text IS NULL OR statistic.task_path = %(task_path)s::text)
     GROUP BY at, queue, task
     UNION ALL
     SELECT
@@ -37,10 +35,7 @@ numbers AS (
         0, (newest.status = 'successful')::integer, (newest.status = 'failed')::integer,
         (newest.status = 'cancelled')::integer, 0, 0
     FROM newest
-    WHERE
-        (SELECT few.holds FROM few)
-        AND (%(queue_name)s::text IS NULL OR newest.queue_name = %(queue_name)s::text)
-        AND (%(task_path)s::text IS NULL OR newest.task_path = %(task_path)s::text)
+    WHERE (SELECT few.holds FROM few)
     UNION ALL
     SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0
 )

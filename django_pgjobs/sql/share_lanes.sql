@@ -7,7 +7,7 @@
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
 --     floor_ids bigint[], lane_jobs integer[] (how many of it at most) (one entry per lane); rooms,
 --     few_jobs integer[] (in all, and of each lane first, of threads and of the event loop);
---     max_jobs integer; counted boolean; unknown_paths text[]; passed_over bigint[];
+--     max_jobs integer; counted boolean; passed_over_paths text[]; passed_over bigint[];
 --     worker_id bigint (as claim_jobs)
 -- Returns: backend, queue_name, is_async, minus the priority and the id of the first job (NULL: there
 --     is none), how many jobs; of the lanes that had to be looked at

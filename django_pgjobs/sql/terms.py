@@ -42,7 +42,7 @@ TERMS = {
     # not claim: then no task is other than what is not there.
     "open_lanes": """\
 excluded AS MATERIALIZED (
-    SELECT %(unknown_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
+    SELECT %(passed_over_paths)s::text[] OPERATOR(pg_catalog.||) ARRAY(
         SELECT pause.name
         FROM pgjobs_pause AS pause
         WHERE pause.kind = 'task' AND {pause.holds}

@@ -195,7 +195,7 @@ def _claim_one(
     taker = claims.Taker(
         worker_id=worker_id,
         worker_name="run_jobs",
-        unknown_paths=[],
+        passed_over_paths=[],
         detailed=True,
         detailed_paths=[],
         declaring_paths=declaring,

@@ -47,8 +47,8 @@ def headers_of_detail(detail: str | None) -> dict[str, str]:
         return {}
 
 
-def without_headers(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata as its task declared it."""
-    if KEY not in metadata:
+def without_headers(metadata: Any) -> Any:
+    """Return metadata as its task declared it; what plain SQL wrote may be no dict."""
+    if not isinstance(metadata, dict) or KEY not in metadata:
         return metadata
     return {name: value for name, value in metadata.items() if name != KEY}

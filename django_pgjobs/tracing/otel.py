@@ -14,7 +14,7 @@ from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from django_pgjobs.tracing import conventions as names
-from django_pgjobs.tracing.tracers import (
+from django_pgjobs.tracing.spans import (
     Counted,
     Processing,
     Sending,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 
-from django_pgjobs.tracing.tracers import Processing, TracedAttempt, TracedEnd, guarded, tracers
+from django_pgjobs.tracing.spans import Processing, TracedAttempt, TracedEnd
+from django_pgjobs.tracing.tracers import guarded, tracers
 
 
 class AttemptTrace:

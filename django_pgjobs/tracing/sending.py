@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from django_pgjobs.tracing.headers import bounded, is_tracing
-from django_pgjobs.tracing.tracers import Sending, Sent, guarded, tracers
+from django_pgjobs.tracing.spans import Sending, Sent
+from django_pgjobs.tracing.tracers import guarded, tracers
 
 # The spans of the enqueue that is under way.
 _current: ContextVar[tuple[Sending, ...]] = ContextVar("pgjobs_sending", default=())

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import sentry_sdk
 
 from django_pgjobs.tracing import conventions as names
-from django_pgjobs.tracing.tracers import Processing, Sending, Sent, TracedAttempt, TracedEnd
+from django_pgjobs.tracing.spans import Processing, Sending, Sent, TracedAttempt, TracedEnd
 
 # The names of the headers in the row, where OpenTelemetry's may be, too, and for Sentry.
 HEADERS = {"sentry-trace": "sentry-trace", "sentry-baggage": "baggage"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.tracing.spans import Counted, Tracer
 
 logger = logging.getLogger("django_pgjobs.tracing")
 
@@ -21,68 +22,8 @@ LACKING = (
     "turn it off."
 )
 
-
 # What was raised, and logged.
 _told: set[tuple[str, str]] = set()
-
-# Queue and task, how attempts ended, and how many did.
-Counted = tuple[tuple[str, str], str, int]
-
-
-class Sent(NamedTuple):
-    """What is enqueued."""
-
-    task_path: str
-    queue_name: str
-
-
-class TracedAttempt(NamedTuple):
-    """An attempt that begins; *headers* are those of the trace in which its job was enqueued."""
-
-    id: int
-    task_path: str
-    queue_name: str
-    attempt: int
-    max_attempts: int
-    waited: float
-    correlation_id: str
-    headers: dict[str, str]
-
-
-class TracedEnd(NamedTuple):
-    """How an attempt ended; *outcome* is a word, *duration* in seconds."""
-
-    outcome: str
-    duration: float
-    is_failure: bool
-    error: BaseException | None
-
-
-class Sending(Protocol):
-    """A span around an enqueue."""
-
-    def headers(self) -> dict[str, str]:
-        """Return what leads from the job back to this."""
-
-    def end(self, ids: list[int] | int | None, error: BaseException | None) -> None:
-        """End it: *ids* are the jobs, or how many, None if it raised."""
-
-
-class Processing(Protocol):
-    """A span around an attempt."""
-
-    def end(self, end: TracedEnd) -> None:
-        """End it."""
-
-
-class Tracer(Protocol):
-    """OpenTelemetry or Sentry."""
-
-    def send(self, sent: Sent) -> Sending:
-        """Begin to enqueue."""
-
-    def process(self, run: TracedAttempt) -> Processing:
-        """Begin an attempt, in a context of its own."""
 
 
 def tracers() -> Iterator[Tracer]:

@@ -51,7 +51,7 @@ def encode_value(value: object, *, name: str, max_bytes: int) -> str:
         text = _encode_slowly(value, name)
     if "\\u" in text:
         _refuse_characters(value, name)
-    if _may_be_deep(text):
+    if _may_exceed(text, MAX_DEPTH):
         try:
             decode_value(text)
         except ValueError:
@@ -157,18 +157,21 @@ def decode_value(text: str) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(f"expected at most {MAX_DEPTH} levels, got more.") from None
-    if _may_be_deep(text) and _is_deep(value):
+    if exceeds_depth(value, text, MAX_DEPTH):
         raise ValueError(f"expected at most {MAX_DEPTH} levels, got more.")
     return value
 
 
-def _may_be_deep(text: str) -> bool:
-    return text.count("[") + text.count("{") > MAX_DEPTH
+def _may_exceed(text: str, levels: int) -> bool:
+    return text.count("[") + text.count("{") > levels
 
 
-def _is_deep(value: Any) -> bool:
+def exceeds_depth(value: Any, text: str, levels: int) -> bool:
+    """Has *value*, decoded from JSON *text*, more than so many levels?"""
+    if not _may_exceed(text, levels):
+        return False
     level = [value] if isinstance(value, dict | list) else []
-    for _ in range(MAX_DEPTH):
+    for _ in range(levels):
         level = [
             inner
             for outer in level

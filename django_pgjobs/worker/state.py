@@ -85,8 +85,9 @@ class WorkerState:
     name: str
     worker_id: int = 0
     held: dict[int, Attempt] = field(default_factory=dict)
-    # Tasks that this process does not have, and until when it leaves their jobs to others.
-    unknown_paths: dict[str, float] = field(default_factory=dict)
+    # Tasks whose jobs this process leaves alone, and until when: it does not have them, only
+    # workers over HTTP may run them, or the server refuses many of their jobs.
+    passed_over_paths: dict[str, float] = field(default_factory=dict)
     # Jobs that the server refuses to change, and until when this worker leaves them alone.
     passed_over: dict[int, float] = field(default_factory=dict)
     # Jobs whose outcome the server refuses, or that may have killed this worker: they stay running

@@ -67,7 +67,7 @@ STATEMENTS = {
     },
     "list_statistics": {
         "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_queue": True, "by_task": False,
-        "queue_name": None, "task_path": None, "closing": 15.0,
+        "closing": 15.0,
     },
     "list_largest": {
         "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_task": True, "max_names": 9,

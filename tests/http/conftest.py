@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_pgjobs.http.access import known
+from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.memory import memory
@@ -21,12 +21,12 @@ from tests.http.support import Api
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
     """Forget tokens and close connections: another test has other rows."""
-    known.forget()
+    known_tokens.forget()
     looks.begin_anew()
     crew.forget()
     memory.begin_anew()
     yield
-    known.forget()
+    known_tokens.forget()
     # What was counted is for nobody: the tables of the next test are to be empty.
     station.tally.take(is_last=True)
     station.end()

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.http import access
-from django_pgjobs.http.access import known
+from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.problems import Problem
 from django_pgjobs.models import Token
 from tests.factories import make_token
@@ -60,12 +60,12 @@ def test_the_last_use_is_written_once_a_minute(api: Api) -> None:
     api.get("token")
     first = last()
     assert first is not None
-    access.known.forget()
+    access.known_tokens.forget()
     api.get("token")
     assert last() == first
     with connection.cursor() as cursor:
         cursor.execute("UPDATE pgjobs_token SET last_used_at = now() - interval '61 seconds'")
-    access.known.forget()
+    access.known_tokens.forget()
     api.get("token")
     assert last() >= first
 
@@ -121,7 +121,7 @@ def test_an_odd_name_in_a_scope_allows_nothing_and_harms_nobody(api: Api) -> Non
         cursor.execute(
             "UPDATE pgjobs_token SET queues = '{NULL,node}', tasks = '{NULL}' WHERE name = 'odd'"
         )
-    known.forget()
+    known_tokens.forget()
     answer = own.get("token")
     assert json.loads(answer.content)["queues"] == ["node"]
     assert own.get("jobs").status_code == 200

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_pgjobs.http.access import known
+from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.crew import crew
 from django_pgjobs.models import Token
 from tests.factories import get_job, get_worker, make_token
@@ -181,7 +181,7 @@ def test_what_a_token_is_not_for_any_more_is_not_given_again(api: Api) -> None:
     worker = Remote(Api(make_token("narrowed")))
     worker.claim()
     Token.objects.filter(name="narrowed").update(queues=["other"])
-    known.forget()
+    known_tokens.forget()
     crew.forget()
     assert worker.claim(held=[]) == []
     assert get_job(job_id).status == "ready"

@@ -10,7 +10,7 @@ import pytest
 from django_pgjobs.conf import find_problems
 from django_pgjobs.exceptions import CallBackFailed
 from django_pgjobs.http import destinations
-from django_pgjobs.http.destinations import destination_of, find_places, may_be_called
+from django_pgjobs.http.destinations import destination_of, find_addresses, may_be_called
 
 PRIVATE = [
     "127.0.0.1",
@@ -168,7 +168,7 @@ def test_of_several_addresses_the_public_ones_are_called(
 ) -> None:
     settings.PGJOBS = {"CALLBACK_HOSTS": HOSTS}
     monkeypatch.setattr(destinations.socket, "getaddrinfo", leading_to("10.0.0.1", "93.184.216.34"))
-    [place] = find_places(destination_of("https://a.example/"))
+    [place] = find_addresses(destination_of("https://a.example/"))
     assert place.address == ("93.184.216.34", 443)
 
 
@@ -178,4 +178,4 @@ def test_a_name_that_leads_inside_is_not_called(
     settings.PGJOBS = {"CALLBACK_HOSTS": HOSTS}
     monkeypatch.setattr(destinations.socket, "getaddrinfo", leading_to("10.0.0.1", "127.0.0.1"))
     with pytest.raises(CallBackFailed, match=r"leads to 10\.0\.0\.1, 127\.0\.0\.1"):
-        find_places(destination_of("https://a.example/"))
+        find_addresses(destination_of("https://a.example/"))

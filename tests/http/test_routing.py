@@ -193,7 +193,7 @@ def test_an_exception_is_a_problem_that_tells_no_secret(
 def test_an_address_forges_no_line_of_the_log(caplog: Any) -> None:
     request = RequestFactory().get("/a%0AERROR forged")
     assert "\n" in request.path
-    for error in (OperationalError("x"), ZeroDivisionError(), unavailable()):
+    for error in (OperationalError("x"), ZeroDivisionError(), unavailable("x")):
         response_to(error, request)
     assert len(caplog.records) == 3
     assert not any("\n" in record.getMessage() for record in caplog.records)

@@ -13,7 +13,7 @@ from django.db import connection
 
 from django_pgjobs.http import access as access_module
 from django_pgjobs.http import beating, reporting
-from django_pgjobs.http.access import known
+from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.views import workers as workers_module
@@ -122,7 +122,7 @@ def test_what_a_token_has_lost_since_is_not_given(api: Api, narrowed: dict[str, 
     api = Api(make_token("narrowed"))
     worker = Remote(api)
     Token.objects.filter(name="narrowed").update(**narrowed)
-    known.forget()
+    known_tokens.forget()
     crew.forget()
     assert worker.claim(5) == []
     assert worker.claim(5, held=[]) == []

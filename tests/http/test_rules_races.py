@@ -130,7 +130,7 @@ def test_while_a_worker_of_ours_claims_others_get_what_has_no_key(
     worker = Remote(api)
     with open_transaction(own) as end:
         leave = [tasks.pack.module_path, tasks.resize.module_path]
-        assert ids(keyed_claim(own, make_worker(), unknown_paths=leave)) == [ours]
+        assert ids(keyed_claim(own, make_worker(), passed_over_paths=leave)) == [ours]
         assert [int(each["job"]) for each in worker.claim(5)] == [plain]
         # It waits for its turn, though not for long.
         assert worker.claim(5) == []

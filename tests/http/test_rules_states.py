@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgjobs.http.access import known
+from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import pool
@@ -50,7 +50,7 @@ def begin_as_another_process() -> None:
     station.end()
     waiting.end()
     pool.close()
-    for part in (crew, known):
+    for part in (crew, known_tokens):
         part.forget()
     for each in (looks, pool, station, waiting):
         each.begin_anew()

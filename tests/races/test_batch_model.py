@@ -116,7 +116,7 @@ class Worker(threading.Thread):
         taker = Taker(
             worker_id=worker_id,
             worker_name="model",
-            unknown_paths=[],
+            passed_over_paths=[],
             detailed=False,
             detailed_paths=[],
         )

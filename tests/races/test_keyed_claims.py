@@ -243,7 +243,7 @@ def test_what_changed_since_it_was_listed_is_not_claimed_and_costs_no_token(
     taker = Taker(
         worker_id=make_worker(),
         worker_name="test:1",
-        unknown_paths=[],
+        passed_over_paths=[],
         detailed=False,
         detailed_paths=[],
     )

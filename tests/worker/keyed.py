@@ -27,7 +27,7 @@ def keyed_claim(
     worker_id: int,
     max_jobs: int = 10,
     *,
-    unknown_paths: Iterable[str] = (),
+    passed_over_paths: Iterable[str] = (),
     caps: dict[str, int] | None = None,
     segments: list[Segment] | None = None,
     lanes: list[Lane] | None = None,
@@ -52,7 +52,7 @@ def keyed_claim(
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
-        unknown_paths=list(unknown_paths),
+        passed_over_paths=list(passed_over_paths),
         detailed=False,
         detailed_paths=[],
         takes_tokens=takes_tokens,

@@ -79,14 +79,14 @@ def claim(
     floors: Mapping[Lane, Floor] | None = None,
     detailed: bool = False,
     detailed_paths: Iterable[str] = (),
-    unknown_paths: Iterable[str] = (),
+    passed_over_paths: Iterable[str] = (),
     rooms: tuple[int, int] | None = None,
 ) -> list[ClaimedRow]:
     """Claim jobs as a worker does, in the order in which it runs them."""
     taker = Taker(
         worker_id=worker_id,
         worker_name="test:1",
-        unknown_paths=list(unknown_paths),
+        passed_over_paths=list(passed_over_paths),
         detailed=detailed,
         detailed_paths=list(detailed_paths),
     )

@@ -43,7 +43,7 @@ def test_any_name_of_a_queue_or_a_task_is_itself(own: OwnConnection, name: str) 
     job = make_job("tests.tasks.add", queue_name=name)
     make_job(name, queue_name=name)
     make_job("tests.tasks.add")
-    [row] = claim(own, worker, lanes=[MAIL, lane], unknown_paths=["other", name])
+    [row] = claim(own, worker, lanes=[MAIL, lane], passed_over_paths=["other", name])
     assert (row.id, row.queue_name) == (job, name)
 
 

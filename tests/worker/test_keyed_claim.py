@@ -167,7 +167,7 @@ def test_a_lane_of_which_nothing_can_be_taken_takes_no_place(
     make_job("tests.tasks.echo", rate_limit_keys="c")
     other = make_job(concurrency_key="d")
     Pause.objects.create(kind="task", name="tests.tasks.echo")
-    assert ids(keyed_claim(own, worker, max_jobs, unknown_paths=["no.such"])) == [other]
+    assert ids(keyed_claim(own, worker, max_jobs, passed_over_paths=["no.such"])) == [other]
 
 
 def test_one_lane_of_higher_priority_takes_the_whole_batch(own: OwnConnection, worker: int) -> None:

@@ -70,7 +70,7 @@ def test_tasks_that_the_worker_does_not_have_are_left_to_others(
     make_keyed(1, "a", task_path="no.such")
     make_job("no.such")
     known = make_keyed(1, "b")
-    assert ids(keyed_claim(own, worker, unknown_paths=["no.such"])) == known
+    assert ids(keyed_claim(own, worker, passed_over_paths=["no.such"])) == known
 
 
 def test_a_queue_has_a_limit_over_all_workers(own: OwnConnection, worker: int) -> None:

@@ -47,7 +47,7 @@ class Sharing:
     def claim(self, *rooms: int, most: int = 10_000) -> list[int]:
         """Claim so many of each kind; return their ids."""
         taker = Taker(
-            worker_id=self._worker, worker_name="test:1", unknown_paths=[], detailed=False,
+            worker_id=self._worker, worker_name="test:1", passed_over_paths=[], detailed=False,
             detailed_paths=[],
         )  # fmt: skip
         scope = Scope(

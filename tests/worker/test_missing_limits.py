@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import StringIO
+from unittest import mock
 
 import pytest
 from django.core import checks as django_checks
@@ -14,12 +15,14 @@ from django.test import override_settings
 from django_pgjobs import checks, task
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models import RateLimit
-from django_pgjobs.queries.rate_limits import MissingRate
+from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
+from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import look
 from tests import tasks
 from tests.factories import get_job, make_job
 from tests.helpers import wait_until
-from tests.worker.support import ThreadedWorker
+from tests.worker.support import ThreadedWorker, make_options
+from tests.worker.test_upkeep import make_look
 
 README_LIMIT = "missing-shopify"
 
@@ -136,6 +139,28 @@ def test_a_limit_that_was_made_and_deleted_is_told_of_again(
     wait_until(lambda: not known._missing)
     RateLimit.objects.all().delete()
     wait_until_told(2)
+
+
+def test_a_look_without_an_answer_asks_for_limits_again() -> None:
+    """And not a minute later."""
+    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    duty = make_look(
+        outlook,
+        make_options(),
+        is_settled=lambda: True,
+        is_told=lambda: True,
+        on_drained=mock.Mock(),
+    )
+    duty._knows_of_keys = True
+    unanswered, next_one = Turn(1), Turn(1)
+    duty.plan(unanswered)
+    duty.plan(next_one)
+    assert [send_missing_rates in turn.sends for turn in (unanswered, next_one)] == [True, True]
+    next_one.receive([[(0, None, [])], [], [], []])
+    later = Turn(1)
+    duty._knows_of_keys = True
+    duty.plan(later)
+    assert send_missing_rates not in later.sends
 
 
 def test_the_name_of_a_limit_is_what_stands_before_the_colon() -> None:

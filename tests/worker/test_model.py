@@ -124,7 +124,7 @@ class Drive:
                 self._own,
                 worker_id,
                 wanted,
-                unknown_paths=unknown,
+                passed_over_paths=unknown,
                 caps=caps,
                 segments=self._random.choice([None, self._segments()]),
                 rooms=rooms,

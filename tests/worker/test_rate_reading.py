@@ -53,7 +53,11 @@ def test_a_claim_reads_and_writes_the_states_of_its_own_keys(
     for number in range(5):
         make_job(rate_limit_keys=f"shop:{1000 + number}")
     taker = Taker(
-        worker_id=worker, worker_name="test:1", unknown_paths=[], detailed=False, detailed_paths=[]
+        worker_id=worker,
+        worker_name="test:1",
+        passed_over_paths=[],
+        detailed=False,
+        detailed_paths=[],
     )
     scope = claims.Scope(
         floors={}, segments=[Segment(KEYED)], boosts={}, slots={}, rooms=Rooms(10, 10), max_jobs=10

@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.answering import our_address
 from django_pgjobs.admin.audit import MAX_ENTRIES, record, record_jobs, record_tree
+from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.bulk.export import stream_jobs
 from django_pgjobs.admin.bulk.forms import FORMS, BulkForm, EndingForm, ExportForm, RetryForm
 from django_pgjobs.admin.bulk.of_trees import texts_of_tree
@@ -124,14 +125,13 @@ def _ask(
     seen = preview(action, counted, allowed_to(request.user, action.verb, pinned))
     root_id = workflow_to_delete(action.name, pinned)
     of_tree = texts_of_tree(job_admin, request, action, pinned)
-    listed = job_admin.url("pgjobs_job_changelist")
     typed = ""
     if isinstance(form, EndingForm):
         typed = text_to_type(action, pinned, seen.total)
         form.ask_to_type(typed)
     context = {
         "title": of_tree.title if of_tree else _title(action),
-        "steps": of_tree.steps if of_tree else [{"label": _("Jobs"), "url": listed}],
+        "steps": of_tree.steps if of_tree else [jobs_step(job_admin)],
         "action": action,
         "form": form,
         "preview": seen,
@@ -157,7 +157,7 @@ def _title(action: Action) -> str:
 
 
 class AskedChange(TypedDict):
-    """What a page of confirmation was about, signed into its form.
+    """The question of a page of confirmation, signed into its form.
 
     *total*, *more* and *dependants* are the numbers of its preview; *typed* is what was to be
     typed.

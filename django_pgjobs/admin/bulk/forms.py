@@ -69,8 +69,8 @@ class EndingForm(BulkForm):
         return given
 
 
-class LengthForm(BulkForm):
-    """A length of time in a unit."""
+class BulkTimeForm(BulkForm):
+    """When the jobs are to run: at a moment, or within or after a length of time in a unit."""
 
     amount = forms.IntegerField(label=_("How long"), required=False, min_value=1, initial=1)
     unit = forms.ChoiceField(
@@ -128,7 +128,7 @@ class LengthForm(BulkForm):
             self.add_error("at", ValidationError(said % {"first": first, "last": last}))
 
 
-class RetryForm(LengthForm):
+class RetryForm(BulkTimeForm):
     """Now, spread over a time, or at a time; only waiting jobs have attempts to reset."""
 
     when = forms.ChoiceField(
@@ -162,7 +162,7 @@ class RetryForm(LengthForm):
         return chosen | {"reset_attempts": True} if is_reset else chosen
 
 
-class PostponeForm(LengthForm):
+class PostponeForm(BulkTimeForm):
     """In a while, or at a time."""
 
     when = forms.ChoiceField(

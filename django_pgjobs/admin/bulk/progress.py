@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgjobs.admin.audit import record
+from django_pgjobs.admin.breadcrumbs import jobs_step, step
 from django_pgjobs.admin.pages import PageAdmin, page
 from django_pgjobs.bulk import ACTIONS, cancel_change, drop_job, enqueue_change
 from django_pgjobs.bulk.changes import find_user
@@ -38,7 +39,7 @@ def draw_changes(job_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     names = _names({change.user_id for change in changes})
     context = {
         "title": _("Bulk changes"),
-        "steps": [{"label": _("Jobs"), "url": job_admin.url("pgjobs_job_changelist")}],
+        "steps": [jobs_step(job_admin)],
         "rows": [
             {
                 "change": change,
@@ -78,8 +79,8 @@ def _draw(job_admin: PageAdmin, request: HttpRequest, change: BulkChange) -> Htt
     context = {
         "title": f"{_label(change)} #{change.pk}",
         "steps": [
-            {"label": _("Jobs"), "url": job_admin.url("pgjobs_job_changelist")},
-            {"label": _("Bulk changes"), "url": job_admin.url("pgjobs_job_bulk")},
+            jobs_step(job_admin),
+            step(job_admin, _("Bulk changes"), "pgjobs_job_bulk"),
         ],
         "change": change,
         "who": user.get_username() if user is not None else change.user_id,

@@ -160,7 +160,7 @@ class WorkerFilter(TextFilter):
 
 
 class RangeFilter(JobFilter):
-    """From one value to another, each of which may be left out; *bounds* are their fields."""
+    """From one value to another, each of which may be left out."""
 
     lookup_kwarg_gte: str
     lookup_kwarg_lte: str

@@ -1,4 +1,4 @@
-"""What a person may do to one job: the buttons of its page, and what they do."""
+"""The actions on one job: the buttons of its page, and what they do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WhenForm(forms.Form):
 
 
 class JobOrder(NamedTuple):
-    """What a person asks for, of a job."""
+    """What a form of the page asks for: at which time, and why; *user* sent it."""
 
     user: Any
     at: datetime | None

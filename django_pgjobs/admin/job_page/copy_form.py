@@ -17,7 +17,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin import audit
-from django_pgjobs.admin.job_page.page import draw_missing, find_job, is_revealed, list_step
+from django_pgjobs.admin.breadcrumbs import jobs_step
+from django_pgjobs.admin.job_page.page import draw_missing, find_job, is_revealed
 from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.compat import AnyTask, InvalidTask, task_backends
 from django_pgjobs.conf import get_conf
@@ -223,7 +224,7 @@ def draw_copy(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> H
         "title": _("Enqueue a copy"),
         "subtitle": str(job),
         "steps": [
-            *list_step(model_admin),
+            jobs_step(model_admin),
             {"label": f"#{job.pk}", "url": model_admin.url("pgjobs_job_change", job.pk)},
         ],
         "job": job,

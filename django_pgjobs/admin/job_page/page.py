@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin import audit
+from django_pgjobs.admin.breadcrumbs import jobs_step
 from django_pgjobs.admin.job_page.actions import buttons_for
 from django_pgjobs.admin.job_page.around import seen_around, seen_explanation
 from django_pgjobs.admin.job_page.attempts import attempts_of
@@ -86,7 +87,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
     values = list(_values(model_admin, job, reveal=reveals))
     context = {
         "title": f"{printable(job.task_path)} #{job.pk}",
-        "steps": list_step(model_admin),
+        "steps": [jobs_step(model_admin)],
         "job": job,
         "is_unfinished": job.status in UNFINISHED,
         "is_unknown": is_missing_task(job.task_path),
@@ -117,7 +118,7 @@ def draw_missing(model_admin: PageAdmin, request: HttpRequest, object_id: str) -
     conf = get_conf()
     context = {
         "title": _("This job does not exist"),
-        "steps": list_step(model_admin),
+        "steps": [jobs_step(model_admin)],
         "object_id": printable(object_id)[:100],
         "retention": conf.RETENTION_SECONDS,
         "failed_retention": conf.FAILED_RETENTION_SECONDS,
@@ -125,11 +126,6 @@ def draw_missing(model_admin: PageAdmin, request: HttpRequest, object_id: str) -
     response = model_admin.render_page(request, "job_missing.html", context)
     response.status_code = 404
     return response
-
-
-def list_step(model_admin: PageAdmin) -> list[dict[str, str]]:
-    """Return the step of the breadcrumbs that leads back to the list."""
-    return [{"label": _("Jobs"), "url": model_admin.url("pgjobs_job_changelist")}]
 
 
 def is_revealed(request: HttpRequest, job: Job) -> bool:

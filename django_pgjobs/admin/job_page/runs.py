@@ -15,7 +15,7 @@ from django_pgjobs.queries.job_page import MAX_LOOKED_AT, PastRun
 
 
 class Moment(NamedTuple):
-    """A moment in the life of a job; *gap* is the seconds since the step before, or None."""
+    """A moment in the life of a job; *gap* is the seconds since the one before, or None."""
 
     label: str
     at: datetime
@@ -49,12 +49,12 @@ def timeline(job: Job) -> list[Moment]:
         (_("Expires"), job.expires_at if job.finished_at is None else None),
         (_("Next attempt due"), job.due_at if job.attempts and job.finished_at is None else None),
     ]
-    steps: list[Moment] = []
+    found: list[Moment] = []
     for label, at in moments:
         if at is not None:
-            gap = max(0.0, (at - steps[-1].at).total_seconds()) if steps else None
-            steps.append(Moment(label, at, gap))
-    return steps
+            gap = max(0.0, (at - found[-1].at).total_seconds()) if found else None
+            found.append(Moment(label, at, gap))
+    return found
 
 
 def lately(runs: Sequence[PastRun]) -> Lately:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from django_pgjobs.admin.job_page.actions import do
 from django_pgjobs.admin.job_page.copy_form import draw_copy
 from django_pgjobs.admin.job_page.page import draw_download, draw_job
-from django_pgjobs.admin.pages import PageAdmin, page
+from django_pgjobs.admin.pages import PageAdmin, page, require_a_look
 
 
 class JobViews(PageAdmin):
@@ -36,8 +35,7 @@ class JobViews(PageAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """Everything about one job; nothing is changed here."""
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
+        require_a_look(request)
         return draw_job(self, request, unquote(object_id))
 
     @page

@@ -84,7 +84,7 @@ MAX_KEPT_SECONDS = 60
 
 
 class OverviewData(NamedTuple):
-    """What the statements found."""
+    """The answers of the statements, which the page draws."""
 
     queues: Queues
     hour: Hour

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.bulk.asking import bulk_address
 from django_pgjobs.admin.numbers import Hour, QueueLine, as_of, queue_lines, read_hour
 from django_pgjobs.admin.pages import PageAdmin
@@ -72,9 +73,7 @@ def draw_queue(model_admin: PageAdmin, request: HttpRequest, name: str) -> HttpR
     queue = shown[0] if shown else None
     context = {
         "title": _("Queue %(name)s") % {"name": name},
-        "steps": [
-            {"label": _("Queues"), "url": model_admin.url("pgjobs_queuesettings_changelist")}
-        ],
+        "steps": [step(model_admin, _("Queues"), "pgjobs_queuesettings_changelist")],
         "name": name,
         "queue": queue,
         "running": [
@@ -121,7 +120,7 @@ def queue_url(model_admin: PageAdmin, name: str) -> str:
 
 
 class ShownQueue(NamedTuple):
-    """What a template says of a queue: its numbers, addresses, and how many jobs were ready."""
+    """A queue as a template shows it: its numbers, addresses, and how many jobs were ready."""
 
     line: QueueLine
     url: str

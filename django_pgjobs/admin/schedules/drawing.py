@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.addresses import search_address
+from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.job_page.json_html import json_html
 from django_pgjobs.admin.job_page.links import schedule_address
 from django_pgjobs.admin.pages import PageAdmin
@@ -62,7 +63,7 @@ class NextRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSchedule:
-    """What a template says of a schedule: its row, how it is, and its newest occurrences."""
+    """A schedule as a template shows it: its row, how it is, and its newest occurrences."""
 
     row: Schedule
     url: str
@@ -136,7 +137,7 @@ def draw_schedule(model_admin: PageAdmin, request: HttpRequest, row: Schedule) -
     may_control = may(request.user, Verb.CONTROL_SCHEDULES)
     context = {
         "title": _("Schedule %(name)s") % {"name": row.name},
-        "steps": [list_step(model_admin)],
+        "steps": [schedules_step(model_admin)],
         "schedule": shown,
         "upcoming": _next_runs(row, shown.rule, skipped),
         "has_skipped": bool(skipped),
@@ -159,9 +160,9 @@ def draw_schedule(model_admin: PageAdmin, request: HttpRequest, row: Schedule) -
     return model_admin.render_page(request, "schedule.html", context)
 
 
-def list_step(model_admin: PageAdmin) -> dict[str, str]:
+def schedules_step(model_admin: PageAdmin) -> dict[str, str]:
     """Return the step of the breadcrumbs that leads back to the list."""
-    return {"label": _("Schedules"), "url": model_admin.url("pgjobs_schedule_changelist")}
+    return step(model_admin, _("Schedules"), "pgjobs_schedule_changelist")
 
 
 def in_zone(rule: Rule, instant: datetime) -> str:

@@ -24,7 +24,7 @@ from django_pgjobs.admin.schedules.drawing import (
     draw_schedule,
     draw_schedules,
     in_zone,
-    list_step,
+    schedules_step,
 )
 from django_pgjobs.admin.schedules.forms import (
     COLUMNS,
@@ -204,7 +204,7 @@ class ScheduleAdmin(KeyIsKept):
         return back(request, schedule_address(self, row.name))
 
     def _steps(self, row: Schedule) -> list[dict[str, str]]:
-        return [list_step(self), {"label": row.name, "url": schedule_address(self, row.name)}]
+        return [schedules_step(self), {"label": row.name, "url": schedule_address(self, row.name)}]
 
     @page
     def backfill_view(self, request: HttpRequest) -> HttpResponse:

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
 from django.utils import timezone
@@ -20,7 +19,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_pgjobs.admin.answering import refuse_unless_posted, say
 from django_pgjobs.admin.audit import record
 from django_pgjobs.admin.breadcrumbs import step
-from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
+from django_pgjobs.admin.pages import ListPageAdmin, page, require_a_look, within_budget
 from django_pgjobs.admin.tokens.forms import RotationForm, TokenForm
 from django_pgjobs.http.tokens import create_token, revoke_token, rotate_token, state_of
 from django_pgjobs.models import Token
@@ -50,7 +49,7 @@ def _note_sent(request: HttpRequest, sheet: str) -> None:
 
 
 class ShownToken(NamedTuple):
-    """What a template says of a token; *state* is a key of STATES."""
+    """A token as a template shows it; *state* is a key of STATES."""
 
     row: Token
     url: str
@@ -138,9 +137,7 @@ class TokenAdmin(ListPageAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """One token, with what can be done about it."""
-        require(request, Verb.VIEW)
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
+        require_a_look(request)
         return within_budget(self, request, lambda: self._draw_token(request, object_id))
 
     def revoke_view(self, request: HttpRequest, token_id: int) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What a person asks of workers. It is written into their rows, which they read at each heartbeat.
+"""Orders to workers. They are written into their rows, which they read at each heartbeat.
 
 A notification lets them read at once; where none arrives they obey within a third of the lease.
 """

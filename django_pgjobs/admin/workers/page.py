@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.db import connections
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path
@@ -16,10 +15,10 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.breadcrumbs import step
-from django_pgjobs.admin.pages import ListPageAdmin, page, within_budget
+from django_pgjobs.admin.pages import ListPageAdmin, page, require_a_look, within_budget
 from django_pgjobs.admin.workers.orders import ALL, WorkerOrder, carry_out, parse_order
 from django_pgjobs.models import Token
-from django_pgjobs.permissions import Verb, may, require
+from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import worker_pages
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.worker_pages import HeldRow, WorkerRow
@@ -39,7 +38,7 @@ GRACE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownWorker:
-    """What a template says of a worker; *state* and *heartbeat* are keys of the tables below.
+    """A worker as a template shows it; *state* and *heartbeat* are keys of the tables below.
 
     It holds *held* jobs, up to one more than *max_counted*, and so many of them ahead of its slots.
     *jobs* are those that are listed, each with its address; of the *more_jobs* *max_more* are
@@ -142,9 +141,7 @@ class WorkerAdmin(ListPageAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        require(request, Verb.VIEW)
-        if request.method not in ("GET", "HEAD"):
-            raise PermissionDenied
+        require_a_look(request)
         return within_budget(self, request, lambda: self._draw_worker(request, object_id))
 
     def _draw_worker(self, request: HttpRequest, object_id: str) -> HttpResponse:

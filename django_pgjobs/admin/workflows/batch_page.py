@@ -71,7 +71,7 @@ class More(NamedTuple):
 
 
 class TreeButton(NamedTuple):
-    """What may be done to the tree: the page that asks first."""
+    """A button that leads to a page which asks before it does something to the tree."""
 
     label: str
     url: str
@@ -199,7 +199,7 @@ def buttons_for(
         if total.cancelled:
             url = retry_address(model_admin, request, batch, "all")
             found.append(TreeButton(_("Retry failed and cancelled…"), url))
-        if not is_ended and batch.cancel_requested_at is None:
+        if not is_ending(batch):
             url = model_admin.url("pgjobs_batch_cancel", batch.pk)
             found.append(TreeButton(_("Cancel the rest…"), url))
     may_delete = whole_workflows(request.user, Verb.DELETE, [batch.root_id])
@@ -210,10 +210,14 @@ def buttons_for(
     return found
 
 
+def is_ending(batch: Any) -> bool:
+    """Is it being cancelled, or complete with all below it?"""
+    return batch.cancel_requested_at is not None or batch.tree_completed_at is not None
+
+
 def is_open_by_hand(batch: Any) -> bool:
     """Does it wait for somebody to say that no more jobs come?"""
-    is_ending = batch.cancel_requested_at is not None or batch.tree_completed_at is not None
-    return batch.sealed_at is None and batch.follows is None and not is_ending
+    return batch.sealed_at is None and batch.follows is None and not is_ending(batch)
 
 
 def seal_url(model_admin: PageAdmin, request: HttpRequest, batch: Any) -> str:

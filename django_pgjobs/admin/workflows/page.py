@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from django_pgjobs.admin.pages import PageAdmin, page
+from django_pgjobs.admin.pages import PageAdmin, page, require_a_look
 from django_pgjobs.admin.workflows.batch_page import draw_batch, draw_missing, find_batch
-from django_pgjobs.admin.workflows.ending import CANCEL, draw_ending
+from django_pgjobs.admin.workflows.cancelling import draw_cancel
 from django_pgjobs.admin.workflows.listing import draw_workflows
 from django_pgjobs.admin.workflows.sealing import seal
 from django_pgjobs.permissions import Verb, require
@@ -65,8 +64,8 @@ class BatchAdmin(PageAdmin):
 
     def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Cancel a batch and what is below it."""
-        require(request, CANCEL.permission)
-        return draw_ending(self, request, unquote(object_id), CANCEL)
+        require(request, Verb.OPERATE)
+        return draw_cancel(self, request, unquote(object_id))
 
     def seal_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Say that no more jobs come to a batch."""
@@ -80,10 +79,3 @@ class BatchAdmin(PageAdmin):
         if find_batch(request, unquote(object_id)) is None:
             return draw_missing(self, request, unquote(object_id))
         return super().history_view(request, object_id, extra_context)
-
-
-def require_a_look(request: HttpRequest) -> None:
-    """Raise PermissionDenied unless the person may view jobs and only looks."""
-    require(request, Verb.VIEW)
-    if request.method not in ("GET", "HEAD"):
-        raise PermissionDenied

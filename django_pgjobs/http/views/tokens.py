@@ -8,7 +8,7 @@ from django_pgjobs.http.routing import Handler, route
 
 
 def show_token(request: ApiRequest) -> Reply:
-    """Tell who asks, and what of."""
+    """Show the token of the request."""
     access = request.access
     return Reply(
         200,

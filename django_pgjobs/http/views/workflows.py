@@ -43,7 +43,7 @@ CONFLICTS = ("raise", "return")
 
 
 def open_workflow(request: ApiRequest) -> Reply:
-    """Open a whole tree, with its jobs; one that has the key is there is told instead."""
+    """Open a whole tree, with its jobs; if one has its key already, tell of that one instead."""
     fields = request.fields()
     key, is_replay_good = _key_of(request, fields)
     root = TreeReader(request.access).read(fields)

@@ -133,8 +133,8 @@ class Claimer:
         return claims.Taker(
             worker_id=worker_id,
             worker_name=self._state.name,
-            unknown_paths=[
-                path for path, until in self._state.unknown_paths.items() if until > now
+            passed_over_paths=[
+                path for path, until in self._state.passed_over_paths.items() if until > now
             ],
             passed_over=passed_over,
             detailed=self._wants_details(),

@@ -1,9 +1,9 @@
 """From outcomes to finishing statements.
 
 Slots add outcomes; the pump takes them in batches and sends one statement per kind. An outcome
-leaves this module only when the server has answered: written, or lost to another attempt.
-Nothing is forgotten when a connection breaks; an outcome that may already be written is sent
-again, which the claim in every WHERE clause makes harmless.
+leaves this module when the server has answered: it is written, lost to another attempt, or refused
+even as a plain failure. Nothing is forgotten when a connection breaks; an outcome that may already
+be written is sent again, which the claim in every WHERE clause makes harmless.
 
 A transaction of the project may lock a job's row for as long as it lasts. Then the outcome is set
 aside and retried by statements that skip locked rows, so nobody waits, until the row is free or

@@ -1,4 +1,4 @@
-"""What other threads ask of the upkeep.
+"""Requests of other threads to the upkeep.
 
 Each call appends to a deque; the upkeep's own thread takes what is there when it is woken.
 """

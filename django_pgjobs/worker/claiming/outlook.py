@@ -1,7 +1,6 @@
-"""What the pump wants and what it knows of, for whoever asks, and how long it may rest.
+"""What the pump wants and knows of, as other threads see it, and how long it may rest.
 
-Any thread may ask; the pump itself goes on meanwhile, so what was said may be outdated a moment
-later.
+The pump goes on meanwhile, so an answer may be outdated a moment later.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from django_pgjobs.worker.claiming.settling import Settling
 
 
 class Outlook:
-    """What can be asked of a pump."""
+    """Answers questions about a pump, from any thread; the pump notes what it does."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Outlook:
 
     @property
     def waits_for_news(self) -> bool:
-        """Is it to claim jobs of each kind, and knows of no place?"""
+        """Is it to claim jobs of each kind, and does it know of no place?"""
         return self.has_room and self.is_idle
 
     @property

@@ -246,14 +246,11 @@ class Places:
         segments = []
         there = (group for group in groups if rooms[group.is_async])
         for group in sorted(there, key=self._listing.rank):
-            cursor = self._cursors.get(group, "")
-            if not walks:
+            if walks:
+                segments += Segment.in_turn(group, self._cursors.get(group, ""))
+            else:
                 lanes = self._freed.get(group, set()) | ending.get(group, set())
                 segments += [Segment.single(group, lane) for lane in sorted(lanes)]
-            elif cursor:
-                segments += [Segment.behind(group, cursor), Segment(group, "", cursor)]
-            else:
-                segments.append(Segment(group))
         return segments
 
     def _is_limited(self, lane: Lane) -> bool:

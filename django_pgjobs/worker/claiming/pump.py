@@ -283,7 +283,8 @@ class Pump(Role):
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         if not self._state.options.unknown_fails:
             until = time.monotonic() + UNKNOWN_SECONDS
-            self._state.unknown_paths |= {a.row.task_path: until for a in attempts if not a.task}
+            unknown = (attempt.row.task_path for attempt in attempts if not attempt.task)
+            self._state.passed_over_paths |= dict.fromkeys(unknown, until)
         if worker_id != self._state.worker_id:
             logger.warning(
                 "worker=%s dropped %s of a lost lease",

@@ -19,7 +19,7 @@ from django_pgjobs.worker.turns.turn import Rows, Turn
 
 
 class Releases:
-    """Whose dependencies the pump is still to resolve."""
+    """Releases the jobs that waited for those that the pump has finished, page by page."""
 
     def __init__(self, on_released: Callable[[list[str]], None]) -> None:
         self._on_released = on_released

@@ -1,4 +1,4 @@
-"""Whose turn it is to claim jobs with keys: one worker does at a time.
+"""The turn to claim jobs with keys, which one worker has at a time.
 
 A worker whose turn it is not tries again a little later, or waits for its turn if it knows of
 nothing else to do. A transaction of the project may hold the lock, too; then it does without.

@@ -100,9 +100,8 @@ class Writing:
         unanswered = [entry for entry in self._fresh if entry[0].id not in self._answered]
         self._completer.put_back(unanswered, is_sent=is_sent)
 
-    def write_keyed(self) -> bool:
-        """Write fillings that may wait for a unique key, until one did; return if there were
-        any."""
+    def write_keyed(self) -> None:
+        """Write the fillings that may wait for a unique key, one by one, until one had to wait."""
         until = monotonic() + KEY_SECONDS
         for entry in self._keyed:
             part = self._careful_part([entry])
@@ -122,7 +121,6 @@ class Writing:
             part.receive(answers[1:-1])
             if monotonic() > until:
                 break
-        return bool(self._keyed)
 
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
         self._answered.update(attempt.id for attempt, _ in entries)

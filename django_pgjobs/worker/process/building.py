@@ -41,7 +41,7 @@ LOCK_SHARE = 0.05
 def build_state(options: Options, host: str) -> WorkerState:
     """Return what the roles share. Claims leave out remote tasks, whatever their queue."""
     name = options.name or f"{host}:{os.getpid()}"
-    return WorkerState(options, name, unknown_paths=dict.fromkeys(remote_paths(), inf))
+    return WorkerState(options, name, passed_over_paths=dict.fromkeys(remote_paths(), inf))
 
 
 def build_pump_and_upkeep(

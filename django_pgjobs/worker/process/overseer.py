@@ -1,4 +1,4 @@
-"""Who started the process and wants to know how it does: nobody, a supervisor, or systemd."""
+"""The program that started the process and watches it: none, a supervisor, or systemd."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Overseer:
-    """Nobody: all of it is ignored."""
+    """No program watches: nothing is told."""
 
     # Does it end a process that gives no sign of life?
     is_watching = False

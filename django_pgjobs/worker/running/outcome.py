@@ -50,7 +50,7 @@ NO_SLOT = "given back: no slot became free"
 
 
 class Kind(StrEnum):
-    """The outcomes of an attempt."""
+    """The outcomes of an attempt, by their words in the log: those of failures are in capitals."""
 
     DONE = "done"
     FAIL = "FAIL"

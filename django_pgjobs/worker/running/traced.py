@@ -5,7 +5,7 @@ from __future__ import annotations
 from django_pgjobs.exceptions import Retry
 from django_pgjobs.tracing.headers import headers_of_detail, is_tracing
 from django_pgjobs.tracing.processing import AttemptTrace
-from django_pgjobs.tracing.tracers import TracedAttempt, TracedEnd
+from django_pgjobs.tracing.spans import TracedAttempt, TracedEnd
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 

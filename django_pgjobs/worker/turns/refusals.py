@@ -148,6 +148,6 @@ class Refusals:
         ]
         if task_path and len(refused) >= PATH_LIMIT:
             logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
-            self._state.unknown_paths[task_path] = now + TASK_SECONDS
+            self._state.passed_over_paths[task_path] = now + TASK_SECONDS
             for known_id in refused:  # the next pause is for others
                 del self._paths[known_id]

@@ -169,10 +169,7 @@ class Look(Duty):
         return max(due, self._allowed_at)
 
     def plan(self, turn: Turn) -> None:
-        found = LookNotes(
-            claimed=self._outlook.claimed,
-            is_empty=self._is_empty,
-        )
+        found = LookNotes(claimed=self._outlook.claimed, is_empty=self._is_empty)
         passed_over = self._refusals.passed_over()
         turn.begin(lambda error: self._promote_apart(found)).add(
             partial(jobs.send_promotion, max_jobs=PROMOTE_BATCH, passed_over=passed_over),
@@ -183,7 +180,6 @@ class Look(Duty):
         # Also when nobody waits any more for one that was told: it may be there by now.
         asks = self._knows_of_keys or self._missing
         if asks and time.monotonic() >= self._missing_at:
-            self._missing_at = time.monotonic() + MISSING_SECONDS
             turn.add(send_missing_rates, self._note_missing)
         with_lowest = self._state.options.ageing is not None
         turn.add(
@@ -193,6 +189,7 @@ class Look(Duty):
 
     def _note_missing(self, rows: Rows) -> None:
         """Log, once until they are there, which rate limits jobs wait for that do not exist."""
+        self._missing_at = time.monotonic() + MISSING_SECONDS
         told, self._missing = self._missing, set()
         for missing in map(MissingRate._make, rows):
             self._missing.add(missing.key)

@@ -73,7 +73,7 @@ SILENT_POLLS = 3
 
 
 class WatchStep(Enum):
-    """What is to be done about the watch."""
+    """Steps of a worker that takes, leaves or does without the watch."""
 
     LEAVE = "leave"
     TAKE = "take"

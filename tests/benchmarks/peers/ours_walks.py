@@ -72,7 +72,7 @@ def main() -> None:
     taker = claims.Taker(
         worker_id=worker_id,
         worker_name="bench",
-        unknown_paths=[],
+        passed_over_paths=[],
         detailed=False,
         detailed_paths=[],
     )

@@ -6,8 +6,10 @@ import pytest
 from django.db import connection
 
 from django_pgjobs import cancel
+from django_pgjobs.http.station import station
+from django_pgjobs.models import Statistic
 from django_pgjobs.queries import jobs, workers
-from tests.factories import get_job, get_worker, make_worker
+from tests.factories import get_job, get_worker, make_running_job, make_worker
 from tests.http import tasks
 from tests.http.support import Api, problem_of
 from tests.http.workers import Remote, body_of
@@ -153,6 +155,23 @@ def test_a_heartbeat_rescues_what_another_worker_has_lost(api: Api) -> None:
     job = get_job(job_id)
     assert (job.status, job.lost_count) == ("ready", 1)
     assert get_worker(lost.id).lost
+
+
+def test_what_a_heartbeat_rescues_is_counted_and_logged(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = make_worker(lease_seconds=-1)
+    for task_path, max_losses in (("a.again", 2), ("a.last", 1)):
+        make_running_job(gone, task_path=task_path, max_losses=max_losses)
+    Remote(api).beat()
+    station.end()
+    counted = Statistic.objects.filter(lost__gt=0).order_by("task_path")
+    assert [(row.task_path, row.lost, row.failed) for row in counted] == [
+        ("a.again", 1, 0),
+        ("a.last", 1, 1),
+    ]
+    logged = {record.levelname for record in caplog.records if "rescue" in record.getMessage()}
+    assert logged == {"WARNING", "ERROR"}
 
 
 def test_a_worker_over_http_is_never_the_leader(api: Api) -> None:

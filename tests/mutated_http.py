@@ -30,6 +30,13 @@ DOORS = (
         TOKENS,
     ),
     (
+        "http: token of a worker that waits",
+        f"{SQL}get_remote_worker.sql",
+        "            AND token.revoked_at IS NULL\n",
+        "",
+        GUARDS,
+    ),
+    (
         "http: verb of a token",
         f"{HTTP}routing.py",
         "        access.require(handler.verb)\n",

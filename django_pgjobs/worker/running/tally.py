@@ -20,14 +20,20 @@ from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, is_undone, trouble_of
 from django_pgjobs.queries.jobs import Rescued
-from django_pgjobs.queries.statistics import LAST_CLASS, MINUTE, OTHERS, Cell, Key, Minute
+from django_pgjobs.queries.statistics import (
+    LAST_CLASS,
+    MAX_CELLS,
+    MINUTE,
+    OTHERS,
+    Cell,
+    Key,
+    Minute,
+)
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 
 # How long outcomes of a minute may still come when it is over; later ones get rows of their own.
 CLOSING_SECONDS = 5.0
-# Queues and tasks that are told apart: their names may be without number.
-MAX_CELLS = 1_000
 # As long as nothing can be written, minutes above so many are added to the next one, and so are
 # those with so many cells together, of a kilobyte each.
 MAX_MINUTES = 120

@@ -167,6 +167,20 @@ RULES = (
         ("tests/http/test_assignments.py",),
     ),
     (
+        "http: two attempts of a job in one request",
+        f"{HTTP}outcomes.py",
+        " or claims_of_jobs[claim[0]] > 1",
+        "",
+        ("tests/http/test_memory.py",),
+    ),
+    (
+        "http: losses that are counted",
+        f"{HTTP}beating.py",
+        "            station.note_rescued(rescued)\n",
+        "",
+        ("tests/http/test_heartbeats.py",),
+    ),
+    (
         "worker over http: failures by what is remembered",
         f"{HTTP}outcomes.py",
         "memory.take(*claim) if isinstance(report, Result) else None",

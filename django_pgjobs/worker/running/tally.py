@@ -61,10 +61,19 @@ class Tally:
         self._totals: Cells = {}
         # What to add to time.monotonic() for the server's seconds since 1970.
         self._offset = time.time() - time.monotonic()
+        self._knows_clock = False
 
     def set_clock(self, server_time: float, asked_at: float) -> None:
-        """Note what the server's clock said when it was asked, by time.monotonic()."""
-        self._offset = server_time - asked_at
+        """Note what the server's clock said when it was asked, by time.monotonic().
+
+        What was counted before it was first asked moves along: this machine's may be hours wrong.
+        """
+        with self._lock:
+            offset = server_time - asked_at
+            if not self._knows_clock and self._minutes:
+                moved = round((offset - self._offset) / MINUTE)
+                self._minutes = {number + moved: cells for number, cells in self._minutes.items()}
+            self._offset, self._knows_clock = offset, True
 
     def note(self, entries: Iterable[tuple[Attempt, Outcome]]) -> None:
         """Count attempts whose outcomes are stored.

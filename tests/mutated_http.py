@@ -30,6 +30,13 @@ DOORS = (
         TOKENS,
     ),
     (
+        "http: token of a worker that waits",
+        f"{SQL}get_remote_worker.sql",
+        "            AND token.revoked_at IS NULL\n",
+        "",
+        GUARDS,
+    ),
+    (
         "http: verb of a token",
         f"{HTTP}routing.py",
         "        access.require(handler.verb)\n",
@@ -158,6 +165,20 @@ RULES = (
         "not any(hmac.compare_digest(signature, _signature(text, key)) for key in _keys())",
         "False",
         ("tests/http/test_assignments.py",),
+    ),
+    (
+        "http: two attempts of a job in one request",
+        f"{HTTP}outcomes.py",
+        " or claims_of_jobs[claim[0]] > 1",
+        "",
+        ("tests/http/test_memory.py",),
+    ),
+    (
+        "http: losses that are counted",
+        f"{HTTP}beating.py",
+        "            station.note_rescued(rescued)\n",
+        "",
+        ("tests/http/test_heartbeats.py",),
     ),
     (
         "worker over http: failures by what is remembered",

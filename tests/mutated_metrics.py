@@ -44,7 +44,7 @@ METRICS = (
     ),
     (
         "traces: the record of a failure in its trace",
-        f"{PROCESS}job_log.py",
+        "django_pgjobs/worker/running/job_log.py",
         "attempt.trace.run(partial(_log_outcome, attempt, outcome, worker))",
         "_log_outcome(attempt, outcome, worker)",
         ("tests/tracing/test_sentry.py",),

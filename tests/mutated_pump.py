@@ -14,10 +14,24 @@ HINTS = ("tests/worker/test_lost_hints.py",)
 # Name, file, what is replaced and by what, tests.
 PUMP = (
     (
+        "outcome of the later of two attempts",
+        f"{WORKER}claiming/completer.py",
+        "other is None or other.claim <= attempt.claim",
+        "True",
+        ("tests/worker/test_completer.py",),
+    ),
+    (
+        "answers by attempt and not by job",
+        f"{WORKER}claiming/writing.py",
+        "entry[0] not in locked",
+        "entry[0].id not in {attempt.id for attempt in locked}",
+        ("tests/worker/test_completer.py",),
+    ),
+    (
         "outcome of a locked row",
         f"{WORKER}claiming/writing.py",
-        "owned = {row[0] for row in rows} - written",
-        "owned = set()",
+        "owned = meant_by(_ids_of(rows) - written, batch)",
+        "owned = list[Entry]()",
         HELD,
     ),
     (

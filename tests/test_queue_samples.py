@@ -213,6 +213,25 @@ class TestWhatCameIn:
         statistics.count_enqueued(cursor)
         assert sums() == {"enqueued": 3}
 
+    def test_of_many_names_the_others_are_together(
+        self, cursor: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(statistics, "MAX_CELLS", 2)
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+            statistics.count_enqueued(cursor)
+        for minutes, count, queue_name in ((9, 1, "d"), (9, 3, "c"), (9, 1, "b"), (5, 1, "a")):
+            enqueued_at = sql.SQL(f"now() - interval '{minutes} minutes'")
+            make_jobs(count, queue_name=queue_name, enqueued_at=enqueued_at)
+        make_job(queue_name="c", task_path="a.b", enqueued_at=sql.SQL("now() - interval '9 min'"))
+        for _ in range(2):
+            statistics.measure_queues(cursor)
+        statistics.count_enqueued(cursor)
+        rows = Statistic.objects.filter(enqueued__gt=0).order_by("begins_at", "queue_name")
+        found = [(row.queue_name, row.task_path, row.enqueued) for row in rows]
+        add = "tests.tasks.add"
+        assert found == [(*statistics.OTHERS, 2), ("b", add, 1), ("c", add, 3), ("a", add, 1)]
+
     def test_by_the_minute_of_the_enqueue(self, cursor: Any) -> None:
         for _ in range(2):
             statistics.measure_queues(cursor)

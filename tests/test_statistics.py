@@ -116,6 +116,16 @@ class TestWhoEndsJobsCountsThem:
         assert sums() == {"cancelled": 3}
 
 
+def test_times_without_end_keep_nothing_from_being_written(cursor: Any) -> None:
+    """Twenty thousand jobs that somebody's INSERT made wait since the year 1, in one minute."""
+    odd = cell(20_000, 0, 0, 0, ran=20_000 * 6.3e10)
+    odd.waited = odd.ran
+    write(cursor, 5, {("mail", "odd"): odd, ("mail", TASK): cell(1, 0, 0, 0)})
+    row = Statistic.objects.get(task_path="odd")
+    assert (row.successful, row.waited, row.ran) == (20_000, 1e15, 1e15)
+    assert sums(task_path=TASK) == {"successful": 1}
+
+
 def admit_odd_lists(cursor: Any) -> None:
     """Let them into the table, until the test's rollback."""
     for column in ("waits", "runs"):

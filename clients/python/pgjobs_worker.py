@@ -248,8 +248,9 @@ class Worker:
         with self._news:
             for fields in answer["assignments"]:
                 if fields["assignment"] not in self._jobs and not self._stopping.is_set():
-                    job = self._jobs[fields["assignment"]] = Job(fields)
-                    start(self._run, job)
+                    job = Job(fields)
+                    start(self._run, job)  # where there is room for no thread it is given again
+                    self._jobs[fields["assignment"]] = job
         return float(answer.get("retry_after") or 0)
 
     def _register(self, api: Api) -> str:

@@ -45,6 +45,14 @@ class Usual(NamedTuple):
     most: float
 
 
+class Report(NamedTuple):
+    """What a job *said* of its progress when that changed last, and the longest pause till then."""
+
+    said: dict[str, Any]
+    changed_at: datetime
+    pause: float
+
+
 class Stuck(NamedTuple):
     """A job that looks stuck.
 
@@ -120,13 +128,21 @@ def far_beyond(usual: Usual) -> float:
 
 def standing_still(run: LongRun) -> float | None:
     """Return how long the progress of a job has not changed, None if that is not too long."""
-    report = _decoded(run.progress)
-    changed_at, pause = _instant(report.get("changed_at")), report.get("longest_pause")
-    if changed_at is None or not isinstance(pause, (int, float)) or not 0 <= pause <= LATEST:
+    report = report_of(run.progress)
+    if report is None:
         return None
     # A report that is older than the attempt is another attempt's.
-    still = min((run.now - changed_at).total_seconds(), run.seconds)
-    return still if still > max(FACTOR * pause, LEAST_STILL_SECONDS) else None
+    still = min((run.now - report.changed_at).total_seconds(), run.seconds)
+    return still if still > max(FACTOR * report.pause, LEAST_STILL_SECONDS) else None
+
+
+def report_of(text: str | None) -> Report | None:
+    """Return what a row keeps of a job's progress, None if there is nothing or it says no time."""
+    said = _decoded(text)
+    changed_at, pause = _instant(said.pop("changed_at", None)), said.pop("longest_pause", None)
+    if changed_at is None or not isinstance(pause, (int, float)) or not 0 <= pause <= LATEST:
+        return None
+    return Report(said, changed_at, pause)
 
 
 def _decoded(text: str | None) -> dict[str, Any]:

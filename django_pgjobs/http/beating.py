@@ -22,7 +22,7 @@ from django_pgjobs.http.crew import crew, worker_gone
 from django_pgjobs.http.outcomes import attempt_of, timed_out
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.station import lease_seconds, make_options
+from django_pgjobs.http.station import LOGGED_WORKER, lease_seconds, make_options, station
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import (
@@ -37,6 +37,7 @@ from django_pgjobs.queries.remote import (
 )
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.running.calling import timeout_of
+from django_pgjobs.worker.running.job_log import log_rescue
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
@@ -158,6 +159,9 @@ def _rescue(worker_id: int, silent: Sequence[Assigned]) -> None:
                 rescued = jobs.rescue_jobs(
                     cursor, max_jobs=RESCUE_BATCH, default_max_losses=get_conf().MAX_LOSSES
                 )
+            station.note_rescued(rescued)
+            for job in rescued:
+                log_rescue(job, LOGGED_WORKER)
             if len(rescued) < RESCUE_BATCH:
                 with connection.cursor() as cursor:
                     workers.end_lost_workers(cursor)

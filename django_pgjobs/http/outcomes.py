@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -146,14 +147,19 @@ def _attempts_of(
     assignments: Iterable[Assignment | None], reports: Iterable[Report]
 ) -> dict[tuple[int, int], Attempt]:
     """Return the attempts by job and claim, without those that are known to be over."""
+    named = [
+        ((assignment.job_id, assignment.claim), report)
+        for assignment, report in zip(assignments, reports, strict=True)
+        if assignment is not None
+    ]
+    # What was written is told by the ids of jobs. A worker that has got one again may report both
+    # of its attempts at once: then the row says which of them is not over.
+    claims_of_jobs = Counter(job_id for job_id, _ in {claim for claim, _ in named})
     known: list[Assigned] = []
     claims: list[tuple[int, int]] = []
-    for assignment, report in zip(assignments, reports, strict=True):
-        if assignment is None:
-            continue
-        claim = assignment.job_id, assignment.claim
+    for claim, report in named:
         given = memory.take(*claim) if isinstance(report, Result) else None
-        if given is None:
+        if given is None or claims_of_jobs[claim[0]] > 1:
             claims.append(claim)
         else:
             known.append(given)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 
 import psycopg
 
+from django_pgjobs.control.stuck import report_of
 from django_pgjobs.http.assignments import Assignment
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.pool import turn
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.queries.remote import Reported, send_reported
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.safe_log import get_logger
 
@@ -40,20 +42,42 @@ def progress_of(fields: Fields) -> dict[str, str]:
     return {sealed: read_progress(given.object(sealed)) for sealed in given.members}
 
 
-def write_progress(reports: Sequence[tuple[Assignment, str]]) -> set[int]:
+def write_progress(reports: Iterable[tuple[Assignment, str]]) -> set[int]:
     """Write reports; return the jobs of those that are still under way.
 
     One that cannot be written is dropped: the next one says more.
     """
-    newest = {assignment.job_id: (assignment.claim, text) for assignment, text in reports}
-    if not newest:
+    # A worker may go on with a job that it has lost and got again: only one of both is its.
+    texts = {(assignment.job_id, assignment.claim): text for assignment, text in reports}
+    if not texts:
         return set()
-    rows = [(job_id, claim, 0.0, text) for job_id, (claim, text) in newest.items()]
     try:
-        [written] = turn([partial(jobs.send_progress, reports=rows)])
+        [found] = turn([partial(send_reported, claims=texts)])
+        before = [Reported._make(row) for row in found]
+        rows = [
+            (each.id, each.claim, pause, texts[each.id, each.claim])
+            for each in before
+            if (pause := _longest_pause(each, texts[each.id, each.claim])) is not None
+        ]
+        [written] = turn([partial(jobs.send_progress, reports=rows)]) if rows else [[]]
     except psycopg.Error as error:
         if not trouble_of(error).is_of_rows:
             raise
         logger.warning("http progress cannot be written: %s", str(error).strip())
-        return set(newest)
-    return {row[0] for row in written}
+        return {job_id for job_id, _ in texts}
+    unchanged = {each.id for each in before} - {job_id for job_id, *_ in rows}
+    return unchanged | {row[0] for row in written}
+
+
+def _longest_pause(before: Reported, text: str) -> float | None:
+    """Return the longest pause of an attempt between two changes of its progress, in seconds.
+
+    None: this is none, because to report the same again is standing still.
+    """
+    report = report_of(before.progress)
+    if report is None:
+        return round(max(before.ran, 0.0), 3)
+    if report.said == json.loads(text):
+        return None
+    pause = (before.now - report.changed_at).total_seconds()
+    return round(max(report.pause, min(pause, before.ran), 0.0), 3)

@@ -12,11 +12,8 @@ import time
 
 import psycopg
 
-from django_pgjobs.exceptions import ServerUnreachable
 from django_pgjobs.http.pool import borrowed
 from django_pgjobs.http.problems import Problem
-from django_pgjobs.queries import statistics
-from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
@@ -77,19 +74,15 @@ class Recording:
                 server_time = get_now(cursor).timestamp()
             if time.monotonic() - asked_at < CLOCK_SECONDS:
                 self._tally.set_clock(server_time, asked_at)
-        except (psycopg.Error, Problem, ServerUnreachable) as error:
+        except (psycopg.Error, Problem) as error:
             logger.warning("statistics go by this machine's clock: %s", str(error).strip())
 
     def write(self, *, is_last: bool = False) -> None:
         """Write the minutes that are over; all of them if the process ends."""
-        minutes = self._tally.take(is_last=is_last)
-        if not minutes:
+        if self._tally.is_empty:
             return
         try:
-            with borrowed() as connection, connection.cursor() as cursor:
-                statistics.write_statistics(cursor, minutes)
+            with borrowed() as connection:
+                self._tally.write(connection, is_last=is_last)
         except (psycopg.Error, Problem) as error:
             logger.warning("statistics are late: %s", str(error).strip())
-            # Without an answer they may be written: rather too few are counted than too many.
-            if not isinstance(error, psycopg.Error) or trouble_of(error) is not Trouble.LOST:
-                self._tally.give_back(minutes)

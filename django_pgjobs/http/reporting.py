@@ -14,7 +14,7 @@ import psycopg
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import Problem, unavailable
-from django_pgjobs.http.station import make_options, station
+from django_pgjobs.http.station import LOGGED_WORKER, make_options, station
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -24,6 +24,7 @@ from django_pgjobs.worker.claiming.completer import Completer, Entry
 from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.claiming.writing import Writing
+from django_pgjobs.worker.running.job_log import log_outcome
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
@@ -57,6 +58,7 @@ class Delivery:
     def _note_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self.stored[attempt.id] = outcome
         station.note_stored(attempt, outcome)
+        log_outcome(attempt, outcome, LOGGED_WORKER)
 
     @property
     def waiting(self) -> set[int]:

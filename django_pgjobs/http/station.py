@@ -23,6 +23,7 @@ from django_pgjobs.declaring.remote import local_paths, remote_paths
 from django_pgjobs.http.recording import Recording
 from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.running.announcer import Announcer
@@ -34,6 +35,8 @@ from django_pgjobs.worker.turns.refusals import Refusals
 
 logger = get_logger(__name__)
 
+# What the log calls a web process where it names a worker of ours.
+LOGGED_WORKER = "http"
 # A task that is not known here is left alone for so long.
 UNKNOWN_SECONDS = 60.0
 # Of so many groups it is remembered where the last walk ended.
@@ -99,6 +102,7 @@ class Station:
         self._lock = threading.Lock()
         self._refusing: tuple[WorkerState, Refusals] | None = None
         self._announcer: Announcer | None = None
+        self._ends_at_exit = False
         self._declared = Declared()
         # Where walks through the lanes of groups ended.
         self.cursors: dict[Group, str] = {}
@@ -158,16 +162,30 @@ class Station:
             if self._announcer is None:
                 self._announcer = Announcer(self._note_crash)
                 self._announcer.start()
-                atexit.register(self.end)
             self._announcer.add(attempt, outcome)
+        self._begin_recording()
+
+    def note_rescued(self, rescued: Collection[Rescued]) -> None:
+        """Count attempts of lost workers that a request has taken back."""
+        if rescued:
+            self.tally.note_rescued(rescued)
+            self._begin_recording()
+
+    def _begin_recording(self) -> None:
+        """See that what is counted is written, at the latest at the end of the process."""
+        with self._lock:
+            if not self._ends_at_exit:
+                self._ends_at_exit = True
+                atexit.register(self.end)
         self.recording.begin()
 
     def end(self) -> None:
         """Tell and write what is left; for the end of the process."""
         with self._lock:
             announcer, self._announcer = self._announcer, None
+            self._ends_at_exit = False
+        atexit.unregister(self.end)
         if announcer is not None:
-            atexit.unregister(self.end)
             announcer.stop()
             announcer.join(END_SECONDS)
         self.recording.end()

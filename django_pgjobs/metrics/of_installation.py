@@ -72,7 +72,8 @@ def _add_sizes(said: Exposition, cursor: Cursor, queues: Iterable[QueueRow]) -> 
     sizes = numbers.list_sizes(cursor)
     told = {size.queue_name for size in sizes}
     # A served queue without jobs shows zeros, so that alerting rules find a number.
-    sizes += [queue.size for queue in queues if queue.size and queue.name not in told]
+    rest = [queue.size for queue in queues if queue.size and queue.name not in told]
+    sizes += rest[: max(0, MAX_SAMPLED + 1 - len(sizes))]
     for size in sizes:
         if size.queue_name is not None:
             for state in STATES:

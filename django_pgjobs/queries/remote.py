@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries.arrays import array_text, text_array_text
@@ -95,6 +96,26 @@ def send_assigned(cursor: Cursor, claims: Sequence[tuple[int, int]]) -> None:
         "claims": array_text(claim for _, claim in claims),
     }
     execute(cursor, "list_assigned", params | DETAILED)
+
+
+class Reported(NamedTuple):
+    """What a running attempt has reported, as JSON text, *ran* seconds after it began or before."""
+
+    id: int
+    claim: int
+    progress: str | None
+    now: datetime
+    ran: float
+
+
+def send_reported(cursor: Cursor, claims: Iterable[tuple[int, int]]) -> None:
+    """Send the question what the attempts of these jobs (id, claim) have reported."""
+    pairs = list(claims)
+    params = {
+        "ids": array_text(job_id for job_id, _ in pairs),
+        "claims": array_text(claim for _, claim in pairs),
+    }
+    execute(cursor, "list_progress", params)
 
 
 def send_held(cursor: Cursor, worker_id: int, *, max_jobs: int) -> None:

@@ -17,6 +17,8 @@ from django_pgjobs.queries.cursor import Cursor, execute, fetch
 MINUTE = 60
 # Counts together all queues and tasks beyond those that are told apart.
 OTHERS = ("(others)", "(others)")
+# Queues and tasks of a minute that are told apart: their names may be without number.
+MAX_CELLS = 1_000
 # Times are counted in so many classes. Class 0 is below a millisecond, each next one ends at
 # twice that of the one before, so the 27th ends at 18.6 hours; the last has no end.
 CLASSES = 28
@@ -123,7 +125,8 @@ def measure_queues(cursor: Cursor) -> None:
 
 def count_enqueued(cursor: Cursor) -> None:
     """Append how many jobs came in up to the sample before the last one, once each."""
-    execute(cursor, "count_enqueued", {"max_jobs": MAX_JOBS})
+    params = {"max_jobs": MAX_JOBS, "max_names": MAX_CELLS, "others": OTHERS[0]}
+    execute(cursor, "count_enqueued", params)
 
 
 def roll_up(cursor: Cursor, step: RollUp) -> int:

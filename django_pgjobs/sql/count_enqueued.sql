@@ -2,7 +2,9 @@
 -- transactions that inserted them have ended, unless they take longer than that. The sample notes up
 -- to where was counted, and the next count begins there; who takes that note away counts, so that of
 -- two at a time one does. The first sample only gets a note.
--- Parameters: max_jobs integer (how many are looked at; the next count goes on)
+-- Parameters: max_jobs integer (how many are looked at; the next count goes on); max_names integer
+--     (queues and tasks of a minute that are told apart, those with the most jobs); others text
+--     (what the queue and task of the others are called)
 -- Returns: nothing
 -- Locks: the sample with the note, then the one that gets it
 -- Index: pgjobs_job_live_pkey, pgjobs_job_finished_pkey, pgjobs_queue_sample_measured,
@@ -68,13 +70,32 @@ given AS (
     WHERE
         sample.id = goal.id AND (EXISTS (SELECT FROM taken) OR NOT EXISTS (SELECT FROM noted))
     RETURNING sample.id
+),
+named AS (
+    SELECT
+        date_trunc(
+            'minute', LEAST(GREATEST(job.enqueued_at, now.at - interval '1 day'), now.at), 'UTC'
+        ) AS minute,
+        job.queue_name, job.task_path, count(*) AS jobs
+    FROM job
+    CROSS JOIN (SELECT statement_timestamp() AS at) AS now
+    WHERE EXISTS (SELECT FROM given)
+    GROUP BY minute, job.queue_name, job.task_path
+),
+ranked AS (
+    SELECT
+        named.minute, named.queue_name, named.task_path, named.jobs,
+        row_number() OVER (
+            PARTITION BY named.minute
+            ORDER BY named.jobs DESC, named.queue_name, named.task_path
+        ) <= %(max_names)s::bigint AS is_told
+    FROM named
 )
 INSERT INTO pgjobs_statistic (begins_at, queue_name, task_path, enqueued)
 SELECT
-    date_trunc('minute', LEAST(GREATEST(job.enqueued_at, now.at - interval '1 day'), now.at), 'UTC')
-    AS minute,
-    job.queue_name, job.task_path, count(*)
-FROM job
-CROSS JOIN (SELECT statement_timestamp() AS at) AS now
-WHERE EXISTS (SELECT FROM given)
-GROUP BY minute, job.queue_name, job.task_path
+    ranked.minute,
+    CASE WHEN ranked.is_told THEN ranked.queue_name ELSE %(others)s::text END AS queue,
+    CASE WHEN ranked.is_told THEN ranked.task_path ELSE %(others)s::text END AS task,
+    sum(ranked.jobs)::bigint
+FROM ranked
+GROUP BY ranked.minute, queue, task

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import connection
 
 from django_pgjobs import cancel
+from django_pgjobs.http.station import station
+from django_pgjobs.models import Statistic
 from django_pgjobs.queries import jobs, workers
-from tests.factories import get_job, get_worker, make_worker
+from tests.factories import get_job, get_worker, make_running_job, make_worker
 from tests.http import tasks
 from tests.http.support import Api, problem_of
 from tests.http.workers import Remote, body_of
@@ -155,6 +159,23 @@ def test_a_heartbeat_rescues_what_another_worker_has_lost(api: Api) -> None:
     assert get_worker(lost.id).lost
 
 
+def test_what_a_heartbeat_rescues_is_counted_and_logged(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = make_worker(lease_seconds=-1)
+    for task_path, max_losses in (("a.again", 2), ("a.last", 1)):
+        make_running_job(gone, task_path=task_path, max_losses=max_losses)
+    Remote(api).beat()
+    station.end()
+    counted = Statistic.objects.filter(lost__gt=0).order_by("task_path")
+    assert [(row.task_path, row.lost, row.failed) for row in counted] == [
+        ("a.again", 1, 0),
+        ("a.last", 1, 1),
+    ]
+    logged = {record.levelname for record in caplog.records if "rescue" in record.getMessage()}
+    assert logged == {"WARNING", "ERROR"}
+
+
 def test_a_worker_over_http_is_never_the_leader(api: Api) -> None:
     Remote(api)
     ours = make_worker()
@@ -190,6 +211,48 @@ def test_progress_is_stored_with_the_job(api: Api) -> None:
     assert {key: stored[key] for key in report} == report
     worker.beat(given, progress={given["assignment"]: {"done": 4}})
     assert get_job(job_id).progress["done"] == 4
+
+
+def test_progress_that_stands_still_is_told_by_its_own_pauses(api: Api) -> None:
+    """S2.32: it says how often it usually changes, and to say the same again is no change."""
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [given] = worker.claim()
+
+    def say(done: int, *, after: float) -> dict[str, Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgjobs_job_live SET last_attempted_at = last_attempted_at"
+                " - make_interval(secs => %(after)s), progress = (progress::jsonb ||"
+                " jsonb_build_object('changed_at', (progress ->> 'changed_at')::timestamptz"
+                " - make_interval(secs => %(after)s)))::json",
+                {"after": after},
+            )
+        report = {"done": done, "total": 9}
+        body_of(worker.say(given, "progress", {"progress": report}))
+        return dict(get_job(job_id).progress)
+
+    assert 400 <= say(1, after=400)["longest_pause"] < 430
+    assert 900 <= say(2, after=900)["longest_pause"] < 930
+    changed = say(3, after=50)
+    assert 900 <= changed["longest_pause"] < 930
+    same = say(3, after=500)
+    assert (same["done"], same["longest_pause"]) == (3, changed["longest_pause"])
+    assert same["changed_at"] < changed["changed_at"]
+
+
+def test_progress_of_an_attempt_that_is_over_hides_none(api: Api) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [old] = worker.claim()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE pgjobs_job SET status = 'ready', worker_id = NULL, claim = claim + 1"
+        )
+    [new] = worker.claim(held=[old["assignment"]])
+    said = {new["assignment"]: {"done": 2}, old["assignment"]: {"done": 1}}
+    worker.beat(new, old, progress=said)
+    assert get_job(job_id).progress["done"] == 2
 
 
 # More digits than Python reads as a number.

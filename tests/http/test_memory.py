@@ -88,6 +88,30 @@ def test_of_one_that_is_named_twice_the_first_report_counts(api: Api) -> None:
     assert [each["status"] for each in said] == ["stored", "lost", "failed", "lost"]
 
 
+@pytest.mark.parametrize("is_old_first", [True, False])
+def test_of_two_attempts_of_a_job_the_one_that_is_over_is_lost(
+    api: Api, is_old_first: bool
+) -> None:
+    """A worker that went on with a job, and has got it again, may report both at once."""
+    worker, [old] = worker_with(api, 1)
+    job_id = int(old["job"])
+    # Another process has rescued it.
+    Job.objects.filter(pk=job_id).update(
+        status="ready", worker_id=None, claim=get_job(job_id).claim + 1
+    )
+    [new] = worker.claim(held=[old["assignment"]])
+    reports = [
+        {"assignment": old["assignment"], "result": 1},
+        {"assignment": new["assignment"], "result": 2},
+    ]
+    said = body_of(api.post("results", {"results": reports if is_old_first else reports[::-1]}))
+    statuses = {each["assignment"]: each["status"] for each in said["results"]}
+    assert statuses == {old["assignment"]: "lost", new["assignment"]: "stored"}
+    assert get_job(job_id).result == 2
+    station.end()
+    assert Statistic.objects.get(successful__gt=0).successful == 1
+
+
 def test_only_so_many_are_remembered_and_the_oldest_go(
     api: Api, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import psycopg
 import pytest
 
 from django_pgjobs.http import recording as module
+from django_pgjobs.http.pool import pool
 from django_pgjobs.http.recording import Recording
+from django_pgjobs.models import Statistic
+from django_pgjobs.queries import statistics
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.worker.running.tally import Tally
 from tests.helpers import wait_until
 
@@ -21,3 +28,35 @@ def test_it_ends_when_there_is_nothing_to_write(monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         recording.begin()
         wait_until(lambda: recording._thread is None)
+
+
+@pytest.fixture
+def tally() -> Tally:
+    """A tally with one attempt of a lost worker."""
+    counted = Tally()
+    counted.note_rescued([Rescued(1, "a.b", "mail", "ready", 1, None)])
+    return counted
+
+
+def test_without_a_server_nothing_is_lost(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise psycopg.OperationalError("no server")
+
+    pool.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg, "connect", refuse)
+        Recording(tally).write(is_last=True)
+    assert not tally.is_empty
+    Recording(tally).write(is_last=True)
+    assert Statistic.objects.get().lost == 1
+
+
+def test_what_may_be_written_is_not_written_again(
+    tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(*_: Any, **__: Any) -> Any:
+        raise psycopg.OperationalError("gone")
+
+    monkeypatch.setattr(statistics, "write_statistics", break_off)
+    Recording(tally).write(is_last=True)
+    assert tally.is_empty

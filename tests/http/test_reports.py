@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import psycopg
+import pytest
 from django.db import connection
 
 from django_pgjobs import workflow
@@ -35,6 +36,23 @@ def test_statistics_count_what_ran_elsewhere(api: Api) -> None:
     station.end()
     [row] = Statistic.objects.filter(task_path=tasks.resize.module_path, successful__gt=0)
     assert (row.queue_name, row.successful, row.failed, sum(row.runs)) == ("node", 2, 1, 3)
+
+
+def test_a_job_that_fails_for_good_is_one_error_in_the_log(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        tasks.convert.enqueue()
+    worker = Remote(api)
+    error = {"error": {"type": "OutOfPaper", "message": "tray 2"}}
+    first, second = worker.claim(2)
+    worker.say(first, "failure", error)
+    worker.say(second, "failure", {**error, "retry": False})
+    records = [each for each in caplog.records if each.name == "django_pgjobs.worker"]
+    assert [each.levelname for each in records] == ["WARNING", "ERROR"]
+    assert records[1].getMessage().startswith(f"FAIL    {tasks.convert.module_path} #")
+    assert "error=OutOfPaper: tray 2" in records[1].getMessage()
+    assert records[1].exc_info is not None
 
 
 def test_task_finished_is_sent_where_the_result_comes_in(api: Api) -> None:

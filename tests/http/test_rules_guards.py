@@ -266,6 +266,20 @@ def test_a_rescue_that_fails_costs_no_lease_but_a_loss_is_told(
     assert get_worker(lost.id).lost
 
 
+@pytest.mark.parametrize("column", ["revoked_at", "expires_at"])
+def test_whose_token_ends_while_it_waits_is_given_nothing(
+    api: Api, settings: Any, column: str
+) -> None:
+    """A request that waits was let in before; a token that has ended is good for 5 s at most."""
+    settings.PGJOBS = {**settings.PGJOBS, "HTTP_MAX_WAITING": 0}
+    worker = Remote(api)
+    assert worker.claim() == []
+    execute(f"UPDATE pgjobs_token SET {column} = now()")
+    job_id = int(tasks.resize.enqueue(1).id)
+    assert problem_of(worker.post("claim", {"wait": 25})) == "worker-gone"
+    assert get_job(job_id).claim == 0
+
+
 def test_what_was_claimed_for_nobody_goes_back_uncounted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,6 @@ from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample, RateLimit, Statistic
 from django_pgjobs.queries import numbers
 from django_pgjobs.queries.system import RelationRow
-from tests import tasks
 from tests.factories import make_job, make_jobs, make_worker
 from tests.helpers import connect, wait_until
 from tests.metrics.parsing import read, value_of
@@ -350,7 +349,8 @@ def test_queues_without_number_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(of_installation, "MAX_SAMPLED", 20)
     monkeypatch.setattr(numbers, "MAX_QUEUES", 20)
     for place in range(30):
-        make_job(queue_name=f"queue {place}", task_path=tasks.add.module_path)
+        # The largest are not the first ones.
+        make_jobs(1 + (place >= 15), queue_name=f"queue {place:02}")
     metrics = read(describe_installation())
     assert len(metrics["pgjobs_queue_oldest_ready_seconds"].samples) == 20
     assert len(metrics["pgjobs_queue_jobs"].samples) == 20 * len(of_installation.STATES)

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -18,6 +19,7 @@ from django_pgjobs.worker.claiming.completer import (
     Completer,
     writings,
 )
+from django_pgjobs.worker.claiming.writing import Writing
 from django_pgjobs.worker.process.farewell import Farewell
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, Kind, Outcome, interrupted, released
 from django_pgjobs.worker.running.tally import Tally
@@ -31,8 +33,9 @@ class Completing:
     def __init__(self) -> None:
         self.stored: list[int] = []
         self.state = WorkerState(make_options(), "test:1")
+        self.tally = Tally()
         self.completer = Completer(
-            self.state, Tally(), lambda attempt, _: self.stored.append(attempt.id)
+            self.state, self.tally, lambda attempt, _: self.stored.append(attempt.id)
         )
 
     def add(self, job_id: int, kind: Kind = Kind.DONE, **fields: Any) -> Attempt:
@@ -118,6 +121,54 @@ def test_a_later_attempt_of_the_same_job_stays_held(made: Completing) -> None:
     made.state.held[1] = again
     made.completer.settle(made.take(), set())
     assert made.state.held == {1: again}
+
+
+@pytest.mark.parametrize("is_old_first", [True, False])
+def test_of_two_attempts_of_a_job_the_later_one_is_meant(
+    made: Completing, caplog: pytest.LogCaptureFixture, is_old_first: bool
+) -> None:
+    """Both ended while nothing could be written; the server names jobs by their ids."""
+    made.add(1)
+    later = make_attempt_of(1, claim=3, attempts=2)
+    made.state.held[1] = later
+    made.completer.add(later, Outcome(Kind.FAIL))
+    made.add(2)
+    batch = made.take() if is_old_first else made.take()[::-1]
+    made.completer.settle(batch, {1, 2})
+    assert sorted(made.stored) == [1, 2]
+    assert not made.state.held
+    assert "job=1 outcome=done not written: the claim is lost" in caplog.text
+    [cell] = made.tally.totals().values()
+    assert cell.ends == [1, 1, 0, 0]
+
+
+def test_of_two_attempts_of_a_job_the_later_one_waits_for_a_lock(
+    made: Completing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever ended first: else nobody would write its outcome any more."""
+    later = make_attempt_of(1, claim=3, attempts=2)
+    made.completer.add(later, Outcome(Kind.DONE))
+    made.add(1)
+    made.state.held[1] = later
+    answers = iter([[], [(1,)]])
+    connection = SimpleNamespace(round_trip=lambda sends: [next(answers) for _ in sends])
+    writing = Writing(made.completer, connection, made.take())  # type: ignore[arg-type]
+    writing._write_apart(writing._fresh)
+    assert made.state.held == {1: later}
+    assert made.completer.aside(later) is not None
+    assert caplog.text.count("not written: the claim is lost") == 1
+
+
+def test_queues_that_follow_are_no_jobs_that_were_written(made: Completing) -> None:
+    """Of batches that go on there are rows without an id."""
+    made.add(1)
+    made.add(2)
+    batch = made.take()
+    writing = Writing(made.completer, SimpleNamespace(), batch)  # type: ignore[arg-type]
+    writing._settle(batch, [(1, None), (None, "mail")])
+    assert made.stored == [1]
+    [cell] = made.tally.totals().values()
+    assert cell.ends == [1, 0, 0, 0]
 
 
 def test_what_an_atomic_task_has_written_itself_needs_no_statement(made: Completing) -> None:

@@ -11,9 +11,9 @@ from psycopg import sql
 
 from django_pgjobs import Retry, current_job, task
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.process import job_log
-from django_pgjobs.worker.process.job_log import JsonFormatter, TextFormatter
 from django_pgjobs.worker.process.pruner import Pruning
+from django_pgjobs.worker.running import job_log
+from django_pgjobs.worker.running.job_log import JsonFormatter, TextFormatter
 from django_pgjobs.worker.running.outcome import Kind
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import wait_until

@@ -21,8 +21,8 @@ from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import fetch
 from django_pgjobs.queries.filling import Control, Filling, send_fillings
 from django_pgjobs.values.moments import logged_duration
-from django_pgjobs.worker.process.job_log import log_outcome, log_start
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.running.job_log import log_outcome, log_start
 from tests import odd_rows
 from tests.factories import get_job, make_job, make_worker
 from tests.helpers import some_always

@@ -17,6 +17,7 @@ from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import recorder as module
 from django_pgjobs.worker.process.recorder import Recorder
+from django_pgjobs.worker.running import tally as tally_module
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
 from tests import tasks
@@ -154,7 +155,7 @@ def test_a_long_outage_is_written_in_pages(own: OwnConnection) -> None:
     write = mock.Mock(wraps=statistics.write_statistics)
     with (
         mock.patch.object(statistics, "write_statistics", write),
-        mock.patch.object(module, "MAX_WRITTEN", 2),
+        mock.patch.object(tally_module, "MAX_WRITTEN", 2),
     ):
         recorder._write()
     assert (write.call_count, counted(queue_name="mail")) == (2, 3)

@@ -121,6 +121,17 @@ def test_a_minute_leaves_when_it_has_been_over_for_a_while(tally: Tally) -> None
         assert (minute.number, tally.take(is_last=True)) == (6002, [])
 
 
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_what_was_counted_by_a_wrong_clock_moves_to_the_servers_minute(hours: int) -> None:
+    with at(0), mock.patch.object(time, "time", return_value=SERVER_TIME + 3_600 * hours):
+        early = Tally()
+    early.note([(attempt(), outcome())])
+    early.set_clock(SERVER_TIME, STARTED)
+    # Later the clock may be set: what was counted by it stays where it is.
+    early.set_clock(SERVER_TIME + 300, STARTED)
+    assert [minute.number for minute in early.take(is_last=True)] == [SERVER_TIME // 60]
+
+
 def test_totals_keep_what_was_taken(tally: Tally) -> None:
     tally.note([(attempt(), outcome())])
     taken = tally.take(is_last=True)

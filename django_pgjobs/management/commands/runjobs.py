@@ -40,12 +40,12 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.worker.process.code_changes import watch_files
 from django_pgjobs.worker.process.exit_status import EXIT_USAGE
 from django_pgjobs.worker.process.health import HealthUnusable
-from django_pgjobs.worker.process.job_log import set_up_logging
 from django_pgjobs.worker.process.overseer import Systemd
 from django_pgjobs.worker.process.parent import Parent
 from django_pgjobs.worker.process.signal_pipe import SignalPipe, held_signals, leave_within
 from django_pgjobs.worker.process.supervisor import Supervisor
 from django_pgjobs.worker.process.worker_process import LAST_SECONDS, WorkerProcess
+from django_pgjobs.worker.running.job_log import set_up_logging
 from django_pgjobs.worker.state import Options
 
 VALUE_FLAGS = (

@@ -125,11 +125,13 @@ class Completer:
     def settle(self, batch: Sequence[Entry], written: Collection[int]) -> None:
         """Note which outcomes of a batch the server has written; the others are lost."""
         is_whole = len(written) == len(batch)
-        self._tally.note(batch if is_whole else [each for each in batch if each[0].id in written])
+        stored = batch if is_whole else meant_by(written, batch)
+        self._tally.note(stored)
+        kept = set() if is_whole else {attempt for attempt, _ in stored}
         for attempt, outcome in batch:
             if self.aside(attempt) is not None:
                 del self._aside[attempt.id]
-            if attempt.id in written:
+            if is_whole or attempt in kept:
                 self._settle_stored(attempt, outcome)
             else:
                 self._settle_lost(attempt, outcome)
@@ -226,6 +228,20 @@ class Completer:
         else:
             message = "outcome=%s not written: the claim is lost, the job runs elsewhere"
         logger.of(attempt).warning(message, outcome.kind)
+
+
+def meant_by(ids: Collection[int], batch: Sequence[Entry]) -> list[Entry]:
+    """Return the outcomes of a batch that the server means by the ids of jobs.
+
+    A worker that has lost a job, and got it again, may have outcomes of both attempts. Only the
+    later one can still own the job.
+    """
+    latest: dict[int, Attempt] = {}
+    for attempt, _ in batch:
+        other = latest.get(attempt.id)
+        if attempt.id in ids and (other is None or other.claim <= attempt.claim):
+            latest[attempt.id] = attempt
+    return [entry for entry in batch if latest.get(entry[0].id) is entry[0]]
 
 
 class OutcomeStatement(NamedTuple):

@@ -16,10 +16,12 @@ import psycopg
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection, Send, send_lock_timeout
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import (
     KEY_SECONDS,
     Completer,
     Entry,
+    meant_by,
     resolution,
     writings,
 )
@@ -50,8 +52,8 @@ class Writing:
         self._aside = aside
         self._keyed = keyed
         self._on_queues = on_queues
-        # The ids of the jobs for whose outcomes there is an answer.
-        self._answered: set[int] = set()
+        # The attempts for whose outcomes there is an answer.
+        self._answered: set[Attempt] = set()
 
     @classmethod
     def of_due(
@@ -97,7 +99,7 @@ class Writing:
 
     def put_back(self, *, is_sent: bool) -> None:
         """Give back the outcomes that nothing is known of; *is_sent*: they may be written."""
-        unanswered = [entry for entry in self._fresh if entry[0].id not in self._answered]
+        unanswered = [entry for entry in self._fresh if entry[0] not in self._answered]
         self._completer.put_back(unanswered, is_sent=is_sent)
 
     def write_keyed(self) -> None:
@@ -123,8 +125,8 @@ class Writing:
                 break
 
     def _settle(self, entries: Sequence[Entry], rows: Rows) -> None:
-        self._answered.update(attempt.id for attempt, _ in entries)
-        self._completer.settle(entries, {row[0] for row in rows})
+        self._answered.update(attempt for attempt, _ in entries)
+        self._completer.settle(entries, _ids_of(rows))
         if rows and len(rows[0]) > 1:
             # Of jobs of batches: what follows these has got jobs.
             self._on_queues([queue for _, queue in rows if queue is not None])
@@ -141,14 +143,14 @@ class Writing:
 
         for entry in batch:
             if entry[1].takes_key:
-                self._answered.add(entry[0].id)
+                self._answered.add(entry[0])
                 self._completer.put_aside(entry)
         others = [entry for entry in batch if not entry[1].takes_key]
         if others:
             by_halves(others, write, on_refused=self._note_refused)
 
     def _note_refused(self, entry: Entry, error: psycopg.Error) -> None:
-        self._answered.add(entry[0].id)
+        self._answered.add(entry[0])
         if trouble_of(error) is Trouble.REFUSED and not _is_overtaken(entry, error):
             self._completer.simplify(entry, error)
         else:
@@ -159,19 +161,24 @@ class Writing:
     ) -> Part:
         part, written = Part(on_refused), set[int]()
         for send, _ in writings(batch, skips_locked=True):
-            part.add(send, lambda rows: written.update(row[0] for row in rows))
+            part.add(send, lambda rows: written.update(_ids_of(rows)))
 
         def settle(rows: Rows) -> None:
-            owned = {row[0] for row in rows} - written
-            self._answered.update(attempt.id for attempt, _ in batch)
-            self._completer.settle([entry for entry in batch if entry[0].id not in owned], written)
-            for entry in batch:
-                if entry[0].id in owned:
-                    self._completer.put_aside(entry)
+            owned = meant_by(_ids_of(rows) - written, batch)
+            self._answered.update(attempt for attempt, _ in batch)
+            locked = {attempt for attempt, _ in owned}
+            self._completer.settle([entry for entry in batch if entry[0] not in locked], written)
+            for entry in owned:
+                self._completer.put_aside(entry)
 
         attempts = [(a.id, a.claim, outcome.control is not None) for a, outcome in batch]
         part.add(lambda cursor: jobs.send_owned(cursor, attempts), settle)
         return part
+
+
+def _ids_of(rows: Rows) -> set[int]:
+    """Return the ids of jobs in rows; where a batch goes on, there are rows of queues as well."""
+    return {row[0] for row in rows if row[0] is not None}
 
 
 def _is_overtaken(entry: Entry, error: psycopg.Error) -> bool:

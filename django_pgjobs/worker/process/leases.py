@@ -35,8 +35,8 @@ import psycopg
 from django_pgjobs.queries import jobs, stacks, workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
-from django_pgjobs.worker.process.job_log import log_rescue
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.job_log import log_rescue
 from django_pgjobs.worker.running.stacks import stack_of
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState

@@ -28,8 +28,8 @@ from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.process.batch_care import BatchCare
 from django_pgjobs.worker.process.horizon import Horizon
-from django_pgjobs.worker.process.job_log import log_expiry
 from django_pgjobs.worker.role import Role
+from django_pgjobs.worker.running.job_log import log_expiry
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
 from django_pgjobs.worker.turns.careful import STEP, in_pages

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import psycopg
@@ -17,7 +17,6 @@ import psycopg
 from django_pgjobs.queries import statistics
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.errors import Trouble, is_undone, trouble_of
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.tally import Tally
@@ -31,8 +30,6 @@ SPREAD_SECONDS = 3.0
 MEASURE_SHARE = 0.01
 PRUNE_SECONDS = 3600.0
 CLOCK_SECONDS = 1.0
-# So many rows take a second or so; after an outage there are many.
-MAX_WRITTEN = 5_000
 
 
 class Recorder(Role):
@@ -103,24 +100,11 @@ class Recorder(Role):
         if time.monotonic() - asked_at < CLOCK_SECONDS:
             self._tally.set_clock(server_time, asked_at)
 
-    def _write(self, *, is_last: bool = False) -> None:
-        self._connection.open()
-        while minutes := self._tally.take(is_last=is_last, max_cells=MAX_WRITTEN):
-            self._write_page(minutes)
-
-    def _write_page(self, minutes: Sequence[statistics.Minute]) -> None:
-        try:
-            with self._connection.cursor() as cursor:
-                statistics.write_statistics(cursor, minutes)
-        except psycopg.Error as error:
-            # Without an answer they may have been written: better too few are counted than too
-            # many.
-            if trouble_of(error) is not Trouble.LOST or is_undone(error):
-                self._tally.give_back(minutes)
-            raise
+    def _write(self) -> None:
+        self._tally.write(self._connection)
 
     def _write_all(self) -> None:
-        self._write(is_last=True)
+        self._tally.write(self._connection, is_last=True)
 
     def _measure(self) -> None:
         with self._connection.cursor() as cursor:

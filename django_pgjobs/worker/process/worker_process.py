@@ -36,7 +36,6 @@ from django_pgjobs.worker.process.building import (
 from django_pgjobs.worker.process.ending import Ending
 from django_pgjobs.worker.process.exit_status import EXIT_INTERRUPTED, EXIT_QUIT, EXIT_RESTART
 from django_pgjobs.worker.process.farewell import Farewell
-from django_pgjobs.worker.process.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.limits import ProcessLimits
 from django_pgjobs.worker.process.overseer import Overseer
@@ -51,6 +50,7 @@ from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.calling import failure, settle, timeout_of
+from django_pgjobs.worker.running.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.running.tally import Tally

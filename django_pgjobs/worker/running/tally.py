@@ -2,7 +2,7 @@
 
 Attempts are counted when their outcome is stored, by the minute of the server's clock in which they
 ended; those of lost workers by the one that rescues their jobs. Minutes that are over are taken
-from here and written (`queries.statistics`); `totals` is what the process has run since it began,
+from here and written; `totals` is what the process has run since it began,
 for its own metrics. Safe from any thread.
 """
 
@@ -14,19 +14,32 @@ import time
 from collections.abc import Iterable, Mapping
 from math import floor
 
+import psycopg
+
+from django_pgjobs.queries import statistics
+from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.queries.errors import Trouble, is_undone, trouble_of
 from django_pgjobs.queries.jobs import Rescued
-from django_pgjobs.queries.statistics import LAST_CLASS, MINUTE, OTHERS, Cell, Key, Minute
+from django_pgjobs.queries.statistics import (
+    LAST_CLASS,
+    MAX_CELLS,
+    MINUTE,
+    OTHERS,
+    Cell,
+    Key,
+    Minute,
+)
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 
 # How long outcomes of a minute may still come when it is over; later ones get rows of their own.
 CLOSING_SECONDS = 5.0
-# Queues and tasks that are told apart: their names may be without number.
-MAX_CELLS = 1_000
 # As long as nothing can be written, minutes above so many are added to the next one, and so are
 # those with so many cells together, of a kilobyte each.
 MAX_MINUTES = 120
 MAX_KEPT = 20_000
+# So many rows take a second or so; after an outage there are many.
+MAX_WRITTEN = 5_000
 
 # Where each kind is counted (`Cell.ends`); other kinds are no ends of a run.
 _PLACES = {Kind.DONE: 0, Kind.FAIL: 1, Kind.CANCEL: 2, Kind.EXPIRE: 2, Kind.RETRY: 3}
@@ -48,10 +61,19 @@ class Tally:
         self._totals: Cells = {}
         # What to add to time.monotonic() for the server's seconds since 1970.
         self._offset = time.time() - time.monotonic()
+        self._knows_clock = False
 
     def set_clock(self, server_time: float, asked_at: float) -> None:
-        """Note what the server's clock said when it was asked, by time.monotonic()."""
-        self._offset = server_time - asked_at
+        """Note what the server's clock said when it was asked, by time.monotonic().
+
+        What was counted before it was first asked moves along: this machine's may be hours wrong.
+        """
+        with self._lock:
+            offset = server_time - asked_at
+            if not self._knows_clock and self._minutes:
+                moved = round((offset - self._offset) / MINUTE)
+                self._minutes = {number + moved: cells for number, cells in self._minutes.items()}
+            self._offset, self._knows_clock = offset, True
 
     def note(self, entries: Iterable[tuple[Attempt, Outcome]]) -> None:
         """Count attempts whose outcomes are stored.
@@ -144,6 +166,23 @@ class Tally:
                     _merge(minute.cells, newer)
             with self._lock:
                 self._limit()
+
+    def write(self, connection: OwnConnection, *, is_last: bool = False) -> None:
+        """Write the minutes that are closed, all of them if the process ends; raise psycopg.Error.
+
+        What the server has refused, or was not sent, is written later.
+        """
+        connection.open()
+        while minutes := self.take(is_last=is_last, max_cells=MAX_WRITTEN):
+            try:
+                with connection.cursor() as cursor:
+                    statistics.write_statistics(cursor, minutes)
+            except psycopg.Error as error:
+                # Without an answer they may have been written: better too few are counted than too
+                # many.
+                if trouble_of(error) is not Trouble.LOST or is_undone(error):
+                    self.give_back(minutes)
+                raise
 
     def _limit(self) -> None:
         while len(self._minutes) > MAX_MINUTES or (

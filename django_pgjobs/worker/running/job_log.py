@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from django_pgjobs.compat import TASKS_PACKAGE
+from django_pgjobs.exceptions import RemoteFailure
 from django_pgjobs.queries.expiry import EXPIRED, Expired
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.status import JobStatus
@@ -141,6 +142,8 @@ def _traceback(error: BaseException) -> TracebackType | None:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, RemoteFailure):
+        return f"{error.kind}: {error}"[:200]
     try:
         text = f"{type(error).__qualname__}: {error}"
     except BaseException:  # its __str__ is the project's code

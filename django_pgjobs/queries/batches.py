@@ -315,14 +315,14 @@ def open_again(cursor: Cursor, ids: Iterable[int | None]) -> None:
         notifications.notify_of_batches(cursor)
 
 
-def send_changed(cursor: Cursor, *, behind: int) -> None:
+def send_changed(cursor: Cursor, *, behind: int = 0) -> None:
     """Send the question of which batches something is noted: the ids of a page of them."""
     execute(cursor, "list_changed_batches", {"behind": behind, "max_batches": PAGE})
 
 
 def list_changed(cursor: Cursor) -> list[int]:
     """Return the ids of the first page of the batches of which something is noted."""
-    send_changed(cursor, behind=0)
+    send_changed(cursor)
     return [batch_id for (batch_id,) in cursor.fetchall()]
 
 

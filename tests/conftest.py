@@ -47,8 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the part of the variants that is asked for."""
+    """Run the part of the variants that is asked for, and what takes longest first.
+
+    At the end one process would be busy with it, and the others would have nothing to do.
+    """
     variants.keep_part(config, items)
+    items.sort(key=seconds_for, reverse=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

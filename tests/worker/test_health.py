@@ -189,7 +189,9 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
 ) -> None:
     [beat, _server] = served.runner.health
     assert isinstance(beat, health.Health)
-    monkeypatch.setattr(type(served.runner.pump.outlook), "is_idle", False)
+    outlook = type(served.runner.pump.outlook)
+    monkeypatch.setattr(outlook, "is_idle", False)
+    monkeypatch.setattr(outlook, "has_room", True)
     assert beat._mark_of_claims() == 0.0
     served.runner.state.quiet = True
     assert beat._mark_of_claims() == health.WAITS

@@ -198,9 +198,8 @@ def test_a_worker_that_is_to_claim_nothing_is_live(
     assert beat.find_unready() == "it was asked to claim nothing"
     served.runner.state.quiet = False
     # Those that it knows of may be of a queue that has its share of the slots, say.
-    served.runner.state.held[1] = SimpleNamespace()  # type: ignore[assignment]
-    assert beat._mark_of_claims() == health.WAITS
-    served.runner.state.held.clear()
+    with mock.patch.dict(served.runner.state.held, {1: SimpleNamespace()}):
+        assert beat._mark_of_claims() == health.WAITS
 
 
 def test_what_a_task_forks_lets_go_of_the_port() -> None:

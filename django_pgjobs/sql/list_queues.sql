@@ -3,7 +3,8 @@
 --
 -- The sizes are as list_sizes.sql tells them. Whether anybody takes the jobs of a queue is asked of
 -- the index of each of its backends. Since when the oldest waits is asked of the jobs, never of a
--- sample: of the oldest *max_jobs* of all queues, and of the next ones of each priority.
+-- sample: of the oldest *max_jobs* of all queues, with a sample of the first 1,000 of these, and of
+-- the next ones of each priority.
 -- Parameters: max_jobs integer (how many are few), max_queues integer; max_sampled integer (queues
 --     that a sample has at most); max_lanes integer (backends, queues, kinds and priorities that
 --     are asked), max_next integer (jobs of each); also_names text[] (queues that are given);

@@ -95,16 +95,9 @@ few AS MATERIALIZED (
     # else as the newest sample says. A sample that saw few is outdated, perhaps because nobody
     # measures any more: then the oldest jobs are counted.
     "sizes_now": """\
-found AS MATERIALIZED (
-    SELECT
-        job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
-        job.enqueued_at, job.run_after
-    FROM {it} AS job
-    ORDER BY job.id
-    LIMIT %(max_jobs)s::bigint + 1
-),
 few AS MATERIALIZED (
-    SELECT count(*) <= %(max_jobs)s::bigint AS holds FROM found
+    SELECT count(*) <= %(max_jobs)s::bigint AS holds
+    FROM (SELECT FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS looked
 ),
 newest AS MATERIALIZED (
     SELECT latest.measured_at
@@ -119,7 +112,19 @@ newest AS MATERIALIZED (
     ) AS latest
     WHERE NOT (SELECT few.holds FROM few) AND latest.jobs > %(max_jobs)s::bigint
 ),
--- What a sample tells better is not counted: that would take half of the time of the statement.
+-- What a sample tells better is not read, but for the first: that would take most of the time.
+found AS MATERIALIZED (
+    SELECT oldest.*
+    FROM (
+        SELECT
+            job.queue_name, job.status, job.hold, job.due_at, job.attempts, job.ready_at,
+            job.enqueued_at, job.run_after
+        FROM {it} AS job
+        ORDER BY job.id
+        LIMIT %(max_jobs)s::bigint + 1
+    ) AS oldest
+    LIMIT CASE WHEN EXISTS (SELECT FROM newest) THEN 1000 END
+),
 unsampled AS (
     SELECT found.* FROM found WHERE NOT EXISTS (SELECT FROM newest)
 ),

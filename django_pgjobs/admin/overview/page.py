@@ -71,7 +71,7 @@ OVERVIEW_SECONDS = 1.0
 # what goes wrong now; the page Failures looks at more.
 MAX_FAILED_JOBS = 300
 # Lanes with keys whose first jobs are asked for limits that are not there.
-MAX_LANES = 500
+MAX_LANES = 200
 # Those with the most jobs; the page Queues has all. Each is 2 kB, with long names more.
 MAX_QUEUES = 20
 MAX_GROUPS = 6

@@ -171,7 +171,7 @@ MUTATIONS = (
     Mutation(
         "claims whose answer was lost",
         f"{WORKER}claiming/pump.py",
-        "self.outlook.claim_lost_at = time.monotonic()",
+        "self.outlook.note_lost()",
         "pass",
         (
             "tests/worker/test_pump.py::test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again",

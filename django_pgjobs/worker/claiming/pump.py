@@ -233,7 +233,7 @@ class Pump(Role):
             self._send(turn, writing)
         except psycopg.Error as error:
             if trouble_of(error) is not Trouble.CROSSED:
-                self.outlook.claim_lost_at = time.monotonic()
+                self.outlook.note_lost()
             raise
         finally:
             # A turn in parts may have claimed jobs before its connection broke.
@@ -279,7 +279,7 @@ class Pump(Role):
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
         if not claim.rows:
             return
-        self.outlook.claimed += len(claim.rows)
+        self.outlook.note_claimed(len(claim.rows))
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         if not self._state.options.unknown_fails:
             until = time.monotonic() + UNKNOWN_SECONDS

@@ -215,10 +215,10 @@ def write_schedules(cursor: Cursor, rows: Sequence[ScheduleUpdate]) -> None:
     execute(cursor, "write_schedules", params)
 
 
-def retry_broken(cursor: Cursor, tasks: Sequence[str]) -> list[str]:
-    """Let broken schedules of *tasks* be planned again; return the names of some."""
+def retry_broken(cursor: Cursor, tasks: Sequence[str]) -> None:
+    """Let some broken schedules of *tasks* be planned again."""
     params = {"tasks": list(tasks), "max_schedules": MAX_BROKEN}
-    return [name for (name,) in fetch(cursor, "retry_broken_schedules", params)]
+    execute(cursor, "retry_broken_schedules", params)
 
 
 def list_planned(

@@ -109,12 +109,11 @@ def _taken(taker: RemoteTaker, job_id: int, job: Claimable) -> list[Any]:
 
 
 def _taker_of(taker: RemoteTaker) -> claims.Taker:
-    now = time.monotonic()
-    leaving = station.paths_to_leave(taker.paths)
+    others = station.paths_of_others(taker.paths)
     return claims.Taker(
         worker_id=taker.worker_id,
         worker_name=taker.name,
-        passed_over_paths=[path for path, until in leaving.items() if until > now],
+        passed_over_paths=[*others, *station.refusals.passed_over_paths()],
         passed_over=station.refusals.passed_over(),
         detailed=True,
         detailed_paths=[],

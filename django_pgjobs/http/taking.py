@@ -154,8 +154,12 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
 
 def claimed(taker: RemoteTaker, plan: Plan) -> Claim:
     """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
-    state = WorkerState(taker.options, taker.name, worker_id=taker.worker_id)
-    state.passed_over_paths = station.paths_to_leave(taker.paths)
+    state = WorkerState(
+        taker.options,
+        taker.name,
+        worker_id=taker.worker_id,
+        paths_of_others=station.paths_of_others(taker.paths),
+    )
     for tried in range(1, TRIES + 1):
         with borrowed() as connection:
             connection.open()
@@ -218,7 +222,7 @@ def _outcome_before(taker: RemoteTaker, attempt: Attempt) -> Outcome | None:
     is_for_it = path in taker.paths and attempt.row.queue_name in taker.queues
     if not is_remote(attempt.task) or not is_for_it:
         if attempt.task is None:
-            station.note_unknown([path])
+            station.refusals.note_unknown([path])
         return released(NOT_FOR_IT)
     return filling_of(attempt)
 

@@ -85,11 +85,8 @@ class WorkerState:
     name: str
     worker_id: int = 0
     held: dict[int, Attempt] = field(default_factory=dict)
-    # Tasks whose jobs this process leaves alone, and until when: it does not have them, only
-    # workers over HTTP may run them, or the server refuses many of their jobs.
-    passed_over_paths: dict[str, float] = field(default_factory=dict)
-    # Jobs that the server refuses to change, and until when this worker leaves them alone.
-    passed_over: dict[int, float] = field(default_factory=dict)
+    # Tasks whose jobs are not for this worker: only those over HTTP may run them, or only others.
+    paths_of_others: frozenset[str] = frozenset()
     # Jobs whose outcome the server refuses, or that may have killed this worker: they stay running
     # until it is gone. The pump adds them.
     unwritable: set[int] = field(default_factory=set)

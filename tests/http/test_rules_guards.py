@@ -290,7 +290,7 @@ def test_what_was_claimed_for_nobody_goes_back_uncounted(
     local = int(add.using(queue_name="node", priority=9).enqueue(1, 2).id)
     mine = int(tasks.resize.enqueue(1).id)
     worker = Remote(api)
-    monkeypatch.setattr(station, "paths_to_leave", lambda allowed: {})
+    monkeypatch.setattr(station, "paths_of_others", lambda allowed: frozenset())
     given = worker.claim(1)
     assert {int(each["job"]) for each in given} <= {mine}
     job = get_job(local)

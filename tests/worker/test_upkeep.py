@@ -199,7 +199,7 @@ def make_look(outlook: Any, options: Any, **given: Any) -> Look:
     state = WorkerState(options, "test:1")
     own: Any = None
     pump: Any = mock.Mock(outlook=outlook)
-    return Look(state, pump, own, Refusals(state), **given)
+    return Look(state, pump, own, Refusals(), **given)
 
 
 def look_in_vain(duty: Look) -> None:

@@ -129,13 +129,10 @@ class Claimer:
         claim.missed.clear()
 
     def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
-        now = time.monotonic()
         return claims.Taker(
             worker_id=worker_id,
             worker_name=self._state.name,
-            passed_over_paths=[
-                path for path, until in self._state.passed_over_paths.items() if until > now
-            ],
+            passed_over_paths=[*self._state.paths_of_others, *self._refusals.passed_over_paths()],
             passed_over=passed_over,
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,

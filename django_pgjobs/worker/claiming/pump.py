@@ -45,15 +45,13 @@ from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
 logger = get_logger(__name__)
 
 CONTROL_NOTE = "given back: something was paused or resumed"
-# How long a worker leaves the jobs of a task that it does not have to others; then one of them
-# is met and logged again.
-UNKNOWN_SECONDS = 60.0
 
 
 class Pump(Role):
@@ -68,6 +66,7 @@ class Pump(Role):
         demand: Demand,
         places: Places,
         claimer: Claimer,
+        refusals: Refusals,
         completer: Completer,
         errands: Errands,
         *,
@@ -83,6 +82,7 @@ class Pump(Role):
         self._demand = demand
         self._places = places
         self._claimer = claimer
+        self._refusals = refusals
         self._completer = completer
         self._errands = errands
         self._dispatch = dispatch
@@ -282,9 +282,7 @@ class Pump(Role):
         self.outlook.note_claimed(len(claim.rows))
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         if not self._state.options.unknown_fails:
-            until = time.monotonic() + UNKNOWN_SECONDS
-            unknown = (attempt.row.task_path for attempt in attempts if not attempt.task)
-            self._state.passed_over_paths |= dict.fromkeys(unknown, until)
+            self._refusals.note_unknown(a.row.task_path for a in attempts if not a.task)
         if worker_id != self._state.worker_id:
             logger.warning(
                 "worker=%s dropped %s of a lost lease",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from math import inf
 
 from django_pgjobs.declaring.remote import remote_paths
 from django_pgjobs.metrics.cells import Cells, attempts_of, fold
@@ -41,7 +40,7 @@ LOCK_SHARE = 0.05
 def build_state(options: Options, host: str) -> WorkerState:
     """Return what the roles share. Claims leave out remote tasks, whatever their queue."""
     name = options.name or f"{host}:{os.getpid()}"
-    return WorkerState(options, name, passed_over_paths=dict.fromkeys(remote_paths(), inf))
+    return WorkerState(options, name, paths_of_others=frozenset(remote_paths()))
 
 
 def build_pump_and_upkeep(
@@ -59,7 +58,7 @@ def build_pump_and_upkeep(
     on_crash: Callable[[str], None],
 ) -> tuple[Pump, Upkeep]:
     """Return the pump and the upkeep, with what only they share."""
-    errands, refusals, places = Errands(), Refusals(state), Places(state.options)
+    errands, refusals, places = Errands(), Refusals(), Places(state.options)
     claimer = _build_claimer(state, connections["pump"], refusals)
     pump = Pump(
         state,
@@ -67,6 +66,7 @@ def build_pump_and_upkeep(
         demand,
         places,
         claimer,
+        refusals,
         completer,
         errands,
         dispatch=dispatch,

@@ -1,4 +1,4 @@
-"""Jobs that the server refuses to change, which one worker leaves alone for a while.
+"""Jobs that the server refuses to change, and unknown tasks: left alone for a while.
 
 A trigger or a CHECK of the project may raise for a row, a value in it may be corrupt. The job stays
 as it is, with a note where that can be written, and is met again when the time is over. The jobs of
@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import psycopg
@@ -21,7 +21,6 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.safe_log import get_logger
-from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.careful import in_pages
 
 logger = get_logger(__name__)
@@ -31,6 +30,8 @@ JOB_SECONDS = (60.0, 600.0)
 # After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
 TASK_SECONDS = 10.0
+# How long the jobs of a task that is not here are left to others; then one is met and logged again.
+UNKNOWN_SECONDS = 60.0
 # How many jobs are remembered; beyond that the oldest are tried again before their time.
 MOST_KNOWN = 10_000
 # How many refused jobs one pass looks for before other work goes on.
@@ -39,6 +40,7 @@ PATIENCE = 100
 FORGET_SECONDS = 3600.0
 
 T = TypeVar("T")
+Key = TypeVar("Key", int, str)
 
 
 class LoggedJobs:
@@ -59,24 +61,38 @@ class LoggedJobs:
 
 
 class Refusals:
-    """What a worker knows of such jobs; the shared part is in its state.
+    """What a process leaves alone now: such jobs, the tasks of many of them, and unknown tasks.
 
-    The pump meets them when it claims, the upkeep when it promotes.
+    The pump meets them when it claims, the upkeep when it promotes; a web process in any thread.
     """
 
-    def __init__(self, state: WorkerState) -> None:
-        self._state = state
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told = LoggedJobs()
+        # Until when; changed with the lock only, by other dictionaries, as they are read without.
+        self._jobs_until: dict[int, float] = {}
+        self._paths_until: dict[str, float] = {}
+        # Of these jobs: their tasks, and for how long each was left alone last.
         self._paths: dict[int, str] = {}
         self._waits: dict[int, float] = {}
 
     def passed_over(self) -> list[int]:
         """Return the jobs to leave alone now."""
-        if not self._state.passed_over:
-            return []
-        now = time.monotonic()
-        return [job_id for job_id, until in self._state.passed_over.items() if until > now]
+        return _in_force(self._jobs_until)
+
+    def passed_over_paths(self) -> list[str]:
+        """Return the tasks whose jobs are to be left alone now."""
+        return _in_force(self._paths_until)
+
+    def note_unknown(self, paths: Iterable[str]) -> None:
+        """Leave the jobs of tasks that are not here to others."""
+        if unknown := set(paths):
+            with self._lock:
+                self._pass_over_paths(unknown, UNKNOWN_SECONDS)
+
+    def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self._paths_until = self._paths_until | dict.fromkeys(paths, until)
 
     def in_pages(
         self,
@@ -122,7 +138,7 @@ class Refusals:
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
         jobs_now = {
             known: until
-            for known, until in self._state.passed_over.items()
+            for known, until in self._jobs_until.items()
             if until > now - FORGET_SECONDS and known != job_id
         }
         known_wait = self._waits.get(job_id)
@@ -132,11 +148,11 @@ class Refusals:
         self._waits = {known: self._waits[known] for known in jobs_now if known in self._waits}
         self._waits[job_id] = wait
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
-        self._state.passed_over = jobs_now | {job_id: now + wait}
+        self._jobs_until = jobs_now | {job_id: now + wait}
         self._note_path(job_id, task_path, now, level)
 
     def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
-        known = self._state.passed_over
+        known = self._jobs_until
         self._paths = {
             known_id: path for known_id, path in self._paths.items() if known_id in known
         }
@@ -148,6 +164,13 @@ class Refusals:
         ]
         if task_path and len(refused) >= PATH_LIMIT:
             logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
-            self._state.passed_over_paths[task_path] = now + TASK_SECONDS
+            self._pass_over_paths([task_path], TASK_SECONDS)
             for known_id in refused:  # the next pause is for others
                 del self._paths[known_id]
+
+
+def _in_force(until: Mapping[Key, float]) -> list[Key]:
+    if not until:
+        return []
+    now = time.monotonic()
+    return [key for key, end in until.items() if end > now]

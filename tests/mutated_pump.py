@@ -233,8 +233,8 @@ PUMP = (
     (
         "leaving the watch without room for more",
         f"{WORKER}upkeep/watch.py",
-        "if known.is_busy or known.is_partial:",
-        "if known.is_partial:",
+        "if facts.is_busy or facts.is_partial:",
+        "if facts.is_partial:",
         WATCH,
     ),
     (

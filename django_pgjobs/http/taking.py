@@ -54,10 +54,10 @@ NOT_FOR_IT = "given back: the token or the worker is not for it"
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTaker:
+class RemoteWorker:
     """A worker over HTTP that claims, and what it may have."""
 
-    worker_id: int
+    id: int
     token_id: int
     name: str
     queues: tuple[str, ...]
@@ -67,7 +67,7 @@ class RemoteTaker:
 
     def id_of(self, attempt: Attempt) -> str:
         """Return the id of the assignment of an attempt."""
-        return Assignment(attempt.id, attempt.claim, self.worker_id, self.token_id).sealed
+        return Assignment(attempt.id, attempt.claim, self.id, self.token_id).sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,13 @@ class GivenAttempt:
     call: TaskCall
     ran: float = 0.0
 
-    def as_dict(self, taker: RemoteTaker) -> dict[str, Any]:
+    def as_dict(self, worker: RemoteWorker) -> dict[str, Any]:
         """Return the assignment as an answer has it."""
         attempt, row = self.attempt, self.attempt.row
         timeout = timeout_of(attempt)
         detail = json.loads(row.detail) if row.detail else {}
         return {
-            "assignment": taker.id_of(attempt),
+            "assignment": worker.id_of(attempt),
             "job": str(attempt.id),
             "task": row.task_path,
             "queue": row.queue_name,
@@ -102,7 +102,7 @@ class GivenAttempt:
 
 
 def take(
-    taker: RemoteTaker, wanted: int, *, since: float | None = None, insists: bool = True
+    worker: RemoteWorker, wanted: int, *, since: float | None = None, insists: bool = True
 ) -> list[GivenAttempt]:
     """Claim up to *wanted* jobs; those that are not to run are ended or given back at once.
 
@@ -113,8 +113,8 @@ def take(
     asked = now - KNOWN_SECONDS if since is None else since
     for _ in range(MOST_CLAIMS):
         found = looks.get(since=asked)
-        attempts = _claim(taker, wanted, found)
-        given = hand_out(taker, [(attempt, 0.0) for attempt in attempts])
+        attempts = _claim(worker, wanted, found)
+        given = hand_out(worker, [(attempt, 0.0) for attempt in attempts])
         if given or (not attempts and (found.asked_at >= now - VAIN_SECONDS or not insists)):
             return given
         # What it went by was old, or what it got had to go back.
@@ -122,17 +122,17 @@ def take(
     return []
 
 
-def _claim(taker: RemoteTaker, wanted: int, found: LookResult) -> list[Attempt]:
-    listing = Listing.of(found.places, taker.options)
-    if not listing or not taker.paths:
+def _claim(worker: RemoteWorker, wanted: int, found: LookResult) -> list[Attempt]:
+    listing = Listing.of(found.places, worker.options)
+    if not listing or not worker.paths:
         return []
     plan = plan_of(listing, wanted, is_slow=found.seconds > SLOW_SECONDS)
-    claim = claimed(taker, plan)
+    claim = claimed(worker, plan)
     if not claim.rows and plan.holds and not (claim.held or claim.was_locked):
         # It was the turn of somebody else: wait for ours.
-        claim = claimed(taker, replace(plan, waits=True))
+        claim = claimed(worker, replace(plan, waits=True))
     _note_walk(claim)
-    return [make_attempt(row, taker.options) for row in claim.rows]
+    return [make_attempt(row, worker.options) for row in claim.rows]
 
 
 def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
@@ -152,13 +152,13 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
     )
 
 
-def claimed(taker: RemoteTaker, plan: Plan) -> Claim:
+def claimed(worker: RemoteWorker, plan: Plan) -> Claim:
     """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
     state = WorkerState(
-        taker.options,
-        taker.name,
-        worker_id=taker.worker_id,
-        paths_of_others=station.paths_of_others(taker.paths),
+        worker.options,
+        worker.name,
+        worker_id=worker.id,
+        paths_of_others=station.paths_of_others(worker.paths),
     )
     for tried in range(1, TRIES + 1):
         with borrowed() as connection:
@@ -193,7 +193,7 @@ def _note_walk(claim: Claim) -> None:
         station.note_served(group, last_served(station.cursors.get(group, ""), lanes))
 
 
-def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> list[GivenAttempt]:
+def hand_out(worker: RemoteWorker, attempts: Iterable[tuple[Attempt, float]]) -> list[GivenAttempt]:
     """Return what is for the worker, and end or give back the rest.
 
     Each attempt comes with the seconds that it has run by now.
@@ -201,14 +201,14 @@ def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> l
     given: list[GivenAttempt] = []
     ended: list[Entry] = []
     for attempt, ran in attempts:
-        outcome = _outcome_before(taker, attempt)
+        outcome = _outcome_before(worker, attempt)
         if outcome is None:
             try:
                 given.append(GivenAttempt(attempt, prepare(attempt), ran))
-                memory.note(Assigned(attempt.row, ran, False, taker.worker_id))
+                memory.note(Assigned(attempt.row, ran, False, worker.id))
                 continue
             except Exception as error:
-                outcome = failure(attempt, error, taker.options)
+                outcome = failure(attempt, error, worker.options)
         attempt.control = outcome.control
         ended.append((attempt, outcome))
     if ended:
@@ -216,10 +216,10 @@ def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> l
     return given
 
 
-def _outcome_before(taker: RemoteTaker, attempt: Attempt) -> Outcome | None:
+def _outcome_before(worker: RemoteWorker, attempt: Attempt) -> Outcome | None:
     """Return what becomes of a job that is not to begin, None if it is."""
     path = attempt.row.task_path
-    is_for_it = path in taker.paths and attempt.row.queue_name in taker.queues
+    is_for_it = path in worker.paths and attempt.row.queue_name in worker.queues
     if not is_remote(attempt.task) or not is_for_it:
         if attempt.task is None:
             station.refusals.note_unknown([path])
@@ -228,7 +228,7 @@ def _outcome_before(taker: RemoteTaker, attempt: Attempt) -> Outcome | None:
 
 
 def again(
-    taker: RemoteTaker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
+    worker: RemoteWorker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
 ) -> list[GivenAttempt]:
     """Return those that a worker runs and does not know of: their answer was lost.
 
@@ -236,7 +236,7 @@ def again(
     """
     attempts = []
     for assigned in held:
-        attempt = make_attempt(assigned.row, taker.options)
+        attempt = make_attempt(assigned.row, worker.options)
         if known.get(attempt.id) != attempt.claim:
             attempts.append((attempt, assigned.ran))
-    return hand_out(taker, attempts[:wanted])
+    return hand_out(worker, attempts[:wanted])

@@ -161,7 +161,7 @@ def claim_one(request: ApiRequest, job: int, worker: int) -> Reply:
     """Give a worker the job that it names."""
     request.fields().check()
     member = find_member(request.access, worker)
-    return Reply(200, take_one(member, job).as_dict(member.taker))
+    return Reply(200, take_one(member, job).as_dict(member.worker))
 
 
 def end(request: ApiRequest, worker: int) -> Reply:

@@ -29,11 +29,11 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import Assigned
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.places import keyed_lanes_of, last_served
-from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.running.calling import (
     TaskCall,
     failure,

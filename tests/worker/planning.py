@@ -11,7 +11,7 @@ from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, Ready
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.places import Places
-from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import WorkerState
@@ -68,7 +68,7 @@ class Knowing:
         """Let the next claim come back with these rows, and return what it was."""
         plan = self.plan(wanted, rooms, ending=ending)
         assert plan is not None, "there is nothing to claim"
-        self.places.note_claimed(plan, rows, held=held, seconds=seconds)
+        self.places.note_claimed(Claim(plan, list(rows), held=held, seconds=seconds))
         return plan
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import psycopg
@@ -14,39 +13,16 @@ from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
 from django_pgjobs.declaring.tasks import Task, declares_control
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Floor, Lane, lane_of
+from django_pgjobs.queries.claims import lane_of
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements, KeyedClaim
-from django_pgjobs.worker.claiming.plan import Plan
+from django_pgjobs.worker.claiming.plan import Claim, Plan
 from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
-
-
-@dataclass
-class Claim:
-    """One claim and what came back."""
-
-    plan: Plan
-    rows: list[claims.ClaimedRow] = field(default_factory=list)
-    # When it was sent.
-    asked_at: float = 0.0
-    # Was it this worker's turn to claim jobs with keys? How long did it wait for that, and how long
-    # did the rest take?
-    held: bool = False
-    waited: float = 0.0
-    seconds: float = 0.0
-    # Did it give up waiting for a lock?
-    was_locked: bool = False
-    # Does it tell what is left in its places? Not if the server refused it and fewer were claimed.
-    is_whole: bool = False
-    # In a claim of many lanes: where those begin that gave nothing; None: they are empty.
-    heads: dict[Lane, Floor | None] = field(default_factory=dict)
-    # How many jobs of each lane it was to take and did not get, because others have them.
-    missed: Counter[Lane] = field(default_factory=Counter)
 
 
 class Claimer:

@@ -30,13 +30,13 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
-from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.claiming.places import Places
-from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.plan import Claim, Listing
 from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.claiming.writing import Writing
@@ -304,14 +304,7 @@ class Pump(Role):
         if claim.was_locked:
             self._places.note_locked(claim.plan)
         elif claim.is_whole:
-            self._places.note_claimed(
-                claim.plan,
-                claim.rows,
-                held=claim.held,
-                seconds=claim.seconds,
-                heads=claim.heads,
-                missed=claim.missed,
-            )
+            self._places.note_claimed(claim)
 
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs

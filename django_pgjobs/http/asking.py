@@ -14,8 +14,8 @@ from typing import Any
 
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened
-from django_pgjobs.http.crew import Member, crew, find_member
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.members import Member, find_member, recent_members
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.taking import GivenAttempt, again, take
@@ -58,7 +58,9 @@ class Asked:
         if sealed is not None:
             known = (opened(each, request.access.token_id) for each in sealed)
             held = {each.job_id: each.claim for each in known if each is not None}
-        return cls(request.access, crew.get(request.access, worker_id), max_jobs, wait, held)
+        return cls(
+            request.access, recent_members.get(request.access, worker_id), max_jobs, wait, held
+        )
 
     def give(self) -> list[GivenAttempt]:
         """Return jobs for the worker: first those that it runs and does not know of."""
@@ -86,7 +88,7 @@ class Asked:
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.worker.id, listening=listening)
             is_said = bool(cursor.rowcount)
-        crew.forget()
+        recent_members.forget()
         return is_said
 
     def newest(self) -> Member:

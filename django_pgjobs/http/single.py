@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 
 from django_pgjobs.choosing import Rooms
-from django_pgjobs.http.crew import Member
 from django_pgjobs.http.looking import promoting
+from django_pgjobs.http.members import Member, RemoteWorker
 from django_pgjobs.http.outcomes import running_under
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
-from django_pgjobs.http.taking import GivenAttempt, RemoteWorker, again, hand_out
+from django_pgjobs.http.taking import GivenAttempt, again, hand_out
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Group, Lane, Scope, Segment
 from django_pgjobs.queries.errors import Trouble, trouble_of

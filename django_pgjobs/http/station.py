@@ -10,25 +10,20 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
-from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.declaring.remote import local_paths, remote_paths
 from django_pgjobs.http.recording import Recording
 from django_pgjobs.queries.claims import Group
-from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
-from django_pgjobs.worker.state import Options
 from django_pgjobs.worker.turns.refusals import Refusals
 
 logger = get_logger(__name__)
@@ -39,43 +34,6 @@ LOGGED_WORKER = "http"
 MOST_CURSORS = 10_000
 # How long receivers of task_finished may take at the end of the process.
 END_SECONDS = 3.0
-
-
-def make_options(
-    queues: Iterable[str] | None = None, backends: Iterable[str] | None = None
-) -> Options:
-    """Return what the parts of the engine are told of a worker over HTTP."""
-    conf = get_conf()
-    return Options(
-        database=conf.WORKER_DATABASE or job_database(),
-        backends=tuple(our_backends() if backends is None else backends),
-        queues=None if queues is None else tuple(queues),
-        concurrency=1,
-        async_concurrency=1,
-        lease=lease_seconds(),
-        poll_interval=conf.POLL_INTERVAL_SECONDS,
-        shutdown_timeout=0.0,
-        timeout_grace=0.0,
-        retention=None,
-        failed_retention=None,
-        max_attempts=conf.MAX_ATTEMPTS,
-        max_losses=conf.MAX_LOSSES,
-        max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
-        listen=conf.LISTEN,
-        unknown_fails=False,
-    )
-
-
-def lease_seconds() -> float:
-    """Return how long the lease of a worker over HTTP lasts: three heartbeats."""
-    return 3 * get_conf().HTTP_HEARTBEAT_SECONDS
-
-
-def our_backends() -> list[str]:
-    """Return the aliases in TASKS that are ours."""
-    return [
-        alias for alias in task_backends.settings if isinstance(task_backends[alias], PgJobsBackend)
-    ]
 
 
 class Declared(NamedTuple):

@@ -17,8 +17,8 @@ import psycopg
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.declaring.remote import is_remote
-from django_pgjobs.http.assignments import Assignment
 from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, LookResult, looks
+from django_pgjobs.http.members import RemoteWorker
 from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import unavailable
@@ -42,7 +42,7 @@ from django_pgjobs.worker.running.calling import (
     timeout_of,
 )
 from django_pgjobs.worker.running.outcome import Outcome, released
-from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
@@ -51,23 +51,6 @@ SLOW_SECONDS = 0.01
 # So often a request claims again because what it got was not for it, or is to go back.
 MOST_CLAIMS = 5
 NOT_FOR_IT = "given back: the token or the worker is not for it"
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteWorker:
-    """A worker over HTTP that claims, and what it may have."""
-
-    id: int
-    token_id: int
-    name: str
-    queues: tuple[str, ...]
-    paths: frozenset[str]
-    # What the parts of the engine are told of it.
-    options: Options
-
-    def id_of(self, attempt: Attempt) -> str:
-        """Return the id of the assignment of an attempt."""
-        return Assignment(attempt.id, attempt.claim, self.id, self.token_id).sealed
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.job_result import running_jobs_here
+from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import batches, claims, dependencies, jobs, statistics, workers
@@ -33,7 +34,6 @@ from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim

@@ -11,7 +11,7 @@ import psycopg
 
 from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
-from django_pgjobs.declaring.tasks import Task, declares_control
+from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import lane_of
 from django_pgjobs.queries.connection import OwnConnection, Send
@@ -156,8 +156,3 @@ def detailed_paths() -> list[str]:
         if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
             paths.append(path)
     return paths
-
-
-def declaring_paths() -> list[str]:
-    """Return the tasks that declare when their jobs start: rows may lack it."""
-    return [path for path in list_task_paths() if declares_control(find_task(path))]

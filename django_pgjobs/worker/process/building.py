@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.remote import remote_paths
 from django_pgjobs.metrics.cells import Cells, attempts_of, fold
 from django_pgjobs.queries.connection import ANSWER_SECONDS, LOCK_SECONDS, OwnConnection
@@ -12,7 +13,7 @@ from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.tracing.headers import is_tracing
 from django_pgjobs.tracing.tracers import observe
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import Claimer, declaring_paths, detailed_paths
+from django_pgjobs.worker.claiming.claimer import Claimer, detailed_paths
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands

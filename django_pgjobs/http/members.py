@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django_pgjobs.http.access import Access
+from django_pgjobs.http.assignments import Assignment
+from django_pgjobs.http.options import make_options, our_backends
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem
-from django_pgjobs.http.station import make_options, our_backends
-from django_pgjobs.http.taking import RemoteWorker
 from django_pgjobs.queries.remote import RemoteWorkerRow, send_worker
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.state import Options
 
 KNOWN_SECONDS = 1.0
 MOST_KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWorker:
+    """A worker over HTTP that claims, and what it may have."""
+
+    id: int
+    token_id: int
+    name: str
+    queues: tuple[str, ...]
+    paths: frozenset[str]
+    # What the parts of the engine are told of it.
+    options: Options
+
+    def id_of(self, attempt: Attempt) -> str:
+        """Return the id of the assignment of an attempt."""
+        return Assignment(attempt.id, attempt.claim, self.id, self.token_id).sealed
 
 
 class Member(NamedTuple):
@@ -75,4 +95,4 @@ class RecentMembers:
         self._found = {}
 
 
-crew = RecentMembers()
+recent_members = RecentMembers()

@@ -139,7 +139,7 @@ class KnownJob(NamedTuple):
     backend: str
 
 
-class Unique(NamedTuple):
+class UniqueResult(NamedTuple):
     """The result of an enqueue with unique keys.
 
     *lines* came to *jobs* different keys (a job without one counts as one); *known* of them
@@ -160,7 +160,7 @@ def insert_unique_jobs(
     lines: Sequence[JobLine],
     *,
     detailed: bool = False,
-) -> Unique:
+) -> UniqueResult:
     """Insert jobs with unique keys by the statement *how*: MEET, LOCK or MERGE; list them all."""
     params = {
         **row,
@@ -188,11 +188,11 @@ def get_unique_job(cursor: Cursor, *, unique_key: str, task_path: str) -> tuple[
     return (rows[0][0], rows[0][1]) if rows else None
 
 
-def _unique(rows: list[Any]) -> Unique:
+def _unique(rows: list[Any]) -> UniqueResult:
     lines, jobs, known, inserted, listed, met = rows[0][:6]
     met_ids = set(json.loads(met or "[]"))
     entries: list[list[Any]] = json.loads(listed or "[]")
-    return Unique(lines, jobs, known, inserted, [_known(entry, met_ids) for entry in entries])
+    return UniqueResult(lines, jobs, known, inserted, [_known(entry, met_ids) for entry in entries])
 
 
 def _known(entry: list[Any], met: set[int]) -> KnownJob:
@@ -261,7 +261,7 @@ def insert_jobs_from(
 
 def insert_unique_jobs_from(
     cursor: Cursor, how: str, selection: CompiledSelect, row: UniqueColumns, *, max_listed: int
-) -> Unique:
+) -> UniqueResult:
     """Insert a job for every row of *selection* by the statement *how*."""
     selected, selected_params = _with_names(selection)
     params = {**row, **selected_params, "max_listed": max_listed, "detailed": False}

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django_pgjobs.queries.claims import Lane, Ready
+from django_pgjobs.queries.claims import Lane, ReadyPlace
 from django_pgjobs.worker.attempt import Attempt
 
 # The roles that keep a connection of their own while their process has jobs.
@@ -58,7 +58,7 @@ class Options:
         queues = None if self.queues is None else sorted(self.queues)
         return sorted(self.backends), queues, sorted(self.excluded_queues)
 
-    def serves(self, lane: Lane | Ready) -> bool:
+    def serves(self, lane: Lane | ReadyPlace) -> bool:
         """Does the worker run the jobs of this backend and queue?"""
         if lane.backend not in self.backends or lane.queue_name in self.excluded_queues:
             return False

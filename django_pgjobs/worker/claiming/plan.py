@@ -13,7 +13,7 @@ from django_pgjobs.queries.claims import (
     Floor,
     Group,
     Lane,
-    Ready,
+    ReadyPlace,
     Scope,
     Segment,
 )
@@ -37,7 +37,7 @@ class Listing:
     tokens_at: float = math.inf
 
     @classmethod
-    def of(cls, found: Iterable[Ready], options: Options) -> Listing:
+    def of(cls, found: Iterable[ReadyPlace], options: Options) -> Listing:
         """Return what of the places found is for a worker with these options."""
         served = [place for place in found if options.serves(place)]
         plain = {

@@ -65,7 +65,7 @@ PUMP = (
     (
         "job that is passed over",
         f"{WORKER}turns/refusals.py",
-        "self._jobs_until = jobs_now | {job_id: now + wait}",
+        "self._jobs = known",
         "pass",
         REFUSED,
     ),

@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
@@ -40,7 +40,6 @@ PATIENCE = 100
 FORGET_SECONDS = 3600.0
 
 T = TypeVar("T")
-Key = TypeVar("Key", int, str)
 
 
 class LoggedJobs:
@@ -60,6 +59,17 @@ class LoggedJobs:
         return last + FORGET_SECONDS < now
 
 
+class Refused(NamedTuple):
+    """A refused job: until when it is left alone, how long that is, and its task.
+
+    Without a task it counts no more towards the pause of all jobs of its task.
+    """
+
+    until: float
+    wait: float
+    task_path: str
+
+
 class Refusals:
     """What a process leaves alone now: such jobs, the tasks of many of them, and unknown tasks.
 
@@ -69,20 +79,20 @@ class Refusals:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told = LoggedJobs()
-        # Until when; changed with the lock only, by other dictionaries, as they are read without.
-        self._jobs_until: dict[int, float] = {}
-        self._paths_until: dict[str, float] = {}
-        # Of these jobs: their tasks, and for how long each was left alone last.
-        self._paths: dict[int, str] = {}
-        self._waits: dict[int, float] = {}
+        # Read without the lock, so never changed: whoever holds it puts another one in its place.
+        self._jobs: dict[int, Refused] = {}
+        # Until when.
+        self._paths: dict[str, float] = {}
 
     def passed_over(self) -> list[int]:
         """Return the jobs to leave alone now."""
-        return _in_force(self._jobs_until)
+        now, jobs = time.monotonic(), self._jobs
+        return [job_id for job_id, refused in jobs.items() if refused.until > now]
 
     def passed_over_paths(self) -> list[str]:
         """Return the tasks whose jobs are to be left alone now."""
-        return _in_force(self._paths_until)
+        now, paths = time.monotonic(), self._paths
+        return [path for path, until in paths.items() if until > now]
 
     def note_unknown(self, paths: Iterable[str]) -> None:
         """Leave the jobs of tasks that are not here to others."""
@@ -91,8 +101,7 @@ class Refusals:
                 self._pass_over_paths(unknown, UNKNOWN_SECONDS)
 
     def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:
-        until = time.monotonic() + seconds
-        self._paths_until = self._paths_until | dict.fromkeys(paths, until)
+        self._paths = self._paths | dict.fromkeys(paths, time.monotonic() + seconds)
 
     def in_pages(
         self,
@@ -136,41 +145,25 @@ class Refusals:
     def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:
         now, reason = time.monotonic(), str(error).strip()
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
-        jobs_now = {
-            known: until
-            for known, until in self._jobs_until.items()
-            if until > now - FORGET_SECONDS and known != job_id
+        former = self._jobs.get(job_id)
+        wait = min(2 * former.wait, JOB_SECONDS[1]) if former else JOB_SECONDS[0]
+        known = {
+            known_id: refused
+            for known_id, refused in self._jobs.items()
+            if refused.until > now - FORGET_SECONDS and known_id != job_id
         }
-        known_wait = self._waits.get(job_id)
-        wait = min(2 * known_wait, JOB_SECONDS[1]) if known_wait else JOB_SECONDS[0]
-        if len(jobs_now) >= MOST_KNOWN:
-            del jobs_now[next(iter(jobs_now))]
-        self._waits = {known: self._waits[known] for known in jobs_now if known in self._waits}
-        self._waits[job_id] = wait
+        if len(known) >= MOST_KNOWN:
+            del known[next(iter(known))]
+        known[job_id] = Refused(now + wait, wait, task_path)
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
-        self._jobs_until = jobs_now | {job_id: now + wait}
-        self._note_path(job_id, task_path, now, level)
-
-    def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
-        known = self._jobs_until
-        self._paths = {
-            known_id: path for known_id, path in self._paths.items() if known_id in known
-        }
-        self._paths[job_id] = task_path
-        refused = [
+        of_task = [
             known_id
-            for known_id, path in self._paths.items()
-            if path == task_path and known[known_id] > now
+            for known_id, refused in known.items()
+            if refused.task_path == task_path and refused.until > now
         ]
-        if task_path and len(refused) >= PATH_LIMIT:
+        if task_path and len(of_task) >= PATH_LIMIT:
             logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
             self._pass_over_paths([task_path], TASK_SECONDS)
-            for known_id in refused:  # the next pause is for others
-                del self._paths[known_id]
-
-
-def _in_force(until: Mapping[Key, float]) -> list[Key]:
-    if not until:
-        return []
-    now = time.monotonic()
-    return [key for key, end in until.items() if end > now]
+            for known_id in of_task:  # the next pause is for others
+                known[known_id] = known[known_id]._replace(task_path="")
+        self._jobs = known

@@ -6,14 +6,9 @@
 -- Locks: the job that asks, then the batch FOR KEY SHARE: waits for who seals it; then for
 --     transactions that have just taken one of the keys, in the order of keys
 -- Index: pgjobs_batch_pkey, pgjobs_job_live_pkey, pgjobs_batch_key_pkey
-WITH asking AS MATERIALIZED (
-    {job_id.asking}
-),
+WITH {job_id.asking},
 target AS MATERIALIZED (
-    SELECT batch.id
-    FROM pgjobs_batch AS batch
-    WHERE batch.id = %(batch_id)s::bigint AND {batch.takes_jobs}
-    FOR KEY SHARE
+    {batch_id.taking}
 ),
 known AS MATERIALIZED (
     SELECT former.dedupe_key, former.job_id

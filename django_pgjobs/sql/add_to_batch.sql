@@ -6,14 +6,9 @@
 -- Returns: id, one row per job, in the order given; no row if nothing was inserted
 -- Locks: the job that asks, then the batch FOR KEY SHARE: waits for who seals it, and only for that
 -- Index: pgjobs_batch_pkey, pgjobs_job_live_pkey
-WITH asking AS MATERIALIZED (
-    {job_id.asking}
-),
+WITH {job_id.asking},
 target AS MATERIALIZED (
-    SELECT batch.id
-    FROM pgjobs_batch AS batch
-    WHERE batch.id = %(batch_id)s::bigint AND {batch.takes_jobs}
-    FOR KEY SHARE
+    {batch_id.taking}
 ),
 inserted AS (
     INSERT INTO pgjobs_job AS job (

@@ -110,6 +110,23 @@ SELECT
         SELECT json_agg(listed.id)::text
         FROM (SELECT met.id FROM met LIMIT %(max_listed)s::integer) AS listed
     ) AS met""",
+    # Of a job whose attempt came to an *outcome*: its errors with that one, if it is one, and with
+    # *max_errors* without the second oldest.
+    "errors_with_outcome": """\
+CASE
+        WHEN jsonb_typeof({it}.errors) <> 'array' THEN '[]'
+        WHEN outcome.error IS NULL OR jsonb_array_length({it}.errors) < %(max_errors)s::integer
+            THEN {it}.errors
+        ELSE {it}.errors - 1
+    END || CASE
+        WHEN outcome.error IS NULL THEN '[]'
+        ELSE outcome.error::jsonb || jsonb_build_object(
+            'worker', {it}.worker_ids[cardinality({it}.worker_ids)],
+            'started_at',
+            statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
+            'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
+        )
+    END""",
     # Of a statement's list of jobs that end before they begin: CTEs that delete what they wait for,
     # and count in *leaving* how much that was.
     "leaving": """\

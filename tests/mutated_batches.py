@@ -51,8 +51,8 @@ BATCHES = (
     (
         "batch and a job that adds to it",
         TERMS,
-        '        " AND running.claim = %(claim)s::bigint"\n        " FOR KEY SHARE"\n',
-        '        " AND running.claim = %(claim)s::bigint"\n',
+        "AND running.claim = %(claim)s::bigint\n    FOR KEY SHARE\n",
+        "AND running.claim = %(claim)s::bigint\n",
         RACES,
     ),
     (

@@ -149,7 +149,7 @@ PUMP = (
     (
         "claims from heads that are slow",
         f"{WORKER}claiming/places.py",
-        "self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)",
+        "self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)",
         "pass",
         PLACES,
     ),
@@ -240,7 +240,7 @@ PUMP = (
     (
         "hearing of new jobs before the look",
         f"{WORKER}upkeep/watch.py",
-        "return WatchStep.LEAVE\n        return _hear(WatchStep.HEAR_EVERYTHING, known)",
+        "return WatchStep.LEAVE\n        return _hear(WatchStep.HEAR_EVERYTHING, facts)",
         "return WatchStep.LEAVE\n        return None",
         WATCH,
     ),

@@ -146,7 +146,6 @@ def fire_due(
     """
     turn = ScheduleTurn(since=since, on_move=on_move)
     rows: list[ScheduleRow] = []
-    # Then comes the commit, and then the hooks of on_commit.
     is_written = False
     chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
@@ -159,12 +158,10 @@ def fire_due(
             ahead = queries.look_ahead(cursor, excluded=others, **chosen)
             turn.wait, turn.is_passed_over, turn.read_at = ahead
             _fire(cursor, rows, turn)
-            is_written = True
-    except Blocked:
-        raise
+            is_written = True  # then comes the commit, and then the hooks of on_commit
     except IMPORT_ERRORS as error:
         # Not what an enqueue raises, which `enqueue_occurrence` catches.
-        if not rows:
+        if isinstance(error, Blocked) or not rows:
             raise
         if not is_written or isinstance(error, DatabaseError):
             _raise_blocked(rows, error)

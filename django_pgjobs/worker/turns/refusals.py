@@ -59,7 +59,7 @@ class LoggedJobs:
         return last + FORGET_SECONDS < now
 
 
-class Refused(NamedTuple):
+class RefusedJob(NamedTuple):
     """A refused job: until when it is left alone, how long that is, and its task.
 
     Without a task it counts no more towards the pause of all jobs of its task.
@@ -80,7 +80,7 @@ class Refusals:
         self._lock = threading.Lock()
         self._told = LoggedJobs()
         # Read without the lock, so never changed: whoever holds it puts another one in its place.
-        self._jobs: dict[int, Refused] = {}
+        self._jobs: dict[int, RefusedJob] = {}
         # Until when.
         self._paths: dict[str, float] = {}
 
@@ -154,7 +154,7 @@ class Refusals:
         }
         if len(known) >= MOST_KNOWN:
             del known[next(iter(known))]
-        known[job_id] = Refused(now + wait, wait, task_path)
+        known[job_id] = RefusedJob(now + wait, wait, task_path)
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
         of_task = [
             known_id

@@ -29,8 +29,8 @@ REQUEUES = ("tests/races/test_batch_requeues.py",)
 BATCHES = (
     (
         "batch that is sealed beside who adds",
-        "django_pgjobs/sql/add_to_batch.sql",
-        "    FOR KEY SHARE\n",
+        TERMS,
+        " FOR KEY SHARE OF batch",
         "",
         RACES,
     ),
@@ -51,8 +51,8 @@ BATCHES = (
     (
         "batch and a job that adds to it",
         TERMS,
-        '        " AND running.claim = %(claim)s::bigint"\n        " FOR KEY SHARE"\n',
-        '        " AND running.claim = %(claim)s::bigint"\n',
+        "AND running.claim = %(claim)s::bigint\n    FOR KEY SHARE\n",
+        "AND running.claim = %(claim)s::bigint\n",
         RACES,
     ),
     (

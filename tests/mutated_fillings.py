@@ -20,7 +20,7 @@ FILLINGS = (
     ),
     (
         "flag of an enqueue",
-        f"{SQL}enqueue_job.sql",
+        f"{SQL}write_terms.py",
         "%(tags)s::text[], TRUE",
         "%(tags)s::text[], FALSE",
         (f"{TESTS}test_every_way_to_enqueue_sets_the_flag",),

@@ -231,14 +231,14 @@ RULES = (
     ),
     (
         "worker over http: queues of a narrowed token",
-        f"{HTTP}crew.py",
+        f"{HTTP}members.py",
         "queues if access.queues is None else queues & access.queues",
         "queues",
         GUARDS,
     ),
     (
         "worker over http: tasks of a narrowed token",
-        f"{HTTP}crew.py",
+        f"{HTTP}members.py",
         "paths if access.tasks is None else paths & access.tasks",
         "paths",
         GUARDS,

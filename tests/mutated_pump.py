@@ -65,7 +65,7 @@ PUMP = (
     (
         "job that is passed over",
         f"{WORKER}turns/refusals.py",
-        "self._state.passed_over = jobs_now | {job_id: now + wait}",
+        "self._jobs = known",
         "pass",
         REFUSED,
     ),
@@ -149,7 +149,7 @@ PUMP = (
     (
         "claims from heads that are slow",
         f"{WORKER}claiming/places.py",
-        "self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)",
+        "self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)",
         "pass",
         PLACES,
     ),
@@ -233,14 +233,14 @@ PUMP = (
     (
         "leaving the watch without room for more",
         f"{WORKER}upkeep/watch.py",
-        "if known.is_busy or known.is_partial:",
-        "if known.is_partial:",
+        "if facts.is_busy or facts.is_partial:",
+        "if facts.is_partial:",
         WATCH,
     ),
     (
         "hearing of new jobs before the look",
         f"{WORKER}upkeep/watch.py",
-        "return WatchStep.LEAVE\n        return _hear(WatchStep.HEAR_EVERYTHING, known)",
+        "return WatchStep.LEAVE\n        return _hear(WatchStep.HEAR_EVERYTHING, facts)",
         "return WatchStep.LEAVE\n        return None",
         WATCH,
     ),

@@ -46,8 +46,8 @@ ODD_ROWS = (
     ),
     (
         "errors of a failure in a list",
-        f"{SQL}finish_unsuccessful.sql",
-        "WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'\n",
+        f"{SQL}write_terms.py",
+        "WHEN jsonb_typeof({it}.errors) <> 'array' THEN '[]'\n",
         "",
         beside("errors='{}'"),
     ),

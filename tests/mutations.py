@@ -171,7 +171,7 @@ MUTATIONS = (
     Mutation(
         "claims whose answer was lost",
         f"{WORKER}claiming/pump.py",
-        "self.outlook.claim_lost_at = time.monotonic()",
+        "self.outlook.note_lost()",
         "pass",
         (
             "tests/worker/test_pump.py::test_a_claim_whose_answer_is_lost_goes_back_and_is_made_again",
@@ -218,8 +218,8 @@ MUTATIONS = (
     ),
     Mutation(
         "order of keys in a batch",
-        f"{SQL}enqueue_or_lock_jobs.sql",
-        'ORDER BY fresh.unique_key COLLATE "C"',
+        f"{SQL}write_terms.py",
+        '    ORDER BY {it}.unique_key COLLATE "C"\n',
         "",
         ("tests/races/test_unique.py::test_two_batches_of_the_same_keys_do_not_wait_in_a_circle",),
     ),
@@ -254,9 +254,7 @@ MUTATIONS = (
     Mutation(
         "twin of a requeued job",
         f"{SQL}requeue_jobs.sql",
-        "    ON CONFLICT (unique_key, task_path)\n"
-        "    WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)\n"
-        "    DO NOTHING\n",
+        "    {job.on_occupied_key}\n    DO NOTHING\n",
         "",
         ("tests/test_unique_life.py",),
     ),

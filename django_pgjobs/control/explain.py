@@ -26,7 +26,7 @@ from django_pgjobs.queries import explain as queries
 from django_pgjobs.queries.control import PauseRow
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.explain import Facts, LaneRow, LimitedQueue, RateRow
+from django_pgjobs.queries.explain import JobFacts, LaneRow, LimitedQueue, RateRow
 from django_pgjobs.queries.filling import control_of
 from django_pgjobs.status import FINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import job_id_of
@@ -69,7 +69,7 @@ def explain(job: Any) -> Explanation:
         return Explanation(job_id, facts.status, not blockers, reasons)
 
 
-def _finished(job: Facts) -> Reason:
+def _finished(job: JobFacts) -> Reason:
     values = {
         "status": JobStatus(job.status).label,
         "moment": moment_in_words(job.finished_at, job.now),
@@ -90,7 +90,7 @@ def _attempt(number: int, most: int | None) -> str:
     return text % {"attempt": number, "most": most}
 
 
-def _running(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+def _running(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     values = {
         "worker": job.worker_name or "?",
         "moment": moment_in_words(job.last_attempted_at, job.now),
@@ -126,7 +126,7 @@ def _running(cursor: Cursor, job: Facts) -> Iterator[Reason]:
         yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)
 
 
-def _blockers(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+def _blockers(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     """Yield what keeps a ready job from being claimed."""
     waits = [*_expired(job), *_holds(cursor, job), *_due(job)]
     yield from waits
@@ -150,7 +150,7 @@ def _blockers(cursor: Cursor, job: Facts) -> Iterator[Reason]:
     yield from (_rate(row, job, lane) for row in short if row not in hopeless)
 
 
-def _refused(job: Facts) -> Iterator[Reason]:
+def _refused(job: JobFacts) -> Iterator[Reason]:
     if job.note.startswith(REFUSED):
         text = _(
             "It is passed over, because the server refuses to change its row (%(reason)s); it is "
@@ -160,7 +160,7 @@ def _refused(job: Facts) -> Iterator[Reason]:
         yield Reason("refused", text % {"reason": said})
 
 
-def _expired(job: Facts) -> Iterator[Reason]:
+def _expired(job: JobFacts) -> Iterator[Reason]:
     if job.expires_at is not None and job.expires_at <= job.now:
         text = _(
             "It expired %(moment)s: nobody begins it any more, and a worker ends it as cancelled."
@@ -168,13 +168,13 @@ def _expired(job: Facts) -> Iterator[Reason]:
         yield Reason("expired", text % {"moment": moment_in_words(job.expires_at, job.now)})
 
 
-def _expires(job: Facts) -> Iterator[Reason]:
+def _expires(job: JobFacts) -> Iterator[Reason]:
     if job.expires_at is not None and job.expires_at > job.now:
         text = _("Unless it begins before, it ends as cancelled %(moment)s, when it expires.")
         yield Reason("expires", text % {"moment": moment_in_words(job.expires_at, job.now)})
 
 
-def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+def _holds(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     if job.hold is None:
         return
     found = queries.list_predecessors(cursor, job.id, max_jobs=MAX_NAMED)
@@ -200,7 +200,7 @@ def _holds(cursor: Cursor, job: Facts) -> Iterator[Reason]:
         yield Reason("dependencies", text)
 
 
-def _due(job: Facts) -> Iterator[Reason]:
+def _due(job: JobFacts) -> Iterator[Reason]:
     # A job that is due by now is promoted by the poll that claims it.
     if job.due_at is None or job.due_at <= job.now:
         return
@@ -229,11 +229,11 @@ def _due(job: Facts) -> Iterator[Reason]:
     yield Reason(code, texts[code] % values)
 
 
-def _pause(pause: PauseRow, job: Facts) -> Reason:
+def _pause(pause: PauseRow, job: JobFacts) -> Reason:
     return Reason(f"{pause.kind}_paused", pause_in_words(pause, job))
 
 
-def _key(job: Facts, lane: LaneRow) -> Reason:
+def _key(job: JobFacts, lane: LaneRow) -> Reason:
     head, refs = lane.head, tuple(lane.running_ids)
     values = {
         "key": job.concurrency_key,
@@ -248,7 +248,7 @@ def _key(job: Facts, lane: LaneRow) -> Reason:
     return Reason("key_full", text % values, refs)
 
 
-def _order(cursor: Cursor, job: Facts, next_id: int, *, is_full: bool) -> Reason:
+def _order(cursor: Cursor, job: JobFacts, next_id: int, *, is_full: bool) -> Reason:
     values = {"key": job.concurrency_key, "id": next_id}
     text = _("The key “%(key)s” keeps its order, and job %(id)s is before this one.") % values
     # While another one runs, that is what the first one waits for as well.
@@ -260,7 +260,7 @@ def _order(cursor: Cursor, job: Facts, next_id: int, *, is_full: bool) -> Reason
     return Reason("key_order", text, (next_id,))
 
 
-def _queue(job: Facts, queue: LimitedQueue) -> Reason:
+def _queue(job: JobFacts, queue: LimitedQueue) -> Reason:
     refs = tuple(queue.running_ids or ())
     text = _("The queue “%(queue)s” is limited: %(running)s of %(most)s jobs run: %(jobs)s.") % {
         "queue": job.queue_name,
@@ -271,7 +271,7 @@ def _queue(job: Facts, queue: LimitedQueue) -> Reason:
     return Reason("queue_full", text, refs)
 
 
-def _hopeless_rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
+def _hopeless_rate(row: RateRow, job: JobFacts, lane: LaneRow) -> Reason:
     values = {"key": row.rate.key, "name": row.rate.key.partition(":")[0], "burst": row.burst}
     if row.name is None:
         text = _(
@@ -285,7 +285,7 @@ def _hopeless_rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
     return Reason("cost_above_burst", text + said + " " + _("Raise the burst of the limit."), refs)
 
 
-def _rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
+def _rate(row: RateRow, job: JobFacts, lane: LaneRow) -> Reason:
     text = _(
         "The rate limit “%(key)s” (%(count)s in %(period)s) is used up: it has enough again "
         "%(moment)s, unless others take it first; "
@@ -299,7 +299,7 @@ def _rate(row: RateRow, job: Facts, lane: LaneRow) -> Reason:
     return Reason("rate_limit", text + said, refs)
 
 
-def _cost_in_words(job: Facts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
+def _cost_in_words(job: JobFacts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
     if lane.cost == job.rate_cost:
         return _("it takes %(cost)s.") % {"cost": lane.cost}, ()
     text = _("job %(id)s, which is before this one, takes %(cost)s.")
@@ -307,7 +307,7 @@ def _cost_in_words(job: Facts, lane: LaneRow) -> tuple[str, tuple[int, ...]]:
     return text % {"id": first, "cost": lane.cost}, (first,)
 
 
-def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Reason]:
+def _in_order(cursor: Cursor, job: JobFacts, blockers: list[Reason]) -> Iterator[Reason]:
     """Yield all reasons; what must change first, such as the lack of a worker, as the first."""
     workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
     yield from (reason for reason in blockers if reason.code not in PASSING)
@@ -321,7 +321,7 @@ def _in_order(cursor: Cursor, job: Facts, blockers: list[Reason]) -> Iterator[Re
             yield taker_of(job, workers)
 
 
-def _lacking(job: Facts) -> Iterator[Reason]:
+def _lacking(job: JobFacts) -> Iterator[Reason]:
     """Yield that the worker that claims it will first fill in its row; calls no function."""
     try:
         task = find_task(job.task_path)
@@ -335,7 +335,7 @@ def _lacking(job: Facts) -> Iterator[Reason]:
         yield Reason("undeclared", text)
 
 
-def _before(cursor: Cursor, job: Facts) -> Iterator[Reason]:
+def _before(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     count, has_more = queries.count_before(cursor, job.id, max_jobs=MAX_COUNTED)
     if has_more:
         text = _("More than %(count)s jobs of its queue are before it.") % {"count": MAX_COUNTED}

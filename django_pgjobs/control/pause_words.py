@@ -5,12 +5,12 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 
 from django_pgjobs.queries.control import PauseRow
-from django_pgjobs.queries.explain import Facts
+from django_pgjobs.queries.explain import JobFacts
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.moments import moment_in_words
 
 
-def pause_in_words(pause: PauseRow, job: Facts) -> str:
+def pause_in_words(pause: PauseRow, job: JobFacts) -> str:
     """Return since when, by whom, why and until when a pause holds that keeps *job*."""
     texts = {
         PauseKind.QUEUE: _("The queue “%(name)s” has been paused since %(since)s"),

@@ -11,10 +11,10 @@ from django_pgjobs.control.explanation import Reason
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.exceptions import UnknownTask
-from django_pgjobs.queries.explain import Facts, WorkersRow
+from django_pgjobs.queries.explain import JobFacts, WorkersRow
 
 
-def taker_of(job: Facts, workers: WorkersRow) -> Reason:
+def taker_of(job: JobFacts, workers: WorkersRow) -> Reason:
     """Return the reason that concerns the workers."""
     values: dict[str, object] = {
         "backend": job.backend,

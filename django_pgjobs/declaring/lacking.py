@@ -7,7 +7,13 @@ an omission, because they are the table's defaults: the task's go before them.
 from __future__ import annotations
 
 from django_pgjobs.compat import AnyTask
-from django_pgjobs.declaring.tasks import DEFAULT_PRIORITY, DEFAULT_QUEUE, Task
+from django_pgjobs.declaring.registry import find_task, list_task_paths
+from django_pgjobs.declaring.tasks import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    Task,
+    declares_control,
+)
 from django_pgjobs.queries.filling import Control
 
 
@@ -46,3 +52,8 @@ def lacks_something(task: AnyTask, row: Control) -> bool:
     A missing key may turn out to be none: only the arguments tell.
     """
     return bool(missing_keys(task, row)) or with_options(task, row) != row
+
+
+def declaring_paths() -> list[str]:
+    """Return the tasks that declare when their jobs start: rows may lack it."""
+    return [path for path in list_task_paths() if declares_control(find_task(path))]

@@ -60,8 +60,10 @@ class Task(AnyTask):
     in the order of their ids; *ordering* says whether one that waits for its retry blocks the
     later ones ("block") or not ("skip"). A limit without a key applies to the whole task.
     *rate_limit* names the limits that a start takes *rate_cost* tokens of. *unique_key*: at
-    most one job has it, and *on_conflict* says what a second enqueue does (`merging`). Keys
-    are templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
+    most one job has it, and *on_conflict* says what a second enqueue does (`merging`); *merge* how
+    arguments are merged ("union", "append", "last", or a function). Each one that merges or
+    replaces moves the due time, to *max_wait* (seconds) after the first at most. Keys are
+    templates such as `"shop:{shop_id}"`, or functions of the arguments (`keys`).
 
     *expires*: no attempt begins later, and a job that waits then ends as cancelled; a length of
     time counts from `run_after`, or from the enqueue. *on_failure* is a task, the dotted path

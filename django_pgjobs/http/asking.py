@@ -14,8 +14,8 @@ from typing import Any
 
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened
-from django_pgjobs.http.crew import Member, crew, find_member
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.members import Member, find_member, recent_members
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.taking import GivenAttempt, again, take
@@ -58,15 +58,17 @@ class Asked:
         if sealed is not None:
             known = (opened(each, request.access.token_id) for each in sealed)
             held = {each.job_id: each.claim for each in known if each is not None}
-        return cls(request.access, crew.get(request.access, worker_id), max_jobs, wait, held)
+        return cls(
+            request.access, recent_members.get(request.access, worker_id), max_jobs, wait, held
+        )
 
     def give(self) -> list[GivenAttempt]:
         """Return jobs for the worker: first those that it runs and does not know of."""
-        taker, row = self.member
+        worker, row = self.member
         given = self._again()
         if given or row.is_quiet or row.is_stopping:
             return given
-        given = take(taker, self.max_jobs, insists=not self.wait)
+        given = take(worker, self.max_jobs, insists=not self.wait)
         if given and row.is_listening:
             # Busy workers find jobs by working.
             self.say_listening(listening=False)
@@ -76,38 +78,38 @@ class Asked:
         if self.held is None:
             return []
         asked_at = time.monotonic()
-        taker = self.member.taker
+        worker = self.member.worker
         most = MOST_HELD + self.max_jobs
-        [rows] = turn([partial(send_held, worker_id=taker.worker_id, max_jobs=most)])
-        return again(taker, assigned_rows(rows, asked_at), self.held, self.max_jobs)
+        [rows] = turn([partial(send_held, worker_id=worker.id, max_jobs=most)])
+        return again(worker, assigned_rows(rows, asked_at), self.held, self.max_jobs)
 
     def say_listening(self, *, listening: bool) -> bool:
         """Let enqueues notify, or no more for the sake of this worker; False: its row is locked."""
         with borrowed() as connection, connection.cursor() as cursor:
-            set_listening(cursor, self.member.taker.worker_id, listening=listening)
+            set_listening(cursor, self.member.worker.id, listening=listening)
             is_said = bool(cursor.rowcount)
-        crew.forget()
+        recent_members.forget()
         return is_said
 
     def newest(self) -> Member:
         """Return the worker as its row is now; raise Problem (404) if it is gone."""
-        return find_member(self.access, self.member.taker.worker_id)
+        return find_member(self.access, self.member.worker.id)
 
     def look(self, since: float) -> list[GivenAttempt]:
         """Claim what a look shows that is not older than *since*, if there is anything for it."""
         found = looks.get(since=since)
-        options = self.member.taker.options
+        options = self.member.worker.options
         if not any(options.serves(place) for place in found.places):
             return []
         # It may have been asked to be quiet, or may have less, since it began to wait.
-        taker, row = self.newest()
+        worker, row = self.newest()
         if row.is_quiet or row.is_stopping:
             return []
-        return take(taker, self.max_jobs, since=since, insists=False)
+        return take(worker, self.max_jobs, since=since, insists=False)
 
     def tokens_at(self) -> float:
         """Return when the first jobs for the worker have the tokens that they wait for."""
-        groups = Listing.of(looks.last.places, self.member.taker.options).groups
+        groups = Listing.of(looks.last.places, self.member.worker.options).groups
         if not groups:
             return math.inf
         [rows] = turn([send_token_wait])
@@ -116,8 +118,8 @@ class Asked:
 
     def answer(self, given: Sequence[GivenAttempt], *, retry_after: float | None = None) -> Reply:
         """Return the answer with these jobs."""
-        taker = self.member.taker
-        body: dict[str, Any] = {"assignments": [each.as_dict(taker) for each in given]}
+        worker = self.member.worker
+        body: dict[str, Any] = {"assignments": [each.as_dict(worker) for each in given]}
         if retry_after is not None:
             body["retry_after"] = retry_after
         return Reply(200, body)
@@ -128,8 +130,8 @@ class Wait:
 
     def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
         self._asked = asked
-        taker = asked.member.taker
-        self._waiter = Waiter(taker.queues, taker.paths, wake)
+        worker = asked.member.worker
+        self._waiter = Waiter(worker.queues, worker.paths, wake)
         self._until = time.monotonic() + asked.wait
         self._is_said = False
         # When the tokens of rate limits come that jobs for it wait for.

@@ -18,11 +18,12 @@ import psycopg
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.assignments import Assignment
-from django_pgjobs.http.crew import crew, worker_gone
+from django_pgjobs.http.members import recent_members, worker_gone
+from django_pgjobs.http.options import lease_seconds, make_options
 from django_pgjobs.http.outcomes import attempt_of, timed_out
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.station import LOGGED_WORKER, lease_seconds, make_options, station
+from django_pgjobs.http.station import LOGGED_WORKER, station
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import (
@@ -93,7 +94,7 @@ def beat(
     )
     said = beat_of(renewed)
     if said is None:
-        crew.forget()
+        recent_members.forget()
         raise worker_gone()
     held = assigned_rows(rows, asked_at)
     late = _end_late(held)

@@ -14,7 +14,7 @@ import psycopg
 
 from django_pgjobs.http.pool import turn
 from django_pgjobs.queries import claims, jobs
-from django_pgjobs.queries.claims import Ready
+from django_pgjobs.queries.claims import ReadyPlace
 from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.safe_log import get_logger
@@ -32,7 +32,7 @@ VAIN_SECONDS = 0.05
 class LookResult:
     """What a look found that was asked at *asked_at*, by time.monotonic(), and took so long."""
 
-    places: tuple[Ready, ...] = ()
+    places: tuple[ReadyPlace, ...] = ()
     asked_at: float = -math.inf
     seconds: float = 0.0
     # When the next job is due that waits for its time.
@@ -107,7 +107,7 @@ def _look() -> LookResult:
     due_at = math.inf if next_due is None else now + next_due + 0.001
     if promoted == PROMOTE_BATCH:
         due_at = now
-    places = tuple(Ready._make(row) for row in rows)
+    places = tuple(ReadyPlace._make(row) for row in rows)
     return LookResult(places, asked_at, now - asked_at, due_at)
 
 

@@ -23,10 +23,10 @@ from django_pgjobs.exceptions import (
 from django_pgjobs.http.assignments import Assignment, opened
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.memory import memory
+from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import instant_text
-from django_pgjobs.http.station import make_options
 from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.payload import scrub

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 import psycopg
 
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import Problem, unavailable
-from django_pgjobs.http.station import LOGGED_WORKER, make_options, station
+from django_pgjobs.http.station import LOGGED_WORKER, station
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of

@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 
 from django_pgjobs.choosing import Rooms
-from django_pgjobs.http.crew import Member
 from django_pgjobs.http.looking import promoting
+from django_pgjobs.http.members import Member, RemoteWorker
 from django_pgjobs.http.outcomes import running_under
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
-from django_pgjobs.http.taking import GivenAttempt, RemoteTaker, again, hand_out
+from django_pgjobs.http.taking import GivenAttempt, again, hand_out
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import Floor, Group, Lane, Scope, Segment
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -54,34 +54,34 @@ class SingleClaim(KeyedClaim):
 
 def take_one(member: Member, job_id: int) -> GivenAttempt:
     """Claim a job; raise Problem if it is not to be had."""
-    taker, row = member
+    worker, row = member
     *_, found = promoting(partial(send_claimable, job_id=job_id))
     job = Claimable._make(found[0]) if found else None
-    if job is None or job.task_path not in taker.paths or job.queue_name not in taker.queues:
+    if job is None or job.task_path not in worker.paths or job.queue_name not in worker.queues:
         raise not_found("There is no such job for this worker.")
-    if job.claim is not None and job.worker_id == taker.worker_id:
+    if job.claim is not None and job.worker_id == worker.id:
         # The answer was lost.
-        given = again(taker, running_under([(job_id, job.claim)]), {}, 1)
+        given = again(worker, running_under([(job_id, job.claim)]), {}, 1)
     elif row.is_quiet or row.is_stopping:
         raise not_next("The worker was asked to claim nothing.")
     else:
-        given = _claim(taker, job_id, job) if job.is_ready else []
+        given = _claim(worker, job_id, job) if job.is_ready else []
     if not given:
         raise not_next()
     return given[0]
 
 
-def _claim(taker: RemoteTaker, job_id: int, job: Claimable) -> list[GivenAttempt]:
+def _claim(worker: RemoteWorker, job_id: int, job: Claimable) -> list[GivenAttempt]:
     asked_at = time.monotonic()
-    rows = claims.claimed_rows(_taken(taker, job_id, job), asked_at)
-    attempts = [make_attempt(row, taker.options) for row in rows]
+    rows = claims.claimed_rows(_taken(worker, job_id, job), asked_at)
+    attempts = [make_attempt(row, worker.options) for row in rows]
     others = [attempt for attempt in attempts if attempt.id != job_id]
     # Somebody else has just got it.
     deliver((attempt, released(NOT_NAMED)) for attempt in others)
-    return hand_out(taker, [(each, 0.0) for each in attempts if each.id == job_id])
+    return hand_out(worker, [(each, 0.0) for each in attempts if each.id == job_id])
 
 
-def _taken(taker: RemoteTaker, job_id: int, job: Claimable) -> list[Any]:
+def _taken(worker: RemoteWorker, job_id: int, job: Claimable) -> list[Any]:
     group = Group(job.backend, job.queue_name, job.urgency, job.is_async)
     lane = Lane(job.backend, job.queue_name, job.is_async)
     scope = Scope(
@@ -95,7 +95,7 @@ def _taken(taker: RemoteTaker, job_id: int, job: Claimable) -> list[Any]:
     try:
         # If it is not our turn, as others claim jobs with keys, we wait for it.
         for waits in (False, True):
-            before, take, after = SingleClaim(job_id, scope, _taker_of(taker)).statements
+            before, take, after = SingleClaim(job_id, scope, _taker_of(worker)).statements
             hold = partial(claims.send_hold, waits=waits)
             held, *answers = turn([hold, *before, take, *after])
             rows = answers[len(before)]
@@ -108,13 +108,12 @@ def _taken(taker: RemoteTaker, job_id: int, job: Claimable) -> list[Any]:
         raise
 
 
-def _taker_of(taker: RemoteTaker) -> claims.Taker:
-    now = time.monotonic()
-    leaving = station.paths_to_leave(taker.paths)
+def _taker_of(worker: RemoteWorker) -> claims.Taker:
+    others = station.paths_of_others(worker.paths)
     return claims.Taker(
-        worker_id=taker.worker_id,
-        worker_name=taker.name,
-        passed_over_paths=[path for path, until in leaving.items() if until > now],
+        worker_id=worker.id,
+        worker_name=worker.name,
+        passed_over_paths=[*others, *station.refusals.passed_over_paths()],
         passed_over=station.refusals.passed_over(),
         detailed=True,
         detailed_paths=[],

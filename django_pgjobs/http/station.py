@@ -7,79 +7,33 @@ true is in the tables.
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import sys
 import threading
-import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
-from django_pgjobs.backend import PgJobsBackend
-from django_pgjobs.compat import task_backends
-from django_pgjobs.conf import get_conf
+from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.declaring.remote import local_paths, remote_paths
 from django_pgjobs.http.recording import Recording
 from django_pgjobs.queries.claims import Group
-from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
-from django_pgjobs.worker.state import Options, WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 
 logger = get_logger(__name__)
 
 # What the log calls a web process where it names a worker of ours.
 LOGGED_WORKER = "http"
-# A task that is not known here is left alone for so long.
-UNKNOWN_SECONDS = 60.0
 # Of so many groups it is remembered where the last walk ended.
 MOST_CURSORS = 10_000
 # How long receivers of task_finished may take at the end of the process.
 END_SECONDS = 3.0
-
-
-def make_options(
-    queues: Iterable[str] | None = None, backends: Iterable[str] | None = None
-) -> Options:
-    """Return what the parts of the engine are told of a worker over HTTP."""
-    conf = get_conf()
-    return Options(
-        database=conf.WORKER_DATABASE or job_database(),
-        backends=tuple(our_backends() if backends is None else backends),
-        queues=None if queues is None else tuple(queues),
-        concurrency=1,
-        async_concurrency=1,
-        lease=lease_seconds(),
-        poll_interval=conf.POLL_INTERVAL_SECONDS,
-        shutdown_timeout=0.0,
-        timeout_grace=0.0,
-        retention=None,
-        failed_retention=None,
-        max_attempts=conf.MAX_ATTEMPTS,
-        max_losses=conf.MAX_LOSSES,
-        max_payload_bytes=conf.MAX_PAYLOAD_BYTES,
-        listen=conf.LISTEN,
-        unknown_fails=False,
-    )
-
-
-def lease_seconds() -> float:
-    """Return how long the lease of a worker over HTTP lasts: three heartbeats."""
-    return 3 * get_conf().HTTP_HEARTBEAT_SECONDS
-
-
-def our_backends() -> list[str]:
-    """Return the aliases in TASKS that are ours."""
-    return [
-        alias for alias in task_backends.settings if isinstance(task_backends[alias], PgJobsBackend)
-    ]
 
 
 class Declared(NamedTuple):
@@ -100,26 +54,14 @@ class Station:
     def begin_anew(self) -> None:
         """Know nothing, as a process that was forked: threads are its parent's."""
         self._lock = threading.Lock()
-        self._refusing: tuple[WorkerState, Refusals] | None = None
         self._announcer: Announcer | None = None
         self._ends_at_exit = False
         self._declared = Declared()
+        self.refusals = Refusals()
         # Where walks through the lanes of groups ended.
         self.cursors: dict[Group, str] = {}
         self.tally = Tally()
         self.recording = Recording(self.tally)
-
-    @property
-    def refusals(self) -> Refusals:
-        """The rows that the server refuses to give."""
-        return self._refused()[1]
-
-    def _refused(self) -> tuple[WorkerState, Refusals]:
-        with self._lock:
-            if self._refusing is None:
-                state = WorkerState(make_options(), "http")
-                self._refusing = state, Refusals(state)
-            return self._refusing
 
     def remote_tasks(self) -> frozenset[str]:
         """Return the paths of the remote tasks that this process knows."""
@@ -137,18 +79,10 @@ class Station:
             self._declared = Declared(modules, remote, local, declaring_paths())
         return self._declared
 
-    def paths_to_leave(self, allowed: Collection[str]) -> dict[str, float]:
-        """Return the tasks whose jobs are left alone by who may run these, and until when."""
+    def paths_of_others(self, allowed: Collection[str]) -> frozenset[str]:
+        """Return the tasks whose jobs are not for a worker that may run the *allowed* ones."""
         known = self._known_tasks()
-        leaving = dict.fromkeys(known.local, math.inf)
-        leaving |= dict.fromkeys(known.remote.difference(allowed), math.inf)
-        return leaving | self._refused()[0].passed_over_paths
-
-    def note_unknown(self, paths: Iterable[str]) -> None:
-        """Leave the jobs of these tasks alone for a while: this process does not know them."""
-        until = time.monotonic() + UNKNOWN_SECONDS
-        state, _ = self._refused()
-        state.passed_over_paths = state.passed_over_paths | dict.fromkeys(paths, until)
+        return known.local | known.remote.difference(allowed)
 
     def note_served(self, group: Group, lane: str) -> None:
         """Remember where a walk through the lanes of a group has ended."""

@@ -17,8 +17,8 @@ import psycopg
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.declaring.remote import is_remote
-from django_pgjobs.http.assignments import Assignment
 from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, LookResult, looks
+from django_pgjobs.http.members import RemoteWorker
 from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
 from django_pgjobs.http.problems import unavailable
@@ -29,11 +29,11 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import Assigned
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.places import keyed_lanes_of, last_served
-from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.running.calling import (
     TaskCall,
     failure,
@@ -42,7 +42,7 @@ from django_pgjobs.worker.running.calling import (
     timeout_of,
 )
 from django_pgjobs.worker.running.outcome import Outcome, released
-from django_pgjobs.worker.state import Options, WorkerState
+from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
@@ -54,23 +54,6 @@ NOT_FOR_IT = "given back: the token or the worker is not for it"
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTaker:
-    """A worker over HTTP that claims, and what it may have."""
-
-    worker_id: int
-    token_id: int
-    name: str
-    queues: tuple[str, ...]
-    paths: frozenset[str]
-    # What the parts of the engine are told of it.
-    options: Options
-
-    def id_of(self, attempt: Attempt) -> str:
-        """Return the id of the assignment of an attempt."""
-        return Assignment(attempt.id, attempt.claim, self.worker_id, self.token_id).sealed
-
-
-@dataclass(frozen=True, slots=True)
 class GivenAttempt:
     """An attempt that goes to a worker, with its arguments, and the seconds it has run."""
 
@@ -78,13 +61,13 @@ class GivenAttempt:
     call: TaskCall
     ran: float = 0.0
 
-    def as_dict(self, taker: RemoteTaker) -> dict[str, Any]:
+    def as_dict(self, worker: RemoteWorker) -> dict[str, Any]:
         """Return the assignment as an answer has it."""
         attempt, row = self.attempt, self.attempt.row
         timeout = timeout_of(attempt)
         detail = json.loads(row.detail) if row.detail else {}
         return {
-            "assignment": taker.id_of(attempt),
+            "assignment": worker.id_of(attempt),
             "job": str(attempt.id),
             "task": row.task_path,
             "queue": row.queue_name,
@@ -102,7 +85,7 @@ class GivenAttempt:
 
 
 def take(
-    taker: RemoteTaker, wanted: int, *, since: float | None = None, insists: bool = True
+    worker: RemoteWorker, wanted: int, *, since: float | None = None, insists: bool = True
 ) -> list[GivenAttempt]:
     """Claim up to *wanted* jobs; those that are not to run are ended or given back at once.
 
@@ -113,8 +96,8 @@ def take(
     asked = now - KNOWN_SECONDS if since is None else since
     for _ in range(MOST_CLAIMS):
         found = looks.get(since=asked)
-        attempts = _claim(taker, wanted, found)
-        given = hand_out(taker, [(attempt, 0.0) for attempt in attempts])
+        attempts = _claim(worker, wanted, found)
+        given = hand_out(worker, [(attempt, 0.0) for attempt in attempts])
         if given or (not attempts and (found.asked_at >= now - VAIN_SECONDS or not insists)):
             return given
         # What it went by was old, or what it got had to go back.
@@ -122,17 +105,17 @@ def take(
     return []
 
 
-def _claim(taker: RemoteTaker, wanted: int, found: LookResult) -> list[Attempt]:
-    listing = Listing.of(found.places, taker.options)
-    if not listing or not taker.paths:
+def _claim(worker: RemoteWorker, wanted: int, found: LookResult) -> list[Attempt]:
+    listing = Listing.of(found.places, worker.options)
+    if not listing or not worker.paths:
         return []
     plan = plan_of(listing, wanted, is_slow=found.seconds > SLOW_SECONDS)
-    claim = claimed(taker, plan)
+    claim = claimed(worker, plan)
     if not claim.rows and plan.holds and not (claim.held or claim.was_locked):
         # It was the turn of somebody else: wait for ours.
-        claim = claimed(taker, replace(plan, waits=True))
+        claim = claimed(worker, replace(plan, waits=True))
     _note_walk(claim)
-    return [make_attempt(row, taker.options) for row in claim.rows]
+    return [make_attempt(row, worker.options) for row in claim.rows]
 
 
 def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
@@ -152,10 +135,14 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
     )
 
 
-def claimed(taker: RemoteTaker, plan: Plan) -> Claim:
+def claimed(worker: RemoteWorker, plan: Plan) -> Claim:
     """Send a claim until nobody crosses it; raise Problem (503) if that goes on."""
-    state = WorkerState(taker.options, taker.name, worker_id=taker.worker_id)
-    state.passed_over_paths = station.paths_to_leave(taker.paths)
+    state = WorkerState(
+        worker.options,
+        worker.name,
+        worker_id=worker.id,
+        paths_of_others=station.paths_of_others(worker.paths),
+    )
     for tried in range(1, TRIES + 1):
         with borrowed() as connection:
             connection.open()
@@ -189,7 +176,7 @@ def _note_walk(claim: Claim) -> None:
         station.note_served(group, last_served(station.cursors.get(group, ""), lanes))
 
 
-def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> list[GivenAttempt]:
+def hand_out(worker: RemoteWorker, attempts: Iterable[tuple[Attempt, float]]) -> list[GivenAttempt]:
     """Return what is for the worker, and end or give back the rest.
 
     Each attempt comes with the seconds that it has run by now.
@@ -197,14 +184,14 @@ def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> l
     given: list[GivenAttempt] = []
     ended: list[Entry] = []
     for attempt, ran in attempts:
-        outcome = _outcome_before(taker, attempt)
+        outcome = _outcome_before(worker, attempt)
         if outcome is None:
             try:
                 given.append(GivenAttempt(attempt, prepare(attempt), ran))
-                memory.note(Assigned(attempt.row, ran, False, taker.worker_id))
+                memory.note(Assigned(attempt.row, ran, False, worker.id))
                 continue
             except Exception as error:
-                outcome = failure(attempt, error, taker.options)
+                outcome = failure(attempt, error, worker.options)
         attempt.control = outcome.control
         ended.append((attempt, outcome))
     if ended:
@@ -212,19 +199,19 @@ def hand_out(taker: RemoteTaker, attempts: Iterable[tuple[Attempt, float]]) -> l
     return given
 
 
-def _outcome_before(taker: RemoteTaker, attempt: Attempt) -> Outcome | None:
+def _outcome_before(worker: RemoteWorker, attempt: Attempt) -> Outcome | None:
     """Return what becomes of a job that is not to begin, None if it is."""
     path = attempt.row.task_path
-    is_for_it = path in taker.paths and attempt.row.queue_name in taker.queues
+    is_for_it = path in worker.paths and attempt.row.queue_name in worker.queues
     if not is_remote(attempt.task) or not is_for_it:
         if attempt.task is None:
-            station.note_unknown([path])
+            station.refusals.note_unknown([path])
         return released(NOT_FOR_IT)
     return filling_of(attempt)
 
 
 def again(
-    taker: RemoteTaker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
+    worker: RemoteWorker, held: Collection[Assigned], known: Mapping[int, int], wanted: int
 ) -> list[GivenAttempt]:
     """Return those that a worker runs and does not know of: their answer was lost.
 
@@ -232,7 +219,7 @@ def again(
     """
     attempts = []
     for assigned in held:
-        attempt = make_attempt(assigned.row, taker.options)
+        attempt = make_attempt(assigned.row, worker.options)
         if known.get(attempt.id) != attempt.claim:
             attempts.append((attempt, assigned.ran))
-    return hand_out(taker, attempts[:wanted])
+    return hand_out(worker, attempts[:wanted])

@@ -12,7 +12,7 @@ from django_pgjobs.management.printing import Write
 from django_pgjobs.queries.batch_care import count_due_trees
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.jobs import Old, count_old_jobs
+from django_pgjobs.queries.jobs import OldJobs, count_old_jobs
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.process.pruner import Pruning, kept_trees, retentions_of
@@ -85,7 +85,7 @@ def _count(
             write(_kept(status))
             continue
         with connection.cursor() as cursor:
-            count = count_old_jobs(cursor, Old(status.value, retention), max_jobs=MAX_COUNTED)
+            count = count_old_jobs(cursor, OldJobs(status.value, retention), max_jobs=MAX_COUNTED)
         write(f"{status.value} jobs: {_known(count)} would be deleted{_older_than(retention)}")
     with connection.cursor() as cursor:
         kept = kept_trees(retentions, get_conf().WORKFLOW_NOTICE_SECONDS)

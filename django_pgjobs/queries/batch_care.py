@@ -9,7 +9,7 @@ from django_pgjobs.queries.arrays import array_text
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 
 
-class Kept(NamedTuple):
+class TreeRetention(NamedTuple):
     """How many seconds complete trees are kept; None: for ever.
 
     A tree in which something failed or was cancelled is kept for *failed*. Its end is announced
@@ -22,7 +22,7 @@ class Kept(NamedTuple):
 
 
 def list_ended_trees(
-    cursor: Cursor, kept: Kept, *, is_told: bool, behind: int, max_trees: int
+    cursor: Cursor, kept: TreeRetention, *, is_told: bool, behind: int, max_trees: int
 ) -> list[int]:
     """Return the roots of a page of the trees to be announced, or to be deleted."""
     params = {
@@ -36,7 +36,7 @@ def list_ended_trees(
     return [root_id for (root_id,) in fetch(cursor, "list_ended_trees", params)]
 
 
-def count_due_trees(cursor: Cursor, kept: Kept, *, max_trees: int) -> int:
+def count_due_trees(cursor: Cursor, kept: TreeRetention, *, max_trees: int) -> int:
     """Return how many trees a prune would delete now, at most *max_trees*.
 
     Trees that are not announced yet are among them if there is no *notice*.

@@ -48,20 +48,20 @@ def list_unsuccessful(
     batch_id: int,
     statuses: list[str],
     *,
-    of_wholes: bool,
+    of_gather_and_then: bool,
     despite_failures: bool = False,
     behind: tuple[int, int] = BEGIN,
     max_jobs: int,
 ) -> list[tuple[int, int]]:
     """Return batch and id of jobs below *batch_id* that ended with *statuses*, behind one.
 
-    *of_wholes*: the jobs of `gather` and `then` whose predecessors are complete, *despite failures*
-    of these or without; else all others.
+    *of_gather_and_then*: only the jobs of these whose predecessors are complete, *despite_failures*
+    of them or without; else all others.
     """
     params = {
         "batch_id": batch_id,
         "statuses": statuses,
-        "of_wholes": of_wholes,
+        "of_gather_and_then": of_gather_and_then,
         "despite_failures": despite_failures,
         "behind_batch": behind[0],
         "behind_id": behind[1],

@@ -162,7 +162,7 @@ def add_jobs(
     """
     params = {
         **_add_params(batch_id, row, start, lines, asking),
-        "concurrency_key": _or_none(line.concurrency_key for line in lines),
+        "concurrency_keys": _or_none(line.concurrency_key for line in lines),
         "rate_limit_keys": _or_none(line.rate_limit_keys for line in lines),
     }
     return [job_id for (job_id,) in fetch(cursor, "add_to_batch", params)]
@@ -193,7 +193,7 @@ def add_jobs_once(
     """
     params = {
         **_add_params(batch_id, row, start, lines, asking),
-        "concurrency_key": [line.concurrency_key for line in lines],
+        "concurrency_keys": [line.concurrency_key for line in lines],
         "rate_limit_keys": [line.rate_limit_keys for line in lines],
         "dedupe_keys": list(dedupe_keys),
     }

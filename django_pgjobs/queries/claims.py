@@ -316,7 +316,7 @@ def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
     return claimed
 
 
-class Ready(NamedTuple):
+class ReadyPlace(NamedTuple):
     """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys.
 
     Those begin at (*first_urgency*, *first_id*).
@@ -341,7 +341,7 @@ class Ready(NamedTuple):
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
-    """Send the question where jobs are that may be claimed; the rows are Ready.
+    """Send the question where jobs are that may be claimed; the rows are ReadyPlace.
 
     *with_lowest* asks for the lowest priority of each place as well, one more probe.
     """

@@ -20,6 +20,7 @@ from psycopg import DataError, RawCursor
 from psycopg.pq import Format
 
 from django_pgjobs.sql import load, qualified
+from django_pgjobs.sql.terms import written_out
 from django_pgjobs.values.payload import EARLIEST, LATEST
 
 # The number of the type of times in PostgreSQL.
@@ -85,8 +86,8 @@ def process_statement(name: str) -> str:
 
 
 def process_text(text: str) -> str:
-    """Return a part of a composed statement for Django's connection in this process."""
-    return qualified(text, Process.schema)
+    """Return a part of a composed statement, terms in full, for Django's connection here."""
+    return qualified(written_out(text), Process.schema)
 
 
 def execute(cursor: Cursor, name: str, params: Mapping[str, Any]) -> None:

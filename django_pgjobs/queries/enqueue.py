@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -16,30 +17,6 @@ LINES = re.compile(r"\AWITH line AS \(\n.*?\n\),\nfresh AS", re.DOTALL)
 # What an enqueue does that meets a live job with its unique key.
 MEET, LOCK, MERGE = "enqueue_unique_jobs", "enqueue_or_lock_jobs", "enqueue_or_merge_jobs"
 INSTANTS = ("run_after", "enqueued_at", "started_at", "last_attempted_at", "finished_at")
-COMMON_COLUMNS = (
-    "task_path",
-    "queue_name",
-    "backend",
-    "priority",
-    "metadata",
-    "max_attempts",
-    "timeout",
-    "correlation_id",
-    "tags",
-    "run_after",
-    "delay",
-    "is_async",
-)
-KEY_COLUMNS = (
-    "subject",
-    "concurrency_limit",
-    "skips_waiting",
-    "rate_cost",
-    "max_losses",
-    "expires",
-    "expires_in",
-    "on_failure",
-)
 
 
 class TaskColumns(TypedDict):
@@ -140,7 +117,7 @@ def insert_jobs(
     if start is None:
         return [job_id for (job_id,) in fetch(cursor, "enqueue_jobs", params)]
     params |= start
-    params["concurrency_key"] = [line.concurrency_key for line in lines]
+    params["concurrency_keys"] = [line.concurrency_key for line in lines]
     params["rate_limit_keys"] = [line.rate_limit_keys for line in lines]
     return [job_id for (job_id,) in fetch(cursor, "enqueue_keyed_jobs", params)]
 
@@ -162,7 +139,7 @@ class KnownJob(NamedTuple):
     backend: str
 
 
-class Unique(NamedTuple):
+class UniqueResult(NamedTuple):
     """The result of an enqueue with unique keys.
 
     *lines* came to *jobs* different keys (a job without one counts as one); *known* of them
@@ -183,7 +160,7 @@ def insert_unique_jobs(
     lines: Sequence[JobLine],
     *,
     detailed: bool = False,
-) -> Unique:
+) -> UniqueResult:
     """Insert jobs with unique keys by the statement *how*: MEET, LOCK or MERGE; list them all."""
     params = {
         **row,
@@ -211,11 +188,11 @@ def get_unique_job(cursor: Cursor, *, unique_key: str, task_path: str) -> tuple[
     return (rows[0][0], rows[0][1]) if rows else None
 
 
-def _unique(rows: list[Any]) -> Unique:
+def _unique(rows: list[Any]) -> UniqueResult:
     lines, jobs, known, inserted, listed, met = rows[0][:6]
     met_ids = set(json.loads(met or "[]"))
     entries: list[list[Any]] = json.loads(listed or "[]")
-    return Unique(lines, jobs, known, inserted, [_known(entry, met_ids) for entry in entries])
+    return UniqueResult(lines, jobs, known, inserted, [_known(entry, met_ids) for entry in entries])
 
 
 def _known(entry: list[Any], met: set[int]) -> KnownJob:
@@ -251,13 +228,6 @@ CHOSEN = (
     "SELECT row_number() OVER () AS number, '[]' AS args, source.kwargs, source.concurrency_key,"
     f" {RATE_LIMITS} AS rate_limit_keys, source.unique_key"
 )
-KEY_NAMES = (
-    ", subject, concurrency_limit, skips_waiting, rate_cost, max_losses, expires_at, on_failure"
-)
-KEY_VALUES = (
-    ", %s::text, %s::integer, %s::boolean, %s::integer, %s::integer, COALESCE(%s::timestamptz,"
-    " statement_timestamp() + make_interval(secs => %s::double precision)), %s::jsonb"
-)
 KEYED_SOURCE = "source (kwargs, concurrency_key, rate_limits, unique_key)"
 
 
@@ -273,45 +243,37 @@ def insert_jobs_from(
 
     *start* is None if they have no keys, no subject and no limit of losses.
     """
-    given: dict[str, object] = {**row, **(start or {}), "batch_id": batch_id}
-    columns = [*COMMON_COLUMNS, *(KEY_COLUMNS if start else ())]
-    names, values, source = "", "", "source (kwargs)"
+    columns = {"{job.task_columns}": "{job.task_values}", "kwargs": "source.kwargs"}
     if start:
-        names, values = KEY_NAMES, KEY_VALUES
+        columns["{job.start_columns}"] = "{job.start_values}"
     if batch_id is not None:
-        names, values = f"{names}, batch_id", f"{values}, %s::bigint"
-        columns.append("batch_id")
-    # The only composed part is what Django's compiler made.
+        columns["batch_id"] = "%(batch_id)s::bigint"
     if selection.has_keys:
-        names += ", concurrency_key, rate_limit_keys"
-        values += f", source.concurrency_key, {RATE_LIMITS}"
-        source = KEYED_SOURCE
-    head = process_text(
-        "INSERT INTO pgjobs_job (task_path, queue_name, backend, priority, metadata, max_attempts,"
-        f" timeout, correlation_id, tags, run_after, is_declared, is_async{names},"
-        " kwargs) SELECT %s::text, %s::text, %s::text, %s::smallint, %s::json, %s::integer,"
-        " %s::double precision, %s::text, %s::text[],"
-        " COALESCE(%s::timestamptz,"
-        " statement_timestamp() + make_interval(secs => %s::double precision)), TRUE, %s::boolean"
-        f"{values}, source.kwargs"
-    )
-    query = f"{head} FROM ({selection.sql}) AS {source}"
-    cursor.execute(query, [*(given[column] for column in columns), *selection.params])
+        columns |= {"concurrency_key": "source.concurrency_key", "rate_limit_keys": RATE_LIMITS}
+    names, values = ", ".join(columns), ", ".join(columns.values())
+    head = process_text(f"INSERT INTO pgjobs_job ({names}) SELECT {values}")
+    source = KEYED_SOURCE if selection.has_keys else "source (kwargs)"
+    selected, selected_params = _with_names(selection)
+    params = {**row, **(start or {}), "batch_id": batch_id, **selected_params}
+    cursor.execute(f"{head} FROM ({selected}) AS {source}", params)
     return cursor.rowcount
 
 
 def insert_unique_jobs_from(
     cursor: Cursor, how: str, selection: CompiledSelect, row: UniqueColumns, *, max_listed: int
-) -> Unique:
+) -> UniqueResult:
     """Insert a job for every row of *selection* by the statement *how*."""
-    params: dict[str, object] = {**row, "max_listed": max_listed, "detailed": False}
-    names = iter(range(len(selection.params)))
-
-    def name(found: re.Match[str]) -> str:
-        return "%%" if found[0] == "%%" else f"%(selected_{next(names)})s"
-
-    selected = re.sub(r"%[s%]", name, selection.sql)
-    params |= {f"selected_{place}": value for place, value in enumerate(selection.params)}
+    selected, selected_params = _with_names(selection)
+    params = {**row, **selected_params, "max_listed": max_listed, "detailed": False}
     head = f"WITH line AS ({process_text(CHOSEN)} FROM ({selected}) AS {KEYED_SOURCE}), fresh AS"
     cursor.execute(LINES.sub(lambda found: head, process_statement(how)), params)
     return _unique(cursor.fetchall())
+
+
+def _with_names(selection: CompiledSelect) -> tuple[str, dict[str, Any]]:
+    """Return the SQL with a name for each of its parameters, and their values by these names."""
+    names = (f"%(selected_{place})s" for place in itertools.count())
+    selected = re.sub(
+        "%[s%]", lambda found: "%%" if found[0] == "%%" else next(names), selection.sql
+    )
+    return selected, {f"selected_{place}": each for place, each in enumerate(selection.params)}

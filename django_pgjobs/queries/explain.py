@@ -22,7 +22,7 @@ class LimitedQueue(NamedTuple):
     running_ids: list[int] | None
 
 
-class Facts(NamedTuple):
+class JobFacts(NamedTuple):
     """What explain_job.sql returns; *lease_ends* is None if the worker is gone.
 
     *pauses* are those that keep it from being claimed, queue before task before key; *queue* is
@@ -57,7 +57,7 @@ class Facts(NamedTuple):
     queue: LimitedQueue | None
 
 
-def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> Facts | None:
+def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> JobFacts | None:
     """Return what a job says of itself and what holds for it, None if there is none."""
     rows = fetch(cursor, "explain_job", {"id": job_id, "max_named": max_named})
     if not rows:
@@ -68,7 +68,7 @@ def get_facts(cursor: Cursor, job_id: int, *, max_named: int) -> Facts | None:
         for *names, paused_at, resume_at in json.loads(pauses or "[]")
     ]
     fullness = LimitedQueue._make(json.loads(queue)) if queue else None
-    return Facts._make([*columns, held, fullness])
+    return JobFacts._make([*columns, held, fullness])
 
 
 class Predecessor(NamedTuple):
@@ -124,7 +124,7 @@ class LaneRow(NamedTuple):
         return min(job.max_running for job in candidates_of(self.head))
 
 
-def get_lane(cursor: Cursor, job: Facts, *, max_named: int) -> LaneRow:
+def get_lane(cursor: Cursor, job: JobFacts, *, max_named: int) -> LaneRow:
     """Return the lane of a ready job; without keys there is nothing but the job in it."""
     head = Head(
         backend=job.backend,
@@ -181,7 +181,7 @@ class WorkersRow(NamedTuple):
     names: list[str]
 
 
-def get_workers(cursor: Cursor, job: Facts, *, max_named: int) -> WorkersRow:
+def get_workers(cursor: Cursor, job: JobFacts, *, max_named: int) -> WorkersRow:
     """Return which workers would take a job."""
     params = {
         "backend": job.backend,

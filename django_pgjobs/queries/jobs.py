@@ -344,7 +344,7 @@ def get_job(cursor: Cursor, job_id: int, *, backend: str) -> JobRow | None:
     return JobRow._make(rows[0]) if rows else None
 
 
-class Old(NamedTuple):
+class OldJobs(NamedTuple):
     """Jobs that finished with *status* more than *retention* seconds ago, and no longer than
     *span* seconds before that.
     """
@@ -354,19 +354,21 @@ class Old(NamedTuple):
     span: float = 1e11
 
 
-def prune_jobs(cursor: Cursor, old: Old, *, max_jobs: int, passed_over: Sequence[int] = ()) -> int:
+def prune_jobs(
+    cursor: Cursor, old: OldJobs, *, max_jobs: int, passed_over: Sequence[int] = ()
+) -> int:
     """Delete a page of old jobs; return how many."""
     params = {"max_jobs": max_jobs, "passed_over": array_text(passed_over), "acts": True}
     return len(fetch(cursor, "prune_jobs", old._asdict() | params))
 
 
-def find_old_job(cursor: Cursor, old: Old, *, passed_over: Sequence[int]) -> list[int]:
+def find_old_job(cursor: Cursor, old: OldJobs, *, passed_over: Sequence[int]) -> list[int]:
     """Return the id of the job that `prune_jobs` would delete first, if there is one."""
     params = {"max_jobs": 1, "passed_over": array_text(passed_over), "acts": False}
     return [row[0] for row in fetch(cursor, "prune_jobs", old._asdict() | params)]
 
 
-def count_old_jobs(cursor: Cursor, old: Old, *, max_jobs: int) -> int:
+def count_old_jobs(cursor: Cursor, old: OldJobs, *, max_jobs: int) -> int:
     """Return how many jobs `prune_jobs` would delete, at most *max_jobs*."""
     [(count,)] = fetch(cursor, "count_old_jobs", old._asdict() | {"max_jobs": max_jobs})
     return int(count)

@@ -18,7 +18,7 @@ MAX_LAST_RUNS = 1_000
 MAX_TROUBLED = 100
 
 
-class Troubled(NamedTuple):
+class TroubledSchedule(NamedTuple):
     """A schedule that is "late", has an "error" or whose last run has "failed"."""
 
     name: str
@@ -74,7 +74,7 @@ class Installation(NamedTuple):
     live_rows: int
     dead_rows: int
     standing: list[StandingBatch]
-    troubled: list[Troubled]
+    troubled: list[TroubledSchedule]
 
 
 def get_installation(
@@ -103,5 +103,5 @@ def get_installation(
         workers=[WorkerFact(**worker) for worker in decoded(found.workers)],
         old_transaction=transaction and Transaction(**transaction),
         standing=[StandingBatch(**batch) for batch in decoded(found.standing)],
-        troubled=[Troubled._make(schedule) for schedule in decoded(found.troubled)],
+        troubled=[TroubledSchedule._make(schedule) for schedule in decoded(found.troubled)],
     )

@@ -15,7 +15,7 @@ from django_pgjobs.queries.cursor import Cursor, execute
 DETAILED = {"detailed": True, "detailed_paths": "{}"}
 
 
-class RemoteWorker(NamedTuple):
+class RemoteWorkerRow(NamedTuple):
     """What a live worker over HTTP says of itself, and what is asked of it."""
 
     name: str

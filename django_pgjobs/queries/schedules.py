@@ -69,7 +69,7 @@ class ScheduleUpdate(NamedTuple):
     error: str
 
 
-class Ahead(NamedTuple):
+class NextDue(NamedTuple):
     """In how many seconds a schedule is due, None without any; whether one was passed over.
 
     That one is due and somebody has locked it. *read_at* is the server's time.
@@ -80,7 +80,7 @@ class Ahead(NamedTuple):
     read_at: datetime
 
 
-class Earlier(NamedTuple):
+class EarlierSchedule(NamedTuple):
     """A schedule, when it was planned to be due next, and when it is."""
 
     name: str
@@ -133,7 +133,7 @@ def look_ahead(
     excluded: Collection[str],
     tasks: Sequence[str] | None,
     now: datetime | None = None,
-) -> Ahead:
+) -> NextDue:
     """Return what comes after a turn, whose schedules are among the *excluded*."""
     params = {
         "late": late,
@@ -142,7 +142,7 @@ def look_ahead(
         "now": now,
     }
     [row] = fetch(cursor, "get_schedule_wait", params)
-    return Ahead._make(row)
+    return NextDue._make(row)
 
 
 def enter_occurrences(cursor: Cursor, rows: Sequence[OccurrenceRow]) -> set[tuple[str, datetime]]:
@@ -215,10 +215,10 @@ def write_schedules(cursor: Cursor, rows: Sequence[ScheduleUpdate]) -> None:
     execute(cursor, "write_schedules", params)
 
 
-def retry_broken(cursor: Cursor, tasks: Sequence[str]) -> list[str]:
-    """Let broken schedules of *tasks* be planned again; return the names of some."""
+def retry_broken(cursor: Cursor, tasks: Sequence[str]) -> None:
+    """Let some broken schedules of *tasks* be planned again."""
     params = {"tasks": list(tasks), "max_schedules": MAX_BROKEN}
-    return [name for (name,) in fetch(cursor, "retry_broken_schedules", params)]
+    execute(cursor, "retry_broken_schedules", params)
 
 
 def list_planned(
@@ -229,7 +229,7 @@ def list_planned(
     return [ScheduleRow._make(row) for row in fetch(cursor, "list_planned_schedules", params)]
 
 
-def bring_forward(cursor: Cursor, rows: Sequence[Earlier]) -> list[str]:
+def bring_forward(cursor: Cursor, rows: Sequence[EarlierSchedule]) -> list[str]:
     """Let schedules be due earlier, if they are planned as they were; return their names."""
     params = {
         "names": [row.name for row in rows],

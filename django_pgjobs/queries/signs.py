@@ -28,7 +28,7 @@ class Crew(NamedTuple):
         return is_named and queue_name not in self.excluded_queues
 
 
-class Failing(NamedTuple):
+class FailingTask(NamedTuple):
     """A task of which jobs failed since then: how many did, how many succeeded."""
 
     task_path: str
@@ -56,7 +56,7 @@ class Backlog(NamedTuple):
     measured_at: float
 
 
-class Vain(NamedTuple):
+class RateLimitedQueue(NamedTuple):
     """How many ready jobs of a queue wait for a rate limit that lets none go.
 
     *others_since*: since when the oldest of its other ready jobs has waited, None without any.
@@ -70,10 +70,10 @@ class Signs(NamedTuple):
     """What was read; the backlogs of each queue by time, and what waits in vain in it."""
 
     crews: list[Crew]
-    failing: list[Failing]
+    failing: list[FailingTask]
     mutes: list[MuteRow]
     backlogs: dict[str, list[Backlog]]
-    vain: dict[str, Vain] = {}
+    vain: dict[str, RateLimitedQueue] = {}
 
 
 def list_signs(
@@ -106,7 +106,7 @@ def list_signs(
     [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
     return Signs(
         [Crew(**crew) for crew in decoded(crews)],
-        [Failing(**task | {"since": _instant(task["since"])}) for task in decoded(failing)],
+        [FailingTask(**task | {"since": _instant(task["since"])}) for task in decoded(failing)],
         [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in decoded(mutes)],
         _backlogs_of(samples),
         _vain_of(vain),
@@ -120,11 +120,13 @@ def _backlogs_of(samples: Any) -> dict[str, list[Backlog]]:
     return backlogs
 
 
-def _vain_of(rows: Any) -> dict[str, Vain]:
+def _vain_of(rows: Any) -> dict[str, RateLimitedQueue]:
     found = {}
     for row in decoded(rows):
         since = row["others_since"]
-        found[row["queue_name"]] = Vain(row["jobs"], None if since is None else _instant(since))
+        found[row["queue_name"]] = RateLimitedQueue(
+            row["jobs"], None if since is None else _instant(since)
+        )
     return found
 
 

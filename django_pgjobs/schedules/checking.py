@@ -14,7 +14,7 @@ from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.queries.schedules import Earlier, ScheduleRow
+from django_pgjobs.queries.schedules import EarlierSchedule, ScheduleRow
 from django_pgjobs.schedules.plans import plan
 
 # Of one look.
@@ -37,7 +37,7 @@ def check_planned(tasks: Sequence[str], after: str) -> Checked:
     return Checked(sorted(moved), rows[-1].name if len(rows) == PAGE else None)
 
 
-def _earlier(row: ScheduleRow) -> Earlier | None:
+def _earlier(row: ScheduleRow) -> EarlierSchedule | None:
     """Return when a schedule is due, if that is earlier than it was planned."""
     try:
         task = find_task(row.task_path)
@@ -46,4 +46,4 @@ def _earlier(row: ScheduleRow) -> Earlier | None:
     found = plan(row._replace(next_at=None), task).next_at
     if found is None or row.next_at is None or found >= row.next_at:
         return None
-    return Earlier(row.name, row.next_at, found)
+    return EarlierSchedule(row.name, row.next_at, found)

@@ -51,7 +51,7 @@ OVERTAKEN = "A newer one was due as well, which would have cancelled it."
 
 
 @dataclass
-class Firing:
+class ScheduleTurn:
     """One turn: the schedules that it took, and what it wrote."""
 
     # How many schedules it had; and those among them that only others can plan, because the task
@@ -68,8 +68,6 @@ class Firing:
     occurrences: list[OccurrenceRow] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
 
-    # What comes after it has been written is the commit, and then the hooks of on_commit.
-    is_written: bool = False
     # What such a hook of a key or a receiver raised: the turn has been committed.
     hook_error: BaseException | None = None
     # Was it full, so that there may be more to do at once?
@@ -138,16 +136,17 @@ def fire_due(
     now: datetime | None = None,
     since: datetime | None = None,
     on_move: Callable[[], object] = lambda: None,
-) -> Firing:
+) -> ScheduleTurn:
     """Enqueue what is due for *late* seconds, but for the schedules *excluded*.
 
-    Only schedules of *tasks*; None: of all, then `Firing.unknown` says which are not here. As if it
-    were *now*; None is the server's time, which counts outside of tests. *since* is when the first
-    of several full turns was, of which this is one. In a transaction of its own; *on_move* is
+    Only schedules of *tasks*; None: of all, then the turn's `unknown` says which are not here. As
+    if it were *now*; None is the server's time, which counts outside of tests. *since* is when the
+    first of several full turns was, of which this is one. In a transaction of its own; *on_move* is
     called now and then. Raise Blocked, or what the database raises; then nothing has happened.
     """
-    turn = Firing(since=since, on_move=on_move)
+    turn = ScheduleTurn(since=since, on_move=on_move)
     rows: list[ScheduleRow] = []
+    is_written = False
     chosen: dict[str, Any] = {"late": late, "tasks": tasks, "now": now}
     try:
         with short_transaction() as cursor:
@@ -159,13 +158,12 @@ def fire_due(
             ahead = queries.look_ahead(cursor, excluded=others, **chosen)
             turn.wait, turn.is_passed_over, turn.read_at = ahead
             _fire(cursor, rows, turn)
-    except Blocked:
-        raise
+            is_written = True  # then comes the commit, and then the hooks of on_commit
     except IMPORT_ERRORS as error:
         # Not what an enqueue raises, which `enqueue_occurrence` catches.
-        if not rows:
+        if isinstance(error, Blocked) or not rows:
             raise
-        if not turn.is_written or isinstance(error, DatabaseError):
+        if not is_written or isinstance(error, DatabaseError):
             _raise_blocked(rows, error)
         turn.hook_error = error
     return turn
@@ -178,7 +176,7 @@ def _raise_blocked(rows: Sequence[ScheduleRow], error: BaseException) -> NoRetur
     raise Blocked(name, f"{type(error).__name__}: {error}".strip()) from error
 
 
-def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Firing) -> None:
+def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: ScheduleTurn) -> None:
     """Do what the plans of these schedules say, and write when they are due next."""
     cases = {case.row.name: case for case in _cases(rows, turn)}
     if not cases:
@@ -190,10 +188,9 @@ def _fire(cursor: Cursor, rows: Sequence[ScheduleRow], turn: Firing) -> None:
             turn.note_wait((case.next_at - case.row.now).total_seconds())
         if error := case.plan.error or case.error:
             turn.errors[name] = error
-    turn.is_written = True
 
 
-def _cases(rows: Sequence[ScheduleRow], turn: Firing) -> Iterable[_Case]:
+def _cases(rows: Sequence[ScheduleRow], turn: ScheduleTurn) -> Iterable[_Case]:
     for row in rows:
         try:
             task = find_task(row.task_path)
@@ -208,7 +205,7 @@ def _cases(rows: Sequence[ScheduleRow], turn: Firing) -> Iterable[_Case]:
             yield _Case(row, task, found)
 
 
-def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Firing) -> None:
+def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: ScheduleTurn) -> None:
     """Enter the occurrences of the turn, and enqueue a job for each that is new."""
     planned = [
         OccurrenceRow(name, instant, OccurrenceOutcome.ENQUEUED)
@@ -231,7 +228,7 @@ def _enqueue(cursor: Cursor, cases: Mapping[str, _Case], turn: Firing) -> None:
         _count(cases[row.schedule], row)
 
 
-def _fairly(new: Sequence[OccurrenceRow], turn: Firing) -> list[OccurrenceRow]:
+def _fairly(new: Sequence[OccurrenceRow], turn: ScheduleTurn) -> list[OccurrenceRow]:
     """Return the occurrences in the order in which schedules get their share of the turn's time.
 
     It begins with others where the turn before was full: not always the same ones come first.
@@ -247,7 +244,7 @@ def _enqueue_new(
     new: Sequence[OccurrenceRow],
     cases: Mapping[str, _Case],
     unfinished: dict[str, list[int]],
-    turn: Firing,
+    turn: ScheduleTurn,
 ) -> dict[OccurrenceRow, OccurrenceRow]:
     """Enqueue jobs until the time of the turn is over; return the outcomes of those reached.
 
@@ -278,7 +275,7 @@ def _enqueue_new(
 
 
 def _leave(
-    cursor: Cursor, left: Sequence[OccurrenceRow], cases: Mapping[str, _Case], turn: Firing
+    cursor: Cursor, left: Sequence[OccurrenceRow], cases: Mapping[str, _Case], turn: ScheduleTurn
 ) -> None:
     """Leave to the next turn what this one had no time for."""
     if not left:
@@ -306,7 +303,7 @@ def _plain(
 def _enqueue_together(
     rows: Sequence[OccurrenceRow],
     cases: Mapping[str, _Case],
-    turn: Firing,
+    turn: ScheduleTurn,
     found: dict[OccurrenceRow, OccurrenceRow],
 ) -> None:
     """Enqueue many jobs of a task in few statements; enter what became of those *found*.

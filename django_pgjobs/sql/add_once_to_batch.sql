@@ -6,14 +6,9 @@
 -- Locks: the job that asks, then the batch FOR KEY SHARE: waits for who seals it; then for
 --     transactions that have just taken one of the keys, in the order of keys
 -- Index: pgjobs_batch_pkey, pgjobs_job_live_pkey, pgjobs_batch_key_pkey
-WITH asking AS MATERIALIZED (
-    {job_id.asking}
-),
+WITH {job_id.asking},
 target AS MATERIALIZED (
-    SELECT batch.id
-    FROM pgjobs_batch AS batch
-    WHERE batch.id = %(batch_id)s::bigint AND {batch.takes_jobs}
-    FOR KEY SHARE
+    {batch_id.taking}
 ),
 known AS MATERIALIZED (
     SELECT former.dedupe_key, former.job_id
@@ -36,7 +31,7 @@ fresh AS MATERIALIZED (
                 each.dedupe_key, each.number
             FROM unnest(
                 string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n'),
-                %(concurrency_key)s::text[], %(rate_limit_keys)s::text[], %(dedupe_keys)s::text[]
+                %(concurrency_keys)s::text[], %(rate_limit_keys)s::text[], %(dedupe_keys)s::text[]
             ) WITH ORDINALITY
                 AS each (args, kwargs, concurrency_key, rate_limit_keys, dedupe_key, number)
             ORDER BY each.dedupe_key, each.number
@@ -57,23 +52,12 @@ taken AS (
 ),
 inserted AS (
     INSERT INTO pgjobs_job (
-        id, task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
-        max_attempts, timeout, correlation_id, tags, subject, concurrency_key, concurrency_limit,
-        skips_waiting, rate_limit_keys, rate_cost, max_losses, expires_at, on_failure, is_declared,
-        is_async, batch_id
+        id, {job.task_columns}, {job.start_columns}, args, kwargs, concurrency_key,
+        rate_limit_keys, batch_id
     )
     SELECT
-        fresh.id, %(task_path)s::text, %(queue_name)s::text, %(backend)s::text,
-        %(priority)s::smallint, fresh.args::json, fresh.kwargs::json, %(metadata)s::json,
-        COALESCE(
-            %(run_after)s::timestamptz,
-            statement_timestamp() + make_interval(secs => %(delay)s::double precision)
-        ),
-        %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
-        %(tags)s::text[], %(subject)s::text, fresh.concurrency_key, %(concurrency_limit)s::integer,
-        %(skips_waiting)s::boolean, fresh.rate_limit_keys, %(rate_cost)s::integer,
-        %(max_losses)s::integer, {asked.expiry_as_asked}, %(on_failure)s::jsonb, TRUE,
-        %(is_async)s::boolean, %(batch_id)s::bigint
+        fresh.id, {job.task_values}, {job.start_values}, fresh.args::json, fresh.kwargs::json,
+        fresh.concurrency_key, fresh.rate_limit_keys, %(batch_id)s::bigint
     FROM fresh
     WHERE fresh.id IN (SELECT taken.job_id FROM taken)
 ),

@@ -69,7 +69,7 @@ SELECT
         FROM pgjobs_job_live AS twin
         WHERE
             twin.unique_key = %(unique_key)s::text AND twin.task_path = %(task_path)s::text
-            AND twin.unique_key IS NOT NULL AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
+            AND {twin.occupies_key}
             AND twin.id <> %(id)s::bigint
     ),
     bound.pattern, bound.max_running,

@@ -6,18 +6,6 @@
 -- Returns: id, enqueued_at, run_after
 -- Locks: none that another session waits for
 -- Index: none
-INSERT INTO pgjobs_job (
-    task_path, queue_name, backend, priority, args, kwargs, metadata, run_after,
-    max_attempts, timeout, correlation_id, tags, is_declared, is_async
-)
-VALUES (
-    %(task_path)s::text, %(queue_name)s::text, %(backend)s::text, %(priority)s::smallint,
-    %(args)s::json, %(kwargs)s::json, %(metadata)s::json,
-    COALESCE(
-        %(run_after)s::timestamptz,
-        statement_timestamp() + make_interval(secs => %(delay)s::double precision)
-    ),
-    %(max_attempts)s::integer, %(timeout)s::double precision, %(correlation_id)s::text,
-    %(tags)s::text[], TRUE, %(is_async)s::boolean
-)
+INSERT INTO pgjobs_job ({job.task_columns}, args, kwargs)
+VALUES ({job.task_values}, %(args)s::json, %(kwargs)s::json)
 RETURNING id, enqueued_at, run_after

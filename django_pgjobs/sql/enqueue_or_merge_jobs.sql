@@ -4,30 +4,14 @@
 -- at the later of both times. One that was claimed before, whose key is not free yet, or cannot be
 -- merged here (positional arguments, more than *max_bytes*), is neither met nor listed.
 -- For enqueue_from a QuerySet takes the place of the lines (queries/enqueue.py).
--- Parameters: task_path, queue_name, backend text; priority integer; metadata text (JSON);
---     run_after timestamptz or NULL; delay double precision (seconds) or NULL; max_attempts
---     integer; timeout double precision (seconds) or NULL; correlation_id text; tags text[]; is_async boolean;
---     concurrency_limit integer or NULL; skips_waiting boolean; rate_cost integer; subject
---     text or NULL; max_losses integer or NULL; expires timestamptz or NULL;
---     expires_in double precision (seconds) or NULL; on_failure jsonb or NULL; batch_id bigint or
---     NULL; unique_until_claimed boolean; args, kwargs text with one JSON text per line;
---     concurrency_keys, rate_limit_keys, unique_keys text[] of as many entries; max_listed
---     integer; detailed boolean; merge text ('union', 'append' or 'last'); replaces
---     boolean (the priority too); max_wait double precision (seconds) or NULL; max_bytes integer
--- Returns: one row: the number of lines; of jobs they came to; of those inserted or met; of
---     those inserted; up to *max_listed* of them, as JSON text: a list of [id, unique
---     key, the columns of get_job and the backend, or null]; up to *max_listed* ids of those
---     met, as a JSON text; the number of queues notified
+-- Parameters: as enqueue_unique_jobs, without *prolongs*; merge text ('union', 'append' or 'last');
+--     replaces boolean (the priority too); max_wait double precision (seconds) or NULL; max_bytes
+--     integer
+-- Returns: as enqueue_unique_jobs, but first counts those inserted or met, then those inserted;
+--     the number of queues notified
 -- Locks: the rows met, in the order of keys; waits for transactions that hold one
 -- Index: pgjobs_job_unique
-WITH line AS (
-    SELECT number, args, kwargs, concurrency_key, rate_limit_keys, unique_key
-    FROM unnest(
-        string_to_array(%(args)s::text, E'\n'), string_to_array(%(kwargs)s::text, E'\n'),
-        %(concurrency_keys)s::text[], %(rate_limit_keys)s::text[], %(unique_keys)s::text[]
-    ) WITH ORDINALITY
-        AS line (args, kwargs, concurrency_key, rate_limit_keys, unique_key, number)
-),
+WITH {line.with_keys},
 -- The lines of one key become one job, at the place of the first; ids follow that order.
 fresh AS MATERIALIZED (
     SELECT
@@ -45,14 +29,8 @@ fresh AS MATERIALIZED (
         ORDER BY first
     ) AS folded
 ),
--- In the order of keys, so that two batches never wait for each other in a circle.
 saved AS (
-    INSERT INTO pgjobs_job_live AS job ({job.unique_columns}, merged_count)
-    SELECT {fresh.unique_values}, fresh.merged_count
-    FROM fresh
-    ORDER BY fresh.unique_key COLLATE "C"
-    ON CONFLICT (unique_key, task_path)
-    WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)
+    {fresh.saved_by_key}
     DO UPDATE SET
         args = excluded.args,
         kwargs = pgjobs_merge_v1(job.kwargs, excluded.kwargs, %(merge)s::text),
@@ -104,33 +82,7 @@ saved AS (
         job.id, job.unique_key, job.queue_name, job.due_at,
         CASE WHEN %(detailed)s::boolean THEN job END AS job
 ),
--- Not by a join: the planner may expect one row where there are a million.
-met AS (
-    SELECT saved.id FROM saved EXCEPT SELECT fresh.id FROM fresh
-)
-SELECT
-    (SELECT count(*) FROM line) AS lines, (SELECT count(*) FROM fresh) AS jobs,
-    (SELECT count(*) FROM saved) AS known,
-    (SELECT count(*) FROM saved) - (SELECT count(*) FROM met) AS inserted,
-    (
-        SELECT json_agg(
-            json_build_array(
-                known.id, known.unique_key,
-                CASE WHEN %(detailed)s::boolean THEN json_build_array(
-                    {(known.job).as_job_row}, (known.job).backend
-                ) END
-            )
-            ORDER BY known.id
-        )::text
-        FROM (
-            SELECT saved.id, saved.unique_key, saved.job FROM saved
-            LIMIT %(max_listed)s::integer
-        ) AS known
-    ) AS listed,
-    (
-        SELECT json_agg(listed.id)::text
-        FROM (SELECT met.id FROM met LIMIT %(max_listed)s::integer) AS listed
-    ) AS met,
+{saved.told},
     (
         -- No trigger tells idle workers that a job is due earlier than before.
         SELECT count(pg_notify('pgjobs', woken.queue_name))

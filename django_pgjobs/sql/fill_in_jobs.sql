@@ -25,8 +25,7 @@ WITH filling AS MATERIALIZED (
                 FROM pgjobs_job_live AS twin
                 WHERE
                     twin.unique_key = given.unique_key AND twin.task_path = job.task_path
-                    AND twin.unique_key IS NOT NULL
-                    AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
+                    AND {twin.occupies_key}
                     AND twin.id <> given.id
             ),
             CASE

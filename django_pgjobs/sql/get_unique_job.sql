@@ -7,4 +7,4 @@ SELECT job.id, job.status, job.claim
 FROM pgjobs_job_live AS job
 WHERE
     job.unique_key = %(unique_key)s::text AND job.task_path = %(task_path)s::text
-    AND job.unique_key IS NOT NULL AND (job.claim = 0 OR NOT job.unique_until_claimed)
+    AND {job.occupies_key}

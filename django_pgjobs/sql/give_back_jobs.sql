@@ -38,20 +38,7 @@ SET
     started_at = CASE
         WHEN job.interruptions >= outcome.counted_from OR job.attempts > 1 THEN job.started_at
     END,
-    errors = CASE
-        WHEN jsonb_typeof(job.errors) <> 'array' THEN '[]'
-        WHEN outcome.error IS NULL OR jsonb_array_length(job.errors) < %(max_errors)s::integer
-            THEN job.errors
-        ELSE job.errors - 1
-    END || CASE
-        WHEN outcome.error IS NULL THEN '[]'
-        ELSE outcome.error::jsonb || jsonb_build_object(
-            'worker', job.worker_ids[cardinality(job.worker_ids)],
-            'started_at',
-            statement_timestamp() - make_interval(secs => outcome.age + outcome.duration),
-            'failed_at', statement_timestamp() - make_interval(secs => outcome.age)
-        )
-    END,
+    errors = {job.errors_with_outcome},
     is_async = outcome.is_async,
     note = outcome.note
 FROM unnest(

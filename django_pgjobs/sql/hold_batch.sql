@@ -3,10 +3,5 @@
 -- Returns: id; no row if it takes nothing any more, or there is no such batch
 -- Locks: the job that asks, then the batch FOR KEY SHARE: waits for who seals it
 -- Index: pgjobs_batch_pkey, pgjobs_job_live_pkey
-WITH asking AS MATERIALIZED (
-    {job_id.asking}
-)
-SELECT batch.id
-FROM pgjobs_batch AS batch
-WHERE batch.id = %(batch_id)s::bigint AND {batch.takes_jobs}
-FOR KEY SHARE OF batch
+WITH {job_id.asking}
+{batch_id.taking}

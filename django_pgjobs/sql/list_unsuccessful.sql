@@ -1,7 +1,7 @@
 -- List jobs of a tree that did not succeed: a page, in order of batch and id.
--- Parameters: batch_id bigint (at the top); statuses text[]; of_wholes boolean (only
---     the jobs of gather and then whose predecessors are complete; else all others);
---     despite_failures boolean (of those; else only where none of these has failed); behind_batch, behind_id bigint (the
+-- Parameters: batch_id bigint (at the top); statuses text[]; of_gather_and_then boolean (only
+--     the jobs of these whose predecessors are complete; else all others); despite_failures boolean
+--     (of the predecessors; else only where none has failed); behind_batch, behind_id bigint (the
 --     batch and job where the page before ended, 0 and 0 at first); max_jobs integer
 -- Returns: batch_id, id
 -- Locks: none
@@ -28,7 +28,7 @@ CROSS JOIN LATERAL (
     FROM pgjobs_job_finished AS old
     WHERE
         old.batch_id = tree.id AND old.status = wanted.status
-        AND %(of_wholes)s::boolean = (
+        AND %(of_gather_and_then)s::boolean = (
             COALESCE(old.source_id, -1) = 0
             AND COALESCE(tree.follows, '') IN ('gather', 'completion')
         )
@@ -42,7 +42,7 @@ CROSS JOIN LATERAL (
 WHERE
     tree.id >= %(behind_batch)s::bigint
     AND (
-        NOT %(of_wholes)s::boolean
+        NOT %(of_gather_and_then)s::boolean
         OR tree.open_predecessors <= 0
         AND (tree.failed_predecessors <= 0 OR %(despite_failures)s::boolean)
     )

@@ -10,9 +10,7 @@
 --     row if nothing was opened
 -- Locks: the job that asks, then the owner and the others FOR KEY SHARE: waits for who seals one
 -- Index: pgjobs_batch_pkey, pgjobs_batch_opener, pgjobs_job_live_pkey
-WITH asking AS MATERIALIZED (
-    {job_id.asking}
-),
+WITH {job_id.asking},
 known AS MATERIALIZED (
     SELECT batch.id, batch.flow_id
     FROM pgjobs_batch AS batch

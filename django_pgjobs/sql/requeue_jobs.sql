@@ -86,8 +86,7 @@ moved AS (
         END,
         on_failure, batch_id, source_id, schedule, scheduled_for, %(note)s::text
     FROM taken
-    ON CONFLICT (unique_key, task_path)
-    WHERE unique_key IS NOT NULL AND (claim = 0 OR NOT unique_until_claimed)
+    {job.on_occupied_key}
     DO NOTHING
     RETURNING job.id, job.queue_name, job.batch_id
 ),
@@ -120,7 +119,7 @@ SELECT
         FROM pgjobs_job_live AS twin
         WHERE
             twin.unique_key = taken.unique_key AND twin.task_path = taken.task_path
-            AND twin.unique_key IS NOT NULL AND (twin.claim = 0 OR NOT twin.unique_until_claimed)
+            AND {twin.occupies_key}
     ),
     NULL::bigint
 FROM taken

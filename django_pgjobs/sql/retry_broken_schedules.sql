@@ -1,6 +1,6 @@
 -- Let schedules that could not be planned be planned anew: what was missing may be there now.
 -- Parameters: tasks text[] (only schedules of these); max_schedules integer
--- Returns: the names of those, at most so many, whichever
+-- Returns: nothing; at most so many are changed, whichever
 -- Locks: the schedules, SKIP LOCKED
 -- Index: none; the schedules are read
 UPDATE pgjobs_schedule AS schedule
@@ -19,4 +19,3 @@ WHERE schedule.name = ANY (
         FOR UPDATE SKIP LOCKED
     )
 )
-RETURNING schedule.name

@@ -247,13 +247,20 @@ INSERT INTO pgjobs_batch_change (batch_id, successful, failed, cancelled)
         " OR EXISTS (SELECT FROM asking WHERE asking.batch_id = {it}.id))"
         " OR EXISTS (SELECT FROM asking WHERE asking.id = {it}.opener_id))"
     ),
-    # Of a parameter *job_id*, with *claim*: SELECT the job, unfinished until the caller commits.
-    "asking": (
-        "SELECT running.id, running.batch_id"
-        " FROM pgjobs_job_live AS running"
-        " WHERE running.id = %({it})s::bigint AND {running.runs}"
-        " AND running.claim = %(claim)s::bigint"
-        " FOR KEY SHARE"
+    # Of a parameter *job_id*, with *claim*: the job, unfinished until the caller commits, as a CTE.
+    "asking": """\
+asking AS MATERIALIZED (
+    SELECT running.id, running.batch_id
+    FROM pgjobs_job_live AS running
+    WHERE
+        running.id = %({it})s::bigint AND {running.runs} AND running.claim = %(claim)s::bigint
+    FOR KEY SHARE
+)""",
+    # Of a parameter with the id of a batch: SELECT it, open until the caller commits; behind
+    # *asking*.
+    "taking": (
+        "SELECT batch.id FROM pgjobs_batch AS batch"
+        " WHERE batch.id = %({it})s::bigint AND {batch.takes_jobs} FOR KEY SHARE OF batch"
     ),
     # Of an array of errors, after an attempt that was the last: what is told of it.
     "in_words": (

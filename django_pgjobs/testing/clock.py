@@ -32,7 +32,7 @@ from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries import simulating
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
-from django_pgjobs.schedules.firing import Firing, fire_due
+from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from django_pgjobs.schedules.syncing import sync_schedules
 from django_pgjobs.status import JobStatus, OccurrenceOutcome
 from django_pgjobs.testing.running import TooManyAttempts, discover_or_raise, run_due
@@ -127,7 +127,7 @@ class Clock:
         self._stand_still(cursor)
         return ran
 
-    def _fire(self, cursor: Cursor) -> Firing:
+    def _fire(self, cursor: Cursor) -> ScheduleTurn:
         turn = fire_due(excluded=self._excluded, now=self.now)
         if turn.hook_error is not None:
             raise turn.hook_error

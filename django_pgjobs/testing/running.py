@@ -22,10 +22,11 @@ from django_pgjobs.compat import task_backends
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.job_result import running_jobs_here
+from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.registry import discover_tasks_once
 from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import batches, claims, dependencies, jobs, statistics, workers
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, ReadyPlace, Segment
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.schedules import get_now
@@ -33,7 +34,6 @@ from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import declaring_paths
 from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
@@ -176,21 +176,21 @@ def _registered(cursor: Cursor) -> Iterator[int]:
     workers.end_worker(cursor, worker_id)
 
 
-def _ready_lanes(cursor: Cursor, at_once: bool) -> list[Ready]:
+def _ready_lanes(cursor: Cursor, at_once: bool) -> list[ReadyPlace]:
     if at_once:
         Job.objects.filter(status=JobStatus.READY, due_at__isnull=False).update(due_at=None)
     else:
         jobs.send_promotion(cursor, max_jobs=1_000)
         cursor.fetchall()
     claims.send_lane_listing(cursor)
-    places = [Ready._make(row) for row in cursor.fetchall()]
+    places = [ReadyPlace._make(row) for row in cursor.fetchall()]
     if at_once and any(place.urgency is not None for place in places):
         RateState.objects.all().delete()
     return places
 
 
 def _claim_one(
-    cursor: Cursor, worker_id: int, places: list[Ready], declaring: list[str]
+    cursor: Cursor, worker_id: int, places: list[ReadyPlace], declaring: list[str]
 ) -> list[ClaimedRow]:
     taker = claims.Taker(
         worker_id=worker_id,
@@ -206,7 +206,9 @@ def _claim_one(
         return _claim_within(cursor, taker, places)
 
 
-def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> list[ClaimedRow]:
+def _claim_within(
+    cursor: Cursor, taker: claims.Taker, places: list[ReadyPlace]
+) -> list[ClaimedRow]:
     asked_at = time.monotonic()
     boosts = {place.queue_name: place.boost for place in places}
     groups = [
@@ -239,7 +241,7 @@ def _claim_within(cursor: Cursor, taker: claims.Taker, places: list[Ready]) -> l
     return claims.claimed_rows(rows, asked_at)
 
 
-def _ready_lanes_or_counted(cursor: Cursor, at_once: bool) -> list[Ready]:
+def _ready_lanes_or_counted(cursor: Cursor, at_once: bool) -> list[ReadyPlace]:
     """Return where jobs are; if there are none, after batches were counted of which something is
     noted: what follows these may be ready.
     """

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django_pgjobs.queries.claims import Lane, Ready
+from django_pgjobs.queries.claims import Lane, ReadyPlace
 from django_pgjobs.worker.attempt import Attempt
 
 # The roles that keep a connection of their own while their process has jobs.
@@ -58,7 +58,7 @@ class Options:
         queues = None if self.queues is None else sorted(self.queues)
         return sorted(self.backends), queues, sorted(self.excluded_queues)
 
-    def serves(self, lane: Lane | Ready) -> bool:
+    def serves(self, lane: Lane | ReadyPlace) -> bool:
         """Does the worker run the jobs of this backend and queue?"""
         if lane.backend not in self.backends or lane.queue_name in self.excluded_queues:
             return False
@@ -85,11 +85,8 @@ class WorkerState:
     name: str
     worker_id: int = 0
     held: dict[int, Attempt] = field(default_factory=dict)
-    # Tasks whose jobs this process leaves alone, and until when: it does not have them, only
-    # workers over HTTP may run them, or the server refuses many of their jobs.
-    passed_over_paths: dict[str, float] = field(default_factory=dict)
-    # Jobs that the server refuses to change, and until when this worker leaves them alone.
-    passed_over: dict[int, float] = field(default_factory=dict)
+    # Tasks whose jobs are not for this worker: only those over HTTP may run them, or only others.
+    paths_of_others: frozenset[str] = frozenset()
     # Jobs whose outcome the server refuses, or that may have killed this worker: they stay running
     # until it is gone. The pump adds them.
     unwritable: set[int] = field(default_factory=set)

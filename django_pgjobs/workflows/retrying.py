@@ -52,24 +52,26 @@ def requeue_tree(
 
     A cancel of the tree is taken back.
     """
-    first = _requeue(cursor, batch_id, statuses, requeue, of_wholes=False)
-    touched = first.touched
-    is_open = JobStatus.CANCELLED in statuses or bool(first.ids)
-    if is_open:
-        touched = touched | set(batch_retries.uncancel_batches(cursor, batch_id))
+    first = _requeue(cursor, batch_id, statuses, requeue, of_gather_and_then=False)
+    # Once only: a cancel that comes meanwhile holds.
+    uncancels = JobStatus.CANCELLED in statuses or bool(first.ids)
     # Counted when the jobs are requeued: before that nothing of them is unfinished.
-    batches.open_again(cursor, touched)
+    _open_again(cursor, batch_id, first.touched, uncancels=uncancels)
     # What is open again lets the jobs that follow it run again; the others are left.
-    wholes = _requeue(
-        cursor, batch_id, statuses, requeue, of_wholes=True, despite_failures=not first.ids
+    last = _requeue(
+        cursor, batch_id, statuses, requeue, of_gather_and_then=True, despite_failures=not first.ids
     )
-    touched = wholes.touched
-    if wholes.ids and not is_open:
-        touched = touched | set(batch_retries.uncancel_batches(cursor, batch_id))
-    batches.open_again(cursor, touched)
+    _open_again(cursor, batch_id, last.touched, uncancels=bool(last.ids) and not uncancels)
     return RequeuedTree(
-        first.ids + wholes.ids, first.conflicts + wholes.conflicts, first.touched | wholes.touched
+        first.ids + last.ids, first.conflicts + last.conflicts, first.touched | last.touched
     )
+
+
+def _open_again(cursor: Cursor, batch_id: int, touched: set[int], *, uncancels: bool) -> None:
+    """Open batches of which jobs were requeued, and all that a cancel of the tree has closed."""
+    if uncancels:
+        touched = touched.union(batch_retries.uncancel_batches(cursor, batch_id))
+    batches.open_again(cursor, touched)
 
 
 def hold(cursor: Cursor, batch_id: int) -> None:
@@ -98,7 +100,7 @@ def _requeue(
     statuses: Sequence[str],
     requeue: Requeue,
     *,
-    of_wholes: bool,
+    of_gather_and_then: bool,
     despite_failures: bool = False,
 ) -> RequeuedTree:
     """Requeue jobs page by page."""
@@ -109,7 +111,7 @@ def _requeue(
             cursor,
             batch_id,
             list(statuses),
-            of_wholes=of_wholes,
+            of_gather_and_then=of_gather_and_then,
             despite_failures=despite_failures,
             behind=behind,
             max_jobs=PAGE,

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django_pgjobs.admin.overview import situation
 from django_pgjobs.admin.overview.rules import WaitingQueue, busy_queues, growth_of, is_rising
 from django_pgjobs.models import Pause, QueueSample, Statistic
-from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing
+from django_pgjobs.queries.signs import Backlog, Crew, Ended, FailingTask
 from tests.admin.warning_support import ago, linked_ids, no_dead_rows, notices, texts
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
 
@@ -97,7 +97,7 @@ class TestFailures:
     def test_a_rise(self, numbers: tuple[int, int, int, int], rises: bool) -> None:
         failed, successful, failed_before, successful_before = numbers
         before = Ended(successful_before, failed_before)
-        assert is_rising(Failing("t", NOW, failed, successful), before) is rises
+        assert is_rising(FailingTask("t", NOW, failed, successful), before) is rises
 
     def test_it_leads_to_the_jobs_that_failed(self, admin_client: Client) -> None:
         make_worker()

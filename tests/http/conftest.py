@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from django_pgjobs.http.access import known_tokens
-from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.members import recent_members
 from django_pgjobs.http.memory import memory
 from django_pgjobs.http.pool import pool, turn
 from django_pgjobs.http.station import station
@@ -23,7 +23,7 @@ def nothing_is_kept() -> Iterator[None]:
     """Forget tokens and close connections: another test has other rows."""
     known_tokens.forget()
     looks.begin_anew()
-    crew.forget()
+    recent_members.forget()
     memory.begin_anew()
     yield
     known_tokens.forget()

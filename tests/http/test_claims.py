@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_pgjobs.http.access import known_tokens
-from django_pgjobs.http.crew import crew
+from django_pgjobs.http.members import recent_members
 from django_pgjobs.models import Token
 from tests.factories import get_job, get_worker, make_token
 from tests.http import tasks
@@ -182,7 +182,7 @@ def test_what_a_token_is_not_for_any_more_is_not_given_again(api: Api) -> None:
     worker.claim()
     Token.objects.filter(name="narrowed").update(queues=["other"])
     known_tokens.forget()
-    crew.forget()
+    recent_members.forget()
     assert worker.claim(held=[]) == []
     assert get_job(job_id).status == "ready"
 

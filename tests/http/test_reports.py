@@ -248,7 +248,7 @@ def test_a_task_that_is_not_known_here_is_left_to_others(api: Api) -> None:
     assert [int(each["job"]) for each in given] == [job_id]
     job = get_job(unknown)
     assert (job.status, job.attempts) == ("ready", 0)
-    assert "no.such" in station.paths_to_leave(())
+    assert "no.such" in station.refusals.passed_over_paths()
 
 
 def test_workers_that_claim_at_once_get_other_jobs(api: Api) -> None:

@@ -14,8 +14,8 @@ from django.db import connection
 from django_pgjobs.http import access as access_module
 from django_pgjobs.http import beating, reporting
 from django_pgjobs.http.access import known_tokens
-from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.members import recent_members
 from django_pgjobs.http.views import workers as workers_module
 from django_pgjobs.models import Token
 from django_pgjobs.queries import jobs
@@ -123,7 +123,7 @@ def test_what_a_token_has_lost_since_is_not_given(api: Api, narrowed: dict[str, 
     worker = Remote(api)
     Token.objects.filter(name="narrowed").update(**narrowed)
     known_tokens.forget()
-    crew.forget()
+    recent_members.forget()
     assert worker.claim(5) == []
     assert worker.claim(5, held=[]) == []
     answer = api.post(f"jobs/{job_id}/workers/{worker.id}")
@@ -290,7 +290,7 @@ def test_what_was_claimed_for_nobody_goes_back_uncounted(
     local = int(add.using(queue_name="node", priority=9).enqueue(1, 2).id)
     mine = int(tasks.resize.enqueue(1).id)
     worker = Remote(api)
-    monkeypatch.setattr(station, "paths_to_leave", lambda allowed: {})
+    monkeypatch.setattr(station, "paths_of_others", lambda allowed: frozenset())
     given = worker.claim(1)
     assert {int(each["job"]) for each in given} <= {mine}
     job = get_job(local)

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 
 from django_pgjobs.http.access import known_tokens
-from django_pgjobs.http.crew import crew
 from django_pgjobs.http.looking import looks
+from django_pgjobs.http.members import recent_members
 from django_pgjobs.http.pool import pool
 from django_pgjobs.http.station import station
 from django_pgjobs.http.waiting import waiting
@@ -50,7 +50,7 @@ def begin_as_another_process() -> None:
     station.end()
     waiting.end()
     pool.close()
-    for part in (crew, known_tokens):
+    for part in (recent_members, known_tokens):
         part.forget()
     for each in (looks, pool, station, waiting):
         each.begin_anew()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 
 from django_pgjobs.queries import connection
-from django_pgjobs.worker.claiming import pump
 from django_pgjobs.worker.process import worker_process
 from django_pgjobs.worker.running import outcome, watchdog
+from django_pgjobs.worker.turns import refusals
 
 connection.ANSWER_SECONDS = 1.0
 connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
@@ -20,4 +20,4 @@ outcome.UNKNOWN_TASK_SECONDS = (
     float(os.environ.get("TESTS_UNKNOWN_TASK_MIN", "0.1")),
     float(os.environ.get("TESTS_UNKNOWN_TASK_MAX", "0.3")),
 )
-pump.UNKNOWN_SECONDS = outcome.UNKNOWN_TASK_SECONDS[1]
+refusals.UNKNOWN_SECONDS = outcome.UNKNOWN_TASK_SECONDS[1]

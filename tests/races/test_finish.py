@@ -39,7 +39,7 @@ def rescue(own: OwnConnection) -> list[int]:
 def prune(own: OwnConnection, status: str = "failed", max_jobs: int = 100) -> int:
     """Prune, and return how many jobs went."""
     with own.cursor() as cursor:
-        return jobs.prune_jobs(cursor, jobs.Old(status, 60), max_jobs=max_jobs)
+        return jobs.prune_jobs(cursor, jobs.OldJobs(status, 60), max_jobs=max_jobs)
 
 
 def lost_job(**columns: Any) -> Any:

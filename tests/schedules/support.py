@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_pgjobs.declaring import schedules as declaring
 from django_pgjobs.models import Job, Occurrence, Schedule
-from django_pgjobs.schedules.firing import Firing, fire_due
+from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from tests.schedules import tasks
 
 NOTE_TIME = tasks.note_time.module_path
@@ -51,7 +51,7 @@ def let_wait(row: Schedule, since: timedelta) -> None:
         )
 
 
-def fire(row: Schedule) -> Firing:
+def fire(row: Schedule) -> ScheduleTurn:
     """Take one turn, and read the row again."""
     turn = fire_due()
     row.refresh_from_db()

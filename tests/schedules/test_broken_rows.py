@@ -17,7 +17,7 @@ from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules import firing, plans
 from django_pgjobs.schedules.control import backfill
-from django_pgjobs.schedules.firing import Firing, fire_due
+from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
 from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.state import WorkerState
 from tests.schedules.support import (
@@ -207,7 +207,9 @@ def test_one_that_has_ended_with_a_failure_is_not_tried_again() -> None:
     fire(row)
     assert (row.next_at, "TypeError" in row.error) == (None, True)
     with connection.cursor() as cursor:
-        assert queries.retry_broken(cursor, [NOTE_TIME]) == []
+        queries.retry_broken(cursor, [NOTE_TIME])
+    row.refresh_from_db()
+    assert (row.next_at, "TypeError" in row.error) == (None, True)
 
 
 def test_a_backfill_makes_up_for_what_failed_and_what_was_missed() -> None:
@@ -227,14 +229,14 @@ def test_what_fails_again_and_again_does_not_silence_what_breaks_later(
 ) -> None:
     scheduler = make_scheduler()
     for number in range(1_100):
-        scheduler._log(Firing(errors={"fails": f"{number}: no key today"}))
+        scheduler._log(ScheduleTurn(errors={"fails": f"{number}: no key today"}))
     for _ in range(2):
-        scheduler._log(Firing(errors={"broken": "It is not planned: x"}))
+        scheduler._log(ScheduleTurn(errors={"broken": "It is not planned: x"}))
     assert [each for each in caplog.messages if "broken" in each] == [
         "schedule=broken It is not planned: x"
     ]
     # After a job of it what is wrong is news again.
     done = OccurrenceRow("broken", timezone.now(), "enqueued", job_id=1)
-    scheduler._log(Firing(occurrences=[done]))
-    scheduler._log(Firing(errors={"broken": "It is not planned: x"}))
+    scheduler._log(ScheduleTurn(occurrences=[done]))
+    scheduler._log(ScheduleTurn(errors={"broken": "It is not planned: x"}))
     assert caplog.text.count("schedule=broken It is not planned: x") == 2

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_pgjobs.schedules.checking import Checked
-from django_pgjobs.schedules.firing import Firing
+from django_pgjobs.schedules.firing import ScheduleTurn
 from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import Synced
 from django_pgjobs.worker.process import scheduler as scheduler_module
@@ -53,9 +53,9 @@ class World:
         self.alarms = [(number / count, number) for number in self.schedulers]
         heapq.heapify(self.alarms)
 
-    def fire(self, *, late: float, excluded: Collection[str], **options: Any) -> Firing:
+    def fire(self, *, late: float, excluded: Collection[str], **options: Any) -> ScheduleTurn:
         """Be the table: one schedule."""
-        turn = Firing()
+        turn = ScheduleTurn()
         while self.next_at <= self.now - late:
             turn.taken = 1
             turn.is_full = self.has_many
@@ -151,7 +151,9 @@ def test_it_has_no_connection_while_nothing_is_due_soon(
     scheduler = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)
     closed = []
     monkeypatch.setattr(scheduler, "_close", lambda: closed.append(True))
-    monkeypatch.setattr(scheduler_module, "fire_due", lambda **options: Firing(taken=1, wait=wait))
+    monkeypatch.setattr(
+        scheduler_module, "fire_due", lambda **options: ScheduleTurn(taken=1, wait=wait)
+    )
     monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], [], [], []))
     for name in ("_retry_broken", "_retire"):
         monkeypatch.setattr(scheduler, name, lambda: None)
@@ -172,10 +174,10 @@ def test_what_was_put_off_is_tried_again_in_time(monkeypatch: pytest.MonkeyPatch
     [scheduler] = world.schedulers.values()
     tries = iter([Blocked("x", "somebody has locked it")])
 
-    def fire(**options: Any) -> Firing:
+    def fire(**options: Any) -> ScheduleTurn:
         for error in tries:
             raise error
-        return Firing()
+        return ScheduleTurn()
 
     monkeypatch.setattr(scheduler_module, "fire_due", fire)
     scheduler._take_turn()
@@ -203,10 +205,10 @@ def test_full_turns_say_since_when_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     begin = datetime(2026, 5, 1, tzinfo=UTC)
     told = []
 
-    def fire(*, since: datetime | None, **options: Any) -> Firing:
+    def fire(*, since: datetime | None, **options: Any) -> ScheduleTurn:
         told.append(since)
         minutes = timedelta(minutes=len(told))
-        return Firing(is_full=len(told) in (1, 2, 4), read_at=begin + minutes)
+        return ScheduleTurn(is_full=len(told) in (1, 2, 4), read_at=begin + minutes)
 
     monkeypatch.setattr(scheduler_module, "fire_due", fire)
     for _ in range(5):

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, Ready, Segment, Taker
+from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, ReadyPlace, Segment, Taker
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from tests.factories import make_jobs
@@ -37,7 +37,7 @@ def keyed_claim(
 ) -> list[ClaimedRow]:
     """List where jobs are and claim jobs of all kinds there, as a worker does in its turn."""
     [listed] = connection.round_trip([claims.send_lane_listing])
-    places = [Ready._make(row) for row in listed]
+    places = [ReadyPlace._make(row) for row in listed]
     boosts = {place.queue_name: place.boost for place in places}
     groups = [
         Group(p.backend, p.queue_name, p.urgency, p.is_async)

@@ -7,39 +7,41 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from django_pgjobs.choosing import Rooms
-from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, Ready
+from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, ReadyPlace
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.places import Places
-from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.slots import Slots
 from django_pgjobs.worker.state import WorkerState
 from tests.worker.support import make_attempt_of, make_options
 
 
-def plain(*lanes: Lane, **columns: Any) -> list[Ready]:
+def plain(*lanes: Lane, **columns: Any) -> list[ReadyPlace]:
     """Return what a look lists of lanes without keys."""
     given = {"lowest": 0, "boost": 0, "is_limited": False} | columns
-    return [Ready(lane.backend, lane.queue_name, None, lane.is_async, **given) for lane in lanes]
+    return [
+        ReadyPlace(lane.backend, lane.queue_name, None, lane.is_async, **given) for lane in lanes
+    ]
 
 
-def keyed(*groups: Group, **columns: Any) -> list[Ready]:
+def keyed(*groups: Group, **columns: Any) -> list[ReadyPlace]:
     """Return what a look lists of jobs with keys."""
     given = {"boost": 0, "is_limited": False} | columns
-    return [Ready(*group, lowest=group.urgency, **given) for group in groups]
+    return [ReadyPlace(*group, lowest=group.urgency, **given) for group in groups]
 
 
 class Knowing:
     """The places that a worker with these options knows of; its claims are never sent."""
 
-    def __init__(self, *found: Ready, **options: Any) -> None:
+    def __init__(self, *found: ReadyPlace, **options: Any) -> None:
         self.options = make_options(**options)
         self.places = Places(self.options)
         if found:
             self.find(*found)
 
-    def find(self, *found: Ready) -> None:
+    def find(self, *found: ReadyPlace) -> None:
         """Let a look find these places."""
         self.places.note_listing(Listing.of(found, self.options))
 
@@ -68,7 +70,7 @@ class Knowing:
         """Let the next claim come back with these rows, and return what it was."""
         plan = self.plan(wanted, rooms, ending=ending)
         assert plan is not None, "there is nothing to claim"
-        self.places.note_claimed(plan, rows, held=held, seconds=seconds)
+        self.places.note_claimed(Claim(plan, list(rows), held=held, seconds=seconds))
         return plan
 
 

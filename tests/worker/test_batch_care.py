@@ -12,7 +12,7 @@ import pytest
 from django_pgjobs import requeue, workflow
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries import jobs
-from django_pgjobs.queries.batch_care import Kept
+from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.batches import Settled
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.signals import workflow_expiring
@@ -34,10 +34,10 @@ Start = Callable[..., ThreadedWorker]
 # Care
 
 
-FOR_EVER = Kept(None, None, 0.0)
+FOR_EVER = TreeRetention(None, None, 0.0)
 
 
-def care(own: OwnConnection, kept: Kept = FOR_EVER) -> BatchCare:
+def care(own: OwnConnection, kept: TreeRetention = FOR_EVER) -> BatchCare:
     return BatchCare(own, kept, Counter(), is_stopped=lambda: False)
 
 
@@ -173,7 +173,7 @@ def test_a_tree_goes_as_a_whole_when_its_time_is_over(own: OwnConnection) -> Non
     hour = 3600.0
 
     def prune(*kept: float | None) -> set[str]:
-        looking = care(own, Kept(*kept, 0.0))
+        looking = care(own, TreeRetention(*kept, 0.0))
         looking.tell()
         looking.prune()
         return names()
@@ -188,7 +188,7 @@ def test_a_tree_goes_as_a_whole_when_its_time_is_over(own: OwnConnection) -> Non
 def test_owners_are_told_before_results_go(own: OwnConnection, told: list[int]) -> None:
     """S2.9: so many seconds before, once."""
     flow = open_old()
-    early = care(own, Kept(5400.0, None, 3600.0))
+    early = care(own, TreeRetention(5400.0, None, 3600.0))
     early.prune()
     early.tell()
     early.tell()
@@ -207,7 +207,7 @@ def test_nothing_goes_of_which_the_owner_could_not_be_told(
     own: OwnConnection, told: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd, plain = open_old("odd"), open_old()
-    looking = care(own, Kept(0.0, 0.0, 0.0))
+    looking = care(own, TreeRetention(0.0, 0.0, 0.0))
     for _ in range(2):
         looking.tell()
         looking.prune()
@@ -218,7 +218,7 @@ def test_nothing_goes_of_which_the_owner_could_not_be_told(
 
 def test_a_tree_that_was_open_again_is_told_of_again(own: OwnConnection, told: list[int]) -> None:
     flow = open_old()
-    looking = care(own, Kept(0.0, 0.0, 7200.0))
+    looking = care(own, TreeRetention(0.0, 0.0, 7200.0))
     looking.tell()
     requeue(Job.objects.filter(batch_id=flow.pk).earliest("pk").pk)
     run_jobs()
@@ -233,7 +233,7 @@ def test_jobs_of_a_tree_are_not_pruned_one_by_one(own: OwnConnection) -> None:
         " VALUES ('a.b', 'successful', 999999999, now())"
     )
     with own.cursor() as cursor:
-        pruned = jobs.prune_jobs(cursor, jobs.Old("successful", -1.0), max_jobs=10)
+        pruned = jobs.prune_jobs(cursor, jobs.OldJobs("successful", -1.0), max_jobs=10)
     # That of a batch that is gone.
     assert pruned == 1
     assert count_jobs() == 2

@@ -39,6 +39,6 @@ def test_a_pass_reads_what_became_old_since(own: OwnConnection) -> None:
     for seconds in (100, 200, 300):
         make_job(status="successful", finished_at=ago(seconds))
     with own.cursor() as cursor:
-        assert jobs.prune_jobs(cursor, jobs.Old("successful", 50.0, 100.0), max_jobs=10) == 1
-        assert jobs.prune_jobs(cursor, jobs.Old("successful", 50.0), max_jobs=10) == 2
+        assert jobs.prune_jobs(cursor, jobs.OldJobs("successful", 50.0, 100.0), max_jobs=10) == 1
+        assert jobs.prune_jobs(cursor, jobs.OldJobs("successful", 50.0), max_jobs=10) == 2
     assert count_jobs() == 0

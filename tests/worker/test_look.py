@@ -76,7 +76,7 @@ def test_the_wait_for_its_turn_does_not_count_as_time_of_the_claim() -> None:
     claimer = Claimer(
         state,
         connection,
-        Refusals(state),
+        Refusals(),
         detailed_paths=[],
         wants_details=lambda: False,
     )
@@ -172,10 +172,11 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
         raise Enough
 
     connection: Any = mock.Mock(round_trip=send_all, distance=0.0)
+    refusals = Refusals()
     claimer = Claimer(
         state,
         connection,
-        Refusals(state),
+        refusals,
         detailed_paths=[],
         wants_details=lambda: False,
     )
@@ -185,6 +186,7 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
         demand,
         knowing.places,
         claimer,
+        refusals,
         completer,
         Errands(),
         dispatch=ignore,

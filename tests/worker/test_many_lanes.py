@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 import psycopg
 import pytest
@@ -17,7 +16,7 @@ from django_pgjobs.models import QueueSettings
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, Floor, Lane, Scope, Taker
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.plan import FEW_LANES
+from django_pgjobs.worker.claiming.plan import FEW_LANES, Claim
 from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
@@ -194,12 +193,15 @@ def test_the_worker_learns_of_lanes_that_others_have_emptied() -> None:
     knowing = Knowing(*plain(emptied, served, unread))
     plan = knowing.plan(3)
     assert plan
-    note = partial(knowing.places.note_claimed, held=True, seconds=0.0)
-    note(plan, [row_of_job(1, queue_name="b")], missed={emptied: 2})
+    knowing.places.note_claimed(
+        Claim(plan, [row_of_job(1, queue_name="b")], missed=Counter({emptied: 2}))
+    )
     again = knowing.plan(3)
     assert again
     assert again.floors == {served: Floor(0, 1), unread: HEAD}
-    note(again, [row_of_job(2, queue_name="b")], missed={unread: 1})
+    knowing.places.note_claimed(
+        Claim(again, [row_of_job(2, queue_name="b")], missed=Counter({unread: 1}))
+    )
     again = knowing.plan(3)
     assert again
     assert again.floors == {served: HEAD}, "all were read, but this one from its floor on"
@@ -211,12 +213,15 @@ def test_the_worker_learns_where_lanes_begin_and_which_are_empty() -> None:
     knowing = Knowing(*plain(empty, later, served, unread))
     plan = knowing.plan(1)
     assert plan
-    note = partial(knowing.places.note_claimed, held=True, seconds=0.0)
-    note(plan, [row_of_job(1, queue_name="c")], heads={empty: None, later: Floor(0, 5)})
+    knowing.places.note_claimed(
+        Claim(plan, [row_of_job(1, queue_name="c")], heads={empty: None, later: Floor(0, 5)})
+    )
     again = knowing.plan(1)
     assert again
     assert again.floors == {later: Floor(0, 5), served: Floor(0, 1), unread: HEAD}
-    note(again, [row_of_job(5, queue_name="b")], heads={served: None, unread: Floor(0, 7)})
+    knowing.places.note_claimed(
+        Claim(again, [row_of_job(5, queue_name="b")], heads={served: None, unread: Floor(0, 7)})
+    )
     again = knowing.plan(1)
     assert again
     assert again.floors == {later: Floor(0, 5), served: HEAD, unread: Floor(0, 7)}, (

@@ -16,7 +16,7 @@ from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
 from django_pgjobs.queries import bulk, claims, dependencies, jobs
-from django_pgjobs.queries.claims import ClaimedRow, Lane, Ready
+from django_pgjobs.queries.claims import ClaimedRow, Lane, ReadyPlace
 from django_pgjobs.queries.connection import Question
 from django_pgjobs.queries.cursor import fetch
 from django_pgjobs.queries.filling import Control, Filling, send_fillings
@@ -64,7 +64,7 @@ def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
 def claim(rows: Rows, *, detailed: bool = True) -> dict[int, ClaimedRow]:
     """Claim all jobs without keys, wherever they are."""
-    places = [Ready._make(row) for row in ask(claims.send_lane_listing)]
+    places = [ReadyPlace._make(row) for row in ask(claims.send_lane_listing)]
     lanes = [
         Lane(place.backend, place.queue_name, place.is_async)
         for place in places
@@ -208,7 +208,7 @@ def change_what_failed(rows: Rows) -> None:
 
 def prune_and_delete(rows: Rows) -> None:
     made = rows.make(status="failed", finished_at=sql.SQL("now() - interval '1 h'"))
-    pruned = call(jobs.prune_jobs, old=jobs.Old("failed", 1.0), max_jobs=10)
+    pruned = call(jobs.prune_jobs, old=jobs.OldJobs("failed", 1.0), max_jobs=10)
     assert pruned == 2 - len(call(fetch, "delete_jobs", {"ids": made}))
     assert execute("SELECT FROM pgjobs_job") == []
 

@@ -12,7 +12,7 @@ import pytest
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
 from django_pgjobs.worker.claiming.pauses import MOST_SECONDS
-from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.plan import Claim, Listing
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job
@@ -304,7 +304,7 @@ def test_with_ageing_one_claim_in_a_while_begins_at_the_lowest_priority() -> Non
     assert plan
     assert (plan.floors, plan.segments) == ({DEFAULT: Floor(9, 0)}, [Segment(low)])
     assert plan.rooms == Rooms(1, 1), "the one slot that is free"
-    knowing.places.note_claimed(plan, [row_of_job(4, priority=-9)], held=True, seconds=0.0)
+    knowing.places.note_claimed(Claim(plan, [row_of_job(4, priority=-9)], held=True))
     assert floors(knowing) == {DEFAULT: HEAD}
 
 

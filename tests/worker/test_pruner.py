@@ -272,5 +272,5 @@ def test_a_failed_job_stays_until_those_who_wait_have_learned_of_it(own: OwnConn
     for job_id in (waiting, careless, alone):
         execute(fail, job_id)
     with own.cursor() as cursor:
-        assert jobs.prune_jobs(cursor, jobs.Old("failed", 1.0), max_jobs=10) == 3
+        assert jobs.prune_jobs(cursor, jobs.OldJobs("failed", 1.0), max_jobs=10) == 3
     assert get_job(waiting).status == "failed"

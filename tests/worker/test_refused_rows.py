@@ -16,7 +16,6 @@ from psycopg import sql
 
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process.pruner import Pruner
-from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns import refusals
 from tests import tasks
 from tests.factories import (
@@ -162,8 +161,7 @@ def test_what_a_worker_knows_of_refused_jobs_is_bounded(
     own: OwnConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusals, "MOST_KNOWN", 20)
-    state = WorkerState(make_options(), "worker")
-    known = refusals.Refusals(state)
+    known = refusals.Refusals()
 
     def take(size: int, passed_over: list[int]) -> list[int]:
         if 30 not in passed_over:

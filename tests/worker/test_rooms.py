@@ -18,6 +18,7 @@ from django_pgjobs.queries import claims
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.outlook import Outlook
+from django_pgjobs.worker.claiming.plan import Claim
 from tests import tasks
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
@@ -155,7 +156,7 @@ def test_a_claim_that_is_full_in_all_may_have_left_jobs_of_both_kinds() -> None:
     knowing = Knowing(*plain(DEFAULT, LOOP))
     plan = knowing.plan(rooms=(5, 5), wanted=2)
     assert plan
-    knowing.places.note_claimed(plan, [row_of_job(1), row_of_job(2)], held=True, seconds=0.0)
+    knowing.places.note_claimed(Claim(plan, [row_of_job(1), row_of_job(2)], held=True))
     plan = knowing.plan(rooms=(5, 5))
     assert plan
     assert plan.floors == {DEFAULT: Floor(0, 2), LOOP: HEAD}

@@ -103,7 +103,7 @@ def test_a_claim_whose_answer_is_on_its_way_is_not_taken_for_lost(
     worker.runner.state.claiming = lock
 
     def lose_an_earlier_one() -> None:
-        worker.runner.pump.outlook.claim_lost_at = time.monotonic()
+        worker.runner.pump.outlook.note_lost()
         worker.runner.upkeep.wake()
         assert lock.is_waited_for.wait(15)
 
@@ -133,7 +133,7 @@ def test_the_upkeep_hears_while_the_return_of_a_lost_claim_waits_for_the_next_on
         send(cursor, **params)
 
     def cancel_meanwhile() -> None:
-        worker.runner.pump.outlook.claim_lost_at = time.monotonic()
+        worker.runner.pump.outlook.note_lost()
         worker.runner.upkeep.wake()
         assert lock.is_waited_for.wait(15)
         listed.clear()
@@ -199,7 +199,7 @@ def make_look(outlook: Any, options: Any, **given: Any) -> Look:
     state = WorkerState(options, "test:1")
     own: Any = None
     pump: Any = mock.Mock(outlook=outlook)
-    return Look(state, pump, own, Refusals(state), **given)
+    return Look(state, pump, own, Refusals(), **given)
 
 
 def look_in_vain(duty: Look) -> None:
@@ -241,7 +241,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     while not duty.is_quiet:
         look_in_vain(duty)
     duty.note_news()
-    outlook.claimed += 1
+    outlook.note_claimed(1)
     assert duty.due_at(0.0) <= time.monotonic()
     look_in_vain(duty)
     assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
@@ -281,7 +281,7 @@ def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
         on_drained=mock.Mock(),
     )
     look_in_vain(duty)
-    outlook.claimed += 1
+    outlook.note_claimed(1)
     assert duty.due_at(0.0) == duty._looked_at + look.BUSY_LOOK_SECONDS
 
 

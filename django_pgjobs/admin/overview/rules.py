@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from django_pgjobs.queries.queue_pages import QueueRow
-from django_pgjobs.queries.signs import Backlog, Crew, Ended, Failing, Vain
+from django_pgjobs.queries.signs import Backlog, Crew, Ended, FailingTask, RateLimitedQueue
 
 # A queue whose workers are busy is as it should be, until a job waits for so many seconds.
 BUSY_SECONDS = 60.0
@@ -77,7 +77,7 @@ def waiting_of(rows: Iterable[QueueRow]) -> list[WaitingQueue]:
     ]
 
 
-def without_vain(row: WaitingQueue, vain: Vain | None) -> WaitingQueue:
+def without_vain(row: WaitingQueue, vain: RateLimitedQueue | None) -> WaitingQueue:
     """Return *row* without the jobs that wait in vain: they wait for no slot and may not run."""
     if vain is None or row.is_paused or row.is_unserved:
         return row
@@ -102,7 +102,7 @@ def busy_queues(
     return sorted(found, key=lambda queue: -queue.seconds)
 
 
-def is_rising(task: Failing, before: Ended) -> bool:
+def is_rising(task: FailingTask, before: Ended) -> bool:
     """Do more jobs of a task fail than did *before*, in a day?"""
     if task.failed < LEAST_FAILED:
         return False

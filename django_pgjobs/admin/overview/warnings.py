@@ -35,9 +35,9 @@ from django_pgjobs.checks import check_router, check_settings
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control.stuck import Stuck
 from django_pgjobs.drawing import counted
-from django_pgjobs.queries.overview import Installation, StandingBatch, Troubled
+from django_pgjobs.queries.overview import Installation, StandingBatch, TroubledSchedule
 from django_pgjobs.queries.rate_limits import MissingRate
-from django_pgjobs.queries.signs import Ended, Failing, Signs
+from django_pgjobs.queries.signs import Ended, FailingTask, Signs
 
 # A transaction that keeps dead rows from being removed for longer is worth a warning, ...
 OLD_TRANSACTION_SECONDS = 600.0
@@ -143,7 +143,7 @@ def _failing_tasks(seen: Situation) -> Iterator[Notice]:
             yield _failing_task(task, before)
 
 
-def _failing_task(task: Failing, before: Ended) -> Notice:
+def _failing_task(task: FailingTask, before: Ended) -> Notice:
     text = _(
         "%(failed)s jobs of %(task)s failed in the last %(minutes)s min: %(share)s %% of them."
     )
@@ -179,7 +179,7 @@ def _stuck_jobs(stuck: Sequence[Stuck]) -> Iterator[Notice]:
         yield Notice("stuck", text % values, "pgjobs_job_change", job_id, subject=str(job_id))
 
 
-def _troubled_schedules(troubled: Sequence[Troubled]) -> Iterator[Notice]:
+def _troubled_schedules(troubled: Sequence[TroubledSchedule]) -> Iterator[Notice]:
     for schedule in troubled:
         text = {
             "late": _("Schedule %(name)s is late: it was due, and no worker has taken it."),

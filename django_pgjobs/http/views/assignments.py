@@ -7,6 +7,7 @@ from collections.abc import Callable
 from django_pgjobs.http.assignments import MAX_LENGTH, lost, opened_or_refused
 from django_pgjobs.http.beating import beat
 from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.options import lease_seconds
 from django_pgjobs.http.outcomes import (
     LATER,
     LOST,
@@ -22,7 +23,6 @@ from django_pgjobs.http.problems import unavailable
 from django_pgjobs.http.progress import read_progress, write_progress
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
-from django_pgjobs.http.station import lease_seconds
 from django_pgjobs.http.threads import in_loop_of
 
 # A thousand years: as long as anything is put off.

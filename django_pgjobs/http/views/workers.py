@@ -12,8 +12,9 @@ from django_pgjobs.http.access import Access
 from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
 from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
 from django_pgjobs.http.beating import LOST, beat
-from django_pgjobs.http.crew import crew, find_member
 from django_pgjobs.http.fields import Fields
+from django_pgjobs.http.members import find_member, recent_members
+from django_pgjobs.http.options import lease_seconds, make_options, our_backends
 from django_pgjobs.http.outcomes import attempt_of
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.problems import forbidden
@@ -22,7 +23,7 @@ from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.single import take_one
-from django_pgjobs.http.station import lease_seconds, make_options, our_backends, station
+from django_pgjobs.http.station import station
 from django_pgjobs.http.taking import GivenAttempt
 from django_pgjobs.http.threads import in_loop_of, in_thread
 from django_pgjobs.http.waiting import waiting
@@ -161,7 +162,7 @@ def claim_one(request: ApiRequest, job: int, worker: int) -> Reply:
     """Give a worker the job that it names."""
     request.fields().check()
     member = find_member(request.access, worker)
-    return Reply(200, take_one(member, job).as_dict(member.taker))
+    return Reply(200, take_one(member, job).as_dict(member.worker))
 
 
 def end(request: ApiRequest, worker: int) -> Reply:
@@ -183,7 +184,7 @@ def end(request: ApiRequest, worker: int) -> Reply:
             break
     with borrowed() as connection, connection.cursor() as cursor:
         workers.end_worker(cursor, worker)
-    crew.forget()
+    recent_members.forget()
     return Reply(204)
 
 

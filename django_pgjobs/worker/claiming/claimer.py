@@ -5,48 +5,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import psycopg
 
 from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
-from django_pgjobs.declaring.tasks import Task, declares_control
+from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import Floor, Lane, lane_of
+from django_pgjobs.queries.claims import lane_of
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements, KeyedClaim
-from django_pgjobs.worker.claiming.plan import Plan
+from django_pgjobs.worker.claiming.plan import Claim, Plan
 from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
-
-
-@dataclass
-class Claim:
-    """One claim and what came back."""
-
-    plan: Plan
-    rows: list[claims.ClaimedRow] = field(default_factory=list)
-    # When it was sent.
-    asked_at: float = 0.0
-    # Was it this worker's turn to claim jobs with keys? How long did it wait for that, and how long
-    # did the rest take?
-    held: bool = False
-    waited: float = 0.0
-    seconds: float = 0.0
-    # Did it give up waiting for a lock?
-    was_locked: bool = False
-    # Does it tell what is left in its places? Not if the server refused it and fewer were claimed.
-    is_whole: bool = False
-    # In a claim of many lanes: where those begin that gave nothing; None: they are empty.
-    heads: dict[Lane, Floor | None] = field(default_factory=dict)
-    # How many jobs of each lane it was to take and did not get, because others have them.
-    missed: Counter[Lane] = field(default_factory=Counter)
 
 
 class Claimer:
@@ -129,13 +105,10 @@ class Claimer:
         claim.missed.clear()
 
     def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
-        now = time.monotonic()
         return claims.Taker(
             worker_id=worker_id,
             worker_name=self._state.name,
-            passed_over_paths=[
-                path for path, until in self._state.passed_over_paths.items() if until > now
-            ],
+            passed_over_paths=[*self._state.paths_of_others, *self._refusals.passed_over_paths()],
             passed_over=passed_over,
             detailed=self._wants_details(),
             detailed_paths=self._detailed_paths,
@@ -183,8 +156,3 @@ def detailed_paths() -> list[str]:
         if task.takes_context or (callable(backoff) and not isinstance(backoff, Exponential)):
             paths.append(path)
     return paths
-
-
-def declaring_paths() -> list[str]:
-    """Return the tasks that declare when their jobs start: rows may lack it."""
-    return [path for path in list_task_paths() if declares_control(find_task(path))]

@@ -37,7 +37,7 @@ class Outlook:
         self._settling = settling
         # Places that others told of, and that the pump has not taken over yet.
         self.offers: deque[Listing | str] = deque()
-        # How many jobs were claimed, and when a claim last ended without an answer.
+        # How many jobs the claims brought, and when one last ended without an answer.
         self.claimed, self.claim_lost_at = 0, -math.inf
         # When it last wanted jobs and knew of no place, and how many it had claimed by then.
         self.ran_dry_at, self.claimed_until_dry = 0.0, 0
@@ -76,6 +76,14 @@ class Outlook:
     def has_full_queue(self) -> bool:
         """Has a queue as many jobs here as it may, so that others have to take more of it?"""
         return 0 in self._demand.caps().values()
+
+    def note_claimed(self, jobs: int) -> None:
+        """Note that a claim brought so many."""
+        self.claimed += jobs
+
+    def note_lost(self) -> None:
+        """Note that a claim has ended without an answer."""
+        self.claim_lost_at = time.monotonic()
 
     def note_dry(self) -> None:
         """Note it if the pump wants jobs of each kind and knows of no place."""

@@ -26,7 +26,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import (
@@ -39,7 +38,7 @@ from django_pgjobs.queries.claims import (
     lane_of,
 )
 from django_pgjobs.worker.claiming.pauses import pause_after
-from django_pgjobs.worker.claiming.plan import Listing, Plan
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
 from django_pgjobs.worker.state import Options
 
@@ -268,25 +267,15 @@ class Places:
         if plan.holds and not plan.takes_tokens:
             self._turn.note(now, held=False)
 
-    def note_claimed(
-        self,
-        plan: Plan,
-        rows: Collection[ClaimedRow],
-        *,
-        held: bool,
-        seconds: float,
-        heads: Mapping[Lane, Floor | None] = MappingProxyType({}),
-        missed: Mapping[Lane, int] = MappingProxyType({}),
-    ) -> None:
-        """Learn from a claim that took so long; *held*: it was this worker's turn.
+    def note_claimed(self, claim: Claim) -> None:
+        """Learn from a claim that tells what is left in its places.
 
-        *heads* is where lanes begin of which it took nothing, as far as it tells; None: they are
-        empty, though it was full. *missed* are the jobs that others had when it was to take them:
-        these lanes have no more, but those that it did not read for their sake may.
+        Lanes of which it *missed* jobs have no more, but those not read for their sake may.
         """
+        plan, rows = claim.plan, claim.rows
         now = time.monotonic()
         if plan.holds:
-            self._turn.note(now, held=held)
+            self._turn.note(now, held=claim.held)
         if plan.lifts:
             self._lift_at = now + (self._options.ageing or 0.0)
             return
@@ -294,36 +283,28 @@ class Places:
         if self._came_back_empty:
             return
         claimed = Counter(row.is_async for row in rows)
-        for lane, jobs in missed.items():
+        for lane, jobs in claim.missed.items():
             claimed[lane.is_async] += jobs
         full = [plan.is_full(claimed, is_async=is_async) for is_async in (False, True)]
-        heads = {**heads, **dict.fromkeys(missed)}
         if plan.heads:
-            self._heads_at = now + pause_after(seconds, HEADS_PAUSE_FACTOR)
-        self._note_lanes(plan, rows, full, held=held, heads=heads)
-        if plan.segments and held:
+            self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)
+        self._note_lanes(claim, full)
+        if plan.segments and claim.held:
             for group in {segment.group for segment in plan.segments}:
                 self._freed.pop(group, None)
             if plan.walks:
                 self._note_walked(plan, rows, full)
                 if not any(full[segment.group.is_async] for segment in plan.segments):
-                    self._walk_at = now + pause_after(seconds, WALK_PAUSE_FACTOR)
+                    self._walk_at = now + pause_after(claim.seconds, WALK_PAUSE_FACTOR)
 
-    def _note_lanes(
-        self,
-        plan: Plan,
-        rows: Collection[ClaimedRow],
-        full: Sequence[bool],
-        *,
-        held: bool,
-        heads: Mapping[Lane, Floor | None],
-    ) -> None:
+    def _note_lanes(self, claim: Claim, full: Sequence[bool]) -> None:
         """Move the floors to where the batch ended, and forget the lanes that have no more.
 
         Only a full batch from the head may lower a floor: there may be more where it ended. A lane
         that stays known is so all the time: the upkeep reads `is_empty` without a lock.
         """
-        last_rows = {lane_of(row): row for row in rows if row.lane is None}
+        plan, heads = claim.plan, {**claim.heads, **dict.fromkeys(claim.missed)}
+        last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}
         ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
         ends |= {lane: head for lane, head in heads.items() if head is not None}
         for lane, end in ends.items():
@@ -336,7 +317,7 @@ class Places:
         for lane in empty if all(full) else plan.floors:
             if full[lane.is_async] and lane not in empty:
                 continue
-            if self._is_limited(lane) and not held:
+            if self._is_limited(lane) and not claim.held:
                 continue
             if self._reads_whole(plan, lane):
                 self._before.discard(lane)

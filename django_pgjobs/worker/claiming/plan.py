@@ -1,4 +1,4 @@
-"""What a look found, and what a claim is to read."""
+"""What a look found, what a claim is to read, and what came of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_pgjobs.queries.claims import (
     Floor,
     Group,
     Lane,
-    Ready,
+    ReadyPlace,
     Scope,
     Segment,
 )
@@ -37,7 +37,7 @@ class Listing:
     tokens_at: float = math.inf
 
     @classmethod
-    def of(cls, found: Iterable[Ready], options: Options) -> Listing:
+    def of(cls, found: Iterable[ReadyPlace], options: Options) -> Listing:
         """Return what of the places found is for a worker with these options."""
         served = [place for place in found if options.serves(place)]
         plain = {
@@ -138,3 +138,26 @@ class Plan:
     def walks(self) -> bool:
         """Is it to look at all lanes with keys?"""
         return bool(self.segments) and not self.segments[0].is_single
+
+
+@dataclass
+class Claim:
+    """One claim and what came back."""
+
+    plan: Plan
+    rows: list[ClaimedRow] = field(default_factory=list)
+    # When it was sent.
+    asked_at: float = 0.0
+    # Was it this worker's turn to claim jobs with keys? How long did it wait for that, and how long
+    # did the rest take?
+    held: bool = False
+    waited: float = 0.0
+    seconds: float = 0.0
+    # Did it give up waiting for a lock?
+    was_locked: bool = False
+    # Does it tell what is left in its places? Not if the server refused it and fewer were claimed.
+    is_whole: bool = False
+    # In a claim of many lanes: where those begin that gave nothing; None: they are empty.
+    heads: dict[Lane, Floor | None] = field(default_factory=dict)
+    # How many jobs of each lane it was to take and did not get, because others have them.
+    missed: Counter[Lane] = field(default_factory=Counter)

@@ -30,13 +30,13 @@ from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
-from django_pgjobs.worker.claiming.claimer import Claim, Claimer
+from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.outlook import Outlook
 from django_pgjobs.worker.claiming.places import Places
-from django_pgjobs.worker.claiming.plan import Listing
+from django_pgjobs.worker.claiming.plan import Claim, Listing
 from django_pgjobs.worker.claiming.releases import Releases
 from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.claiming.writing import Writing
@@ -45,15 +45,13 @@ from django_pgjobs.worker.running.calling import make_attempt
 from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, released
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
 logger = get_logger(__name__)
 
 CONTROL_NOTE = "given back: something was paused or resumed"
-# How long a worker leaves the jobs of a task that it does not have to others; then one of them
-# is met and logged again.
-UNKNOWN_SECONDS = 60.0
 
 
 class Pump(Role):
@@ -68,6 +66,7 @@ class Pump(Role):
         demand: Demand,
         places: Places,
         claimer: Claimer,
+        refusals: Refusals,
         completer: Completer,
         errands: Errands,
         *,
@@ -83,6 +82,7 @@ class Pump(Role):
         self._demand = demand
         self._places = places
         self._claimer = claimer
+        self._refusals = refusals
         self._completer = completer
         self._errands = errands
         self._dispatch = dispatch
@@ -233,7 +233,7 @@ class Pump(Role):
             self._send(turn, writing)
         except psycopg.Error as error:
             if trouble_of(error) is not Trouble.CROSSED:
-                self.outlook.claim_lost_at = time.monotonic()
+                self.outlook.note_lost()
             raise
         finally:
             # A turn in parts may have claimed jobs before its connection broke.
@@ -279,12 +279,10 @@ class Pump(Role):
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
         if not claim.rows:
             return
-        self.outlook.claimed += len(claim.rows)
+        self.outlook.note_claimed(len(claim.rows))
         attempts = [make_attempt(row, self._state.options) for row in claim.rows]
         if not self._state.options.unknown_fails:
-            until = time.monotonic() + UNKNOWN_SECONDS
-            unknown = (attempt.row.task_path for attempt in attempts if not attempt.task)
-            self._state.passed_over_paths |= dict.fromkeys(unknown, until)
+            self._refusals.note_unknown(a.row.task_path for a in attempts if not a.task)
         if worker_id != self._state.worker_id:
             logger.warning(
                 "worker=%s dropped %s of a lost lease",
@@ -306,14 +304,7 @@ class Pump(Role):
         if claim.was_locked:
             self._places.note_locked(claim.plan)
         elif claim.is_whole:
-            self._places.note_claimed(
-                claim.plan,
-                claim.rows,
-                held=claim.held,
-                seconds=claim.seconds,
-                heads=claim.heads,
-                missed=claim.missed,
-            )
+            self._places.note_claimed(claim)
 
     def _check_limit(self) -> None:
         limit = self._state.options.max_jobs

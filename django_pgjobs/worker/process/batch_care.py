@@ -20,7 +20,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, connections
 
 from django_pgjobs.queries import batch_care, batches
-from django_pgjobs.queries.batch_care import Kept
+from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.signals import workflow_expiring
@@ -41,7 +41,7 @@ class BatchCare:
     def __init__(
         self,
         connection: OwnConnection,
-        kept: Kept,
+        kept: TreeRetention,
         deleted: Counter[str],
         *,
         is_stopped: Callable[[], bool],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from math import inf
 
+from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.remote import remote_paths
 from django_pgjobs.metrics.cells import Cells, attempts_of, fold
 from django_pgjobs.queries.connection import ANSWER_SECONDS, LOCK_SECONDS, OwnConnection
@@ -13,7 +13,7 @@ from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.tracing.headers import is_tracing
 from django_pgjobs.tracing.tracers import observe
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.claimer import Claimer, declaring_paths, detailed_paths
+from django_pgjobs.worker.claiming.claimer import Claimer, detailed_paths
 from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
@@ -41,7 +41,7 @@ LOCK_SHARE = 0.05
 def build_state(options: Options, host: str) -> WorkerState:
     """Return what the roles share. Claims leave out remote tasks, whatever their queue."""
     name = options.name or f"{host}:{os.getpid()}"
-    return WorkerState(options, name, passed_over_paths=dict.fromkeys(remote_paths(), inf))
+    return WorkerState(options, name, paths_of_others=frozenset(remote_paths()))
 
 
 def build_pump_and_upkeep(
@@ -59,7 +59,7 @@ def build_pump_and_upkeep(
     on_crash: Callable[[str], None],
 ) -> tuple[Pump, Upkeep]:
     """Return the pump and the upkeep, with what only they share."""
-    errands, refusals, places = Errands(), Refusals(state), Places(state.options)
+    errands, refusals, places = Errands(), Refusals(), Places(state.options)
     claimer = _build_claimer(state, connections["pump"], refusals)
     pump = Pump(
         state,
@@ -67,6 +67,7 @@ def build_pump_and_upkeep(
         demand,
         places,
         claimer,
+        refusals,
         completer,
         errands,
         dispatch=dispatch,

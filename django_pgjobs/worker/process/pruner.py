@@ -21,7 +21,7 @@ import psycopg
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.queries import dependencies, expiry, jobs, rate_limits, schedules, workers
-from django_pgjobs.queries.batch_care import Kept
+from django_pgjobs.queries.batch_care import TreeRetention
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.status import JobStatus
@@ -153,7 +153,7 @@ class Pruning:
 
     def _prune_jobs(self, status: JobStatus, retention: float) -> None:
         horizon = self._horizons[status]
-        old = jobs.Old(status.value, retention, horizon.begin())
+        old = jobs.OldJobs(status.value, retention, horizon.begin())
         began = time.monotonic()
 
         def prune(size: int, passed_over: list[int]) -> range:
@@ -338,9 +338,11 @@ def retentions_of(
     }
 
 
-def kept_trees(retentions: Mapping[JobStatus, float | None], notice: float) -> Kept:
+def kept_trees(retentions: Mapping[JobStatus, float | None], notice: float) -> TreeRetention:
     """Return how long workflows are kept: as long as jobs that ended like them."""
-    return Kept(retentions.get(JobStatus.SUCCESSFUL), retentions.get(JobStatus.FAILED), notice)
+    return TreeRetention(
+        retentions.get(JobStatus.SUCCESSFUL), retentions.get(JobStatus.FAILED), notice
+    )
 
 
 def pause_between(retentions: Iterable[float | None]) -> float:

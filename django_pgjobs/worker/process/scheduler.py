@@ -25,7 +25,7 @@ from django_pgjobs.declaring.registry import list_task_paths
 from django_pgjobs.queries import schedules as queries
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.checking import check_planned
-from django_pgjobs.schedules.firing import MAX_SCHEDULES, Firing, fire_due
+from django_pgjobs.schedules.firing import MAX_SCHEDULES, ScheduleTurn, fire_due
 from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import Synced, sync_schedules
 from django_pgjobs.status import OccurrenceOutcome
@@ -233,7 +233,7 @@ class Scheduler(Role):
         """Does it take what is due at once? A follower leaves time for the one that is active."""
         return self._is_active or self._may_be_alone
 
-    def _pause(self, turn: Firing) -> float:
+    def _pause(self, turn: ScheduleTurn) -> float:
         """Return how long to wait, and note whether something is due then."""
         wait, longest = turn.wait, LONGEST_PAUSE
         if not turn.is_passed_over:
@@ -294,7 +294,7 @@ class Scheduler(Role):
                 logger.warning("schedule=%s is retired: no worker declares it any more", name)
         self._undeclared = undeclared
 
-    def _log(self, turn: Firing) -> None:
+    def _log(self, turn: ScheduleTurn) -> None:
         for row in turn.occurrences:
             if row.outcome == OccurrenceOutcome.ENQUEUED:
                 level, said = "info", "enqueued"

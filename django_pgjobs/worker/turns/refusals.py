@@ -1,4 +1,4 @@
-"""Jobs that the server refuses to change, which one worker leaves alone for a while.
+"""Jobs that the server refuses to change, and unknown tasks: left alone for a while.
 
 A trigger or a CHECK of the project may raise for a row, a value in it may be corrupt. The job stays
 as it is, with a note where that can be written, and is met again when the time is over. The jobs of
@@ -12,8 +12,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
@@ -21,7 +21,6 @@ from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.worker.safe_log import get_logger
-from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.careful import in_pages
 
 logger = get_logger(__name__)
@@ -31,6 +30,8 @@ JOB_SECONDS = (60.0, 600.0)
 # After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
 TASK_SECONDS = 10.0
+# How long the jobs of a task that is not here are left to others; then one is met and logged again.
+UNKNOWN_SECONDS = 60.0
 # How many jobs are remembered; beyond that the oldest are tried again before their time.
 MOST_KNOWN = 10_000
 # How many refused jobs one pass looks for before other work goes on.
@@ -58,25 +59,49 @@ class LoggedJobs:
         return last + FORGET_SECONDS < now
 
 
-class Refusals:
-    """What a worker knows of such jobs; the shared part is in its state.
+class RefusedJob(NamedTuple):
+    """A refused job: until when it is left alone, how long that is, and its task.
 
-    The pump meets them when it claims, the upkeep when it promotes.
+    Without a task it counts no more towards the pause of all jobs of its task.
     """
 
-    def __init__(self, state: WorkerState) -> None:
-        self._state = state
+    until: float
+    wait: float
+    task_path: str
+
+
+class Refusals:
+    """What a process leaves alone now: such jobs, the tasks of many of them, and unknown tasks.
+
+    The pump meets them when it claims, the upkeep when it promotes; a web process in any thread.
+    """
+
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._told = LoggedJobs()
-        self._paths: dict[int, str] = {}
-        self._waits: dict[int, float] = {}
+        # Read without the lock, so never changed: whoever holds it puts another one in its place.
+        self._jobs: dict[int, RefusedJob] = {}
+        # Until when.
+        self._paths: dict[str, float] = {}
 
     def passed_over(self) -> list[int]:
         """Return the jobs to leave alone now."""
-        if not self._state.passed_over:
-            return []
-        now = time.monotonic()
-        return [job_id for job_id, until in self._state.passed_over.items() if until > now]
+        now, jobs = time.monotonic(), self._jobs
+        return [job_id for job_id, refused in jobs.items() if refused.until > now]
+
+    def passed_over_paths(self) -> list[str]:
+        """Return the tasks whose jobs are to be left alone now."""
+        now, paths = time.monotonic(), self._paths
+        return [path for path, until in paths.items() if until > now]
+
+    def note_unknown(self, paths: Iterable[str]) -> None:
+        """Leave the jobs of tasks that are not here to others."""
+        if unknown := set(paths):
+            with self._lock:
+                self._pass_over_paths(unknown, UNKNOWN_SECONDS)
+
+    def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:
+        self._paths = self._paths | dict.fromkeys(paths, time.monotonic() + seconds)
 
     def in_pages(
         self,
@@ -120,34 +145,25 @@ class Refusals:
     def _note(self, job_id: int, error: psycopg.Error, task_path: str) -> None:
         now, reason = time.monotonic(), str(error).strip()
         level = logging.ERROR if self._told.is_new(job_id) else logging.DEBUG
-        jobs_now = {
-            known: until
-            for known, until in self._state.passed_over.items()
-            if until > now - FORGET_SECONDS and known != job_id
+        former = self._jobs.get(job_id)
+        wait = min(2 * former.wait, JOB_SECONDS[1]) if former else JOB_SECONDS[0]
+        known = {
+            known_id: refused
+            for known_id, refused in self._jobs.items()
+            if refused.until > now - FORGET_SECONDS and known_id != job_id
         }
-        known_wait = self._waits.get(job_id)
-        wait = min(2 * known_wait, JOB_SECONDS[1]) if known_wait else JOB_SECONDS[0]
-        if len(jobs_now) >= MOST_KNOWN:
-            del jobs_now[next(iter(jobs_now))]
-        self._waits = {known: self._waits[known] for known in jobs_now if known in self._waits}
-        self._waits[job_id] = wait
+        if len(known) >= MOST_KNOWN:
+            del known[next(iter(known))]
+        known[job_id] = RefusedJob(now + wait, wait, task_path)
         logger.log(level, "job=%s the server refuses it, it is passed over: %s", job_id, reason)
-        self._state.passed_over = jobs_now | {job_id: now + wait}
-        self._note_path(job_id, task_path, now, level)
-
-    def _note_path(self, job_id: int, task_path: str, now: float, level: int) -> None:
-        known = self._state.passed_over
-        self._paths = {
-            known_id: path for known_id, path in self._paths.items() if known_id in known
-        }
-        self._paths[job_id] = task_path
-        refused = [
+        of_task = [
             known_id
-            for known_id, path in self._paths.items()
-            if path == task_path and known[known_id] > now
+            for known_id, refused in known.items()
+            if refused.task_path == task_path and refused.until > now
         ]
-        if task_path and len(refused) >= PATH_LIMIT:
+        if task_path and len(of_task) >= PATH_LIMIT:
             logger.log(level, "task=%s the server refuses its jobs: all of them wait", task_path)
-            self._state.passed_over_paths[task_path] = now + TASK_SECONDS
-            for known_id in refused:  # the next pause is for others
-                del self._paths[known_id]
+            self._pass_over_paths([task_path], TASK_SECONDS)
+            for known_id in of_task:  # the next pause is for others
+                known[known_id] = known[known_id]._replace(task_path="")
+        self._jobs = known

@@ -200,7 +200,7 @@ class Look(Duty):
 
     def _note(self, found: LookNotes, rows: Rows, seconds: float) -> None:
         """Offer the places that were found, and decide when to look next."""
-        listing = Listing.of(map(claims.Ready._make, rows), self._state.options)
+        listing = Listing.of(map(claims.ReadyPlace._make, rows), self._state.options)
         now = self._looked_at = time.monotonic()
         self._allowed_at = now + pause_after(seconds, PAUSE_FACTOR)
         if found.claimed != self._claimed or found.promoted:

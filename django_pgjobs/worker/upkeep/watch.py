@@ -109,25 +109,25 @@ class WatchFacts:
     may_park: bool
 
 
-def next_step(known: WatchFacts) -> WatchStep | None:
+def next_step(facts: WatchFacts) -> WatchStep | None:
     """Return what a worker does next about the watch, None if nothing."""
-    if known.is_on_watch:
-        if known.is_busy or known.is_partial:
+    if facts.is_on_watch:
+        if facts.is_busy or facts.is_partial:
             return WatchStep.LEAVE
-        return _hear(WatchStep.HEAR_EVERYTHING, known)
-    if known.is_partial:
-        return _hear(WatchStep.HEAR_EVERYTHING, known)
-    if not known.waits:
-        return _hear(WatchStep.HEAR_ORDERS, known)
-    if known.may_take:
+        return _hear(WatchStep.HEAR_EVERYTHING, facts)
+    if facts.is_partial:
+        return _hear(WatchStep.HEAR_EVERYTHING, facts)
+    if not facts.waits:
+        return _hear(WatchStep.HEAR_ORDERS, facts)
+    if facts.may_take:
         return WatchStep.TAKE
-    if known.may_park:
-        return _hear(WatchStep.HEAR_NOTHING, known) or WatchStep.PARK
-    return _hear(WatchStep.HEAR_ORDERS, known)
+    if facts.may_park:
+        return _hear(WatchStep.HEAR_NOTHING, facts) or WatchStep.PARK
+    return _hear(WatchStep.HEAR_ORDERS, facts)
 
 
-def _hear(step: WatchStep, known: WatchFacts) -> WatchStep | None:
-    return None if known.hears == CHANNELS[step] else step
+def _hear(step: WatchStep, facts: WatchFacts) -> WatchStep | None:
+    return None if facts.hears == CHANNELS[step] else step
 
 
 class Watch(Duty):
@@ -202,7 +202,7 @@ class Watch(Duty):
     def due_at(self, now: float) -> float:
         if not self._connection.listens:
             return math.inf
-        step = next_step(self._known(now))
+        step = next_step(self._facts(now))
         if step is WatchStep.PARK:
             other = self._next_other(now)
             return now if other - now > LEAST_PARK_SECONDS else other + LEAST_PARK_SECONDS
@@ -222,7 +222,7 @@ class Watch(Duty):
 
     def plan(self, turn: Turn) -> None:
         now = time.monotonic()
-        step = next_step(self._known(now))
+        step = next_step(self._facts(now))
         part = turn.begin(self._note_refused)
         if step in CHANNELS:
             channels = CHANNELS[step]
@@ -255,7 +255,7 @@ class Watch(Duty):
     def _key(self) -> int:
         return watch.key_of(self._connection.schema, *self._group)
 
-    def _known(self, now: float) -> WatchFacts:
+    def _facts(self, now: float) -> WatchFacts:
         outlook = self._outlook
         is_empty = not self._state.held and now >= self._held_at + SETTLE_SECONDS
         return WatchFacts(

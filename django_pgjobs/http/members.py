@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django_pgjobs.http.access import Access
+from django_pgjobs.http.assignments import Assignment
+from django_pgjobs.http.options import make_options, our_backends
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.problems import Problem
-from django_pgjobs.http.station import make_options, our_backends
-from django_pgjobs.http.taking import RemoteTaker
-from django_pgjobs.queries.remote import RemoteWorker, send_worker
+from django_pgjobs.queries.remote import RemoteWorkerRow, send_worker
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.state import Options
 
 KNOWN_SECONDS = 1.0
 MOST_KNOWN = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteWorker:
+    """A worker over HTTP that claims, and what it may have."""
+
+    id: int
+    token_id: int
+    name: str
+    queues: tuple[str, ...]
+    paths: frozenset[str]
+    # What the parts of the engine are told of it.
+    options: Options
+
+    def id_of(self, attempt: Attempt) -> str:
+        """Return the id of the assignment of an attempt."""
+        return Assignment(attempt.id, attempt.claim, self.id, self.token_id).sealed
+
+
 class Member(NamedTuple):
     """A live worker over HTTP: as it claims, and what its row says."""
 
-    taker: RemoteTaker
-    row: RemoteWorker
+    worker: RemoteWorker
+    row: RemoteWorkerRow
 
 
 def worker_gone() -> Problem:
@@ -34,19 +54,19 @@ def find_member(access: Access, worker_id: int) -> Member:
     [rows] = turn([lambda cursor: send_worker(cursor, worker_id, token_id=access.token_id)])
     if not rows:
         raise worker_gone()
-    row = RemoteWorker._make(rows[0])
+    row = RemoteWorkerRow._make(rows[0])
     queues, paths = set(row.queues), frozenset(row.task_paths)
     # The token may have been narrowed since.
     served = sorted(queues if access.queues is None else queues & access.queues)
-    taker = RemoteTaker(
-        worker_id=worker_id,
+    worker = RemoteWorker(
+        id=worker_id,
         token_id=access.token_id,
         name=row.name,
         queues=tuple(served),
         paths=paths if access.tasks is None else paths & access.tasks,
         options=make_options(served, [alias for alias in our_backends() if alias in row.backends]),
     )
-    return Member(taker, row)
+    return Member(worker, row)
 
 
 class RecentMembers:
@@ -75,4 +95,4 @@ class RecentMembers:
         self._found = {}
 
 
-crew = RecentMembers()
+recent_members = RecentMembers()

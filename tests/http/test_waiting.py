@@ -220,6 +220,31 @@ def test_on_an_event_loop_many_wait_and_one_is_given_the_job(api: Api, settings:
     wait_until(lambda: not waiting._waiters)
 
 
+@pytest.mark.usefixtures("slow_looks")
+@pytest.mark.parametrize("steps", range(5))
+def test_who_goes_away_as_it_is_woken_waits_no_longer(
+    api: Api, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Its claim would be given the next job."""
+    Remote(api, "first").claim(wait=0.01)
+    wait_until(lambda: waiting.hears)
+    worker, pauses, pause = Remote(api), [], asking.Wait.pause
+    monkeypatch.setattr(asking.Wait, "pause", lambda wait: pauses.append(wait) or pause(wait))
+
+    async def leave() -> bool:
+        claim = asyncio.ensure_future(aclaim(worker, 2))
+        while not pauses:
+            await asyncio.sleep(0.001)
+        waiting.tell()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        claim.cancel()
+        await asyncio.wait([claim])
+        return claim.cancelled()
+
+    assert asyncio.run(leave())
+
+
 @pytest.mark.time_limit(30)
 @pytest.mark.usefixtures("slow_looks")
 def test_a_worker_that_is_gone_keeps_no_wake_up_for_itself(

@@ -320,4 +320,18 @@ RULES = (
         "waiting.pause",
         ("tests/http/test_waiting.py",),
     ),
+    (
+        "worker over http: client that goes as it is woken",
+        f"{HTTP}asking.py",
+        "async with asyncio.timeout(pause):\n                    await event.wait()",
+        "await asyncio.wait_for(event.wait(), pause)",
+        ("tests/http/test_waiting.py",),
+    ),
+    (
+        "worker over http: client that goes while it waits",
+        f"{HTTP}asgi.py",
+        "    leaving.add_done_callback(lambda _: answering.cancel())\n",
+        "",
+        ("tests/http/test_asgi.py",),
+    ),
 )

@@ -216,7 +216,9 @@ async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
             if given or (pause := wait.pause()) is None:
                 passes_on = bool(given)
                 return given
+            # Not `wait_for`, which ignores a cancel that comes as the event does.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await event.wait()
     finally:
         wait.end(passes_on=passes_on)

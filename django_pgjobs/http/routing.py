@@ -33,6 +33,9 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
+# Of the routes in urls.py, which cannot be imported before all models are.
+APP_NAME = "pgjobs_http"
+
 View = Callable[..., HttpResponse]
 AsyncView = Callable[..., Awaitable[HttpResponse]]
 Run = Callable[..., Reply]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.urls import include, path, re_path
 
-from django_pgjobs.http.routing import public_view, unknown_address
+from django_pgjobs.http.routing import APP_NAME, public_view, unknown_address
 from django_pgjobs.http.views import assignments, description, jobs, tokens, workers, workflows
 
-app_name = "pgjobs_http"
+app_name = APP_NAME
 
 # What workers ask all the time is found first.
 V1 = [

@@ -68,29 +68,36 @@ SETTINGS = {
     "MIDDLEWARE": [],
     "PGJOBS": {"TASK_MODULES": ["tests.http.tasks"]},
 }
+UVICORN = [
+    *("uvicorn", "--workers", "2", "--port", str(PORT), "--log-level", "warning"),
+    *("--no-access-log", "--lifespan", "off"),
+]
 SERVERS = {
     "gunicorn": [
         *("gunicorn", "-w", "2", "-k", "gthread", "--threads", "8", "--keep-alive", "75"),
         *("-b", f"127.0.0.1:{PORT}", "tests.benchmarks.over_http:wsgi"),
     ],
-    "uvicorn": [
-        *("uvicorn", "--workers", "2", "--port", str(PORT), "--log-level", "warning"),
-        *("--no-access-log", "tests.benchmarks.over_http:asgi"),
-    ],
+    "uvicorn": [*UVICORN, "tests.benchmarks.over_http:asgi_with_api"],
+    # Django's handler alone.
+    "uvicorn-django": [*UVICORN, "tests.benchmarks.over_http:asgi"],
 }
 
 
 def __getattr__(name: str) -> Any:
     """Make the application that a server asks for."""
-    if name not in ("wsgi", "asgi"):
+    if name not in ("wsgi", "asgi", "asgi_with_api"):
         raise AttributeError(name)
     import django
-
-    django.setup()
     from django.core.asgi import get_asgi_application
     from django.core.wsgi import get_wsgi_application
 
-    return get_wsgi_application() if name == "wsgi" else get_asgi_application()
+    django.setup()
+    from django_pgjobs.http.asgi import with_api
+
+    if name == "wsgi":
+        return get_wsgi_application()
+    application = get_asgi_application()
+    return with_api(application) if name == "asgi_with_api" else application
 
 
 # Returns how many jobs the clients had, and their processor seconds.
@@ -316,7 +323,7 @@ def measure(name: str, asked: Asked) -> Iterator[tuple[str, str]]:
             "long poll",
             f"p50 {times[30]:.1f} ms, p90 {times[54]:.1f} ms, most {times[-1]:.1f} ms",
         )
-    if "idle" in asked.what and name == "uvicorn":
+    if "idle" in asked.what and name != "gunicorn":
         with serving(name, asked.variables):
             yield f"{WAITING} wait", f"{idle(asked.secret):.1f} transactions/s"
 

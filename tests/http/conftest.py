@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from django_pgjobs.http.station import station
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import claims
 from tests.factories import make_token
-from tests.http.support import Api
+from tests.http.support import Api, ApiClient
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +35,17 @@ def nothing_is_kept() -> Iterator[None]:
     pool.close()
 
 
-@pytest.fixture
-def api(transactional_db: None, settings: object) -> Api:
-    """A client with a token that may do everything; own connections see committed rows only."""
-    settings.ROOT_URLCONF = "tests.http.urls"  # type: ignore[attr-defined]
+@pytest.fixture(params=["wsgi", pytest.param("with_api", marks=pytest.mark.slow)])
+def api(
+    transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch, request: Any
+) -> Api:
+    """A client with a token that may do everything; own connections see committed rows only.
+
+    A test of what only a server with threads does takes `ONLY_WSGI`.
+    """
+    settings.ROOT_URLCONF = "tests.http.urls"
+    if request.param == "with_api":
+        monkeypatch.setattr(Api, "make_client", ApiClient)
     return Api(make_token())
 
 

@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+from django.core.asgi import get_asgi_application
 from django.http import HttpResponse
-from django.test import Client
+from django.test import AsyncRequestFactory, Client
 
+from django_pgjobs.http.asgi import with_api
 from tests.http.described import check_described
 
 BASE = "/pgjobs/api/v1/"
+
+ONLY_WSGI = pytest.mark.parametrize("api", ["wsgi"], indirect=True)
+
+
+async def asked(request: Any) -> HttpResponse:
+    """Return the answer of the application that `with_api` makes to what a factory has made."""
+    messages = [{"type": "http.request", "body": request.read()}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("nothing comes behind the body")
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await with_api(get_asgi_application())(request.scope, receive, send)
+    start, *bodies = sent
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    # As servers do.
+    content = b"" if request.method == "HEAD" else b"".join(each["body"] for each in bodies)
+    answer = HttpResponse(content, status=start["status"], headers=headers)
+    if "Content-Type" not in headers:
+        del answer["Content-Type"]
+    return answer
+
+
+class ApiClient:
+    """A client of that application; each request has an event loop of its own."""
+
+    def generic(
+        self, *args: Any, headers: dict[str, str], content_type: str, **environ: Any
+    ) -> HttpResponse:
+        """Return the answer; *environ* is for WSGI."""
+        return asyncio.run(self.ageneric(*args, headers=headers, content_type=content_type))
+
+    async def ageneric(self, *args: Any, **options: Any) -> HttpResponse:
+        """Return the answer, on the event loop of the test."""
+        return await asked(AsyncRequestFactory().generic(*args, **options))
 
 
 class Api:
     """Sends requests with the token *secret*: `api.post("workers", {"name": "n"})`."""
 
+    make_client: Callable[[], Any] = Client
+
     def __init__(self, secret: str | None) -> None:
         self.secret = secret
-        self.client = Client()
+        self.client = self.make_client()
         # Does the server have several threads?
         self.has_threads = True
 

@@ -11,7 +11,7 @@ import pytest
 from django.http import UnreadablePostError
 
 from django_pgjobs.http.bodies import MAX_DEPTH
-from tests.http.support import Api, problem_of
+from tests.http.support import ONLY_WSGI, Api, problem_of
 from tests.http.test_routing import content, tried
 from tests.http.workers import Remote
 
@@ -261,6 +261,7 @@ def sent(api: Api, stream: Stream, **environ: str) -> Any:
     )
 
 
+@ONLY_WSGI
 def test_a_body_that_is_larger_than_it_says_is_read_no_further(api: Api, settings: Any) -> None:
     settings.PGJOBS = {**settings.PGJOBS, "HTTP_MAX_BODY_BYTES": 1024}
     stream = Stream(b" " * 10_000_000)
@@ -270,6 +271,7 @@ def test_a_body_that_is_larger_than_it_says_is_read_no_further(api: Api, setting
     assert stream.read_bytes <= 1000
 
 
+@ONLY_WSGI
 def test_a_client_that_vanishes_harms_nobody(api: Api) -> None:
     assert (
         problem_of(sent(api, Stream(b'{"te', breaks=True), CONTENT_LENGTH="100")) == "bad-request"
@@ -278,12 +280,14 @@ def test_a_client_that_vanishes_harms_nobody(api: Api) -> None:
     assert UnreadablePostError.__mro__[1] is OSError
 
 
+@ONLY_WSGI
 @pytest.mark.parametrize("length", ["x", "-5", "1e3"])
 def test_a_length_that_is_none_is_refused_or_no_body(api: Api, length: str) -> None:
     answer = sent(api, Stream(b'{"text": "x"}'), CONTENT_LENGTH=length)
     assert answer.status_code in (400, 422)
 
 
+@ONLY_WSGI
 def test_a_body_in_chunks_that_the_server_did_not_read_is_told_of(api: Api) -> None:
     answer = sent(
         api, Stream(b'{"text": "x"}'), CONTENT_LENGTH="", HTTP_TRANSFER_ENCODING="chunked"

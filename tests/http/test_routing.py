@@ -22,7 +22,7 @@ from django_pgjobs.http.problems import SLUGS, Problem, unavailable
 from django_pgjobs.http.routing import response_to
 from tests.factories import make_token
 from tests.helpers import ROOT
-from tests.http.support import Api, problem_of
+from tests.http.support import ONLY_WSGI, Api, problem_of
 from tests.http.views import ERRORS
 
 TRIED = "/tried/"
@@ -138,6 +138,7 @@ def test_a_token_has_so_many_requests_a_second(api: Api, monkeypatch: Any) -> No
     assert [limited.get("token").status_code for _ in range(3)] == [200, 200, 429]
 
 
+@ONLY_WSGI
 def test_nobody_has_to_log_in_and_no_form_is_asked_for(api: Api, settings: Any) -> None:
     login = pytest.importorskip("django.contrib.auth.middleware")
     settings.MIDDLEWARE = [
@@ -153,6 +154,7 @@ def test_no_answer_is_kept_by_a_cache(api: Api) -> None:
         assert "no-store" in answer["Cache-Control"]
 
 
+@ONLY_WSGI
 def test_an_answer_tells_its_length_whatever_middleware_there_is(api: Api, settings: Any) -> None:
     """Else web servers send it in chunks, each a call of its own."""
     settings.MIDDLEWARE = []
@@ -199,6 +201,7 @@ def test_an_address_forges_no_line_of_the_log(caplog: Any) -> None:
     assert not any("\n" in record.getMessage() for record in caplog.records)
 
 
+@ONLY_WSGI
 def test_a_bug_is_told_to_who_collects_exceptions(api: Api) -> None:
     with pytest.raises(type(ERRORS["bug"])):
         tried(api, "POST", "raise", {"error": "bug"})
@@ -309,6 +312,7 @@ def in_loop(method: str, address: str, secret: str | None, body: bytes = b"{}") 
     return asyncio.run(run())
 
 
+@ONLY_WSGI
 def test_a_handler_with_a_twin_is_awaited_where_there_is_a_loop(api: Api) -> None:
     assert api.secret is not None
     assert content(tried(api, "POST", "wait", {})) == {"by": "a thread"}

@@ -21,7 +21,7 @@ from django_pgjobs.models import Token
 from django_pgjobs.queries import jobs
 from tests.factories import get_job, get_worker, make_token
 from tests.http import tasks
-from tests.http.support import Api, problem_of
+from tests.http.support import ONLY_WSGI, Api, problem_of
 from tests.http.test_rules_repeats import JOBS, crossed
 from tests.http.workers import Remote, body_of
 
@@ -160,6 +160,7 @@ def test_a_quiet_worker_is_given_no_job_by_its_id(api: Api) -> None:
     body_of(api.post(f"jobs/{job_id}/workers/{worker.id}"))
 
 
+@ONLY_WSGI
 def test_who_becomes_quiet_while_it_waits_is_given_nothing(api: Api, settings: Any) -> None:
     """What is known of a worker may be a second old; who waits is asked for again."""
     settings.PGJOBS = {**settings.PGJOBS, "HTTP_MAX_WAITING": 0}

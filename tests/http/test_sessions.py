@@ -21,7 +21,7 @@ from django_pgjobs.models import Batch, Job, Token
 from django_pgjobs.testing import run_jobs
 from tests.factories import make_job
 from tests.helpers import connect, wait_until
-from tests.http.support import Api, problem_of
+from tests.http.support import ONLY_WSGI, Api, problem_of
 from tests.http.trees import ADD, read, sums
 from tests.races.support import DjangoThread
 
@@ -77,6 +77,7 @@ def is_blocked(pid: int) -> bool:
     return bool(found and found[0])
 
 
+@ONLY_WSGI
 def test_two_requests_with_one_key_at_the_same_time_open_one_workflow(api: Api) -> None:
     """S2.22: the second waits for the first, and gets it."""
     of_token = {OPENER: Token.objects.get().pk}

@@ -22,7 +22,7 @@ from django_pgjobs.queries.workers import set_listening
 from tests.factories import get_job, get_worker
 from tests.helpers import wait_until
 from tests.http import tasks
-from tests.http.support import BASE, Api
+from tests.http.support import BASE, ONLY_WSGI, Api, ApiClient
 from tests.http.workers import Remote, body_of
 
 
@@ -47,6 +47,7 @@ def slow_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 600.0)
 
 
+@ONLY_WSGI
 def test_nobody_waits_where_a_server_has_one_thread(api: Api) -> None:
     """As gunicorn by default: heartbeats, and all pages of the site, would wait behind a claim."""
     api.has_threads = False
@@ -122,6 +123,7 @@ def test_a_claim_waits_no_longer_than_asked_for(api: Api) -> None:
     assert not waiting._waiters
 
 
+@ONLY_WSGI
 def test_who_finds_no_place_to_wait_is_told_when_to_come_again(api: Api, settings: Any) -> None:
     settings.PGJOBS = {**settings.PGJOBS, "HTTP_MAX_WAITING": 0}
     worker = Remote(api)
@@ -163,7 +165,10 @@ def test_a_key_that_is_free_ends_the_wait(api: Api) -> None:
 
 async def apost(worker: Remote, address: str, body: Any) -> dict[str, Any]:
     """Send something from the event loop of the test."""
-    answer = await AsyncClient().post(
+    client = worker.api.client
+    send = client.ageneric if isinstance(client, ApiClient) else AsyncClient().generic
+    answer = await send(
+        "POST",
         f"{BASE}{address}",
         json.dumps(body),
         content_type="application/json",
@@ -218,6 +223,31 @@ def test_on_an_event_loop_many_wait_and_one_is_given_the_job(api: Api, settings:
     thread.join()
     assert given["args"] == [7]
     wait_until(lambda: not waiting._waiters)
+
+
+@pytest.mark.usefixtures("slow_looks")
+@pytest.mark.parametrize("steps", range(5))
+def test_who_goes_away_as_it_is_woken_waits_no_longer(
+    api: Api, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Its claim would be given the next job."""
+    Remote(api, "first").claim(wait=0.01)
+    wait_until(lambda: waiting.hears)
+    worker, pauses, pause = Remote(api), [], asking.Wait.pause
+    monkeypatch.setattr(asking.Wait, "pause", lambda wait: pauses.append(wait) or pause(wait))
+
+    async def leave() -> bool:
+        claim = asyncio.ensure_future(aclaim(worker, 2))
+        while not pauses:
+            await asyncio.sleep(0.001)
+        waiting.tell()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        claim.cancel()
+        await asyncio.wait([claim])
+        return claim.cancelled()
+
+    assert asyncio.run(leave())
 
 
 @pytest.mark.time_limit(30)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django_pgjobs.http.assignments import MAX_LENGTH, lost, opened_or_refused
 from django_pgjobs.http.beating import beat
 from django_pgjobs.http.fields import Fields
@@ -23,7 +21,6 @@ from django_pgjobs.http.problems import unavailable
 from django_pgjobs.http.progress import read_progress, write_progress
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
-from django_pgjobs.http.threads import in_loop_of
 
 # A thousand years: as long as anything is put off.
 MAX_DELAY = 366 * 86_400
@@ -113,14 +110,10 @@ def put_progress(request: ApiRequest, assignment: str) -> Reply:
     return Reply(200, {"status": "stored"})
 
 
-def _handler(run: Callable[..., Reply]) -> Handler:
-    return Handler(run, "work", in_loop=in_loop_of(run))
-
-
 ROUTES = [
-    route("results", {"POST": _handler(put_results)}, name="results"),
+    route("results", {"POST": Handler(put_results, "work")}, name="results"),
     *(
-        route(f"assignments/<str:assignment>/{name}", {"POST": _handler(run)}, name=name)
+        route(f"assignments/<str:assignment>/{name}", {"POST": Handler(run, "work")}, name=name)
         for name, run in {
             "result": put_result,
             "failure": put_failure,

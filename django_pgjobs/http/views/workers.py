@@ -25,7 +25,7 @@ from django_pgjobs.http.routing import Handler, route
 from django_pgjobs.http.single import take_one
 from django_pgjobs.http.station import station
 from django_pgjobs.http.taking import GivenAttempt
-from django_pgjobs.http.threads import in_loop_of, in_thread
+from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.remote import assigned_rows, send_held
@@ -193,7 +193,7 @@ ROUTES = [
     route("workers/<pgjobs_id:worker>", {"DELETE": Handler(end, "work")}, name="worker"),
     route(
         "workers/<pgjobs_id:worker>/heartbeat",
-        {"POST": Handler(beat_worker, "work", in_loop=in_loop_of(beat_worker))},
+        {"POST": Handler(beat_worker, "work")},
         name="worker_heartbeat",
     ),
     route(

@@ -1,0 +1,138 @@
+"""The application that answers the API itself: what is its own, and not that of the views."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.test import AsyncRequestFactory
+
+from django_pgjobs.http import asgi
+from django_pgjobs.http.asgi import with_api
+from django_pgjobs.http.waiting import waiting
+from tests.factories import get_job
+from tests.helpers import wait_until
+from tests.http import tasks
+from tests.http.support import BASE, Api, problem_of
+from tests.http.workers import Remote
+
+pytestmark = pytest.mark.parametrize("api", ["with_api"], indirect=True)
+
+Scope = dict[str, Any]
+DISCONNECT = {"type": "http.disconnect"}
+
+
+async def others(scope: Scope, receive: Any, send: Callable[[Any], Awaitable[None]]) -> None:
+    """Answer what is not for the API."""
+    await send({"type": "others", "path": scope.get("path")})
+
+
+def sent_for(scope: Scope, messages: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Return what is sent for a request of which a server receives these messages."""
+    left, sent = list(messages), []
+
+    async def receive() -> dict[str, Any]:
+        return left.pop(0)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(with_api(others)(scope, receive, send))
+    assert not left
+    return sent
+
+
+def scope_of(api: Api, method: str, address: str, **options: Any) -> Scope:
+    """Return the scope of a request."""
+    headers = {"Authorization": f"Bearer {api.secret}"}
+    request = AsyncRequestFactory().generic(
+        method, address, b"{}", content_type="application/json", headers=headers
+    )
+    return {**request.scope, **options}
+
+
+@pytest.mark.parametrize("path", ["/", "/pgjobs/", "/nothing"])
+def test_what_is_not_for_the_api_is_left_to_others(api: Api, path: str) -> None:
+    assert sent_for(scope_of(api, "GET", path)) == [{"type": "others", "path": path}]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"type": "lifespan"}, {"type": "websocket", "path": BASE}, {"query_string": b"\xff"}],
+    ids=str,
+)
+def test_what_is_no_request_is_left_to_others(api: Api, options: Scope) -> None:
+    [message] = sent_for(scope_of(api, "GET", f"{BASE}token", **options))
+    assert message["type"] == "others"
+
+
+def test_the_api_may_be_below_another_path(api: Api) -> None:
+    """As where a server mounts the application."""
+    scope = scope_of(api, "GET", f"/shop{BASE}token", root_path="/shop")
+    assert sent_for(scope, [{"type": "http.request"}])[0]["status"] == 200
+    scope["root_path"] = ""
+    assert sent_for(scope)[0]["type"] == "others"
+
+
+def test_an_address_of_the_api_that_is_not_there_is_its_own_problem(api: Api) -> None:
+    assert problem_of(api.get("nothing")) == "not-found"
+    assert problem_of(api.send("GET", "", base="/pgjobs/api/v2/")) == "not-found"
+
+
+def test_of_a_body_that_is_too_large_little_is_kept(
+    api: Api, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PGJOBS = {**settings.PGJOBS, "HTTP_MAX_BODY_BYTES": 1024}
+    bodies: list[BytesIO] = []
+
+    class Kept(BytesIO):
+        def __init__(self) -> None:
+            super().__init__()
+            bodies.append(self)
+
+    monkeypatch.setattr(asgi, "BytesIO", Kept)
+    chunk = {"type": "http.request", "body": b" " * 1000, "more_body": True}
+    scope = scope_of(api, "POST", f"{BASE}results")
+    sent = sent_for(scope, [*[chunk] * 50, {"type": "http.request"}])
+    assert sent[0]["status"] == 413
+    assert len(bodies[0].getvalue()) <= 2000
+
+
+def test_a_body_may_come_in_pieces(api: Api) -> None:
+    pieces = [b'{"resu', b'lts"', b": []}"]
+    messages = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
+    sent = sent_for(scope_of(api, "POST", f"{BASE}results"), [*messages, {"type": "http.request"}])
+    assert (sent[0]["status"], sent[1]["body"]) == (200, b'{"results":[]}')
+
+
+def test_a_client_that_goes_away_amid_its_body_gets_no_answer(api: Api) -> None:
+    message = {"type": "http.request", "body": b"{", "more_body": True}
+    assert sent_for(scope_of(api, "POST", f"{BASE}results"), [message, DISCONNECT]) == []
+
+
+def test_a_client_that_goes_away_while_it_waits_is_given_no_job(api: Api) -> None:
+    worker = Remote(api)
+    scope = scope_of(api, "POST", f"{BASE}workers/{worker.id}/claim")
+    sent: list[Any] = []
+
+    async def claim() -> None:
+        messages = [{"type": "http.request", "body": b'{"wait": 25}'}]
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                return messages.pop()
+            await asyncio.to_thread(wait_until, lambda: bool(waiting._waiters))
+            return DISCONNECT
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await with_api(others)(scope, receive, send)
+
+    asyncio.run(claim())
+    assert sent == []
+    wait_until(lambda: not waiting._waiters)
+    assert get_job(int(tasks.resize.enqueue(1).id)).status == "ready"

@@ -74,7 +74,7 @@ def check_tables(read: Callable[[], Any]) -> None:
         assert row[0].split(" ")[0] == name
         assert row[1:5] == [
             "–" if about is None else f"{about}",
-            f"{dead}",
+            f"{dead} too many" if dead > 50_000 and 2 * dead > (about or 0) else f"{dead}",
             *(plain(filesizeformat(number)) for number in (size, indexes)),
         ]
         assert [each == "–" for each in row[5:]] == [moment is None for moment in times]

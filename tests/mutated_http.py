@@ -73,7 +73,7 @@ DOORS = (
     ),
     (
         "http: transaction of a request",
-        f"{HTTP}routing.py",
+        "django_pgjobs/queries/database.py",
         "        transaction.non_atomic_requests(using=alias)(view)\n",
         "        pass\n",
         ROUTING,

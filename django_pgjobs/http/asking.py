@@ -131,7 +131,7 @@ class Wait:
     def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
         self._asked = asked
         worker = asked.member.worker
-        self._waiter = Waiter(worker.queues, worker.paths, wake)
+        self._waiter = Waiter(worker.id, worker.queues, worker.paths, wake)
         self._until = time.monotonic() + asked.wait
         self._is_said = False
         # When the tokens of rate limits come that jobs for it wait for.
@@ -167,7 +167,7 @@ class Wait:
     def pause(self) -> float | None:
         """Return how long to wait at most for the next look; None: no longer."""
         now = time.monotonic()
-        if now >= self._until:
+        if now >= self._until or self._waiter.is_dismissed:
             return None
         due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
         return max(LEAST_PAUSE, min(due_in, waiting.pause if self._is_said else POLL_SECONDS))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 
@@ -68,21 +70,27 @@ class Recording:
         self.write(is_last=True)
 
     def _guarded_clock(self) -> None:
-        try:
+        with _logged("statistics go by this machine's clock"):
             asked_at = time.monotonic()
             with borrowed() as connection, connection.cursor() as cursor:
                 server_time = get_now(cursor).timestamp()
             if time.monotonic() - asked_at < CLOCK_SECONDS:
                 self._tally.set_clock(server_time, asked_at)
-        except (psycopg.Error, Problem) as error:
-            logger.warning("statistics go by this machine's clock: %s", str(error).strip())
 
     def write(self, *, is_last: bool = False) -> None:
         """Write the minutes that are over; all of them if the process ends."""
         if self._tally.is_empty:
             return
-        try:
-            with borrowed() as connection:
-                self._tally.write(connection, is_last=is_last)
-        except (psycopg.Error, Problem) as error:
-            logger.warning("statistics are late: %s", str(error).strip())
+        with _logged("statistics are late"), borrowed() as connection:
+            self._tally.write(connection, is_last=is_last)
+
+
+@contextmanager
+def _logged(trouble: str) -> Iterator[None]:
+    """Log what goes wrong and go on: without its thread a process would write nothing any more."""
+    try:
+        yield
+    except (psycopg.Error, Problem) as error:
+        logger.warning("%s: %s", trouble, str(error).strip())
+    except Exception:
+        logger.exception("%s", trouble)

@@ -17,7 +17,6 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import SuspiciousOperation
 from django.core.signals import got_request_exception
-from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.urls import ResolverMatch, URLPattern, path, register_converter
 
@@ -26,6 +25,7 @@ from django_pgjobs.http.access import Access, find_access, known_access
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.rates import rates
 from django_pgjobs.http.requests import ApiRequest, Reply, wrong_parameter
+from django_pgjobs.queries.database import without_transaction
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.values.job_ids import JOB_ID, parse_job_id
 from django_pgjobs.values.words import CONTROL
@@ -228,9 +228,7 @@ def _exempt(view: Any) -> Any:
     """Let a token be all that a view asks for, and no transaction be open in it."""
     view.csrf_exempt = True
     view.login_required = False
-    for alias in connections:
-        transaction.non_atomic_requests(using=alias)(view)
-    return view
+    return without_transaction(view)
 
 
 def _is_in_loop() -> bool:

@@ -38,12 +38,21 @@ Sort = tuple[tuple[str, ...], frozenset[str]]
 class Waiter:
     """One that waits; *wake* lets it look, from any thread."""
 
-    def __init__(self, queues: tuple[str, ...], paths: frozenset[str], wake: Callable[[], None]):
+    def __init__(
+        self,
+        worker_id: int,
+        queues: tuple[str, ...],
+        paths: frozenset[str],
+        wake: Callable[[], None],
+    ) -> None:
+        self.worker_id = worker_id
         self.queues = queues
         self.sort: Sort = (queues, paths)
         self.wake = wake
         # It was woken, and has not looked yet.
         self.is_woken = False
+        # Its worker has said goodbye.
+        self.is_dismissed = False
 
 
 class Waiters:
@@ -117,6 +126,14 @@ class Waiters:
                 return
             for sort in {w.sort for w in self._waiters if queue_name in w.queues}:
                 self._wake_one(sort)
+
+    def dismiss(self, worker_id: int) -> None:
+        """Let a worker that has said goodbye wait here no longer."""
+        with self._lock:
+            for waiter in self._waiters:
+                if waiter.worker_id == worker_id:
+                    waiter.is_dismissed = True
+                    waiter.wake()
 
     def _wake_one(self, sort: Sort) -> None:
         asleep = (w for w in self._waiters if w.sort == sort and not w.is_woken)

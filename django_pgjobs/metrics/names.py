@@ -135,6 +135,13 @@ DEAD_ROWS = Metric(
     "pgjobs_table_dead_rows", GAUGE, "Dead rows of the table that vacuum has left.", ("table",)
 )
 
+PART_READ = Metric(
+    "pgjobs_part_read",
+    GAUGE,
+    "1 if this part could be read: queues, stuck, workers, schedules, limits or tables; else 0.",
+    ("part",),
+)
+
 OF_WORKERS = (
     ATTEMPTS, ATTEMPT_DURATION, ATTEMPT_WAIT, SLOTS, SLOTS_BUSY, HEARTBEAT, INFO, LIVE, READY,
     CONNECTIONS,
@@ -144,4 +151,5 @@ OF_INSTALLATION = (
     QUEUE_JOBS, QUEUE_JOBS_AT, OLDEST_READY, QUEUE_PAUSED, QUEUE_WORKERS, STUCK_JOBS, WORKERS,
     ALL_SLOTS, RECENT_ENQUEUED, RECENT_ATTEMPTS, SCHEDULE_LATE, SCHEDULE_ERROR, SCHEDULE_FAILED,
     RATE_LIMIT_JOBS, RATE_LIMIT_KEYS, OLDEST_TRANSACTION, TABLE_BYTES, DEAD_ROWS,
+    PART_READ,
 )  # fmt: skip

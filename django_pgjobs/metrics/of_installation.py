@@ -6,13 +6,13 @@ the last five complete minutes is the same for everybody who asks.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from django.db import connections
+from django.db import Error, connections
 
 from django_pgjobs.control.stuck import find_stuck
 from django_pgjobs.exceptions import TooSlow
@@ -26,14 +26,15 @@ from django_pgjobs.queries.limit_pages import MAX_LIMITS, list_rate_keys
 from django_pgjobs.queries.metrics import list_delays
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import QueueRow, list_queues
+from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.queries.statistics import MAX_QUEUES as MAX_SAMPLED
 from django_pgjobs.queries.statistics import MINUTE
 from django_pgjobs.queries.system import list_relations
 
-# No statement may take longer.
-ASKED_SECONDS = 5.0
-# What is usual is read from the statistics of a week.
-STUCK_SECONDS = 2.0
+logger = logging.getLogger(__name__)
+
+# No statement may take longer: Prometheus waits 10 s for all parts, of which each may hang.
+ASKED_SECONDS = 1.5
 # Of the facts, only numbers are read.
 FEWEST = 1
 Key = TypeVar("Key", bound=Hashable)
@@ -43,29 +44,31 @@ OUTCOMES = ("successful", "failed", "cancelled", "retried", "lost")
 
 
 def describe_installation() -> bytes:
-    """Return the metrics of the installation; raise TooSlow, or what Django's connection raises."""
+    """Return the metrics of the installation, as far as they can be read.
+
+    If none of it can be: raise TooSlow, or what Django's connection raises.
+    """
     alias = job_database()
     said = Exposition()
-    with time_budget(alias, ASKED_SECONDS), connections[alias].cursor() as cursor:
-        facts = get_installation(
-            cursor,
-            max_workers=FEWEST,
-            old_seconds=0.0,
-            unsealed_seconds=MINUTE,
-            late=MINUTE,
-        )
-        queues = list_queues(cursor, max_queues=MAX_SAMPLED).rows
-        _add_sizes(said, cursor, queues)
-        _add_queues(said, queues, facts.now)
-        _add_stuck(said, cursor)
-        _add_facts(said, facts)
-        _add_recent(said, cursor, facts)
-        _add_rules(said, cursor)
-        for relation in list_relations(cursor):
-            if not relation.is_index:
-                said.add(names.TABLE_BYTES, relation.bytes + relation.index_bytes, relation.name)
-                said.add(names.DEAD_ROWS, relation.dead or 0, relation.name)
+    failures: list[Error | TooSlow] = []
+    for part, add in PARTS.items():
+        try:
+            with time_budget(alias, ASKED_SECONDS), connections[alias].cursor() as cursor:
+                add(said, cursor)
+            said.add(names.PART_READ, 1, part)
+        except (Error, TooSlow) as error:
+            logger.warning("the metrics of %s cannot be read: %s", part, str(error).strip())
+            said.add(names.PART_READ, 0, part)
+            failures.append(error)
+    if len(failures) == len(PARTS):
+        raise failures[0]
     return said.text()
+
+
+def _add_queues(said: Exposition, cursor: Cursor) -> None:
+    queues = list_queues(cursor, max_queues=MAX_SAMPLED).rows
+    _add_sizes(said, cursor, queues)
+    _add_states(said, queues, get_now(cursor))
 
 
 def _add_sizes(said: Exposition, cursor: Cursor, queues: Iterable[QueueRow]) -> None:
@@ -81,7 +84,7 @@ def _add_sizes(said: Exposition, cursor: Cursor, queues: Iterable[QueueRow]) -> 
     said.add(names.QUEUE_JOBS_AT, sizes[0].measured_at.timestamp())
 
 
-def _add_queues(said: Exposition, queues: Iterable[QueueRow], now: datetime) -> None:
+def _add_states(said: Exposition, queues: Iterable[QueueRow], now: datetime) -> None:
     for queue in queues:
         since = queue.waiting_since
         waited = 0.0 if since is None else (now - since).total_seconds()
@@ -92,17 +95,23 @@ def _add_queues(said: Exposition, queues: Iterable[QueueRow], now: datetime) -> 
 
 
 def _add_stuck(said: Exposition, cursor: Cursor) -> None:
-    """Add how many jobs look stuck; nothing if that takes too long: the rest is useful without."""
-    with suppress(TooSlow), time_budget(job_database(), STUCK_SECONDS):
-        said.add(names.STUCK_JOBS, len(find_stuck(cursor)))
+    said.add(names.STUCK_JOBS, len(find_stuck(cursor)))
 
 
-def _add_facts(said: Exposition, facts: Installation) -> None:
+def _add_workers(said: Exposition, cursor: Cursor) -> None:
+    facts = get_installation(
+        cursor,
+        max_workers=FEWEST,
+        old_seconds=0.0,
+        unsealed_seconds=MINUTE,
+        late=MINUTE,
+    )
     said.add(names.WORKERS, facts.live_workers, "live")
     said.add(names.WORKERS, facts.unended_workers - facts.live_workers, "lost")
     said.add(names.ALL_SLOTS, facts.slots)
     oldest = facts.old_transaction
     said.add(names.OLDEST_TRANSACTION, oldest.seconds if oldest else 0.0)
+    _add_recent(said, cursor, facts)
 
 
 def _add_recent(said: Exposition, cursor: Cursor, facts: Installation) -> None:
@@ -157,12 +166,33 @@ def _largest(numbers: Iterable[tuple[Key, int]], most: int) -> set[Key]:
     return {key for key, _ in sums.most_common(most)}
 
 
-def _add_rules(said: Exposition, cursor: Cursor) -> None:
+def _add_schedules(said: Exposition, cursor: Cursor) -> None:
     for delay in list_delays(cursor):
         said.add(names.SCHEDULE_LATE, delay.seconds, delay.name)
         said.add(names.SCHEDULE_ERROR, int(delay.has_error), delay.name)
         said.add(names.SCHEDULE_FAILED, int(delay.has_failed), delay.name)
+
+
+def _add_limits(said: Exposition, cursor: Cursor) -> None:
     for name, keys in list_rate_keys(cursor, limits=MAX_LIMITS).items():
         if name is not None:
             said.add(names.RATE_LIMIT_JOBS, keys[0].jobs_of_limit, name)
             said.add(names.RATE_LIMIT_KEYS, keys[0].keys, name)
+
+
+def _add_tables(said: Exposition, cursor: Cursor) -> None:
+    for relation in list_relations(cursor):
+        if not relation.is_index:
+            said.add(names.TABLE_BYTES, relation.bytes + relation.index_bytes, relation.name)
+            said.add(names.DEAD_ROWS, relation.dead or 0, relation.name)
+
+
+# What is asked for itself, and left out if it cannot be read.
+PARTS = {
+    "queues": _add_queues,
+    "stuck": _add_stuck,
+    "workers": _add_workers,
+    "schedules": _add_schedules,
+    "limits": _add_limits,
+    "tables": _add_tables,
+}

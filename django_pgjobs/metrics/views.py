@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error, transaction
+from django.db import Error
 from django.http import HttpRequest, HttpResponse, HttpResponseNotFound
 from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
@@ -18,6 +18,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.metrics.exposition import CONTENT_TYPE
 from django_pgjobs.metrics.of_installation import describe_installation
+from django_pgjobs.queries.database import without_transaction
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ installation = Fresh(describe_installation)
 
 @never_cache
 @require_safe
-@transaction.non_atomic_requests
+@without_transaction
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return the metrics of the installation to callers with PGJOBS["METRICS_TOKEN"]."""
     token = get_conf().METRICS_TOKEN

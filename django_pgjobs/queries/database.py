@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from django.apps import apps
-from django.db import router
+from django.db import connections, router, transaction
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 def job_database() -> str:
     """Return the alias of the database that the table of jobs lives in."""
     return router.db_for_write(apps.get_model("pgjobs", "Job"))
+
+
+def without_transaction(view: View) -> View:
+    """Let no transaction be open in a view, whichever database has ATOMIC_REQUESTS."""
+    for alias in connections:
+        transaction.non_atomic_requests(using=alias)(view)
+    return view

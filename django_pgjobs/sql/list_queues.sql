@@ -140,20 +140,31 @@ unserved AS (
                 AND lane.queue_name <> ALL (worker.excluded_queues)
         )
 ),
-seen AS (
-    SELECT sized.queue_name FROM sized
-    UNION
-    SELECT NULL
-    UNION
-    SELECT lane.queue_name FROM lane
-    UNION
-    SELECT given.queue_name FROM pg_catalog.unnest(%(also_names)s::text[]) AS given (queue_name)
-    UNION
-    SELECT paused.name FROM paused
-    UNION
-    SELECT settings.queue_name FROM pgjobs_queue_settings AS settings
-    UNION
-    SELECT named.queue_name FROM worker CROSS JOIN pg_catalog.unnest(worker.queues) AS named (queue_name)
+-- Bounded before it is joined: each of these is compared with all that was found above.
+seen AS MATERIALIZED (
+    SELECT known.queue_name
+    FROM (
+        SELECT sized.queue_name FROM sized
+        UNION
+        SELECT NULL
+        UNION
+        SELECT lane.queue_name FROM lane
+        UNION
+        SELECT given.queue_name
+        FROM pg_catalog.unnest(%(also_names)s::text[]) AS given (queue_name)
+        UNION
+        SELECT paused.name FROM paused
+        UNION
+        SELECT settings.queue_name FROM pgjobs_queue_settings AS settings
+        UNION
+        SELECT named.queue_name
+        FROM worker CROSS JOIN pg_catalog.unnest(worker.queues) AS named (queue_name)
+    ) AS known
+    WHERE
+        %(queue_name)s::text IS NULL OR known.queue_name IS NULL
+        OR known.queue_name = %(queue_name)s::text
+    ORDER BY known.queue_name NULLS FIRST
+    LIMIT %(max_queues)s::integer + 1
 )
 SELECT
     seen.queue_name,
@@ -164,7 +175,8 @@ SELECT
     paused.paused_at, paused.reason, paused.paused_by, paused.resume_at,
     serving.workers, serving.slots, unserved.queue_name IS NOT NULL
 FROM seen
-LEFT JOIN sized ON sized.queue_name IS NOT DISTINCT FROM seen.queue_name
+-- In arrays NULL equals NULL, and unlike IS NOT DISTINCT FROM that can be hashed.
+LEFT JOIN sized ON ARRAY[sized.queue_name::text] = ARRAY[seen.queue_name::text]
 LEFT JOIN (
     SELECT
         every.measured_at, every.is_cut,
@@ -176,7 +188,7 @@ LEFT JOIN (
     FROM sized AS every
     WHERE every.queue_name IS NULL
 ) AS total ON TRUE
-LEFT JOIN waiting ON waiting.queue_name IS NOT DISTINCT FROM seen.queue_name
+LEFT JOIN waiting ON ARRAY[waiting.queue_name::text] = ARRAY[seen.queue_name::text]
 LEFT JOIN paused ON paused.name = seen.queue_name
 LEFT JOIN pgjobs_queue_settings AS settings ON settings.queue_name = seen.queue_name
 LEFT JOIN unserved ON unserved.queue_name = seen.queue_name
@@ -188,8 +200,4 @@ CROSS JOIN LATERAL (
         AND (worker.queues IS NULL OR seen.queue_name = ANY (worker.queues))
         AND seen.queue_name <> ALL (worker.excluded_queues)
 ) AS serving
-WHERE
-    %(queue_name)s::text IS NULL OR seen.queue_name IS NULL
-    OR seen.queue_name = %(queue_name)s::text
 ORDER BY seen.queue_name NULLS FIRST
-LIMIT %(max_queues)s::integer + 1

@@ -24,6 +24,11 @@ from tests.metrics.parsing import value_of
 
 pytestmark = pytest.mark.django_db
 
+MANY_QUEUES = """
+INSERT INTO pgjobs_job (task_path, queue_name)
+SELECT 'shop.tasks.send', 'queue ' || 100000 + n FROM generate_series(0, 99999) AS n
+"""
+
 
 def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
@@ -43,6 +48,22 @@ def test_of_many_jobs_each_queue_has_its_sample_until_there_are_too_many_queues(
     make_jobs(1, queue_name="new")
     assert rows()["new"].size.ready == 0  # type: ignore[union-attr]
     assert "tab=ready&amp;queue=mail" in read(admin_client)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_sampled", [False, True])
+def test_of_very_many_queues_the_first_ones_are_shown(
+    admin_client: Client, is_sampled: bool
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_QUEUES)
+        if is_sampled:
+            statistics.measure_queues(cursor)
+    text = read(admin_client)
+    assert "queue 100000" in text and "queue 199999" not in text
+    assert "There are more; the first 60 are shown." in text
+    metrics = parse(describe_installation())
+    assert value_of(metrics, "pgjobs_part_read", part="queues") == 1
 
 
 def test_the_share_of_failures_is_that_of_the_jobs_that_ran() -> None:

@@ -87,6 +87,11 @@ class WebProcesses:
             message=self.log,
         )
 
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._process.terminate()
+        self._process.wait(WAIT_SECONDS)
+
     def kill(self) -> None:
         """Kill all of its processes."""
         processes = [psutil.Process(self._process.pid), *self._children()]

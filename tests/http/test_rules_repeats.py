@@ -18,6 +18,8 @@ from django_pgjobs.http import pool as pool_module
 from django_pgjobs.http import reporting, taking
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import TRIES, borrowed, turn
+from django_pgjobs.http.station import station
+from django_pgjobs.models import Statistic
 from tests.factories import get_job, get_worker
 from tests.http import tasks
 from tests.http.support import Api, problem_of
@@ -279,6 +281,8 @@ def test_an_outcome_outlives_one_loss_of_the_connection(
     assert body["results"][0]["status"] == ("lost" if after else "stored")
     job = get_job(job_id)
     assert (job.status, job.result, job.attempts) == ("successful", 5, 1)
+    station.end()
+    assert [row.successful for row in Statistic.objects.all()] == [1] * (not after)
     looks.begin_anew()
     assert [int(each["job"]) for each in worker.claim(5)] == [behind]
 

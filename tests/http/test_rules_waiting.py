@@ -39,7 +39,7 @@ def enter() -> Iterator[Callable[[Call], Waiter]]:
     entered: list[Waiter] = []
 
     def enter_one(wake: Call) -> Waiter:
-        entered.append(Waiter(("node",), frozenset({"a"}), wake))
+        entered.append(Waiter(1, ("node",), frozenset({"a"}), wake))
         waiting.enter(entered[-1])
         return entered[-1]
 
@@ -53,7 +53,7 @@ def test_who_was_woken_in_vain_wakes_the_next() -> None:
     others = Waiters()
     woken: list[int] = []
     waiters = [
-        Waiter(("node",), frozenset({"a"}), lambda number=number: woken.append(number))
+        Waiter(1, ("node",), frozenset({"a"}), lambda number=number: woken.append(number))
         for number in range(3)
     ]
     others._waiters = dict.fromkeys(waiters)

@@ -118,6 +118,33 @@ def test_a_flag_that_a_heartbeat_kept_from_being_set_is_set_later(
     assert given["args"] == [7]
 
 
+@pytest.mark.usefixtures("slow_looks")
+def test_a_goodbye_ends_the_wait_of_its_worker_alone(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under WSGI it would keep a thread, and one of few places, for nobody."""
+    monkeypatch.setattr(asking, "MOST_SECONDS", 3600.0)
+    leaving, staying = Remote(api, "leaving"), Remote(api, "staying")
+
+    def leave() -> None:
+        try:
+            wait_until(lambda: waiting.hears and len(waiting._waiters) == 2)
+            api.delete(f"workers/{leaving.id}")
+            wait_until(lambda: len(waiting._waiters) == 1)
+            tasks.resize.enqueue(7)
+        finally:
+            connection.close()
+
+    async def claim_both() -> list[Any]:
+        return await asyncio.gather(aclaim(leaving, 3600), aclaim(staying, 3600))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    nothing, [given] = asyncio.run(claim_both())
+    thread.join()
+    assert (nothing, given["args"]) == ([], [7])
+
+
 def test_a_claim_waits_no_longer_than_asked_for(api: Api) -> None:
     assert Remote(api).claim(wait=0.01) == []
     assert not waiting._waiters
@@ -301,7 +328,7 @@ def test_one_that_finds_jobs_wakes_the_next(api: Api) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_nobody_listens_after_the_end_though_a_claim_still_waits() -> None:
     """Its client has gone; the database of the demo is about to stop."""
-    waiter = module.Waiter(("default",), frozenset(), lambda: None)
+    waiter = module.Waiter(1, ("default",), frozenset(), lambda: None)
     waiting.enter(waiter)
     try:
         wait_until(lambda: waiting.hears)

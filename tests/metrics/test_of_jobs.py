@@ -37,7 +37,6 @@ def test_jobs_that_look_stuck_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     def sleep(cursor: Any) -> None:
         cursor.execute("SELECT pg_sleep(30)")
 
-    monkeypatch.setattr(of_installation, "STUCK_SECONDS", 0.01)
     monkeypatch.setattr(of_installation, "find_stuck", sleep)
     metrics = read(describe_installation())
     assert value_of(metrics, "pgjobs_stuck_jobs") is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.db import DatabaseError
 from django.utils import timezone
 from prometheus_client import Metric
 
@@ -150,6 +151,15 @@ def test_dead_rows_of_the_table_of_live_jobs(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_address_that_says_nothing() -> None:
     assert told({}) == {"PgjobsMetricsMissing"}
+
+
+def test_a_part_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise DatabaseError("permission denied")
+
+    make_worker()
+    monkeypatch.setitem(of_installation.PARTS, "limits", refuse)
+    assert told() == {"PgjobsMetricsIncomplete"}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
 import pytest
 
+from django_pgjobs import Task
+from django_pgjobs.http import recording
 from django_pgjobs.queries.statistics import MINUTE
 from django_pgjobs.worker.process.recorder import SPREAD_SECONDS
 from django_pgjobs.worker.running.tally import CLOSING_SECONDS
 from tests import tasks as common
+from tests.clients import tasks as remote
+from tests.clients.web import WebProcesses
+from tests.factories import make_token
 from tests.helpers import WorkerProcess, wait_until
 from tests.process import tasks
 from tests.process.support import Journal, fetch_rows, wait_for_count, wait_for_status
@@ -70,6 +79,62 @@ def test_a_killed_worker_loses_what_it_counted_since_it_wrote_last(
     }
 
 
+class Client:
+    """A program that works for one web server."""
+
+    def __init__(self, web: WebProcesses) -> None:
+        self._backend = web.backend
+        self._token = make_token(verbs=["work"])
+
+    def run(self, task: Task[..., Any], number: int) -> None:
+        """Enqueue jobs of a task and report each as successful."""
+        task.enqueue_many([()] * number)
+        named = {"name": "client", "tasks": [task.module_path]}
+        worker = self._ask("workers", named)["worker"]
+        while number:
+            claim = self._ask(f"workers/{worker}/claim", {"max_jobs": number})
+            results = [{"assignment": each["assignment"]} for each in claim["assignments"]]
+            if results:
+                said = self._ask("results", {"results": results})["results"]
+                assert {each["status"] for each in said} == {"stored"}
+            number -= len(results)
+
+    def _ask(self, address: str, body: Any) -> Any:
+        with closing(http.client.HTTPConnection(self._backend, timeout=60)) as connection:
+            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+            connection.request("POST", f"/pgjobs/api/v1/{address}", json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        assert answer.status < 300, text
+        return json.loads(text)
+
+
+@pytest.mark.time_limit(400)
+def test_killed_web_processes_lose_what_they_counted_since_they_wrote_last() -> None:
+    """S1.15: no more, nothing twice, and nothing of what others count."""
+    with (
+        closing(WebProcesses("gunicorn", pgjobs={})) as victim,
+        closing(WebProcesses("gunicorn", pgjobs={})) as survivor,
+    ):
+        through_victim, through_survivor = Client(victim), Client(survivor)
+        through_victim.run(remote.discard, 30)
+        counts_of_first = {"discard": (30, 0, 0, 0, 0)}
+        wait_until(lambda: counted() == counts_of_first, timeout=MINUTES, message=counted)
+        through_survivor.run(remote.wait_and_see, 10)
+        through_victim.run(remote.discard, 20)
+        victim.kill()
+        left = counted()["discard"][0]
+        # Where a minute ended since, more than those of the first one were written.
+        assert 30 <= left <= 50
+        through_survivor.run(remote.wait_and_see, 7)
+        through_survivor.run(remote.discard, 5)
+        survivor.stop()
+    assert counted() == {
+        "discard": (left + 5, 0, 0, 0, 0),
+        "wait_and_see": (17, 0, 0, 0, 0),
+    }
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_worker_that_ends_in_order_loses_nothing(start: Start, processes: int) -> None:
     """S1.15: every attempt, however it ended, before any minute was over or after."""
@@ -92,7 +157,8 @@ def test_a_worker_that_ends_in_order_loses_nothing(start: Start, processes: int)
     assert wanted["fail"] == (0, 4, 0, 8, 0)
 
 
-def test_the_docs_say_how_much_a_killed_worker_loses() -> None:
+@pytest.mark.parametrize("spread", [SPREAD_SECONDS, recording.SPREAD_SECONDS])
+def test_the_docs_say_how_much_a_killed_process_loses(spread: float) -> None:
     """A minute, until nothing can come of it any more, and until the process has its turn."""
-    most = MINUTE + CLOSING_SECONDS + SPREAD_SECONDS
+    most = MINUTE + CLOSING_SECONDS + spread
     assert f"at most a minute and {most - MINUTE:.0f} seconds" in read("statistics.md")

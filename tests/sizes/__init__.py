@@ -7,6 +7,14 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"
-        for name in ("of_controls", "of_metrics", "of_overview", "of_statistics", "of_workers")
+        for name in (
+            "of_controls",
+            "of_jobs",
+            "of_metrics",
+            "of_overview",
+            "of_statistics",
+            "of_system",
+            "of_workers",
+        )
     )
 )

@@ -150,6 +150,11 @@ SELECT 'mail', count(*) FROM (
 SELECT relname, pg_total_relation_size(oid) FROM pg_class
 WHERE relkind = 'r' AND relname LIKE 'pgjobs\\_%'
 """,
+    "pgjobs_part_read": """
+SELECT part, 1 FROM (
+    VALUES ('queues'), ('stuck'), ('workers'), ('schedules'), ('limits'), ('tables')
+) AS each (part)
+""",
     "pgjobs_table_dead_rows": """
 SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE relname LIKE 'pgjobs\\_%'
     AND relid IN (SELECT oid FROM pg_class WHERE relkind = 'r')

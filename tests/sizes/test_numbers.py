@@ -11,7 +11,15 @@ from django.test import Client
 
 from django_pgjobs.admin.overview import failures, page
 from django_pgjobs.metrics import of_installation
-from tests.sizes import of_controls, of_metrics, of_overview, of_statistics, of_workers
+from tests.sizes import (
+    of_controls,
+    of_jobs,
+    of_metrics,
+    of_overview,
+    of_statistics,
+    of_system,
+    of_workers,
+)
 from tests.sizes.rows import fill
 
 # What is rolled back would stay in the tables, and make other tests slow: these are emptied.
@@ -38,12 +46,13 @@ def test_every_number_is_that_of_the_rows(
     monkeypatch.setattr(page, "OVERVIEW_SECONDS", 60.0)
     monkeypatch.setattr(failures, "ASKED_SECONDS", 60.0)
     monkeypatch.setattr(of_installation, "ASKED_SECONDS", 60.0)
-    monkeypatch.setattr(of_installation, "STUCK_SECONDS", 60.0)
     with transaction.atomic(), connection.cursor() as cursor:
         fill(cursor, jobs)
         of_statistics.check(cursor)
     of_overview.check(admin_client)
     of_controls.check(admin_client)
     of_workers.check(admin_client)
+    of_jobs.check(admin_client)
+    of_system.check(admin_client, open_connection)
     of_metrics.check_installation(open_connection)
     of_metrics.check_worker()

@@ -185,6 +185,7 @@ def end(request: ApiRequest, worker: int) -> Reply:
     with borrowed() as connection, connection.cursor() as cursor:
         workers.end_worker(cursor, worker)
     recent_members.forget()
+    waiting.dismiss(worker)
     return Reply(204)
 
 

@@ -135,8 +135,8 @@ class Rows:
         return [reverse(f"admin:{name}")]
 
 
-def posts(rows: Rows, name: str) -> list[dict[str, str]]:
-    """Return forms that would do something at this address, if somebody else sent them."""
+def posts(rows: Rows) -> list[dict[str, str]]:
+    """Return forms that would do something, if somebody else sent them."""
     forms = [
         {},
         {"_save": "1", "post": "yes", "count": "9", "max_running": "9", "name": "api"},
@@ -145,18 +145,16 @@ def posts(rows: Rows, name: str) -> list[dict[str, str]]:
         {"name": "n", "verbs": "work", "keep": "3600"},
         {"at": "2030-01-01 00:00", "args": "[]", "kwargs": "{}", "confirmed": "1"},
     ]
-    if name.startswith("pgjobs_schedule_"):
-        begin, end = "2026-01-01T00:00", "2026-01-01T05:00"
-        forms += [
-            {"do": verb, "name": "nightly", "begin": begin, "end": end}
-            for verb in ("run", "skip", "pause", "resume", "follow")
-        ]
-    if name.startswith("pgjobs_worker_"):
-        forms += [
-            {"do": f"{verb} {whom}", "confirmed": "1"}
-            for verb in ("quiet", "resume", "stop", "forget")
-            for whom in ("all", str(rows.worker))
-        ]
+    begin, end = "2026-01-01T00:00", "2026-01-01T05:00"
+    forms += [
+        {"do": verb, "name": "nightly", "begin": begin, "end": end}
+        for verb in ("run", "skip", "pause", "resume", "follow")
+    ]
+    forms += [
+        {"do": f"{verb} {whom}", "confirmed": "1"}
+        for verb in ("quiet", "resume", "stop", "forget")
+        for whom in ("all", str(rows.worker))
+    ]
     return forms
 
 
@@ -207,7 +205,7 @@ def test_who_may_view_posts_in_vain(rows: Rows, name: str) -> None:
     client = log_in(permissions="view_")
     before = state()
     for address in rows.addresses(name):
-        for form in posts(rows, name):
+        for form in posts(rows):
             response = client.post(address, form)
             allowed = {200, *REFUSED} if name in ONLY_SHOWN else REFUSED
             assert response.status_code in allowed, (address, form)

@@ -7,6 +7,7 @@ the test is left, no session holds a lock, the tables are empty.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -43,6 +44,17 @@ THREADS_WITH_ROWS = frozenset(
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Know `--variants`."""
     variants.add_option(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Look for no garbage while tests are collected: they stay, and it took half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

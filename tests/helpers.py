@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import os
 import re
@@ -48,6 +50,33 @@ def some_always(cases: Iterable[Any], *, every: int = 5) -> list[Any]:
         return pytest.param(*values, marks=pytest.mark.slow)
 
     return [case if number % every == 0 else slow(case) for number, case in enumerate(cases)]
+
+
+def in_a_loop(name: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Run a test with each of many cases: it is quicker than to collect them as tests.
+
+    What it takes from fixtures it takes once. Of those that fail all are told.
+    """
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def run_all(**fixtures: Any) -> None:
+            failures = []
+            for case in cases:
+                try:
+                    test(**{name: case}, **fixtures)
+                except Exception as error:
+                    error.add_note(f"{name}: {case}")
+                    failures.append(error)
+            if failures:
+                raise ExceptionGroup(f"{len(failures)} cases", failures)
+
+        signature = inspect.signature(test)
+        others = [each for each in signature.parameters.values() if each.name != name]
+        run_all.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return run_all
+
+    return decorate
 
 
 def skip(reason: str) -> None:

@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_pgjobs.conf import SECRETS, Conf, automatic_concurrency, find_problems, get_conf
+from tests.helpers import in_a_loop
 
 
 def problem(**settings: Any) -> str:
@@ -152,13 +153,13 @@ def test_every_key_is_tried_here() -> None:
     assert set(GOOD) == set(BAD) == {field.name for field in dataclasses.fields(Conf)}
 
 
-@pytest.mark.parametrize("key", GOOD)
+@in_a_loop("key", GOOD)
 def test_good_values_are_taken(key: str) -> None:
     """S3.9."""
     assert [value for value in GOOD[key] if find_problems({key: value})] == []
 
 
-@pytest.mark.parametrize("key", BAD)
+@in_a_loop("key", BAD)
 def test_bad_values_are_refused_and_the_error_says_what_was_expected(key: str) -> None:
     for value in BAD[key]:
         said = problem(**{key: value})
@@ -167,7 +168,7 @@ def test_bad_values_are_refused_and_the_error_says_what_was_expected(key: str) -
         assert said.endswith(f", got {got}. See docs/settings.md.")
 
 
-@pytest.mark.parametrize("field", dataclasses.fields(Conf), ids=lambda field: field.name)
+@in_a_loop("field", dataclasses.fields(Conf))
 def test_every_default_is_a_good_value(field: dataclasses.Field[Any]) -> None:
     assert find_problems({field.name: getattr(Conf(), field.name)}) == []
 

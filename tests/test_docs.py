@@ -12,13 +12,12 @@ import re
 import typing
 from pathlib import Path
 
-import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from django_pgjobs.management.arguments import MAX_NAME_BYTES, MAX_QUEUE_BYTES, MAX_SLOTS
 from django_pgjobs.status import PauseKind
-from tests.helpers import ROOT
+from tests.helpers import ROOT, in_a_loop
 from tests.test_house import check_ids
 
 DOCS = ROOT / "docs"
@@ -238,7 +237,7 @@ def test_no_flag_is_documented_that_does_not_exist() -> None:
     assert named <= everywhere
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@in_a_loop("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(without_code(page.read_text())):
         if re.match(r"(https?|mailto):", target):
@@ -250,7 +249,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment in anchors(file), f"{target}: no such heading"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@in_a_loop("page", PAGES)
 def test_python_in_the_docs_compiles(page: Path) -> None:
     for language, code in CODE_BLOCK.findall(page.read_text()):
         if language in ("python", "py"):

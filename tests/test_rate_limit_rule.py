@@ -19,6 +19,7 @@ from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.rate_limits import RateAnswer, create_rate_states, take_rate_tokens
 from django_pgjobs.sql.terms import written_out
 from tests.factories import let_rates_pass
+from tests.helpers import some_always
 from tests.windows import EPOCH, largest_window, microseconds
 
 pytestmark = pytest.mark.django_db
@@ -83,7 +84,7 @@ def instant_of(answer: RateAnswer) -> datetime:
     return datetime.fromtimestamp(answer.instant, UTC)
 
 
-@pytest.fixture(params=range(15))
+@pytest.fixture(params=some_always(range(15)))
 def dice(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(request.param)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,10 +18,10 @@ from django_pgjobs.queries.cursor import raw_statement
 from django_pgjobs.queries.enqueue import CHOSEN
 from django_pgjobs.sql import load, qualified
 from tests import helpers
+from tests.helpers import in_a_loop
 from tests.shadows import SHADOWED, create_shadows
 from tests.test_sql import FILES, placeholders
 
-STATEMENTS = [(path.stem,) for path in FILES]
 # Written in a form that PostgreSQL reads as one function of its own, whatever the search path.
 SYNTAX = {"unnest"}
 # What a statement depends on beside objects that are PostgreSQL's own.
@@ -56,13 +57,10 @@ def shadows_of(client: psycopg.Connection, text: bytes, types: str) -> list[str]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("statement", STATEMENTS, ids=" ".join)
-def test_a_statement_uses_nobody_elses_operators(
-    statement: tuple[str, ...], shadowed: psycopg.Connection
-) -> None:
+@in_a_loop("path", FILES)
+def test_a_statement_uses_nobody_elses_operators(path: Path, shadowed: psycopg.Connection) -> None:
     """The server says what it took when it parsed the statement, reached or not."""
-    text, names = raw_statement(*statement)
-    [path] = [path for path in FILES if path.stem == statement[0]]
+    text, names = raw_statement(path.stem)
     given = placeholders(path)
     assert shadows_of(shadowed, text, ", ".join(given[name] for name in names)) == []
 
@@ -74,17 +72,17 @@ def test_the_shadows_are_seen(shadowed: psycopg.Connection) -> None:
     assert sorted(used) == ["function shadow.unnest(text[])", "operator shadow.||(text[],text)"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_operator_of_a_statement_has_a_shadow(path: Any) -> None:
+@in_a_loop("path", FILES)
+def test_every_operator_of_a_statement_has_a_shadow(path: Path) -> None:
     text = re.sub(r"%\(\w+\)s|E?'[^']*'|::|OPERATOR\([^)]*\)|count\(\*\)|=>", " ", load(path.stem))
     found = set(re.findall(r"[-+*/<>=~!@#%^&|?]+", text.replace("%%", "%"))) - {"=-"}
     known = {symbol for symbols, _, _ in SHADOWED for symbol in symbols}
     assert found <= known, f"{path.name}: add to tests.shadows"
 
 
-@pytest.mark.parametrize("statement", STATEMENTS, ids=" ".join)
-def test_a_statement_names_the_schema_of_everything(statement: tuple[str, ...]) -> None:
-    text = qualified(load(*statement), "the jobs")
+@in_a_loop("path", FILES)
+def test_a_statement_names_the_schema_of_everything(path: Path) -> None:
+    text = qualified(load(path.stem), "the jobs")
     assert set(re.findall(r"(?<![\w.])([a-z]\w*)\(", text)) <= SYNTAX
     assert not re.search(r"(?<!\"the jobs\"\.)\bpgjobs_\w", text.replace("pgjobs_worker_id", ""))
 

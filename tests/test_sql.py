@@ -14,13 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 
 from django_pgjobs.queries.connection import SERVER_SETTINGS
 from django_pgjobs.queries.cursor import raw_statement, statement
 from django_pgjobs.sql import load
 from tests import helpers
-from tests.helpers import ROOT
+from tests.helpers import ROOT, in_a_loop
 
 FOLDER = ROOT / "django_pgjobs" / "sql"
 FILES = sorted(FOLDER.glob("*.sql"))
@@ -160,7 +160,7 @@ def test_there_are_statements() -> None:
     assert len(FILES) > 5
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_statement_has_its_header(path: Path) -> None:
     purpose = header(path).split("Parameters:")[0].strip()
     assert re.match(r"[A-Z].*\.", purpose, re.DOTALL), f"{path.name}: begin with a sentence"
@@ -170,7 +170,7 @@ def test_a_statement_has_its_header(path: Path) -> None:
     assert named_indexes(path) or text.startswith("none"), f"{path.name}: -- Index: {text}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_statement_names_its_parameters_in_the_header(path: Path) -> None:
     text = section(path, "Parameters")
     borrowed = re.match(r"as (\w+)", text)
@@ -182,7 +182,7 @@ def test_a_statement_names_its_parameters_in_the_header(path: Path) -> None:
     assert not missing, f"{path.name}: -- Parameters: does not explain {missing}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_statement_is_static(path: Path) -> None:
     text = body(path)
     assert "SELECT *" not in text.upper().replace("\n", " "), f"{path.name}: list the columns"
@@ -193,14 +193,14 @@ def test_a_statement_is_static(path: Path) -> None:
     assert not re.search(r"(?<!%)%(?![(%])", text), f"{path.name}: double the % sign"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_no_update_of_jobs_names_a_key_that_it_does_not_change(path: Path) -> None:
     """It would call the function that computes the lane, for every row."""
     keys = "concurrency_key|rate_limit_keys|lane"
     assert not re.search(rf"(?<![\w.])({keys}) = job\.\1\b", body(path))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_claim_rises_in_one_way_only(path: Path) -> None:
     """And in none that can overflow, see django_pgjobs.sql."""
     risen = re.findall(r"(.*\bclaim\b.*?)\s*\+\s*1\b", body(path))
@@ -211,9 +211,9 @@ def test_a_claim_rises_in_one_way_only(path: Path) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_statement_prepares_against_the_schema(path: Path) -> None:
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         if is_preparable(path):
             types = ", ".join(placeholders(path).values())
             cursor.execute(f"PREPARE tried{f' ({types})' if types else ''} AS {numbered(path)}")
@@ -273,7 +273,7 @@ def full_scans(text: str) -> list[str]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_statement_uses_the_index_it_names(path: Path, full_database: psycopg.Connection) -> None:
     """S4.9."""
     if not is_preparable(path):
@@ -287,7 +287,7 @@ def test_a_statement_uses_the_index_it_names(path: Path, full_database: psycopg.
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_statement_without_an_index_reads_no_big_table(
     path: Path, full_database: psycopg.Connection
 ) -> None:
@@ -297,7 +297,7 @@ def test_a_statement_without_an_index_reads_no_big_table(
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@in_a_loop("path", FILES)
 def test_a_raw_statement_is_what_psycopg_would_make_of_it(path: Path) -> None:
     raw, names = raw_statement(path.stem)
     named = {name: f"value of {name}" for name in names}

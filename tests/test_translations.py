@@ -171,7 +171,7 @@ def test_every_marked_text_is_in_the_catalog(tmp_path: Path) -> None:
     assert found == ours
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+@helpers.in_a_loop("path", TEMPLATES)
 def test_no_text_of_a_template_stands_outside_of_translation(path: Path) -> None:
     text = path.read_text()
     for block in ("comment", "blocktranslate"):

@@ -23,6 +23,7 @@ from django_pgjobs.models import Job
 from tests import helpers
 from tests.admin.test_view_only import NAMES, Rows
 from tests.factories import make_job
+from tests.helpers import some_always
 from tests.test_admin import NOW, page
 
 pytestmark = pytest.mark.django_db
@@ -53,11 +54,10 @@ FIELD = re.compile(
 )
 # Of one name: there is a button of a job for each status.
 MOST = 3
-# One of each kind, for what is tried one by one. The others are tried in .ci/run.
+# The first of them always, the others in .ci/run.
+VALUES = some_always(HOSTILE, every=len(HOSTILE))
+# One of each kind, for what is tried one by one.
 FEW = ("NUL", "surrogate", "long number")
-FEW_ALWAYS = [
-    value if value in FEW else pytest.param(value, marks=pytest.mark.slow) for value in HOSTILE
-]
 
 
 def asked_for() -> set[str]:
@@ -123,7 +123,7 @@ def answers(client: Client, method: str, address: str, query: str) -> None:
     assert "X-Evil" not in response.headers
 
 
-@pytest.mark.parametrize("value", FEW_ALWAYS)
+@pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("method", ["get", pytest.param("post", marks=pytest.mark.slow)])
 def test_no_parameters_break_a_page(
     admin_client: Client, rows: Rows, names: set[str], method: str, value: str
@@ -139,9 +139,8 @@ def test_no_parameters_break_a_page(
             answers(admin_client, method, address, query_of(kept, HOSTILE[value]))
 
 
-@pytest.mark.parametrize(
-    "value", [FEW[0], *(pytest.param(value, marks=pytest.mark.slow) for value in FEW[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("value", FEW)
 def test_no_single_parameter_breaks_the_list(
     admin_client: Client, names: set[str], value: str
 ) -> None:
@@ -150,7 +149,7 @@ def test_no_single_parameter_breaks_the_list(
         answers(admin_client, "get", page("job", "changelist"), query_of({name}, HOSTILE[value]))
 
 
-@pytest.mark.parametrize("value", FEW_ALWAYS)
+@pytest.mark.parametrize("value", VALUES)
 def test_no_key_in_an_address_breaks_a_page(admin_client: Client, value: str) -> None:
     key = quote(HOSTILE[value], safe="")
     found = [address for name in NAMES for address in addresses_with_keys(name)]

@@ -38,13 +38,13 @@ def rows_of(title: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-@pytest.fixture(params=["tens", "thousands"])
+@pytest.fixture(params=["tens", "hundreds"])
 def installation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of every kind, in two queues, held by two workers; many are told by the statistics."""
     times = 1
-    if request.param == "thousands":
-        times = 100
-        monkeypatch.setattr(queries, "FEW", 50)
+    if request.param == "hundreds":
+        times = 20
+        monkeypatch.setattr(queries, "FEW", 30)
     later = sql.SQL("now() + interval '1 hour'")
     first, second = (make_worker(name, slots=4) for name in ("a:1", "b:2"))
     make_worker("gone:3", lease_seconds=-60)

@@ -7,6 +7,7 @@ address may carry a time away from it that cannot be read, or that is another ro
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import pytest
@@ -100,10 +101,10 @@ def test_a_position_that_an_older_version_stored_is_gone_on_from() -> None:
     assert walk_of(FAILED.pinned()).page(position)[0] == ids[1:]
 
 
-@pytest.mark.parametrize("status", ["failed", "ready"])
-@pytest.mark.parametrize("value", ODD)
-@pytest.mark.parametrize("verb", CHANGES)
-@pytest.mark.parametrize("page_jobs", [1, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("verb", "value", "status", "page_jobs"),
+    some_always(product(CHANGES, ODD, ["failed", "ready"], [1, 1_000]), every=9),
+)
 def test_a_bulk_change_goes_over_odd_times(
     verb: str, value: str, status: str, page_jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

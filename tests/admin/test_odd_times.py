@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 import pytest
@@ -81,10 +82,8 @@ def test_every_page_is_drawn(admin_client: Client, value: str) -> None:
             raise
 
 
-# One value runs always, the others in .ci/run.
-@pytest.mark.parametrize("column", sorted(tables()["pgjobs_job"]))
 @pytest.mark.parametrize(
-    "value", [ODD[0], *(pytest.param(value, marks=pytest.mark.slow) for value in ODD[1:])]
+    ("column", "value"), some_always(product(sorted(tables()["pgjobs_job"]), ODD), every=9)
 )
 def test_one_odd_time_beside_good_ones_is_shown(
     admin_client: Client, column: str, value: str

@@ -271,7 +271,7 @@ def test_staff_without_a_permission_is_refused(rows: Rows, method: str) -> None:
     for name in NAMES:
         for address in rows.addresses(name):
             assert send(address).status_code in REFUSED, address
-        assert state() == before, name
+    assert state() == before
 
 
 def test_a_stranger_is_led_to_the_login(rows: Rows, client: Client) -> None:

@@ -120,6 +120,7 @@ def own(api: Api) -> Iterator[OwnConnection]:
     connection.close()
 
 
+@pytest.mark.slow
 def test_while_a_worker_of_ours_claims_others_get_what_has_no_key(
     api: Api, own: OwnConnection
 ) -> None:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import yaml
 
 from django_pgjobs.metrics import names
 from django_pgjobs.metrics.exposition import Metric
-from tests.helpers import ROOT
+from tests.helpers import ROOT, in_a_loop
 
 DOCS = ROOT / "docs"
 METRICS = {metric.name: metric for metric in (*names.OF_WORKERS, *names.OF_INSTALLATION)}
@@ -59,7 +58,7 @@ def rules() -> Any:
 EXPRESSIONS = [*expressions_of_rules(), *expressions_of_dashboard()]
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@in_a_loop("expression", EXPRESSIONS)
 def test_every_metric_and_label_that_is_asked_for_exists(expression: str) -> None:
     found = named(expression)
     assert found

@@ -126,6 +126,7 @@ def test_a_task_that_is_not_here_is_left_to_others(worker: ThreadedWorker) -> No
     assert not Job.objects.exclude(schedule=NOTE_TIME).exists()
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_the_connection_was_lost(worker: ThreadedWorker) -> None:
     schedule(tasks.note_time, every=timedelta(seconds=1))
     worker.start()

@@ -27,14 +27,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.time_limit(1_200)
-@pytest.mark.parametrize(
-    "jobs",
-    [
-        600,
-        pytest.param(300_000, marks=pytest.mark.slow),
-        pytest.param(3_000_000, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [600, 300_000, 3_000_000])
 def test_every_number_is_that_of_the_rows(
     jobs: int,
     admin_client: Client,

@@ -63,6 +63,7 @@ def test_what_ends_other_loops_ends_one_job_here(
     wait_until(lambda: get_job(after.id).status == "successful")
 
 
+@pytest.mark.slow
 def test_a_blocked_loop_gets_no_more_jobs(
     start_thread: Start,
     gate: Gate,

@@ -137,6 +137,7 @@ def test_a_part_that_stands_still_is_named(
     assert ask(port_of(served), "/ready").status == 200
 
 
+@pytest.mark.slow
 def test_a_look_that_does_not_come_is_noticed(
     served: ThreadedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_look_that_does_not_come_is_noticed(
     wait_until(lambda: ask(port_of(served), "/live").status == 200)
 
 
+@pytest.mark.slow
 def test_jobs_that_nobody_claims_though_all_seems_well_are_noticed(
     served: ThreadedWorker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -163,6 +165,7 @@ def test_jobs_that_nobody_claims_though_all_seems_well_are_noticed(
     wait_until(lambda: ask(port_of(served), "/live").status == 200)
 
 
+@pytest.mark.slow
 def test_a_worker_whose_loop_a_job_blocks_is_not_live(
     served: ThreadedWorker, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from django.db import connection
@@ -10,7 +11,7 @@ from django.db import connection
 from django_pgjobs.models import QueueSettings
 from django_pgjobs.worker.upkeep import look, watch
 from tests.factories import get_job, get_worker, make_job
-from tests.helpers import wait_until
+from tests.helpers import some_always, wait_until
 from tests.worker.support import NEVER, Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -34,8 +35,13 @@ def does_the_worker_rest() -> bool:
         return not cursor.fetchone()[0]
 
 
-@pytest.mark.parametrize("limit", ["row", "slots"])
-@pytest.mark.parametrize("keys", [(None, "a"), ("a", None), ("a", "b"), (None, None)], ids=str)
+@pytest.mark.parametrize(
+    ("limit", "keys"),
+    some_always(
+        product(["row", "slots"], [(None, "a"), ("a", None), ("a", "b"), (None, None)]), every=3
+    ),
+    ids=str,
+)
 def test_a_place_of_a_limited_queue_that_becomes_free_is_taken_at_once(
     start_thread: Start,
     gate: Gate,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 
 import psycopg
 import pytest
@@ -19,7 +20,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.plan import FEW_LANES, Claim
 from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
-from tests.helpers import wait_until
+from tests.helpers import some_always, wait_until
 from tests.worker.planning import Knowing, plain
 from tests.worker.support import NEVER, ThreadedWorker, ids, row_of_job
 
@@ -96,18 +97,24 @@ def at_random(seed: int) -> list[Job]:
     ]
 
 
+JOBS = {
+    "in turns": in_turns(8),
+    "one by one": one_by_one(8),
+    "one each": one_by_one(1),
+    **{f"at random {seed}": at_random(seed) for seed in range(4)},
+}
+
+
 @on_server
 @pytest.mark.parametrize(
-    "jobs",
-    [in_turns(8), one_by_one(8), one_by_one(1), *map(at_random, range(4))],
-    ids=["in turns", "one by one", "one each", "0", "1", "2", "3"],
+    ("jobs", "rooms"),
+    some_always(product(JOBS, [(1, 1), (7, 0), (3, 60), (100, 40)]), every=5),
 )
-@pytest.mark.parametrize("rooms", [(1, 1), (7, 0), (3, 60), (100, 40)])
 def test_the_best_jobs_of_many_queues_are_claimed_in_order(
-    own: OwnConnection, jobs: list[Job], rooms: tuple[int, int]
+    own: OwnConnection, jobs: str, rooms: tuple[int, int]
 ) -> None:
     """In this order, whichever queues they are in and however many are asked for."""
-    ordered = insert(jobs)
+    ordered = insert(JOBS[jobs])
     of_kind = {kind: [number for number, of in ordered if of == kind] for kind in (False, True)}
     sharing = Sharing(own)
     for _ in range(4):

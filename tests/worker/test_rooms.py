@@ -287,6 +287,7 @@ def test_while_all_async_places_are_taken_threads_go_on_and_async_jobs_stay_wher
     assert [get_job(job.id).claim for job in waiting] == [1] * 3
 
 
+@pytest.mark.slow
 @on_server
 def test_while_all_threads_are_taken_async_jobs_go_on_and_others_stay_where_they_are(
     start_thread: Start, gate: Gate

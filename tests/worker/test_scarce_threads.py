@@ -47,6 +47,7 @@ def test_jobs_run_in_the_slots_that_there_are(
     assert worker.stop() == 0
 
 
+@pytest.mark.slow
 def test_without_any_slot_the_worker_ends(
     start_thread: Callable[..., ThreadedWorker], scarce: set[str]
 ) -> None:

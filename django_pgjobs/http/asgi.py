@@ -20,8 +20,7 @@ from django.http import HttpResponse
 from django.urls import Resolver404, ResolverMatch, resolve
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.http.routing import APP_NAME
-from django_pgjobs.http.threads import in_thread
+from django_pgjobs.http.routing import APP_NAME, answered_in_thread
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -76,7 +75,7 @@ async def _answer(
     view = partial(match.func, request, **match.kwargs)
     if iscoroutinefunction(match.func):
         return await _unless_gone(view(), receive)
-    return await in_thread(view)
+    return await answered_in_thread(request, view)
 
 
 async def _unless_gone(

@@ -360,6 +360,17 @@ def test_the_package_imports_without_settings_or_models() -> None:
     assert outcome.returncode == 0, outcome.stderr
 
 
+def test_asgi_py_may_import_with_api_before_it_names_the_settings() -> None:
+    """As `django-admin startproject` writes it, with all imports at the top."""
+    code = (
+        "from django_pgjobs.http.asgi import with_api\n"
+        "from django.conf import settings\n"
+        "assert not settings.configured\n"
+    )
+    outcome = run_python(code)
+    assert outcome.returncode == 0, outcome.stderr
+
+
 def test_a_module_imports_nothing_but_our_dependencies() -> None:
     """S2.5, S5.5."""
     known = sys.stdlib_module_names | DEPENDENCIES

@@ -16,12 +16,11 @@ from io import BytesIO
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpResponse
-from django.urls import Resolver404, ResolverMatch, resolve
+from django.http import Http404, HttpResponse
+from django.urls import ResolverMatch, resolve
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.http.routing import APP_NAME
-from django_pgjobs.http.threads import in_thread
+from django_pgjobs.http.routing import APP_NAME, answered_in_thread
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -50,7 +49,7 @@ def _found(scope: Scope, body: BytesIO) -> tuple[ASGIRequest, ResolverMatch] | N
     try:
         request = ASGIRequest(scope, body)
         match = resolve(request.path_info)
-    except (Resolver404, UnicodeDecodeError):
+    except (Http404, UnicodeDecodeError):
         return None
     return (request, match) if APP_NAME in match.app_names else None
 
@@ -76,7 +75,7 @@ async def _answer(
     view = partial(match.func, request, **match.kwargs)
     if iscoroutinefunction(match.func):
         return await _unless_gone(view(), receive)
-    return await in_thread(view)
+    return await answered_in_thread(request, view)
 
 
 async def _unless_gone(

@@ -12,9 +12,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import SuspiciousOperation
 from django.core.signals import got_request_exception
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
@@ -25,6 +25,7 @@ from django_pgjobs.http.access import Access, find_access, known_access
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.http.rates import rates
 from django_pgjobs.http.requests import ApiRequest, Reply, wrong_parameter
+from django_pgjobs.http.threads import in_thread
 from django_pgjobs.queries.database import without_transaction
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.values.job_ids import JOB_ID, parse_job_id
@@ -103,9 +104,11 @@ def view_of(handlers: Mapping[str, Handler]) -> View:
     async def in_loop(request: HttpRequest, **path: Any) -> HttpResponse:
         handler = handlers.get(_method(request))
         if handler is None or handler.in_loop is None:
-            return await sync_to_async(view)(request, **path)
+            return await answered_in_thread(request, lambda: view(request, **path))
         try:
-            access = known_access(request) or await sync_to_async(find_access)(request)
+            access = known_access(request)
+            if access is None:
+                access = await in_thread(partial(find_access, request))
             given = _admitted(request, handler, access)
             return _response(await handler.in_loop(given, **path))
         except Exception as error:
@@ -139,6 +142,16 @@ def drawn(request: HttpRequest, answer: Callable[[], HttpResponse]) -> HttpRespo
     try:
         return answer()
     except Exception as error:
+        return response_to(error, request)
+
+
+async def answered_in_thread(
+    request: HttpRequest, view: Callable[[], HttpResponse]
+) -> HttpResponse:
+    """Return the answer of a view that does not wait, on an event loop."""
+    try:
+        return await in_thread(view)
+    except Problem as error:
         return response_to(error, request)
 
 

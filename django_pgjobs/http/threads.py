@@ -10,6 +10,8 @@ from functools import cache
 from typing import TypeVar
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.http.pool import PATIENCE_SECONDS
+from django_pgjobs.http.problems import unavailable
 from django_pgjobs.worker.running.housekeeping import close_connections
 
 T = TypeVar("T")
@@ -26,8 +28,21 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call what uses connections, away from the event loop."""
-    return await asyncio.get_running_loop().run_in_executor(_threads(), _called, function)
+    """Call what uses connections, away from the event loop.
+
+    Raise Problem (503) if no thread is free for as long as a request waits for a connection.
+    """
+    called = _threads().submit(_called, function)
+    # This has no effect on what has begun.
+    patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, called.cancel)
+    try:
+        return await asyncio.wrap_future(called)
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) and task.cancelling():
+            raise
+        raise unavailable("All threads are in use.") from None
+    finally:
+        patience.cancel()
 
 
 def _called(function: Callable[[], T]) -> T:

@@ -176,7 +176,8 @@ SELECT
     serving.workers, serving.slots, unserved.queue_name IS NOT NULL
 FROM seen
 -- In arrays NULL equals NULL, and unlike IS NOT DISTINCT FROM that can be hashed.
-LEFT JOIN sized ON ARRAY[sized.queue_name::text] = ARRAY[seen.queue_name::text]
+LEFT JOIN sized ON ARRAY[sized.queue_name::text]
+    OPERATOR(pg_catalog.=) ARRAY[seen.queue_name::text]
 LEFT JOIN (
     SELECT
         every.measured_at, every.is_cut,
@@ -188,7 +189,8 @@ LEFT JOIN (
     FROM sized AS every
     WHERE every.queue_name IS NULL
 ) AS total ON TRUE
-LEFT JOIN waiting ON ARRAY[waiting.queue_name::text] = ARRAY[seen.queue_name::text]
+LEFT JOIN waiting ON ARRAY[waiting.queue_name::text]
+    OPERATOR(pg_catalog.=) ARRAY[seen.queue_name::text]
 LEFT JOIN paused ON paused.name = seen.queue_name
 LEFT JOIN pgjobs_queue_settings AS settings ON settings.queue_name = seen.queue_name
 LEFT JOIN unserved ON unserved.queue_name = seen.queue_name

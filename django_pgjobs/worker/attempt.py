@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import connections
@@ -18,6 +19,8 @@ from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.filling import Control
 
 if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
+
     from django_pgjobs.compat import AnyTask
 
 # How long the server may take to accept that a statement is cancelled.
@@ -42,8 +45,10 @@ class Trace(Protocol):
 class _ThreadConnections(threading.local):
     """Django's connections of a thread, looked up once: that takes a tenth of a short job."""
 
-    def __init__(self) -> None:
-        self.connections = connections.all()
+    @cached_property
+    def connections(self) -> Sequence[BaseDatabaseWrapper]:
+        # Not before a job asks: `asgi.py` imports this module before it names the settings.
+        return connections.all()
 
 
 _thread = _ThreadConnections()

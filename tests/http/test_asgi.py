@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from django.test import AsyncRequestFactory
 
-from django_pgjobs.http import asgi
+from django_pgjobs.conf import get_conf
+from django_pgjobs.http import asgi, threads
 from django_pgjobs.http.asgi import with_api
 from django_pgjobs.http.waiting import waiting
 from tests.factories import get_job
@@ -136,3 +138,35 @@ def test_a_client_that_goes_away_while_it_waits_is_given_no_job(api: Api) -> Non
     assert sent == []
     wait_until(lambda: not waiting._waiters)
     assert get_job(int(tasks.resize.enqueue(1).id)).status == "ready"
+
+
+def test_a_request_that_no_thread_has_time_for_is_told_to_come_again(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "PATIENCE_SECONDS", 0.05)
+    are_answered = threading.Event()
+
+    async def ask() -> tuple[Any, Any]:
+        busy = [
+            asyncio.ensure_future(threads.in_thread(are_answered.wait))
+            for _ in range(get_conf().HTTP_MAX_CONNECTIONS)
+        ]
+        await asyncio.sleep(0)  # they are handed over
+        answers = [await api.client.ageneric(*each, **options) for each in addresses]
+        are_answered.set()
+        await asyncio.gather(*busy)
+        return answers[0], answers[1]
+
+    worker = Remote(api)
+    headers = {"Authorization": f"Bearer {api.secret}"}
+    options = {"content_type": "application/json", "headers": headers}
+    claim = f"{BASE}workers/{worker.id}/claim"
+    addresses = [("POST", f"{BASE}results", b"{}"), ("POST", claim, b"{}")]
+    for answer in asyncio.run(ask()):
+        assert problem_of(answer) == "unavailable"
+        assert answer["Retry-After"] == "1"
+
+
+def test_the_description_tells_its_length(api: Api) -> None:
+    answer = api.get("openapi.json")
+    assert answer["Content-Length"] == str(len(answer.content))

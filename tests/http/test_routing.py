@@ -11,7 +11,6 @@ import threading
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.db import OperationalError
 from django.test import AsyncClient, RequestFactory
@@ -20,6 +19,7 @@ from django_pgjobs.http import pool as pool_module
 from django_pgjobs.http.pool import Pool, borrowed, pool
 from django_pgjobs.http.problems import SLUGS, Problem, unavailable
 from django_pgjobs.http.routing import response_to
+from django_pgjobs.http.threads import in_thread
 from tests.factories import make_token
 from tests.helpers import ROOT
 from tests.http.support import ONLY_WSGI, Api, problem_of
@@ -43,7 +43,9 @@ def content(answer: Any) -> Any:
 # Addresses, methods, parameters
 
 
-@pytest.mark.parametrize("address", ["", "nothing", "token/", "workers/0", "jobs/x/workers/1"])
+@pytest.mark.parametrize(
+    "address", ["", "nothing", "a%0Ab", "token/", "workers/0", "jobs/x/workers/1"]
+)
 def test_what_is_not_there_is_a_problem(api: Api, address: str) -> None:
     for method in ("GET", "POST"):
         assert problem_of(api.send(method, address)) == "not-found"
@@ -338,8 +340,8 @@ def test_a_known_token_costs_the_loop_no_thread(api: Api, monkeypatch: Any) -> N
     in_loop("POST", "/tried/wait", api.secret)
     used: list[object] = []
     monkeypatch.setattr(
-        "django_pgjobs.http.routing.sync_to_async",
-        lambda function: used.append(function) or sync_to_async(function),
+        "django_pgjobs.http.routing.in_thread",
+        lambda function: used.append(function) or in_thread(function),
     )
     assert in_loop("POST", "/tried/wait", api.secret).status_code == 200
     assert used == []

@@ -22,5 +22,5 @@ V1 = [
 urlpatterns = [
     path("v1/", include(V1)),
     # Problems, also for what is not there.
-    re_path(r"(?s)^(?P<rest>.*)$", public_view(unknown_address)),
+    re_path(r"^(?P<rest>[\s\S]*)$", public_view(unknown_address)),
 ]

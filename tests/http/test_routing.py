@@ -14,6 +14,7 @@ import pytest
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.db import OperationalError
 from django.test import AsyncClient, RequestFactory
+from django.urls import reverse
 
 from django_pgjobs.http import pool as pool_module
 from django_pgjobs.http.pool import Pool, borrowed, pool
@@ -49,6 +50,11 @@ def content(answer: Any) -> Any:
 def test_what_is_not_there_is_a_problem(api: Api, address: str) -> None:
     for method in ("GET", "POST"):
         assert problem_of(api.send(method, address)) == "not-found"
+
+
+def test_a_project_with_the_api_can_reverse_its_addresses() -> None:
+    """Django writes all patterns of a project backwards for that, those of the API too."""
+    assert reverse("pgjobs_http:openapi", "tests.http.urls") == "/pgjobs/api/v1/openapi.json"
 
 
 @pytest.mark.parametrize("base", ["/pgjobs/api/v2/", "/pgjobs/api/v0/", "/pgjobs/api/"])

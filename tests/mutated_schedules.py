@@ -95,8 +95,8 @@ SCHEDULES = (
     (
         "schedule that was passed over",
         "django_pgjobs/worker/process/scheduler.py",
-        "is_in_vain = self._expects_some and not turn.is_passed_over",
-        "is_in_vain = self._expects_some",
+        "is_in_vain = expects_some and not turn.is_passed_over",
+        "is_in_vain = expects_some",
         RACES,
     ),
     (
@@ -109,8 +109,8 @@ SCHEDULES = (
     (
         "what was put off is tried again",
         "django_pgjobs/worker/process/scheduler.py",
-        "if wait >= pause:\n            return pause",
-        "if True:\n            return pause",
+        "return pause if wait >= pause else max(SHORTEST_PAUSE, wait)",
+        "return pause",
         ("tests/schedules/test_following.py",),
     ),
     (

@@ -1,8 +1,8 @@
 """The rows about idle workers: what one job costs beside so many of them, and how soon it begins.
 
 The workers are commands of up to four processes with two threads each. All of them are idle
-before each part. Commits are those of the whole database, the enqueue's among them; idle
-workers make some, too, so what they make while the server's counters settle is taken off.
+before each part. Commits are those of the whole database, the enqueue's among them; what as many
+workers without jobs make in as long a time is taken off, and is a figure of its own.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from tests.benchmarks.measures import Measured, percentile, read_first_lines
 from tests.benchmarks.processes import WorkerGroup
 from tests.benchmarks.system import System, module_command
 
-ALONE_JOBS = 200
+ALONE_JOBS = 450
 PAUSES = (0.02, 0.06)
 STEADY_RATE = 100
-STEADY_SECONDS = 5
+STEADY_SECONDS = 19
 ENQUEUED = 1_500
 BURST = 20_000
 READY_SECONDS = 120.0
 IDLE_SECONDS = 7.0
 # After so long every session that is idle has told the server what it did.
 COUNTERS_SECONDS = 11.0
+# With what comes before that, each part takes about two leases, whose renewals commit, too.
+WINDOW_SECONDS = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
 JOB = "INSERT INTO pgjobs_job (task_path, args) VALUES ('ours_tasks.record', %s)"
 COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
@@ -44,8 +46,8 @@ def measure_herd(system: System, workers: int) -> Measured:
     system.reset()
     with idle_workers(system, workers, BENCH_LATENCY_FILE=str(path)) as group:
         if workers:
-            idle = count_commits(system, lambda: time.sleep(COUNTERS_SECONDS), 0.0)
-            per_second = idle / (2 * COUNTERS_SECONDS)
+            pause = WINDOW_SECONDS - COUNTERS_SECONDS
+            per_second = count_commits(system, lambda: time.sleep(pause), 0.0) / WINDOW_SECONDS
             figures["idle"] = per_second
             figures |= measure_alone(system, group, path, per_second)
             figures["steady"] = measure_steady(system, path, per_second)
@@ -94,10 +96,10 @@ def wait_until(group: WorkerGroup, condition: Callable[[], bool], complaint: str
 
 def count_commits(system: System, act: Callable[[], None], idle: float) -> float:
     """Return how often the database commits because of *act*; *idle* times a second anyhow."""
-    before = system.query(COMMITS)
+    before, start = system.query(COMMITS), time.monotonic()
     act()
     time.sleep(COUNTERS_SECONDS)
-    return float(system.query(COMMITS) - before) - idle * COUNTERS_SECONDS
+    return float(system.query(COMMITS) - before) - idle * (time.monotonic() - start)
 
 
 def measure_alone(system: System, group: WorkerGroup, path: Path, idle: float) -> dict[str, float]:

@@ -207,7 +207,7 @@ def test_one_that_is_locked_when_it_is_due_is_looked_at_again_soon() -> None:
     let_be_due(make_schedule("locked"))
     scheduler = make_active()
     # It wakes for the one that is locked.
-    scheduler._expects_some = True
+    scheduler._expects_at = 0.0
     with transaction.atomic():
         Schedule.objects.select_for_update().get(name="locked")
         pauses = DjangoThread(lambda: [scheduler._take_turn() for _ in range(12)]).result()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +43,8 @@ class World:
         self.taking = 0
         # Does each turn take as many as it may?
         self.has_many = False
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(scheduler_module, "time", clock)
         monkeypatch.setattr(scheduler_module, "fire_due", self.fire)
         monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: Synced([], [], [], [], []))
         monkeypatch.setattr(Scheduler, "_retire", lambda scheduler: None)
@@ -182,7 +186,7 @@ def test_what_was_put_off_is_tried_again_in_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scheduler_module, "fire_due", fire)
     scheduler._take_turn()
     assert scheduler._take_turn() <= FIRST_BLOCKED
-    assert not scheduler._expects_some
+    assert scheduler._expects_at == math.inf
     locked = Synced([], [], [], [], ["y"])
     monkeypatch.setattr(scheduler_module, "sync_schedules", lambda: locked)
     other = Scheduler(WorkerState(make_options(), "test:1"), on_crash=print)

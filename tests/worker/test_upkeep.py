@@ -247,6 +247,27 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_worker_that_is_told_of_each_job_does_not_look_after_each(is_told: bool) -> None:
+    """But soon: some may have keys, or were locked. One that found nothing looks at once."""
+    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
+    duty = make_look(
+        outlook,
+        make_options(poll_interval=NEVER),
+        is_settled=lambda: True,
+        is_told=lambda: is_told,
+        on_drained=mock.Mock(),
+    )
+    outlook.claimed = 1
+    assert duty.due_at(0.0) <= time.monotonic()
+    look_in_vain(duty)
+    duty.note_news()
+    assert duty.due_at(0.0) <= time.monotonic()
+    outlook.claimed = 2
+    assert (duty.due_at(0.0) == duty._looked_at + look.APART_SECONDS) is is_told
+    assert is_told or duty.due_at(0.0) <= time.monotonic()
+
+
 def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
     """While a long job ran, the gaps between looks have grown."""
     outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=1)

@@ -12,6 +12,7 @@ without anything due for a while it has none.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import time
@@ -87,8 +88,8 @@ class Scheduler(Role):
         # For how long each was last left alone, and how many schedules a turn takes.
         self._blocked: dict[str, float] = {}
         self._size = MAX_SCHEDULES
-        # Is something expected to be due when it wakes?
-        self._expects_some = False
+        # When something is expected to be due, as far as the last turn has told.
+        self._expects_at = math.inf
         self._passed_over = FIRST_PASSED_OVER
         # When the first of the full turns in a row was.
         self._full_since: datetime | None = None
@@ -147,15 +148,10 @@ class Scheduler(Role):
         if not self._is_synced:
             times.append(self._sync_at)
         wait = min(times, default=float("inf")) - time.monotonic()
-        if wait >= pause:
-            return pause
-        # It wakes before anything need be due.
-        self._expects_some = False
-        return max(SHORTEST_PAUSE, wait)
+        return pause if wait >= pause else max(SHORTEST_PAUSE, wait)
 
     def _note_blocked(self, error: Blocked) -> None:
         """Leave a schedule alone for a while, or find it by taking one at a time."""
-        self._expects_some = False
         if error.name is None:
             self._size = 1
             return
@@ -200,6 +196,7 @@ class Scheduler(Role):
 
     def _fire(self) -> float:
         now = time.monotonic()
+        expects_some, self._expects_at = now >= self._expects_at, math.inf
         self._excluded = {name: until for name, until in self._excluded.items() if until > now}
         late = 0.0 if self._is_early else LATE_SECONDS
         turn = fire_due(
@@ -219,12 +216,11 @@ class Scheduler(Role):
         self._note_clock(turn.read_at, asked_at=now)
         self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
-        is_in_vain = self._expects_some and not turn.is_passed_over
+        is_in_vain = expects_some and not turn.is_passed_over
         self._is_active = has_some or (self._is_active and not is_in_vain)
         self._may_be_alone = self._may_be_alone and not is_in_vain
         if turn.is_full or turn.unknown:
             # There may be nothing more, which does not mean that another one is active.
-            self._expects_some = False
             return SHORTEST_PAUSE
         return self._pause(turn)
 
@@ -234,7 +230,7 @@ class Scheduler(Role):
         return self._is_active or self._may_be_alone
 
     def _pause(self, turn: ScheduleTurn) -> float:
-        """Return how long to wait, and note whether something is due then."""
+        """Return how long to wait, and note when something is expected to be due."""
         wait, longest = turn.wait, LONGEST_PAUSE
         if not turn.is_passed_over:
             self._passed_over = FIRST_PASSED_OVER
@@ -250,9 +246,12 @@ class Scheduler(Role):
         elif wait is not None and wait > IDLE_SECONDS:
             # It has no connection meanwhile, and is to have one when something is due.
             longest = min(longest, wait - CONNECT_SECONDS)
-        self._expects_some = turn.is_passed_over or (wait is not None and wait <= longest)
+        if wait is None:
+            return longest
+        if turn.is_passed_over or wait <= longest:
+            self._expects_at = time.monotonic() + min(wait, longest)
         # A millisecond more, because a wait may end a little early.
-        return longest if wait is None else max(SHORTEST_PAUSE, min(wait + 0.001, longest))
+        return max(SHORTEST_PAUSE, min(wait + 0.001, longest))
 
     def _check_planned(self) -> float:
         """Look at some schedules if it is time; return how soon there is more to do."""
@@ -267,8 +266,6 @@ class Scheduler(Role):
             logger.warning("schedule=%s was planned too late; it is due earlier", name)
         if self._check_after is None and not moved:
             return LONGEST_PAUSE
-        # It wakes before anything need be due.
-        self._expects_some = False
         return CHECK_PAUSE
 
     def _note_clock(self, read_at: datetime | None, asked_at: float) -> None:

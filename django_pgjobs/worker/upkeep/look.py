@@ -37,6 +37,9 @@ FIRST_GAP_SECONDS = 0.01
 LISTEN_AFTER_SECONDS = 0.15
 # How long after tokens came, which the pump takes by itself, the look asks for the next.
 TOKEN_LOOK_SECONDS = 0.02
+# At least so far apart are looks after claims that found jobs, while every new job is notified:
+# what such a look is for is rare then (jobs with keys, due times, rows that somebody had locked).
+APART_SECONDS = 0.025
 # How often a worker looks if its pump knows where jobs are, or has room of one kind only.
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
@@ -162,8 +165,10 @@ class Look(Duty):
         if not self._outlook.waits_for_news:
             due = max(self._looked_at, self.waited_at) + BUSY_LOOK_SECONDS
             due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)
-        elif self._outlook.claimed != self._claimed or self._may_end_drain:
+        elif self._may_end_drain:
             due = 0.0
+        elif self._outlook.claimed != self._claimed:
+            due = self._looked_at + APART_SECONDS if self._is_told() else 0.0
         else:
             due = self._due
         return max(due, self._allowed_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,18 @@ def test_explain_says_whether_the_job_can_run_and_why_not(run: Any) -> None:
 def test_explain_of_a_running_job(run: Any) -> None:
     job = make_running_job()
     assert run("explain", job.id).startswith(f"job {job.id}: running\n  Worker test:1 runs it")
+
+
+def test_explain_loads_the_tasks_to_know_remote_ones(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Nothing else does in this command, which runs no checks."""
+    code = "from django_pgjobs import task\n\n\n@task(remote=True)\ndef cut(): ...\n"
+    (tmp_path / "not_loaded_yet.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.PGJOBS = {"TASK_MODULES": ["not_loaded_yet"]}
+    job_id = make_job("not_loaded_yet.cut")
+    assert "[no_remote_worker]" in run("explain", job_id)
 
 
 def test_explain_as_json(run: Any) -> None:

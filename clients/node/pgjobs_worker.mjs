@@ -332,10 +332,11 @@ export class Worker {
 
   /** Let jobs end, report, and say goodbye: what is left goes to others at once. */
   async #leave() {
-    log(`Stopping: ${this.#jobs.size} jobs have ${this.#grace} s to end`);
+    log(`Stopping: ${this.#jobs.size} jobs have ${this.#isRefused ? 0 : this.#grace} s to end`);
     // With a token that is of no use nothing can be reported.
-    const hasEnded = () => this.#isRefused || !this.#jobs.size;
-    await this.#until(hasEnded, this.#grace);
+    const isLeft = (job) => !(this.#isRefused && job.outcome);
+    const hasEnded = () => ![...this.#jobs.values()].some(isLeft);
+    await this.#until(() => this.#isRefused || hasEnded(), this.#grace);
     if (!hasEnded()) {
       this.#cancelAll("shutdown");
       await this.#until(hasEnded, 5);

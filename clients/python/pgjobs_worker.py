@@ -183,16 +183,20 @@ class Worker:
         """Declare what runs the jobs of a task: function(job, *args, **kwargs)."""
         return lambda function: self._functions.setdefault(path, function)
 
-    def stop(self, *_: Any) -> None:
+    def stop(self) -> None:
         """Claim no more; run() returns when the jobs have ended."""
         self._stopping.set()
+
+    def _stop_at_signal(self, number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
+        self.stop()
 
     def run(self) -> None:
         """Work until stopped; log it and raise SystemExit if the server does not let it."""
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, self.stop)
+                signal.signal(number, self._stop_at_signal)
         start(self._repeat, self._claim, self._stopping)
         start(self._repeat, self._report, self._finished)
         start(self._repeat, self._beat, self._finished)
@@ -333,12 +337,13 @@ class Worker:
 
     def _leave(self) -> None:
         """Let jobs end, report, and say goodbye: what is left goes to others at once."""
-        log.info("Stopping: %d jobs have %s s to end", len(self._jobs), self._grace)
+        grace = 0 if self._is_refused else self._grace
+        log.info("Stopping: %d jobs have %s s to end", len(self._jobs), grace)
         with self._news:
-            # With a token that is of no use nothing can be reported.
-            if not self._news.wait_for(lambda: self._is_refused or not self._jobs, self._grace):
+            self._news.wait_for(lambda: self._is_refused or self._have_ended(), grace)
+            if not self._have_ended():
                 self._cancel_all("shutdown")
-                self._news.wait_for(lambda: not self._jobs, 5)
+                self._news.wait_for(self._have_ended, 5)
         self._finished.set()
         try:
             if self._worker:
@@ -346,6 +351,10 @@ class Worker:
         except Refused as error:
             log.warning("No goodbye: %s", error)
         log.info("Stopped")
+
+    def _have_ended(self) -> bool:
+        # With a token that is of no use nothing can be reported.
+        return len(self._jobs) == (len(self._outcomes()) if self._is_refused else 0)
 
 
 def start(run: Callable[..., Any], *arguments: Any) -> None:

@@ -103,12 +103,15 @@ def find_addresses(destination: Destination) -> list[SocketAddress]:
         if may_be_called(str(address[0]), may_be_private=may_be_private)
     ]
     if not addresses:
-        named = ", ".join(sorted({str(address[0]) for *_, address in found}))
-        raise CallBackFailed(
-            f"{destination.host} leads to {named}: private addresses are not called, unless "
-            "PGJOBS['CALLBACK_ALLOW_PRIVATE'] is on."
-        )
+        raise _not_called(destination.host, {str(address[0]) for *_, address in found})
     return addresses
+
+
+def _not_called(host: str, addresses: set[str]) -> CallBackFailed:
+    why = "such addresses are never called."
+    if any(may_be_called(address, may_be_private=True) for address in addresses):
+        why = "private addresses are not called, unless PGJOBS['CALLBACK_ALLOW_PRIVATE'] is on."
+    return CallBackFailed(f"{host} leads to {', '.join(sorted(addresses))}: {why}")
 
 
 def may_be_called(text: str, *, may_be_private: bool) -> bool:

@@ -133,8 +133,14 @@ def public_view(respond: View) -> View:
 
 def unknown_address(request: HttpRequest, *, rest: str) -> HttpResponse:
     """Answer whatever no route knows."""
-    where = "" if rest.startswith("v1/") else " All routes are below v1/."
-    raise not_found(f"There is no such address.{where}")
+    hint = ""
+    if not rest.startswith("v1/"):
+        hint = " All routes are below v1/."
+    elif rest.startswith("v1/v1/"):
+        hint = " v1/ is there twice."
+    elif rest.endswith("/"):
+        hint = " Try it without the slash at the end."
+    raise not_found(f"There is no such address.{hint}")
 
 
 def drawn(request: HttpRequest, answer: Callable[[], HttpResponse]) -> HttpResponse:

@@ -70,6 +70,11 @@ def test_a_worker_that_does_not_answer_is_told_of(admin_client: Client) -> None:
     assert "The worker has not answered within its lease" in text
 
 
+def test_a_worker_over_http_cannot_be_asked(admin_client: Client) -> None:
+    job = make_running_job(make_worker(token_id=1))
+    assert BUTTON not in admin_client.get(page(job.id)).content.decode()
+
+
 def test_who_may_not_control_workers_has_no_button_and_is_refused(client_of: Client) -> None:
     job = make_running_job()
     assert BUTTON not in client_of.get(page(job.id)).content.decode()

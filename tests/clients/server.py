@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models.functions import Now
+
 from django_pgjobs import cancel
-from django_pgjobs.models import Job, Worker
+from django_pgjobs.models import Job, Token, Worker
 from tests.clients import tasks
 from tests.factories import make_token
 from tests.process.support import fetch_rows
@@ -41,6 +43,10 @@ class Server:
         fetch_rows(
             "UPDATE pgjobs_worker SET lease_expires_at = now() - interval '1 hour' RETURNING id"
         )
+
+    def revoke_token(self) -> None:
+        """Let the token be good for nothing; web processes know within seconds."""
+        Token.objects.update(revoked_at=Now())
 
     def order(self, **columns: Any) -> None:
         """Write what people ask of all workers."""

@@ -256,6 +256,27 @@ def test_a_token_that_is_of_no_use_ends_it(server: Server, start: Start) -> None
     assert "Traceback" not in worker.output() and "    at " not in worker.output()
 
 
+def test_jobs_end_with_the_token_they_were_claimed_with(
+    server: Server, start: Start, journal: Journal
+) -> None:
+    """Nobody would take their results, and others get them."""
+    server.enqueue("hold", journal.folder, "a")
+    worker = start()
+    journal.wait_for("start a 1")
+    server.revoke_token()
+    journal.wait_for("cancelled a 1: shutdown")
+    assert worker.wait() == 1
+
+
+def test_a_second_signal_ends_it_at_once(server: Server, start: Start, journal: Journal) -> None:
+    server.enqueue("ignore", journal.folder, "a")
+    worker = start()
+    journal.wait_for("start a")
+    worker.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "Stopping: 1 " in worker.output(), message=worker.output)
+    assert worker.stop() == -signal.SIGTERM
+
+
 @pytest.mark.parametrize(
     "task", ["make_large", "make_strange", "fail_strangely", "fail_silently", "ask_strangely"]
 )

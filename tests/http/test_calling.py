@@ -205,7 +205,8 @@ def test_a_private_address_is_not_called(receiver: Receiver, settings: Any) -> N
     call_back_after(add.enqueue(1, 2), receiver.url, max_attempts=1)
     run_jobs()
     assert (receiver.got, call_of().status) == ([], "failed")
-    assert "leads to 127.0.0.1" in call_of().errors[-1]["message"]
+    message = call_of().errors[-1]["message"]
+    assert "leads to 127.0.0.1" in message and "unless PGJOBS['CALLBACK_ALLOW_PRIVATE']" in message
 
 
 def test_the_address_that_was_checked_is_connected_to(

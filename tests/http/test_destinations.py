@@ -179,3 +179,13 @@ def test_a_name_that_leads_inside_is_not_called(
     monkeypatch.setattr(destinations.socket, "getaddrinfo", leading_to("10.0.0.1", "127.0.0.1"))
     with pytest.raises(CallBackFailed, match=r"leads to 10\.0\.0\.1, 127\.0\.0\.1"):
         find_addresses(destination_of("https://a.example/"))
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_setting_is_named_only_where_it_would_help(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, allowed: bool
+) -> None:
+    settings.PGJOBS = {"CALLBACK_HOSTS": HOSTS, "CALLBACK_ALLOW_PRIVATE": allowed}
+    monkeypatch.setattr(destinations.socket, "getaddrinfo", leading_to("169.254.169.254"))
+    with pytest.raises(CallBackFailed, match=r"leads to 169\.254\.169\.254: .* never called\.$"):
+        find_addresses(destination_of("https://a.example/"))

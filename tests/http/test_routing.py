@@ -52,6 +52,18 @@ def test_what_is_not_there_is_a_problem(api: Api, address: str) -> None:
         assert problem_of(api.send(method, address)) == "not-found"
 
 
+def test_a_slash_too_many_is_told(api: Api) -> None:
+    answer = api.send("GET", "token/")
+    assert "without the slash at the end" in json.loads(answer.content)["detail"]
+    assert "slash" not in json.loads(api.send("GET", "nothing").content)["detail"]
+
+
+def test_an_address_with_the_version_twice_is_told_from_an_unknown_one(api: Api) -> None:
+    """Clients add it, and so does who copies an address with it."""
+    answer = api.send("POST", "v1/workers", {})
+    assert "v1/ is there twice" in json.loads(answer.content)["detail"]
+
+
 def test_a_project_with_the_api_can_reverse_its_addresses() -> None:
     """Django writes all patterns of a project backwards for that, those of the API too."""
     assert reverse("pgjobs_http:openapi", "tests.http.urls") == "/pgjobs/api/v1/openapi.json"

@@ -28,7 +28,7 @@ from django_pgjobs.control.stacks import where_it_is
 from django_pgjobs.declaring.redaction import MASK, redact, redact_text
 from django_pgjobs.declaring.registry import discover_tasks_once, find_task
 from django_pgjobs.exceptions import UnknownTask
-from django_pgjobs.models import Job
+from django_pgjobs.models import Job, Worker
 from django_pgjobs.models.fields import Undecodable
 from django_pgjobs.permissions import Verb, may, narrow, require
 from django_pgjobs.queries.database import job_database
@@ -95,7 +95,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "explanation": seen_explanation(request.user, explanation) if explanation else None,
         "progress": _progress(job.progress),
         "stack": where_it_is(job.pk) if job.status == JobStatus.RUNNING else None,
-        "may_ask": job.status == JobStatus.RUNNING and may(request.user, Verb.CONTROL_WORKERS),
+        "may_ask": _can_be_asked(job) and may(request.user, Verb.CONTROL_WORKERS),
         "timeline": timeline(job),
         "around": around,
         "in_batch": batch_of(model_admin, request, job),
@@ -151,6 +151,13 @@ def draw_download(model_admin: PageAdmin, request: HttpRequest, object_id: str) 
     response = JsonResponse(head | values, json_dumps_params={"indent": 2})
     response["Content-Disposition"] = f'attachment; filename="job-{job.pk}.json"'
     return response
+
+
+def _can_be_asked(job: Job) -> bool:
+    """Does a worker run it that can tell where it is? One over HTTP cannot."""
+    if job.status != JobStatus.RUNNING or job.worker_id is None:
+        return False
+    return Worker.objects.filter(pk=job.worker_id, token_id=None).exists()
 
 
 def is_missing_task(path: str) -> bool:

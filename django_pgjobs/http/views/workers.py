@@ -83,7 +83,7 @@ def _tasks_of(access: Access, named: Collection[str] | None, fields: Fields) -> 
     if access.tasks is not None and (others := sorted(set(named) - access.tasks)):
         raise forbidden(f"This token is not for the task {others[0]!r}.")
     for path in sorted(set(named) - remote):
-        fields.refuse("tasks", f"there is no remote task {path!r}")
+        fields.refuse("tasks", f"{path!r} is not declared with remote=True")
     return sorted(set(named))
 
 

@@ -246,6 +246,7 @@ class Command(BaseCommand):
     # Looking
 
     def _explain(self, **flags: Any) -> None:
+        discover_tasks()
         try:
             found = explain(flags["id"])
         except LookupError as error:

@@ -51,6 +51,13 @@ DOORS = (
         ROUTING,
     ),
     (
+        "http: tokens that the loop looks up",
+        f"{HTTP}routing.py",
+        "access = await in_thread(partial(find_access, request))",
+        "access = find_access(request)",
+        ("tests/http/test_asgi.py",),
+    ),
+    (
         "http: rate of a token",
         f"{HTTP}routing.py",
         "    rates.spend(access)\n",

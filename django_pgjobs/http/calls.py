@@ -172,7 +172,7 @@ def _moment(
     fields: Fields, name: str, other: str, seconds: float | None
 ) -> datetime | timedelta | None:
     """Return the field *name*, an instant, or *seconds* from now, which is the field *other*."""
-    instant = fields.instant(name, default=None)
+    instant = fields.instant(name)
     if instant is not None and seconds is not None:
         fields.refuse(other, f"expected either this or {name}")
     return timedelta(seconds=seconds) if seconds is not None else instant

@@ -85,7 +85,7 @@ def failure_of(fields: Fields) -> RemoteFailure:
         steering = Retry(after=after)
     elif retries is False:
         steering = Discard()
-    message, trace = scrub(message or "", MAX_MESSAGE), scrub(trace or "", MAX_TRACE)
+    message, trace = scrub(message, MAX_MESSAGE), scrub(trace, MAX_TRACE)
     return RemoteFailure(kind, message, trace=trace, steering=steering)
 
 

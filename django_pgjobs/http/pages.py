@@ -37,7 +37,7 @@ def limit_of(request: ApiRequest, *, most: int = MAX_LIMIT) -> int:
 
 def identifier_of(request: ApiRequest, name: str) -> int | None:
     """Return the id in a parameter, None without it; raise Problem (422)."""
-    text = request.query(name, default=None, max_length=19)
+    text = request.query(name, max_length=19)
     if text is None:
         return None
     number = parse_job_id(text)

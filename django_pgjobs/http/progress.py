@@ -30,7 +30,7 @@ def read_progress(fields: Fields) -> str:
     """Return one report, as it is stored."""
     done = fields.number("done", -MAX_NUMBER, MAX_NUMBER)
     total = fields.number("total", -MAX_NUMBER, MAX_NUMBER, default=None)
-    message = fields.text("message", default="", min_length=0, max_length=10 * MAX_MESSAGE) or ""
+    message = fields.text("message", default="", min_length=0, max_length=10 * MAX_MESSAGE)
     return json.dumps({"done": done, "total": total, "message": scrub(message, MAX_MESSAGE)})
 
 

@@ -41,7 +41,7 @@ def page_of_results(request: ApiRequest, batch: Batch) -> dict[str, Any]:
 
 def _place_of(request: ApiRequest) -> tuple[int, int]:
     """Return the batch and the job at which the page before ended."""
-    text = request.query("cursor", default=None, max_length=39)
+    text = request.query("cursor", max_length=39)
     if text is None:
         return 0, 0
     batch_id, job_id = map(parse_job_id, text.partition(".")[::2])

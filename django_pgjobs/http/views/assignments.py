@@ -48,7 +48,7 @@ def release(request: ApiRequest, assignment: str) -> Reply:
     delay = fields.number("delay", 0, LONGEST_DELAY_SECONDS, default=None)
     note = fields.text("note", default="", min_length=0, max_length=MAX_NOTE)
     fields.check()
-    return _store(request, assignment, Release(delay, note or ""))
+    return _store(request, assignment, Release(delay, note))
 
 
 def _store(request: ApiRequest, sealed: str, report: Report) -> Reply:

@@ -52,11 +52,11 @@ def list_jobs(request: ApiRequest) -> Reply:
     batch_id = identifier_of(request, "batch")
     if batch_id is not None:
         jobs = jobs.filter(in_batches(Q(batch_id=batch_id)))
-    status = request.query("status", default=None, choices=JobStatus.values)
+    status = request.query("status", choices=JobStatus.values)
     if status is not None:
         jobs = jobs.filter(status=status)
     for name, column in (("task", "task_path"), ("queue", "queue_name")):
-        wanted = request.query(name, default=None, max_length=MAX_TASK_PATH)
+        wanted = request.query(name, max_length=MAX_TASK_PATH)
         if wanted is not None:
             jobs = jobs.filter(**{column: wanted})
     without = ("args", "kwargs", "metadata", "result", "progress")

@@ -98,10 +98,10 @@ def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
 def list_workflows(request: ApiRequest) -> Reply:
     """List workflows, newest first."""
     roots = with_states(all_workflows().using(job_database()))
-    name = request.query("name", default=None, max_length=MAX_KEY)
+    name = request.query("name", max_length=MAX_KEY)
     if name is not None:
         roots = roots.filter(name=name)
-    ended = request.query("complete", default=None, choices=("true", "false"))
+    ended = request.query("complete", choices=("true", "false"))
     if ended is not None:
         roots = roots.filter(tree_completed_at__isnull=ended == "false")
     with in_bounded_time():

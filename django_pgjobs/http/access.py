@@ -170,4 +170,4 @@ def _set(names: Iterable[str | None] | None) -> frozenset[str] | None:
 
 def _unauthorized(detail: str) -> Problem:
     headers = {"WWW-Authenticate": 'Bearer realm="pgjobs"'}
-    return Problem(401, "unauthorized", "No valid token", detail=detail, headers=headers)
+    return Problem("unauthorized", detail=detail, headers=headers)

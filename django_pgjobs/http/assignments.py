@@ -65,7 +65,7 @@ def opened_or_refused(sealed: str, token_id: int) -> Assignment:
 def lost() -> Problem:
     """Return the problem of an assignment that is over."""
     detail = "The assignment is over: the job has ended, or is somebody else's. Leave it."
-    return Problem(409, "lost", "The assignment is lost", detail=detail)
+    return Problem("lost", detail=detail)
 
 
 def _signature(text: str, key: bytes) -> bytes:

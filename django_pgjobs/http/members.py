@@ -46,7 +46,7 @@ class Member(NamedTuple):
 def worker_gone() -> Problem:
     """Return the problem of a worker that is not the token's, or whose lease is over."""
     detail = "Register anew; what the worker ran is lost to it."
-    return Problem(404, "worker-gone", "There is no such worker", detail=detail)
+    return Problem("worker-gone", detail=detail)
 
 
 def find_member(access: Access, worker_id: int) -> Member:

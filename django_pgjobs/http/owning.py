@@ -43,7 +43,7 @@ def has_opened(access: Access, batch: Batch) -> bool:
 
 def duplicate(detail: str) -> Problem:
     """Return the problem of a key that somebody else has."""
-    return Problem(409, "duplicate", "It is there already", detail=detail)
+    return Problem("duplicate", detail=detail)
 
 
 def require_jobs(access: Access, job_ids: Collection[str]) -> None:

@@ -183,13 +183,8 @@ def _method(request: HttpRequest) -> str:
 
 def _not_allowed(handlers: Mapping[str, Handler]) -> Problem:
     allowed = ", ".join(sorted(handlers))
-    return Problem(
-        405,
-        "method-not-allowed",
-        "Method not allowed",
-        detail=f"Allowed here: {allowed}.",
-        headers={"Allow": allowed},
-    )
+    detail, headers = f"Allowed here: {allowed}.", {"Allow": allowed}
+    return Problem("method-not-allowed", detail=detail, headers=headers)
 
 
 def _response(answer: Reply) -> HttpResponse:
@@ -224,12 +219,12 @@ def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
         logger.warning("http path=%s the database: %s", path, str(error).strip())
         problem = unavailable("The database cannot be used now.")
     elif isinstance(error, SuspiciousOperation | UnreadablePostError):
-        problem = Problem(400, "bad-request", "Bad request")
+        problem = Problem("bad-request")
     else:
         logger.error("http path=%s", path, exc_info=error)
         # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
         got_request_exception.send(sender=None, request=request)
-        problem = Problem(500, "internal-error", "Internal error", detail="See the server's log.")
+        problem = Problem("internal-error", detail="See the server's log.")
     response = _finished(problem.response())
     if response.status_code >= 500:
         # It is logged above; Django would mail each to the administrators.

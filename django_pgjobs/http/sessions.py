@@ -84,6 +84,6 @@ def _told_as_problems() -> Iterator[None]:
     except UnknownBatch as error:
         raise not_found(str(error)) from error
     except BatchSealed as error:
-        raise Problem(409, "sealed", "The batch takes no more", detail=str(error)) from error
+        raise Problem("sealed", detail=str(error)) from error
     except (DuplicateJob, DuplicateWorkflow) as error:
-        raise Problem(409, "duplicate", "It is there already", detail=str(error)) from error
+        raise Problem("duplicate", detail=str(error)) from error

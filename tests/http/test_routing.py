@@ -216,17 +216,19 @@ def test_a_bug_is_told_to_who_collects_exceptions(api: Api) -> None:
 
 
 def test_a_problem_is_of_the_list() -> None:
-    for slug, status in SLUGS.items():
-        assert Problem(status, slug, "t").response().status_code == status
-    with pytest.raises(ValueError, match="expected the status 409"):
-        Problem(404, "lost", "t")
+    for slug, (status, title) in SLUGS.items():
+        answer = Problem(slug).response()
+        assert (answer.status_code, json.loads(answer.content)["title"]) == (status, title)
+    with pytest.raises(KeyError):
+        Problem("misspelt")
 
 
 def test_every_problem_is_documented_and_no_other() -> None:
     page = (ROOT / "docs" / "http-api.md").read_text()
     table = page.partition("\n## Errors\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    assert {slug.strip(" `"): int(status) for slug, status in rows} == SLUGS
+    told = {slug.strip(" `"): int(status) for slug, status in rows}
+    assert told == {slug: status for slug, (status, _) in SLUGS.items()}
 
 
 # Connections

@@ -239,15 +239,15 @@ RULES = (
     (
         "worker over http: queues of a narrowed token",
         f"{HTTP}members.py",
-        "queues if access.queues is None else queues & access.queues",
-        "queues",
+        "access.queues_of(row.queues)",
+        "row.queues",
         GUARDS,
     ),
     (
         "worker over http: tasks of a narrowed token",
         f"{HTTP}members.py",
-        "paths if access.tasks is None else paths & access.tasks",
-        "paths",
+        "access.tasks_of(row.task_paths)",
+        "frozenset(row.task_paths)",
         GUARDS,
     ),
     (

@@ -11,7 +11,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -61,6 +61,14 @@ class Access:
         """Is the token for jobs of this task in this queue?"""
         is_queue = self.queues is None or queue_name in self.queues
         return is_queue and (self.tasks is None or task_path in self.tasks)
+
+    def queues_of(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of some queues that the token is for."""
+        return frozenset(names) if self.queues is None else self.queues.intersection(names)
+
+    def tasks_of(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those of some tasks that the token is for."""
+        return frozenset(paths) if self.tasks is None else self.tasks.intersection(paths)
 
     def require_use(self, queue_name: str, task_path: str) -> None:
         """Raise Problem (403) unless the token is for jobs of this task in this queue."""

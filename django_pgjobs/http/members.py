@@ -55,15 +55,14 @@ def find_member(access: Access, worker_id: int) -> Member:
     if not rows:
         raise worker_gone()
     row = RemoteWorkerRow._make(rows[0])
-    queues, paths = set(row.queues), frozenset(row.task_paths)
     # The token may have been narrowed since.
-    served = sorted(queues if access.queues is None else queues & access.queues)
+    served = sorted(access.queues_of(row.queues))
     worker = RemoteWorker(
         id=worker_id,
         token_id=access.token_id,
         name=row.name,
         queues=tuple(served),
-        paths=paths if access.tasks is None else paths & access.tasks,
+        paths=access.tasks_of(row.task_paths),
         options=make_options(served, [alias for alias in our_backends() if alias in row.backends]),
     )
     return Member(worker, row)

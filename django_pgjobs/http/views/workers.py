@@ -79,8 +79,8 @@ def _tasks_of(access: Access, named: Collection[str] | None, fields: Fields) -> 
     """Return the remote tasks that a worker may run: those that it names, else its token's."""
     remote = station.remote_tasks()
     if named is None:
-        return sorted(path for path in remote if access.tasks is None or path in access.tasks)
-    if access.tasks is not None and (others := sorted(set(named) - access.tasks)):
+        return sorted(access.tasks_of(remote))
+    if others := sorted(set(named) - access.tasks_of(named)):
         raise forbidden(f"This token is not for the task {others[0]!r}.")
     for path in sorted(set(named) - remote):
         fields.refuse("tasks", f"there is no remote task {path!r}")
@@ -91,9 +91,8 @@ def _queues_of(access: Access, named: Collection[str] | None, paths: Collection[
     """Return the queues that a worker serves: those that it names, else those of its tasks."""
     if named is None:
         # Not all: a claim would wade through the jobs of others.
-        queues = {find_task(path).queue_name for path in paths}
-        return sorted(queues if access.queues is None else queues & access.queues)
-    if access.queues is not None and (others := sorted(set(named) - access.queues)):
+        return sorted(access.queues_of({find_task(path).queue_name for path in paths}))
+    if others := sorted(set(named) - access.queues_of(named)):
         raise forbidden(f"This token is not for the queue {others[0]!r}.")
     return sorted(set(named))
 

@@ -209,13 +209,6 @@ RULES = (
         REPEATS,
     ),
     (
-        "worker over http: claims that are crossed",
-        f"{HTTP}taking.py",
-        "if trouble_of(error) is not Trouble.CROSSED:",
-        "if True:",
-        REPEATS,
-    ),
-    (
         "worker over http: outcomes that are crossed",
         f"{HTTP}reporting.py",
         "elif trouble is not Trouble.CROSSED:",

@@ -13,8 +13,8 @@ import psycopg
 
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.options import make_options
-from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
-from django_pgjobs.http.problems import Problem, unavailable
+from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed, crossed
+from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.station import LOGGED_WORKER, station
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
@@ -119,7 +119,7 @@ class Delivery:
         elif trouble is not Trouble.CROSSED:
             raise error
         elif self._failures >= TRIES:
-            raise unavailable("Others change the same rows.") from error
+            raise crossed() from error
         return PAUSE_SECONDS * self._failures
 
     def _take_turn(

@@ -15,7 +15,7 @@ from django.db import connection
 from django.http import HttpResponse
 
 from django_pgjobs.http import pool as pool_module
-from django_pgjobs.http import reporting, taking
+from django_pgjobs.http import reporting
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import TRIES, borrowed, turn
 from django_pgjobs.http.station import station
@@ -73,7 +73,7 @@ def crossed(
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send again at once."""
-    for module in (pool_module, taking, reporting):
+    for module in (pool_module, reporting):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
 
 

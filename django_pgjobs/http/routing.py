@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -121,17 +121,22 @@ def view_of(handlers: Mapping[str, Handler]) -> View:
     return view
 
 
-def public_view(respond: View) -> View:
-    """Return a view that needs no token; what it raises is drawn as in the others."""
+def public_view(respond: Run, *, methods: Collection[str] = ()) -> View:
+    """Return a view that needs no token, for these methods (none: for all)."""
+
+    def answer(request: HttpRequest, path: Mapping[str, Any]) -> HttpResponse:
+        if methods and _method(request) not in methods:
+            raise _not_allowed(methods)
+        return _response(respond(request, **path))
 
     def view(request: HttpRequest, **path: Any) -> HttpResponse:
-        return drawn(request, lambda: respond(request, **path))
+        return drawn(request, lambda: answer(request, path))
 
     _exempt(view)
     return view
 
 
-def unknown_address(request: HttpRequest, *, rest: str) -> HttpResponse:
+def unknown_address(request: HttpRequest, *, rest: str) -> Reply:
     """Answer whatever no route knows."""
     where = "" if rest.startswith("v1/") else " All routes are below v1/."
     raise not_found(f"There is no such address.{where}")
@@ -181,8 +186,8 @@ def _method(request: HttpRequest) -> str:
     return "GET" if request.method == "HEAD" else request.method or ""
 
 
-def _not_allowed(handlers: Mapping[str, Handler]) -> Problem:
-    allowed = ", ".join(sorted(handlers))
+def _not_allowed(methods: Collection[str]) -> Problem:
+    allowed = ", ".join(sorted(methods))
     detail, headers = f"Allowed here: {allowed}.", {"Allow": allowed}
     return Problem("method-not-allowed", detail=detail, headers=headers)
 

@@ -69,6 +69,7 @@ def test_a_method_that_a_route_has_not_is_told_the_ones_it_has(api: Api) -> None
     assert problem_of(answer) == "method-not-allowed"
     assert answer["Allow"] == "GET"
     assert tried(api, "GET", "echo")["Allow"] == "DELETE, POST"
+    assert problem_of(api.post("openapi.json")) == "method-not-allowed"
 
 
 def test_head_is_a_get_without_its_body(api: Api) -> None:

@@ -27,6 +27,7 @@ VERBS = ("work", "enqueue", "read", "manage")
 CACHED_SECONDS = 5.0
 # So many are remembered; nobody has as many tokens, but anybody may send as many texts.
 MAX_CACHED = 1_000
+NOT_VALID = "This token is not valid, or not any more."
 PREFIX = "pgj_"
 # 32 bytes as token_urlsafe writes them.
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
@@ -122,7 +123,7 @@ def known_access(request: HttpRequest) -> Access | None:
     """
     is_known, access = known_tokens.get(_digest(request))
     if is_known and access is None:
-        raise _unauthorized("This token is not valid, or not any more.")
+        raise _unauthorized(NOT_VALID)
     return access
 
 
@@ -139,7 +140,7 @@ def find_access(request: HttpRequest) -> Access:
                 note_token_use(cursor, row.id)
     if row is None:
         known_tokens.keep(digest, None, CACHED_SECONDS)
-        raise _unauthorized("This token is not valid, or not any more.")
+        raise _unauthorized(NOT_VALID)
     access = _access(row)
     left = math.inf if row.seconds_left is None else row.seconds_left
     known_tokens.keep(digest, access, min(CACHED_SECONDS, left))

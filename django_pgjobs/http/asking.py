@@ -9,27 +9,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.assignments import MAX_LENGTH, opened
+from django_pgjobs.http.assignments import MAX_LENGTH, MAX_NAMED, opened
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.members import Member, find_member, recent_members
+from django_pgjobs.http.outcomes import held_by
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.taking import GivenAttempt, again, take
 from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import POLL_SECONDS, Waiter, waiting
 from django_pgjobs.queries.claims import Group, send_token_wait
-from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import set_listening
 from django_pgjobs.worker.claiming.plan import Listing
 
-MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 2_000
-# Of two looks that nobody was told to make, the second is made that much earlier than is due, so
-# that one serves all.
-EARLY = 0.9
+MOST_JOBS, MOST_SECONDS = 100, 25.0
+# Who looks and was not woken takes what another one saw up to this part of a pause ago: so one look
+# serves all.
+SHARED = 0.9
 LEAST_PAUSE = 0.001
 
 
@@ -52,7 +51,7 @@ class Asked:
         fields = request.fields()
         max_jobs = fields.integer("max_jobs", 1, MOST_JOBS, default=1)
         wait = fields.number("wait", 0, MOST_SECONDS, default=0.0)
-        sealed = fields.texts("held", default=None, max_items=MOST_HELD, max_length=MAX_LENGTH)
+        sealed = fields.texts("held", default=None, max_items=MAX_NAMED, max_length=MAX_LENGTH)
         fields.check()
         held = None
         if sealed is not None:
@@ -77,18 +76,16 @@ class Asked:
     def _again(self) -> list[GivenAttempt]:
         if self.held is None:
             return []
-        asked_at = time.monotonic()
         worker = self.member.worker
-        most = MOST_HELD + self.max_jobs
-        [rows] = turn([partial(send_held, worker_id=worker.id, max_jobs=most)])
-        return again(worker, assigned_rows(rows, asked_at), self.held, self.max_jobs)
+        held = held_by(worker.id, MAX_NAMED + self.max_jobs)
+        return again(worker, held, self.held, self.max_jobs)
 
     def say_listening(self, *, listening: bool) -> bool:
         """Let enqueues notify, or no more for the sake of this worker; False: its row is locked."""
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.worker.id, listening=listening)
             is_said = bool(cursor.rowcount)
-        recent_members.forget()
+        recent_members.forget(self.member.worker.id)
         return is_said
 
     def newest(self) -> Member:
@@ -153,7 +150,7 @@ class Wait:
         was_woken = waiting.note_looked(self._waiter)
         since = time.monotonic()
         if was_said and not was_woken:
-            since -= EARLY * waiting.pause
+            since -= SHARED * waiting.pause
         given = self._asked.look(since)
         self._tokens_at = math.inf
         # One of each sort is enough to wait for tokens.

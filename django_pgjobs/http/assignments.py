@@ -25,6 +25,8 @@ SALT = "django_pgjobs.assignment"
 SEPARATOR = "~"
 # An id is at most four numbers and a digest.
 MAX_LENGTH = 200
+# As many as one request may name.
+MAX_NAMED = 2_000
 
 
 class Assignment(NamedTuple):

@@ -75,23 +75,26 @@ class RecentMembers:
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, Access], tuple[Member, float]] = {}
+        self._found: dict[int, tuple[Access, Member, float]] = {}
 
     def get(self, access: Access, worker_id: int) -> Member:
         """Return a worker; raise Problem (404) if it is gone."""
         now = time.monotonic()
-        found = self._found.get((worker_id, access))
-        if found is not None and now < found[1]:
-            return found[0]
+        found = self._found.get(worker_id)
+        if found is not None and found[0] == access and now < found[2]:
+            return found[1]
         member = find_member(access, worker_id)
         if len(self._found) >= MOST_KNOWN:
             self._found = {}
-        self._found[worker_id, access] = member, now + KNOWN_SECONDS
+        self._found[worker_id] = access, member, now + KNOWN_SECONDS
         return member
 
-    def forget(self) -> None:
-        """Ask the table for each worker again."""
-        self._found = {}
+    def forget(self, worker_id: int | None = None) -> None:
+        """Ask the table for this worker again; without one, for each."""
+        if worker_id is None:
+            self._found = {}
+        else:
+            self._found.pop(worker_id, None)
 
 
 recent_members = RecentMembers()

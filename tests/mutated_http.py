@@ -218,7 +218,7 @@ RULES = (
     (
         "worker over http: outcomes over a lost connection",
         f"{HTTP}reporting.py",
-        "            if self._failures > 1:\n",
+        "            if self._losses > 1:\n",
         "            if True:\n",
         REPEATS,
     ),

@@ -93,7 +93,7 @@ os.register_at_fork(after_in_child=pool.begin_anew)
 def borrowed() -> Iterator[OwnConnection]:
     """Lend a connection for statements that wait for nothing but the database.
 
-    In async code it is to be used in a thread: `await sync_to_async(function)()`.
+    On an event loop it is to be used in a thread: `await in_thread(function)`.
     """
     connection = pool.take()
     try:

@@ -38,7 +38,6 @@ logger = get_logger(__name__)
 APP_NAME = "pgjobs_http"
 
 View = Callable[..., HttpResponse]
-AsyncView = Callable[..., Awaitable[HttpResponse]]
 Run = Callable[..., Reply]
 RunInLoop = Callable[..., Awaitable[Reply]]
 

@@ -177,7 +177,7 @@ def hand_out(worker: RemoteWorker, attempts: Iterable[tuple[Attempt, float]]) ->
         if outcome is None:
             try:
                 given.append(GivenAttempt(attempt, prepare(attempt), ran))
-                memory.note(Assigned(attempt.row, ran, False, worker.id))
+                memory.note(Assigned(attempt.row, ran, False))
                 continue
             except Exception as error:
                 outcome = failure(attempt, error, worker.options)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, MAX_NAMED, opened
@@ -123,7 +123,7 @@ class Asked:
 
 
 class Wait:
-    """The waiting of one request; *wake* ends a pause, from any thread."""
+    """The waiting of one request, in a `with` block; *wake* ends a pause, from any thread."""
 
     def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
         self._asked = asked
@@ -133,10 +133,17 @@ class Wait:
         self._is_said = False
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
+        self._has_found = False
 
-    def enter(self) -> None:
-        """Be woken from now on; `end` has to follow."""
+    def __enter__(self) -> Self:
         waiting.enter(self._waiter)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # Who found jobs may have left some, and who ends by an exception may have been woken for
+        # others.
+        passes_on = self._has_found or kind is not None or self._tokens_at < math.inf
+        waiting.leave(self._waiter, passes_on=passes_on)
 
     def _say_listening(self) -> bool:
         """Let enqueues notify: what is known here may be older than what another process wrote."""
@@ -159,6 +166,7 @@ class Wait:
             if self._tokens_at == math.inf:
                 # They may have come between the claim and the question.
                 given = self._asked.look(since)
+        self._has_found = bool(given)
         return given
 
     def pause(self) -> float | None:
@@ -169,27 +177,17 @@ class Wait:
         due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
         return max(LEAST_PAUSE, min(due_in, waiting.pause if self._is_said else POLL_SECONDS))
 
-    def end(self, *, passes_on: bool) -> None:
-        """Be woken no more; *passes_on*: there may be jobs for the next."""
-        waiting.leave(self._waiter, passes_on=passes_on or self._tokens_at < math.inf)
-
 
 def wait_in_thread(asked: Asked) -> list[GivenAttempt]:
     """Return jobs as soon as there are some, nothing if it takes too long."""
     event = threading.Event()
-    wait = Wait(asked, event.set)
-    passes_on = True  # who ends by an exception may have been woken for others
-    wait.enter()
-    try:
+    with Wait(asked, event.set) as wait:
         while True:
             event.clear()
             given = wait.look()
             if given or (pause := wait.pause()) is None:
-                passes_on = bool(given)
                 return given
             event.wait(pause)
-    finally:
-        wait.end(passes_on=passes_on)
 
 
 async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
@@ -202,20 +200,14 @@ async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(event.set)
 
-    wait = Wait(asked, wake)
-    passes_on = True  # who ends by an exception may have been woken for others
-    # Here and not in the thread, which goes on when this task is cancelled.
-    wait.enter()
-    try:
+    # Entered here and not in the thread, which goes on when this task is cancelled.
+    with Wait(asked, wake) as wait:
         while True:
             event.clear()
             given = await in_thread(wait.look)
             if given or (pause := wait.pause()) is None:
-                passes_on = bool(given)
                 return given
             # Not `wait_for`, which ignores a cancel that comes as the event does.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await event.wait()
-    finally:
-        wait.end(passes_on=passes_on)

@@ -242,13 +242,14 @@ class Fields:
     def object(self, name: str, *, default: Default) -> Fields | Default: ...
     def object(self, name: str, *, default: Any = REQUIRED) -> Any:
         """Return an object as fields that `check()` looks at as well."""
-        is_there, value = self._given(name, default, Fields({}, self.pointer, name))
-        if not is_there:
-            return value
-        if not isinstance(value, dict):
+        is_there, value = self._given(name, default)
+        if not is_there and default is not REQUIRED:
+            return default
+        if isinstance(value, dict):
+            return self._below(value, self.pointer, name)
+        if is_there:
             self.refuse(name, "expected an object")
-            return Fields({}, self.pointer, name)
-        return self._below(value, self.pointer, name)
+        return Fields({}, self.pointer, name)
 
     def mapping(self, name: str, *, default: Default, max_items: int) -> dict[str, Any] | Default:
         """Return an object with names and values of the client's own."""

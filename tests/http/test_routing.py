@@ -55,6 +55,7 @@ def test_what_is_not_there_is_a_problem(api: Api, address: str) -> None:
 def test_a_project_with_the_api_can_reverse_its_addresses() -> None:
     """Django writes all patterns of a project backwards for that, those of the API too."""
     assert reverse("pgjobs_http:openapi", "tests.http.urls") == "/pgjobs/api/v1/openapi.json"
+    assert reverse("pgjobs_http:claim", "tests.http.urls", [7]).endswith("/7/claim")
 
 
 @pytest.mark.parametrize("base", ["/pgjobs/api/v2/", "/pgjobs/api/v0/", "/pgjobs/api/"])

@@ -358,6 +358,19 @@ def test_nobody_listens_after_the_end_though_a_claim_still_waits() -> None:
         waiting.leave(waiter, passes_on=False)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_after_long_idleness_hears_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread ends when nobody has waited for a while."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
+    waiter = module.Waiter(1, ("default",), frozenset(), lambda: None)
+    for _ in range(2):
+        waiting.enter(waiter)
+        wait_until(lambda: waiting.hears)
+        waiting.leave(waiter, passes_on=False)
+        wait_until(lambda: not waiting.hears)
+
+
 def test_where_nobody_hears_all_look_more_often(
     api: Api, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,18 +86,17 @@ def test_of_one_that_begins_to_wait_the_table_is_asked_again_and_of_no_other(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(members, "KNOWN_SECONDS", 600.0)
-    asked, find_member = [], members.find_member
+    asked, find = [], members.find_member
 
-    def noted(access: Any, worker_id: int) -> Any:
-        asked.append(worker_id)
-        return find_member(access, worker_id)
+    def noted(*args: Any) -> Any:
+        asked.append(args[1])
+        return find(*args)
 
     waits, works = Remote(api, "waits"), Remote(api, "works")
     works.claim()
     waits.claim(wait=0.01)
     monkeypatch.setattr(members, "find_member", noted)
-    for worker in (waits, works):
-        worker.claim()
+    assert (waits.claim(), works.claim()) == ([], [])
     assert asked == [waits.id]
 
 
@@ -356,19 +355,6 @@ def test_nobody_listens_after_the_end_though_a_claim_still_waits() -> None:
         assert not waiting.hears
     finally:
         waiting.leave(waiter, passes_on=False)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_waits_after_long_idleness_hears_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread ends when nobody has waited for a while."""
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
-    waiter = module.Waiter(1, ("default",), frozenset(), lambda: None)
-    for _ in range(2):
-        waiting.enter(waiter)
-        wait_until(lambda: waiting.hears)
-        waiting.leave(waiter, passes_on=False)
-        wait_until(lambda: not waiting.hears)
 
 
 def test_where_nobody_hears_all_look_more_often(

@@ -51,6 +51,13 @@ DOORS = (
         ROUTING,
     ),
     (
+        "http: tokens that the loop looks up",
+        f"{HTTP}routing.py",
+        "access = await in_thread(partial(find_access, request))",
+        "access = find_access(request)",
+        ("tests/http/test_asgi.py",),
+    ),
+    (
         "http: rate of a token",
         f"{HTTP}routing.py",
         "    rates.spend(access)\n",
@@ -202,13 +209,6 @@ RULES = (
         REPEATS,
     ),
     (
-        "worker over http: claims that are crossed",
-        f"{HTTP}taking.py",
-        "if trouble_of(error) is not Trouble.CROSSED:",
-        "if True:",
-        REPEATS,
-    ),
-    (
         "worker over http: outcomes that are crossed",
         f"{HTTP}reporting.py",
         "elif trouble is not Trouble.CROSSED:",
@@ -218,7 +218,7 @@ RULES = (
     (
         "worker over http: outcomes over a lost connection",
         f"{HTTP}reporting.py",
-        "            if self._failures > 1:\n",
+        "            if self._losses > 1:\n",
         "            if True:\n",
         REPEATS,
     ),
@@ -232,15 +232,15 @@ RULES = (
     (
         "worker over http: queues of a narrowed token",
         f"{HTTP}members.py",
-        "queues if access.queues is None else queues & access.queues",
-        "queues",
+        "access.queues_of(row.queues)",
+        "row.queues",
         GUARDS,
     ),
     (
         "worker over http: tasks of a narrowed token",
         f"{HTTP}members.py",
-        "paths if access.tasks is None else paths & access.tasks",
-        "paths",
+        "access.tasks_of(row.task_paths)",
+        "frozenset(row.task_paths)",
         GUARDS,
     ),
     (

@@ -99,9 +99,9 @@ OVER_HTTP = (
     ),
     (
         "jobs: what a token sees",
-        f"{HTTP}pages.py",
-        "return jobs.filter(of_scope(access))",
-        "return jobs",
+        f"{HTTP}owning.py",
+        "job_database()).filter(_of_scope(access))",
+        "job_database())",
         JOBS,
     ),
     (
@@ -114,7 +114,7 @@ OVER_HTTP = (
     (
         "trees: jobs of others",
         f"{HTTP}owning.py",
-        "if not may_use or _jobs(batch).filter(~of_scope(access)).exists():",
+        "if not may_use or _jobs(batch).filter(~_of_scope(access)).exists():",
         "if False:",
         FLOWS,
     ),

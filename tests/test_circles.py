@@ -32,6 +32,33 @@ def test_modules_import_each_other_one_way() -> None:
     )
 
 
+def test_modules_of_http_import_each_other_as_their_map_says() -> None:
+    home = PACKAGE / "http"
+    groups: list[list[str]] = []
+    for line in (home / "__init__.py").read_text().partition("\nThe modules.")[2].splitlines():
+        if line.startswith("    "):
+            # A group that needs two lines has its name on the first.
+            groups += [[]] if line[4] != " " else []
+            groups[-1] += line[21:].split()
+    names = [name for group in groups for name in group]
+    arrows = [
+        (relative(path).split("/")[2].removesuffix(".py"), other.split(".")[2])
+        for path in modules(home)
+        for _, other in imported(path)
+        if other.startswith("django_pgjobs.http.")
+    ]
+    wrong = {
+        f"{name} imports {other}"
+        for name, other in arrows
+        for reachable in [[*groups[0], *next(each for each in groups if name in each)]]
+        if names.index(other) > names.index(name)
+        or not (other in reachable or name in ("views", "urls"))
+    }
+    refuse(wrong, "mend the import, or the map in django_pgjobs/http/__init__.py")
+    found = {path.stem for path in home.iterdir() if path.suffix == ".py" or path.name == "views"}
+    assert set(names) == found - {"__init__"}
+
+
 def module_of(name: str) -> str:
     """Return the file of the package that an imported name leads to, "" for other packages."""
     words = name.split(".")

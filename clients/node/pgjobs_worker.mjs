@@ -67,30 +67,16 @@ class Job {
     this.#controller.abort(new Cancelled(reason));
   }
 
-  /** Return what is to be reported, which is JSON whatever the task throws. */
+  /** Return what is to be reported. */
   async run(task) {
-    try {
-      const outcome = await this.#outcomeOf(task);
-      JSON.stringify(outcome);
-      return outcome;
-    } catch (error) {
-      // What has no text, or a Retry after what is no number.
-      const message = `what it threw cannot be told: ${inspect(error)}`;
-      return { error: { type: "Error", message } };
-    }
-  }
-
-  async #outcomeOf(task) {
     const left = Math.min((this.seconds_left ?? Infinity) * 1000, 2 ** 31 - 1);
     const timer = setTimeout(() => this.cancel("timed_out"), left);
     try {
       const names = Object.keys(this.kwargs).length ? [this.kwargs] : [];
-      const result = (await task(this, ...this.args, ...names)) ?? null;
-      JSON.stringify(result);
-      return { result };
+      return { result: (await task(this, ...this.args, ...names)) ?? null };
     } catch (error) {
       if (["lost", "silence", "shutdown"].includes(this.cancelled)) return { release: true };
-      const { name: type = "Error", message = `${error}`, stack = "" } = error ?? {};
+      const { name: type, message, stack } = error instanceof Error ? error : Error(inspect(error));
       const failure = { error: { type, message, traceback: stack } };
       if (error instanceof Retry) return { ...failure, retry: true, retry_after: error.after };
       return error instanceof Discard ? { ...failure, retry: false } : failure;
@@ -100,7 +86,7 @@ class Job {
   }
 }
 
-/** The server answered with a problem, a proxy with an error, or nobody did (status 0). */
+/** The server answered with a problem, a proxy with an error, or there was no answer (0). */
 export class Refused extends Error {
   name = "Refused";
   constructor(status, { type, title, detail, errors }) {
@@ -110,6 +96,14 @@ export class Refused extends Error {
     this.isOfToken = [401, 403].includes(status);
     const isClear = type?.startsWith?.("urn:pgjobs:problem:") || [401, 403, 413].includes(status);
     this.mayPass = status === 429 || status >= 500 || !isClear;
+  }
+}
+
+function jsonOf(body) {
+  try {
+    return JSON.stringify(body);
+  } catch (error) {
+    throw new Refused(0, { type: "urn:pgjobs:problem:invalid", title: `no JSON: ${error.message}` });
   }
 }
 
@@ -173,8 +167,8 @@ export class Worker {
 
   /** Return the object in the answer; throw Refused. */
   async #call(method, path, body, seconds = CALL_SECONDS, ending = new AbortController()) {
-    const request = { method, headers: this.#headers, body: body && JSON.stringify(body) };
-    const options = { ...request, redirect: "manual", signal: ending.signal };
+    const request = { method, headers: this.#headers, redirect: "manual", signal: ending.signal };
+    const options = { ...request, body: body && jsonOf(body) };
     const timer = setTimeout(() => ending.abort(new Error("it took too long")), seconds * 1000);
     try {
       const send = () => fetch(this.#url + path, options);

@@ -84,35 +84,22 @@ class Job:
         self._event.set()
 
     def run(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Return what is to be reported, which is JSON whatever the function raises."""
+        """Return what is to be reported."""
         try:
-            outcome = self._outcome_of(function)
-            json.dumps(outcome, allow_nan=False)
-            return outcome
-        except BaseException as error:
-            # An exception without a text, or a Retry after what is no number.
-            why = traceback.format_exception_only(error)[-1].strip()
-            text = "".join(traceback.format_exception(error))
-            message = f"what it raised cannot be told: {why}"
-            return {"error": {"type": type(error).__name__, "message": message, "traceback": text}}
-
-    def _outcome_of(self, function: Callable[..., Any]) -> dict[str, Any]:
-        try:
-            result = function(self, *self.fields["args"], **self.fields["kwargs"])
-            json.dumps(result, allow_nan=False)
-            return {"result": result}
+            return {"result": function(self, *self.fields["args"], **self.fields["kwargs"])}
         except BaseException as error:
             if isinstance(error, Cancelled) and self.cancelled in ("lost", "silence", "shutdown"):
                 return {"release": True}
-            text = "".join(traceback.format_exception(error))
-            about = {"type": type(error).__name__, "message": str(error), "traceback": text}
+            told = traceback.TracebackException.from_exception(error)  # also without a text
+            text = "".join(told.format())
+            about = {"type": type(error).__name__, "message": str(told), "traceback": text}
             if isinstance(error, Retry):
                 return {"error": about, "retry": True, "retry_after": error.after}
             return {"error": about, "retry": False if isinstance(error, Discard) else None}
 
 
 class Refused(Exception):
-    """The server answered with a problem, a proxy with an error, or nobody did (status 0)."""
+    """The server answered with a problem, a proxy with an error, or there was no answer (0)."""
 
     def __init__(self, status: int, said: dict[str, Any]) -> None:
         words = [f"{status or ''} {said.get('title')}", said.get("detail"), said.get("errors")]
@@ -137,10 +124,14 @@ class Api:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Return the object in the answer; raise Refused."""
+        try:
+            text = None if body is None else json.dumps(body, allow_nan=False)
+        except Exception as error:
+            problem = {"type": "urn:pgjobs:problem:invalid", "title": f"no JSON: {error}"}
+            raise Refused(0, problem) from error
         if time.monotonic() > self._good_until:
             self._connection.close()
         try:
-            text = None if body is None else json.dumps(body)
             self._connection.request(method, self._path + path, text, self._headers)
             answer = self._connection.getresponse()
             data = answer.read()
@@ -321,8 +312,8 @@ class Worker:
         path = f"workers/{worker}/heartbeat"
         try:
             answer = api.call("POST", path, body)
-        except Exception as error:
-            if not progress or (isinstance(error, Refused) and error.may_pass):
+        except Refused as error:
+            if not progress or error.may_pass:
                 raise
             # What a job says, again and again, may be wrong; the jobs are worked on all the same.
             log.warning("What jobs say of their progress is refused: %s", error)

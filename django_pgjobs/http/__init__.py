@@ -18,4 +18,15 @@ handlers and lists its routes:
 and under `security` the verb. A handler reads and checks the body before it looks for rows, so that
 a wrong body is a 422 whatever is in the address. What a handler raises becomes an answer in
 `routing.py`: a `Problem` as it is, database trouble a 503, anything else a 500.
+
+The modules. Each imports those before it only, and but for `views` and `urls` those of its own
+group and the first:
+
+    each request     problems pool bodies fields access rates requests pages sessions threads
+                     routing asgi tokens
+    workers          assignments options members memory waiting looking recording station
+                     reporting outcomes progress taking single asking beating
+    jobs, workflows  owning shown results destinations posting signatures calling calls trees
+                     removing
+    routes           views urls
 """

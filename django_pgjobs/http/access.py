@@ -11,7 +11,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,6 +27,7 @@ VERBS = ("work", "enqueue", "read", "manage")
 CACHED_SECONDS = 5.0
 # So many are remembered; nobody has as many tokens, but anybody may send as many texts.
 MAX_CACHED = 1_000
+NOT_VALID = "This token is not valid, or not any more."
 PREFIX = "pgj_"
 # 32 bytes as token_urlsafe writes them.
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
@@ -61,6 +62,14 @@ class Access:
         """Is the token for jobs of this task in this queue?"""
         is_queue = self.queues is None or queue_name in self.queues
         return is_queue and (self.tasks is None or task_path in self.tasks)
+
+    def queues_of(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of some queues that the token is for."""
+        return frozenset(names) if self.queues is None else self.queues.intersection(names)
+
+    def tasks_of(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those of some tasks that the token is for."""
+        return frozenset(paths) if self.tasks is None else self.tasks.intersection(paths)
 
     def require_use(self, queue_name: str, task_path: str) -> None:
         """Raise Problem (403) unless the token is for jobs of this task in this queue."""
@@ -114,7 +123,7 @@ def known_access(request: HttpRequest) -> Access | None:
     """
     is_known, access = known_tokens.get(_digest(request))
     if is_known and access is None:
-        raise _unauthorized("This token is not valid, or not any more.")
+        raise _unauthorized(NOT_VALID)
     return access
 
 
@@ -131,7 +140,7 @@ def find_access(request: HttpRequest) -> Access:
                 note_token_use(cursor, row.id)
     if row is None:
         known_tokens.keep(digest, None, CACHED_SECONDS)
-        raise _unauthorized("This token is not valid, or not any more.")
+        raise _unauthorized(NOT_VALID)
     access = _access(row)
     left = math.inf if row.seconds_left is None else row.seconds_left
     known_tokens.keep(digest, access, min(CACHED_SECONDS, left))
@@ -170,4 +179,4 @@ def _set(names: Iterable[str | None] | None) -> frozenset[str] | None:
 
 def _unauthorized(detail: str) -> Problem:
     headers = {"WWW-Authenticate": 'Bearer realm="pgjobs"'}
-    return Problem(401, "unauthorized", "No valid token", detail=detail, headers=headers)
+    return Problem("unauthorized", detail=detail, headers=headers)

@@ -9,27 +9,26 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.assignments import MAX_LENGTH, opened
+from django_pgjobs.http.assignments import MAX_LENGTH, MAX_NAMED, opened
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.members import Member, find_member, recent_members
+from django_pgjobs.http.outcomes import held_by
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.taking import GivenAttempt, again, take
 from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import POLL_SECONDS, Waiter, waiting
 from django_pgjobs.queries.claims import Group, send_token_wait
-from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import set_listening
 from django_pgjobs.worker.claiming.plan import Listing
 
-MOST_JOBS, MOST_SECONDS, MOST_HELD = 100, 25.0, 2_000
-# Of two looks that nobody was told to make, the second is made that much earlier than is due, so
-# that one serves all.
-EARLY = 0.9
+MOST_JOBS, MOST_SECONDS = 100, 25.0
+# Who looks and was not woken takes what another one saw up to this part of a pause ago: so one look
+# serves all.
+SHARED = 0.9
 LEAST_PAUSE = 0.001
 
 
@@ -52,7 +51,7 @@ class Asked:
         fields = request.fields()
         max_jobs = fields.integer("max_jobs", 1, MOST_JOBS, default=1)
         wait = fields.number("wait", 0, MOST_SECONDS, default=0.0)
-        sealed = fields.texts("held", default=None, max_items=MOST_HELD, max_length=MAX_LENGTH)
+        sealed = fields.texts("held", default=None, max_items=MAX_NAMED, max_length=MAX_LENGTH)
         fields.check()
         held = None
         if sealed is not None:
@@ -77,18 +76,16 @@ class Asked:
     def _again(self) -> list[GivenAttempt]:
         if self.held is None:
             return []
-        asked_at = time.monotonic()
         worker = self.member.worker
-        most = MOST_HELD + self.max_jobs
-        [rows] = turn([partial(send_held, worker_id=worker.id, max_jobs=most)])
-        return again(worker, assigned_rows(rows, asked_at), self.held, self.max_jobs)
+        held = held_by(worker.id, MAX_NAMED + self.max_jobs)
+        return again(worker, held, self.held, self.max_jobs)
 
     def say_listening(self, *, listening: bool) -> bool:
         """Let enqueues notify, or no more for the sake of this worker; False: its row is locked."""
         with borrowed() as connection, connection.cursor() as cursor:
             set_listening(cursor, self.member.worker.id, listening=listening)
             is_said = bool(cursor.rowcount)
-        recent_members.forget()
+        recent_members.forget(self.member.worker.id)
         return is_said
 
     def newest(self) -> Member:
@@ -126,7 +123,7 @@ class Asked:
 
 
 class Wait:
-    """The waiting of one request; *wake* ends a pause, from any thread."""
+    """The waiting of one request, in a `with` block; *wake* ends a pause, from any thread."""
 
     def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
         self._asked = asked
@@ -136,10 +133,17 @@ class Wait:
         self._is_said = False
         # When the tokens of rate limits come that jobs for it wait for.
         self._tokens_at = math.inf
+        self._has_found = False
 
-    def enter(self) -> None:
-        """Be woken from now on; `end` has to follow."""
+    def __enter__(self) -> Self:
         waiting.enter(self._waiter)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # Who found jobs may have left some, and who ends by an exception may have been woken for
+        # others.
+        passes_on = self._has_found or kind is not None or self._tokens_at < math.inf
+        waiting.leave(self._waiter, passes_on=passes_on)
 
     def _say_listening(self) -> bool:
         """Let enqueues notify: what is known here may be older than what another process wrote."""
@@ -153,7 +157,7 @@ class Wait:
         was_woken = waiting.note_looked(self._waiter)
         since = time.monotonic()
         if was_said and not was_woken:
-            since -= EARLY * waiting.pause
+            since -= SHARED * waiting.pause
         given = self._asked.look(since)
         self._tokens_at = math.inf
         # One of each sort is enough to wait for tokens.
@@ -162,6 +166,7 @@ class Wait:
             if self._tokens_at == math.inf:
                 # They may have come between the claim and the question.
                 given = self._asked.look(since)
+        self._has_found = bool(given)
         return given
 
     def pause(self) -> float | None:
@@ -172,27 +177,17 @@ class Wait:
         due_in = min(self._until, looks.last.due_at, self._tokens_at) - now
         return max(LEAST_PAUSE, min(due_in, waiting.pause if self._is_said else POLL_SECONDS))
 
-    def end(self, *, passes_on: bool) -> None:
-        """Be woken no more; *passes_on*: there may be jobs for the next."""
-        waiting.leave(self._waiter, passes_on=passes_on or self._tokens_at < math.inf)
-
 
 def wait_in_thread(asked: Asked) -> list[GivenAttempt]:
     """Return jobs as soon as there are some, nothing if it takes too long."""
     event = threading.Event()
-    wait = Wait(asked, event.set)
-    passes_on = True  # who ends by an exception may have been woken for others
-    wait.enter()
-    try:
+    with Wait(asked, event.set) as wait:
         while True:
             event.clear()
             given = wait.look()
             if given or (pause := wait.pause()) is None:
-                passes_on = bool(given)
                 return given
             event.wait(pause)
-    finally:
-        wait.end(passes_on=passes_on)
 
 
 async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
@@ -205,20 +200,14 @@ async def wait_in_loop(asked: Asked) -> list[GivenAttempt]:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(event.set)
 
-    wait = Wait(asked, wake)
-    passes_on = True  # who ends by an exception may have been woken for others
-    # Here and not in the thread, which goes on when this task is cancelled.
-    wait.enter()
-    try:
+    # Entered here and not in the thread, which goes on when this task is cancelled.
+    with Wait(asked, wake) as wait:
         while True:
             event.clear()
             given = await in_thread(wait.look)
             if given or (pause := wait.pause()) is None:
-                passes_on = bool(given)
                 return given
             # Not `wait_for`, which ignores a cancel that comes as the event does.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await event.wait()
-    finally:
-        wait.end(passes_on=passes_on)

@@ -25,6 +25,8 @@ SALT = "django_pgjobs.assignment"
 SEPARATOR = "~"
 # An id is at most four numbers and a digest.
 MAX_LENGTH = 200
+# As many as one request may name.
+MAX_NAMED = 2_000
 
 
 class Assignment(NamedTuple):
@@ -65,7 +67,7 @@ def opened_or_refused(sealed: str, token_id: int) -> Assignment:
 def lost() -> Problem:
     """Return the problem of an assignment that is over."""
     detail = "The assignment is over: the job has ended, or is somebody else's. Leave it."
-    return Problem(409, "lost", "The assignment is lost", detail=detail)
+    return Problem("lost", detail=detail)
 
 
 def _signature(text: str, key: bytes) -> bytes:

@@ -20,7 +20,7 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.http.assignments import Assignment
 from django_pgjobs.http.members import recent_members, worker_gone
 from django_pgjobs.http.options import lease_seconds, make_options
-from django_pgjobs.http.outcomes import attempt_of, timed_out
+from django_pgjobs.http.outcomes import LOST, attempt_of, timed_out
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import LOGGED_WORKER, station
@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 MOST_HELD = 10_000
 RESCUE_BATCH = 100
 
-CANCELLED, TIMED_OUT, LOST = "cancelled", "timed_out", "lost"
+CANCELLED, TIMED_OUT = "cancelled", "timed_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def beat(
     )
     said = beat_of(renewed)
     if said is None:
-        recent_members.forget()
+        recent_members.forget(worker_id)
         raise worker_gone()
     held = assigned_rows(rows, asked_at)
     late = _end_late(held)

@@ -47,7 +47,7 @@ def _read_bytes(request: HttpRequest, max_bytes: int) -> bytes:
     try:
         length = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
-        raise Problem(400, "bad-request", "Bad request", detail="Content-Length") from None
+        raise Problem("bad-request", detail="Content-Length") from None
     if length > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
@@ -66,31 +66,26 @@ def _read_bytes(request: HttpRequest, max_bytes: int) -> bytes:
 
 
 def _incomplete() -> Problem:
-    return Problem(400, "bad-request", "Bad request", detail="The body is not complete.")
+    return Problem("bad-request", detail="The body is not complete.")
 
 
 def _too_large(max_bytes: int) -> Problem:
     detail = f"At most {max_bytes} bytes are taken."
-    return Problem(413, "too-large", "The body is too large", detail=detail)
+    return Problem("too-large", detail=detail)
 
 
 def _refuse_unknown_length(request: HttpRequest) -> None:
     """Raise Problem if there is a body that the server has not read: under WSGI, in chunks."""
     if "Transfer-Encoding" in request.headers and not request.headers.get("Content-Length"):
         detail = "Send the body with a Content-Length, not in chunks."
-        raise Problem(411, "length-required", "Content-Length is missing", detail=detail)
+        raise Problem("length-required", detail=detail)
 
 
 def _require_json(request: HttpRequest) -> None:
     encoding = request.content_params.get("charset", "utf-8") if request.content_params else "utf-8"
     is_utf8 = encoding.lower() in ("utf-8", "utf8")
     if request.content_type != "application/json" or not is_utf8:
-        raise Problem(
-            415,
-            "unsupported-media-type",
-            "The body is of another type",
-            detail="Send application/json, in UTF-8.",
-        )
+        raise Problem("unsupported-media-type", detail="Send application/json, in UTF-8.")
 
 
 def _decoded(body: bytes) -> Any:
@@ -98,7 +93,7 @@ def _decoded(body: bytes) -> Any:
         text = body.decode()
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise Problem(400, "not-json", "The body is no JSON", detail=str(error)) from None
+        raise Problem("not-json", detail=str(error)) from None
     except (RecursionError, MemoryError):
         raise _too_deep() from None
     except ValueError as error:

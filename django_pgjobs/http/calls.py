@@ -20,12 +20,11 @@ from django_pgjobs.enqueueing.dependencies import refuse_missing
 from django_pgjobs.exceptions import JobError, UnknownTask
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.calling import EVENTS, Event, call_back
+from django_pgjobs.http.destinations import MAX_URL
 from django_pgjobs.http.fields import Fields
-from django_pgjobs.http.pages import narrowed
+from django_pgjobs.http.owning import jobs_of
 from django_pgjobs.http.problems import forbidden
 from django_pgjobs.http.sessions import CONFLICTS
-from django_pgjobs.models import Job
-from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import AfterFailure
 from django_pgjobs.workflows.steps import check_task, make_step
 
@@ -33,7 +32,6 @@ MAX_ARGUMENTS = 1_000
 MAX_METADATA = 1_000
 MAX_AFTER = 1_000
 MAX_CALLBACKS = 20
-MAX_URL = 2_000
 LONGEST_SECONDS = 1e10
 LARGEST = 2**31 - 1
 # What code of ours, or of the project, raises about what it was given.
@@ -106,8 +104,7 @@ def read_job(fields: Fields, access: Access, *, callbacks: bool = False) -> NewJ
 def _require_predecessors(task: AnyTask, access: Access) -> None:
     """Raise ValueError as for jobs that are not there if *task* waits for some of others."""
     if isinstance(task, Task) and task.after:
-        jobs = narrowed(Job.objects.using(job_database()), access)
-        seen = set(jobs.filter(pk__in=task.after).values_list("pk", flat=True))
+        seen = set(jobs_of(access).filter(pk__in=task.after).values_list("pk", flat=True))
         refuse_missing(task, seen)
 
 
@@ -172,7 +169,7 @@ def _moment(
     fields: Fields, name: str, other: str, seconds: float | None
 ) -> datetime | timedelta | None:
     """Return the field *name*, an instant, or *seconds* from now, which is the field *other*."""
-    instant = fields.instant(name, default=None)
+    instant = fields.instant(name)
     if instant is not None and seconds is not None:
         fields.refuse(other, f"expected either this or {name}")
     return timedelta(seconds=seconds) if seconds is not None else instant

@@ -26,7 +26,6 @@ from django.utils.dateparse import parse_datetime
 
 from django_pgjobs.http.bodies import MAX_ERRORS, below, read_object
 from django_pgjobs.http.problems import FieldError, invalid
-from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.payload import EARLIEST, LATEST
 
 Default = TypeVar("Default")
@@ -92,14 +91,15 @@ class Fields:
         for fields in self._inner:
             yield from fields._all_errors()
 
-    def _given(self, name: str, default: object) -> tuple[bool, Any]:
-        """Return (is it to be read?, value): what it is, or what stands in its place."""
+    def _given(self, name: str, default: object, stand_in: object = None) -> tuple[bool, Any]:
+        """Return (is it to be read?, value); what is not has its default, or a stand-in."""
         if self.has(name):
             value = self.members[name]
             return (False, None) if value is None and default is None else (True, value)
-        if default is REQUIRED:
-            self.refuse(name, "this field is missing")
-        return False, default
+        if default is not REQUIRED:
+            return False, default
+        self.refuse(name, "this field is missing")
+        return False, stand_in
 
     @overload
     def text(
@@ -125,9 +125,9 @@ class Fields:
         choices: Collection[str] = (),
     ) -> object:
         """Return a text of *min_length* to *max_length* characters, one of *choices* if given."""
-        is_there, value = self._given(name, default)
+        is_there, value = self._given(name, default, "")
         if not is_there:
-            return "" if value is REQUIRED else value
+            return value
         if choices and value not in (list(choices) if isinstance(value, str) else ()):
             self.refuse(name, f"expected one of {', '.join(choices)}")
         elif not isinstance(value, str) or not min_length <= len(value) <= max_length:
@@ -136,15 +136,11 @@ class Fields:
             return value
         return ""
 
-    @overload
-    def integer(self, name: str, low: int, high: int) -> int: ...
-    @overload
-    def integer(self, name: str, low: int, high: int, *, default: Default) -> int | Default: ...
-    def integer(self, name: str, low: int, high: int, *, default: object = REQUIRED) -> object:
+    def integer(self, name: str, low: int, high: int, *, default: Default) -> int | Default:
         """Return a whole number from *low* to *high*."""
         is_there, value = self._given(name, default)
         if not is_there:
-            return low if value is REQUIRED else value
+            return default
         # JSON knows one kind of numbers: 5.0 is 5.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -161,9 +157,9 @@ class Fields:
     ) -> float | Default: ...
     def number(self, name: str, low: float, high: float, *, default: object = REQUIRED) -> object:
         """Return a number from *low* to *high*."""
-        is_there, value = self._given(name, default)
+        is_there, value = self._given(name, default, low)
         if not is_there:
-            return low if value is REQUIRED else value
+            return value
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not low <= value <= high or not math.isfinite(value):
             self.refuse(name, f"expected a number from {low:g} to {high:g}")
@@ -176,37 +172,19 @@ class Fields:
     def flag(self, name: str, *, default: Default) -> bool | Default: ...
     def flag(self, name: str, *, default: object = REQUIRED) -> object:
         """Return true or false."""
-        is_there, value = self._given(name, default)
+        is_there, value = self._given(name, default, False)
         if not is_there:
-            return False if value is REQUIRED else value
+            return value
         if not isinstance(value, bool):
             self.refuse(name, "expected true or false")
             return False
         return value
 
-    @overload
-    def identifier(self, name: str) -> int: ...
-    @overload
-    def identifier(self, name: str, *, default: Default) -> int | Default: ...
-    def identifier(self, name: str, *, default: object = REQUIRED) -> object:
-        """Return the id of a job, worker or batch, which is a text of digits."""
-        is_there, value = self._given(name, default)
+    def instant(self, name: str) -> datetime | None:
+        """Return a time, in UTC, of a text as ISO 8601 has it, with an offset; None without it."""
+        is_there, value = self._given(name, None)
         if not is_there:
-            return 1 if value is REQUIRED else value
-        number = parse_job_id(value)
-        if number is None:
-            self.refuse(name, "expected an id, which is a text of digits")
-        return number or 1
-
-    @overload
-    def instant(self, name: str) -> datetime: ...
-    @overload
-    def instant(self, name: str, *, default: Default) -> datetime | Default: ...
-    def instant(self, name: str, *, default: object = REQUIRED) -> object:
-        """Return a time, in UTC, of a text as ISO 8601 has it, with an offset."""
-        is_there, value = self._given(name, default)
-        if not is_there:
-            return EARLIEST if value is REQUIRED else value
+            return None
         try:
             instant = parse_datetime(value) if isinstance(value, str) else None
         except ValueError:
@@ -226,9 +204,9 @@ class Fields:
         self, name: str, *, default: object = REQUIRED, max_items: int, max_length: int
     ) -> object:
         """Return a list of texts of 1 to *max_length* characters, in order."""
-        is_there, value = self._given(name, default)
+        is_there, value = self._given(name, default, [])
         if not is_there:
-            return [] if value is REQUIRED else value
+            return value
         items = self._list(name, value, max_items)
         texts = []
         for place, item in enumerate(items):
@@ -246,9 +224,9 @@ class Fields:
     def objects(self, name: str, *, default: Default, max_items: int) -> list[Fields] | Default: ...
     def objects(self, name: str, *, default: object = REQUIRED, max_items: int) -> object:
         """Return a list of objects, each as fields that `check()` looks at as well."""
-        is_there, value = self._given(name, default)
+        is_there, value = self._given(name, default, [])
         if not is_there:
-            return [] if value is REQUIRED else value
+            return value
         found = []
         above = below(self.pointer, name)
         for place, item in enumerate(self._list(name, value, max_items)):
@@ -265,37 +243,27 @@ class Fields:
     def object(self, name: str, *, default: Any = REQUIRED) -> Any:
         """Return an object as fields that `check()` looks at as well."""
         is_there, value = self._given(name, default)
-        if not is_there:
-            return Fields({}, self.pointer, name) if value is REQUIRED else value
-        if not isinstance(value, dict):
+        if not is_there and default is not REQUIRED:
+            return default
+        if isinstance(value, dict):
+            return self._below(value, self.pointer, name)
+        if is_there:
             self.refuse(name, "expected an object")
-            return Fields({}, self.pointer, name)
-        return self._below(value, self.pointer, name)
+        return Fields({}, self.pointer, name)
 
-    @overload
-    def mapping(self, name: str, *, max_items: int) -> dict[str, Any]: ...
-    @overload
-    def mapping(
-        self, name: str, *, default: Default, max_items: int
-    ) -> dict[str, Any] | Default: ...
-    def mapping(self, name: str, *, default: Any = REQUIRED, max_items: int) -> Any:
+    def mapping(self, name: str, *, default: Default, max_items: int) -> dict[str, Any] | Default:
         """Return an object with names and values of the client's own."""
         is_there, value = self._given(name, default)
         if not is_there:
-            return {} if value is REQUIRED else value
+            return default
         if not isinstance(value, dict) or len(value) > max_items:
             self.refuse(name, f"expected an object of at most {max_items} members")
             return {}
         return value
 
-    def json(self, name: str, *, default: Any = REQUIRED) -> Any:
+    def json(self, name: str, *, default: Any) -> Any:
         """Return whatever JSON is there; null is a value."""
-        if self.has(name):
-            return self.members[name]
-        if default is REQUIRED:
-            self.refuse(name, "this field is missing")
-            return None
-        return default
+        return self.members[name] if self.has(name) else default
 
     def _list(self, name: str, value: Any, max_items: int) -> list[Any]:
         if not isinstance(value, list) or len(value) > max_items:

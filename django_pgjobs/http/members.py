@@ -46,7 +46,7 @@ class Member(NamedTuple):
 def worker_gone() -> Problem:
     """Return the problem of a worker that is not the token's, or whose lease is over."""
     detail = "Register anew; what the worker ran is lost to it."
-    return Problem(404, "worker-gone", "There is no such worker", detail=detail)
+    return Problem("worker-gone", detail=detail)
 
 
 def find_member(access: Access, worker_id: int) -> Member:
@@ -55,15 +55,14 @@ def find_member(access: Access, worker_id: int) -> Member:
     if not rows:
         raise worker_gone()
     row = RemoteWorkerRow._make(rows[0])
-    queues, paths = set(row.queues), frozenset(row.task_paths)
     # The token may have been narrowed since.
-    served = sorted(queues if access.queues is None else queues & access.queues)
+    served = sorted(access.queues_of(row.queues))
     worker = RemoteWorker(
         id=worker_id,
         token_id=access.token_id,
         name=row.name,
         queues=tuple(served),
-        paths=paths if access.tasks is None else paths & access.tasks,
+        paths=access.tasks_of(row.task_paths),
         options=make_options(served, [alias for alias in our_backends() if alias in row.backends]),
     )
     return Member(worker, row)
@@ -76,23 +75,26 @@ class RecentMembers:
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, Access], tuple[Member, float]] = {}
+        self._found: dict[int, tuple[Access, Member, float]] = {}
 
     def get(self, access: Access, worker_id: int) -> Member:
         """Return a worker; raise Problem (404) if it is gone."""
         now = time.monotonic()
-        found = self._found.get((worker_id, access))
-        if found is not None and now < found[1]:
-            return found[0]
+        found = self._found.get(worker_id)
+        if found is not None and found[0] == access and now < found[2]:
+            return found[1]
         member = find_member(access, worker_id)
         if len(self._found) >= MOST_KNOWN:
             self._found = {}
-        self._found[worker_id, access] = member, now + KNOWN_SECONDS
+        self._found[worker_id] = access, member, now + KNOWN_SECONDS
         return member
 
-    def forget(self) -> None:
-        """Ask the table for each worker again."""
-        self._found = {}
+    def forget(self, worker_id: int | None = None) -> None:
+        """Ask the table for this worker again; without one, for each."""
+        if worker_id is None:
+            self._found = {}
+        else:
+            self._found.pop(worker_id, None)
 
 
 recent_members = RecentMembers()

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from django_pgjobs.conf import get_conf
@@ -27,13 +28,21 @@ from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import turn
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import instant_text
-from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned
+from django_pgjobs.queries.connection import Send
+from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned, send_held
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.running.calling import failure, make_attempt, settle
-from django_pgjobs.worker.running.outcome import Kind, Outcome, released, success
+from django_pgjobs.worker.running.outcome import (
+    AT_SHUTDOWN,
+    Kind,
+    Outcome,
+    interrupted,
+    released,
+    success,
+)
 from django_pgjobs.worker.state import Options
 
 MAX_TYPE, MAX_MESSAGE, MAX_TRACE, MAX_NOTE = 200, 10_000, 100_000, 500
@@ -85,7 +94,7 @@ def failure_of(fields: Fields) -> RemoteFailure:
         steering = Retry(after=after)
     elif retries is False:
         steering = Discard()
-    message, trace = scrub(message or "", MAX_MESSAGE), scrub(trace or "", MAX_TRACE)
+    message, trace = scrub(message, MAX_MESSAGE), scrub(trace, MAX_TRACE)
     return RemoteFailure(kind, message, trace=trace, steering=steering)
 
 
@@ -121,6 +130,13 @@ def timed_out(attempt: Attempt, timeout: float) -> Outcome:
     attempt.interrupt(JobTimeout)
     error = JobTimeout(f"the attempt took longer than {logged_duration(timeout)}.")
     outcome = failure(attempt, error, make_options())
+    settle(attempt, outcome)
+    return outcome
+
+
+def at_goodbye(attempt: Attempt) -> Outcome:
+    """Return what becomes of a job whose worker says goodbye."""
+    outcome = interrupted(attempt, AT_SHUTDOWN)
     settle(attempt, outcome)
     return outcome
 
@@ -171,10 +187,17 @@ def _attempts_of(
 
 def running_under(claims: Sequence[tuple[int, int]]) -> list[Assigned]:
     """Return the jobs that run under these claims (id, claim)."""
-    if not claims:
-        return []
+    return _asked(partial(send_assigned, claims=claims)) if claims else []
+
+
+def held_by(worker_id: int, max_jobs: int) -> list[Assigned]:
+    """Return the jobs that a worker runs, the oldest first."""
+    return _asked(partial(send_held, worker_id=worker_id, max_jobs=max_jobs))
+
+
+def _asked(question: Send) -> list[Assigned]:
     asked_at = time.monotonic()
-    [rows] = turn([lambda cursor: send_assigned(cursor, claims)])
+    [rows] = turn([question])
     return assigned_rows(rows, asked_at)
 
 

@@ -1,6 +1,6 @@
-"""Tokens and workflows: the one that opened a workflow, and those that may use it.
+"""Which jobs and workflows are a token's: those of its scope, and those that it opened.
 
-The token's id is kept in the metadata of the workflow; it is shown to nobody over HTTP.
+The id of the token that opened a workflow is kept in its metadata, and shown to nobody over HTTP.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.pages import of_scope
 from django_pgjobs.http.problems import Problem, forbidden
 from django_pgjobs.http.sessions import in_bounded_time
 from django_pgjobs.models import Batch, Job
@@ -20,6 +19,17 @@ from django_pgjobs.queries.database import job_database
 
 # The key of the metadata.
 OPENER = "pgjobs.token"
+
+
+def jobs_of(access: Access) -> QuerySet[Job]:
+    """Return the jobs that a token is for."""
+    return Job.objects.using(job_database()).filter(_of_scope(access))
+
+
+def _of_scope(access: Access) -> Q:
+    queues = Q() if access.queues is None else Q(queue_name__in=sorted(access.queues))
+    tasks = Q() if access.tasks is None else Q(task_path__in=sorted(access.tasks))
+    return queues & tasks
 
 
 def with_opener(metadata: Mapping[str, Any] | None, access: Access) -> dict[str, Any]:
@@ -43,7 +53,7 @@ def has_opened(access: Access, batch: Batch) -> bool:
 
 def duplicate(detail: str) -> Problem:
     """Return the problem of a key that somebody else has."""
-    return Problem(409, "duplicate", "It is there already", detail=detail)
+    return Problem("duplicate", detail=detail)
 
 
 def require_jobs(access: Access, job_ids: Collection[str]) -> None:
@@ -51,7 +61,7 @@ def require_jobs(access: Access, job_ids: Collection[str]) -> None:
     if access.is_for_all:
         return
     others = Job.objects.using(job_database()).filter(pk__in=list(job_ids))
-    if others.filter(~of_scope(access)).exists():
+    if others.filter(~_of_scope(access)).exists():
         raise duplicate("A job that this token is not for has the key.")
 
 
@@ -68,7 +78,7 @@ def require_all(access: Access, batch: Batch) -> None:
             access.may_use(str(step["queue_name"]), str(step["task_path"]))
             for step in _steps(batch)
         )
-        if not may_use or _jobs(batch).filter(~of_scope(access)).exists():
+        if not may_use or _jobs(batch).filter(~_of_scope(access)).exists():
             raise forbidden("This token is not for all queues and tasks of the workflow.")
         require_begun(access, batch)
 

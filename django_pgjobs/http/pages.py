@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
-from django_pgjobs.http.access import Access
 from django_pgjobs.http.requests import ApiRequest, wrong_parameter
 from django_pgjobs.values.job_ids import parse_job_id
 
@@ -37,22 +36,10 @@ def limit_of(request: ApiRequest, *, most: int = MAX_LIMIT) -> int:
 
 def identifier_of(request: ApiRequest, name: str) -> int | None:
     """Return the id in a parameter, None without it; raise Problem (422)."""
-    text = request.query(name, default=None, max_length=19)
+    text = request.query(name, max_length=19)
     if text is None:
         return None
     number = parse_job_id(text)
     if number is None:
         raise wrong_parameter(name, "expected an id, which is a text of digits")
     return number
-
-
-def narrowed(jobs: QuerySet[Any], access: Access) -> QuerySet[Any]:
-    """Keep the jobs that a token is for."""
-    return jobs.filter(of_scope(access))
-
-
-def of_scope(access: Access) -> Q:
-    """Return the condition that a token is for a job."""
-    queues = Q() if access.queues is None else Q(queue_name__in=sorted(access.queues))
-    tasks = Q() if access.tasks is None else Q(task_path__in=sorted(access.tasks))
-    return queues & tasks

@@ -11,16 +11,18 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import psycopg
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.http.problems import unavailable
+from django_pgjobs.http.problems import Problem, unavailable
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import Trouble, trouble_of
+
+T = TypeVar("T")
 
 # So long a request waits for a connection of which all are lent.
 PATIENCE_SECONDS = 5.0
@@ -91,7 +93,7 @@ os.register_at_fork(after_in_child=pool.begin_anew)
 def borrowed() -> Iterator[OwnConnection]:
     """Lend a connection for statements that wait for nothing but the database.
 
-    In async code it is to be used in a thread: `await sync_to_async(function)()`.
+    On an event loop it is to be used in a thread: `await in_thread(function)`.
     """
     connection = pool.take()
     try:
@@ -103,19 +105,31 @@ def borrowed() -> Iterator[OwnConnection]:
 def turn(sends: Sequence[Send]) -> list[list[Any]]:
     """Send statements that travel and commit together; return the rows of each.
 
-    They are sent again if another transaction crossed them, because nothing of them was done. Raise
-    Problem (503) if that goes on, and psycopg.Error for other trouble, which the view turns into an
-    answer.
+    They are sent until they are not crossed.
+    """
+    return until_uncrossed(lambda connection: connection.round_trip(sends))
+
+
+def until_uncrossed(send: Callable[[OwnConnection], T]) -> T:
+    """Return what *send* returns; call it again if another transaction crossed its statements.
+
+    Nothing of them was done then. Raise Problem (503) if that goes on, and psycopg.Error for other
+    trouble, which the view turns into an answer.
     """
     tried = 0
     while True:
         try:
             with borrowed() as connection:
-                return connection.round_trip(sends)
+                return send(connection)
         except psycopg.Error as error:
             tried += 1
             if trouble_of(error) is not Trouble.CROSSED:
                 raise
             if tried == TRIES:
-                raise unavailable("Others change the same rows.") from error
+                raise crossed() from error
         time.sleep(PAUSE_SECONDS * tried)
+
+
+def crossed() -> Problem:
+    """Return the problem of statements that others cross again and again."""
+    return unavailable("Others change the same rows.")

@@ -9,26 +9,26 @@ from django.http import HttpResponse, JsonResponse
 
 CONTENT_TYPE = "application/problem+json"
 
-# The last part of a problem's type -> its HTTP status. docs/http-api.md lists them.
+# The last part of a problem's type -> its HTTP status and title. docs/http-api.md lists them.
 SLUGS = {
-    "bad-request": 400,
-    "not-json": 400,
-    "unauthorized": 401,
-    "forbidden": 403,
-    "not-found": 404,
-    "worker-gone": 404,
-    "method-not-allowed": 405,
-    "duplicate": 409,
-    "lost": 409,
-    "not-next": 409,
-    "sealed": 409,
-    "length-required": 411,
-    "too-large": 413,
-    "unsupported-media-type": 415,
-    "invalid": 422,
-    "too-many-requests": 429,
-    "internal-error": 500,
-    "unavailable": 503,
+    "bad-request": (400, "Bad request"),
+    "not-json": (400, "The body is no JSON"),
+    "unauthorized": (401, "No valid token"),
+    "forbidden": (403, "The token may not do this"),
+    "not-found": (404, "Not found"),
+    "worker-gone": (404, "There is no such worker"),
+    "method-not-allowed": (405, "Method not allowed"),
+    "duplicate": (409, "It is there already"),
+    "lost": (409, "The assignment is lost"),
+    "not-next": (409, "The job is not to be had now"),
+    "sealed": (409, "The batch takes no more"),
+    "length-required": (411, "Content-Length is missing"),
+    "too-large": (413, "The body is too large"),
+    "unsupported-media-type": (415, "The body is of another type"),
+    "invalid": (422, "Some values are wrong"),
+    "too-many-requests": (429, "Too many requests"),
+    "internal-error": (500, "Internal error"),
+    "unavailable": (503, "Not available now"),
 }
 
 
@@ -49,26 +49,21 @@ class FieldError:
 class Problem(Exception):
     """An answer that is an error; raise it anywhere below a handler.
 
-    *slug* is one of SLUGS, and *status* its status. *title* is the same for every problem of the
-    kind, *detail* is about this one; neither tells of what the token may not see.
+    *slug* is one of SLUGS. *detail* is about this one; it tells nothing of what the token may not
+    see.
     """
 
     def __init__(
         self,
-        status: int,
         slug: str,
-        title: str,
         *,
         detail: str = "",
         errors: Iterable[FieldError] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        if SLUGS[slug] != status:
-            raise ValueError(f"expected the status {SLUGS[slug]} of {slug!r}, got {status}.")
-        super().__init__(f"{status} {slug}: {detail or title}")
-        self.status = status
+        self.status, self.title = SLUGS[slug]
+        super().__init__(f"{self.status} {slug}: {detail or self.title}")
         self.slug = slug
-        self.title = title
         self.detail = detail
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
@@ -91,25 +86,19 @@ class Problem(Exception):
 
 def not_found(detail: str = "") -> Problem:
     """Return the problem of something that is not there, or not for this token."""
-    return Problem(404, "not-found", "Not found", detail=detail)
+    return Problem("not-found", detail=detail)
 
 
 def forbidden(detail: str) -> Problem:
     """Return the problem of what the token may not do."""
-    return Problem(403, "forbidden", "The token may not do this", detail=detail)
+    return Problem("forbidden", detail=detail)
 
 
 def invalid(errors: Iterable[FieldError]) -> Problem:
     """Return the problem of a body or parameters with wrong values."""
-    return Problem(422, "invalid", "Some values are wrong", errors=errors)
+    return Problem("invalid", errors=errors)
 
 
 def unavailable(detail: str) -> Problem:
     """Return the problem of a database, or a process, that cannot do it now."""
-    return Problem(
-        503,
-        "unavailable",
-        "Not available now",
-        detail=detail,
-        headers={"Retry-After": "1"},
-    )
+    return Problem("unavailable", detail=detail, headers={"Retry-After": "1"})

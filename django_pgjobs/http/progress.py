@@ -9,7 +9,7 @@ from functools import partial
 import psycopg
 
 from django_pgjobs.control.stuck import report_of
-from django_pgjobs.http.assignments import Assignment
+from django_pgjobs.http.assignments import MAX_NAMED, Assignment
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.pool import turn
 from django_pgjobs.queries import jobs
@@ -20,8 +20,6 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# As many assignments as one request may name.
-MAX_NAMED = 2_000
 MAX_NUMBER = 1e15
 MAX_MESSAGE = 500
 
@@ -30,7 +28,7 @@ def read_progress(fields: Fields) -> str:
     """Return one report, as it is stored."""
     done = fields.number("done", -MAX_NUMBER, MAX_NUMBER)
     total = fields.number("total", -MAX_NUMBER, MAX_NUMBER, default=None)
-    message = fields.text("message", default="", min_length=0, max_length=10 * MAX_MESSAGE) or ""
+    message = fields.text("message", default="", min_length=0, max_length=10 * MAX_MESSAGE)
     return json.dumps({"done": done, "total": total, "message": scrub(message, MAX_MESSAGE)})
 
 

@@ -36,9 +36,7 @@ class Rates:
             self._left[access.token_id] = left, now
         wait = math.ceil((1.0 - left) / access.per_second)
         raise Problem(
-            429,
             "too-many-requests",
-            "Too many requests",
             detail=f"This token may send {access.per_second:g} requests per second.",
             headers={"Retry-After": str(max(1, wait))},
         )

@@ -13,8 +13,8 @@ import psycopg
 
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.options import make_options
-from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
-from django_pgjobs.http.problems import Problem, unavailable
+from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed, crossed
+from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.station import LOGGED_WORKER, station
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
@@ -54,6 +54,7 @@ class Delivery:
         # What goes on from turn to turn, by one connection or another.
         self._parts: tuple[Sender, Settling] | None = None
         self._failures = 0
+        self._losses = 0
         self._began = time.monotonic()
 
     def _note_stored(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -105,21 +106,22 @@ class Delivery:
         try:
             return self._take_turn(connection, sender, settling)
         except psycopg.Error as error:
-            self._failures += 1
             return self._pause_after(connection, error)
 
     def _pause_after(self, connection: OwnConnection, error: psycopg.Error) -> float:
         """Return the seconds until the turn is sent again; raise if that is of no use."""
+        self._failures += 1
         trouble = trouble_of(error)
         if trouble is Trouble.LOST:
             connection.close()
+            self._losses += 1
             # A server that was restarted is there again; one that is down is not for us to await.
-            if self._failures > 1:
+            if self._losses > 1:
                 raise error
         elif trouble is not Trouble.CROSSED:
             raise error
         elif self._failures >= TRIES:
-            raise unavailable("Others change the same rows.") from error
+            raise crossed() from error
         return PAUSE_SECONDS * self._failures
 
     def _take_turn(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.fields import REQUIRED, Fields, read_fields
+from django_pgjobs.http.fields import Fields, read_fields
 from django_pgjobs.http.problems import FieldError, invalid
 from django_pgjobs.values.payload import in_utc, is_storable
-
-Default = TypeVar("Default")
 
 
 class Reply(NamedTuple):
@@ -39,56 +37,27 @@ class ApiRequest:
             self._fields = read_fields(self.http, get_conf().HTTP_MAX_BODY_BYTES)
         return self._fields
 
-    @overload
     def query(
         self, name: str, *, max_length: int = 1_000, choices: Collection[str] = ()
-    ) -> str: ...
-    @overload
-    def query(
-        self,
-        name: str,
-        *,
-        default: Default,
-        max_length: int = 1_000,
-        choices: Collection[str] = (),
-    ) -> str | Default: ...
-    def query(
-        self,
-        name: str,
-        *,
-        default: object = REQUIRED,
-        max_length: int = 1_000,
-        choices: Collection[str] = (),
-    ) -> object:
-        """Return a parameter of the address as text; raise Problem (422) if it is wrong.
+    ) -> str | None:
+        """Return a parameter of the address, None without it; raise Problem (422) if it is wrong.
 
         The handler's route has to name the parameter: `Handler(..., query=("limit",))`.
         """
         value = self.http.GET.get(name)
         if value is None:
-            if default is REQUIRED:
-                raise wrong_parameter(name, "this parameter is missing")
-            return default
+            return None
         if choices and value not in choices:
             raise wrong_parameter(name, f"expected one of {', '.join(choices)}")
         if not 1 <= len(value) <= max_length or not is_storable(value):
             raise wrong_parameter(name, f"expected a text of 1 to {max_length} characters")
         return value
 
-    @overload
-    def query_integer(self, name: str, low: int, high: int) -> int: ...
-    @overload
-    def query_integer(
-        self, name: str, low: int, high: int, *, default: Default
-    ) -> int | Default: ...
-    def query_integer(
-        self, name: str, low: int, high: int, *, default: object = REQUIRED
-    ) -> object:
+    def query_integer(self, name: str, low: int, high: int, *, default: int) -> int:
         """Return a parameter as a whole number from *low* to *high*; raise Problem (422)."""
-        value = self.query(name, default=None if default is not REQUIRED else REQUIRED)
-        if value is None:
+        text = self.query(name)
+        if text is None:
             return default
-        text = str(value)
         is_number = text.isascii() and text.isdecimal() and len(text) <= 19
         if not is_number or not low <= int(text) <= high:
             raise wrong_parameter(name, f"expected a whole number from {low} to {high}")

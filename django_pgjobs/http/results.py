@@ -8,7 +8,8 @@ from typing import Any
 from django.db import connections
 
 from django_pgjobs.http.access import Access
-from django_pgjobs.http.pages import limit_of, narrowed
+from django_pgjobs.http.owning import jobs_of
+from django_pgjobs.http.pages import limit_of
 from django_pgjobs.http.requests import ApiRequest, wrong_parameter
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.queries.batches import list_final
@@ -41,7 +42,7 @@ def page_of_results(request: ApiRequest, batch: Batch) -> dict[str, Any]:
 
 def _place_of(request: ApiRequest) -> tuple[int, int]:
     """Return the batch and the job at which the page before ended."""
-    text = request.query("cursor", default=None, max_length=39)
+    text = request.query("cursor", max_length=39)
     if text is None:
         return 0, 0
     batch_id, job_id = map(parse_job_id, text.partition(".")[::2])
@@ -59,8 +60,8 @@ def _jobs_behind(
         if batch_id < place[0]:
             continue
         behind = place[1] if batch_id == place[0] else 0
-        jobs = narrowed(Job.objects.using(job_database()), access)
-        jobs = jobs.filter(batch_id=batch_id, status=JobStatus.SUCCESSFUL).only("id", "result")
+        jobs = jobs_of(access).filter(batch_id=batch_id, status=JobStatus.SUCCESSFUL)
+        jobs = jobs.only("id", "result")
         while page := list(jobs.filter(pk__gt=behind).order_by("pk")[: min(CHUNK, most)]):
             yield from ((batch_id, job) for job in page)
             behind = page[-1].pk

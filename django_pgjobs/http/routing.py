@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,7 +38,6 @@ logger = get_logger(__name__)
 APP_NAME = "pgjobs_http"
 
 View = Callable[..., HttpResponse]
-AsyncView = Callable[..., Awaitable[HttpResponse]]
 Run = Callable[..., Reply]
 RunInLoop = Callable[..., Awaitable[Reply]]
 
@@ -121,17 +120,22 @@ def view_of(handlers: Mapping[str, Handler]) -> View:
     return view
 
 
-def public_view(respond: View) -> View:
-    """Return a view that needs no token; what it raises is drawn as in the others."""
+def public_view(respond: Run, *, methods: Collection[str] = ()) -> View:
+    """Return a view that needs no token, for these methods (none: for all)."""
+
+    def answer(request: HttpRequest, path: Mapping[str, Any]) -> HttpResponse:
+        if methods and _method(request) not in methods:
+            raise _not_allowed(methods)
+        return _response(respond(request, **path))
 
     def view(request: HttpRequest, **path: Any) -> HttpResponse:
-        return drawn(request, lambda: respond(request, **path))
+        return drawn(request, lambda: answer(request, path))
 
     _exempt(view)
     return view
 
 
-def unknown_address(request: HttpRequest, *, rest: str) -> HttpResponse:
+def unknown_address(request: HttpRequest, *, rest: str) -> Reply:
     """Answer whatever no route knows."""
     hint = ""
     if not rest.startswith("v1/"):
@@ -187,15 +191,10 @@ def _method(request: HttpRequest) -> str:
     return "GET" if request.method == "HEAD" else request.method or ""
 
 
-def _not_allowed(handlers: Mapping[str, Handler]) -> Problem:
-    allowed = ", ".join(sorted(handlers))
-    return Problem(
-        405,
-        "method-not-allowed",
-        "Method not allowed",
-        detail=f"Allowed here: {allowed}.",
-        headers={"Allow": allowed},
-    )
+def _not_allowed(methods: Collection[str]) -> Problem:
+    allowed = ", ".join(sorted(methods))
+    detail, headers = f"Allowed here: {allowed}.", {"Allow": allowed}
+    return Problem("method-not-allowed", detail=detail, headers=headers)
 
 
 def _response(answer: Reply) -> HttpResponse:
@@ -230,12 +229,12 @@ def response_to(error: Exception, request: HttpRequest) -> HttpResponse:
         logger.warning("http path=%s the database: %s", path, str(error).strip())
         problem = unavailable("The database cannot be used now.")
     elif isinstance(error, SuspiciousOperation | UnreadablePostError):
-        problem = Problem(400, "bad-request", "Bad request")
+        problem = Problem("bad-request")
     else:
         logger.error("http path=%s", path, exc_info=error)
         # Whoever collects errors, as Sentry does, hears of those that a view raises by this.
         got_request_exception.send(sender=None, request=request)
-        problem = Problem(500, "internal-error", "Internal error", detail="See the server's log.")
+        problem = Problem("internal-error", detail="See the server's log.")
     response = _finished(problem.response())
     if response.status_code >= 500:
         # It is logged above; Django would mail each to the administrators.

@@ -21,7 +21,7 @@ from django_pgjobs.exceptions import (
     TooSlow,
     UnknownBatch,
 )
-from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES
+from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, crossed
 from django_pgjobs.http.problems import Problem, not_found, unavailable
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
@@ -63,7 +63,7 @@ def until_done(do: Callable[[], T]) -> T:
                 raise
             tried += 1
             if tried == TRIES:
-                raise unavailable("Others change the same rows.") from error
+                raise crossed() from error
         time.sleep(PAUSE_SECONDS * tried)
 
 
@@ -84,6 +84,6 @@ def _told_as_problems() -> Iterator[None]:
     except UnknownBatch as error:
         raise not_found(str(error)) from error
     except BatchSealed as error:
-        raise Problem(409, "sealed", "The batch takes no more", detail=str(error)) from error
+        raise Problem("sealed", detail=str(error)) from error
     except (DuplicateJob, DuplicateWorkflow) as error:
-        raise Problem(409, "duplicate", "It is there already", detail=str(error)) from error
+        raise Problem("duplicate", detail=str(error)) from error

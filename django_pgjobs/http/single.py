@@ -37,7 +37,7 @@ NOT_NAMED = "given back: another one was asked for"
 def not_next(detail: str = "") -> Problem:
     """Return the problem of a job that the engine would not give now."""
     detail = detail or "It runs, has ended, or something holds it back; explain() says what."
-    return Problem(409, "not-next", "The job is not to be had now", detail=detail)
+    return Problem("not-next", detail=detail)
 
 
 class SingleClaim(KeyedClaim):

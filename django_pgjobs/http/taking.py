@@ -11,22 +11,19 @@ import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
-
-import psycopg
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.http.looking import KNOWN_SECONDS, VAIN_SECONDS, LookResult, looks
 from django_pgjobs.http.members import RemoteWorker
 from django_pgjobs.http.memory import memory
-from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed
-from django_pgjobs.http.problems import unavailable
+from django_pgjobs.http.pool import until_uncrossed
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.station import station
 from django_pgjobs.queries.claims import HEAD, Segment
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import Assigned
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer
@@ -143,19 +140,11 @@ def claimed(worker: RemoteWorker, plan: Plan) -> Claim:
         worker_id=worker.id,
         paths_of_others=station.paths_of_others(worker.paths),
     )
-    for tried in range(1, TRIES + 1):
-        with borrowed() as connection:
-            connection.open()
-            try:
-                return _send(connection, state, plan)
-            except psycopg.Error as error:
-                if trouble_of(error) is not Trouble.CROSSED:
-                    raise
-        time.sleep(PAUSE_SECONDS * tried)
-    raise unavailable("Others change the same rows.")
+    return until_uncrossed(partial(_send, state, plan))
 
 
-def _send(connection: OwnConnection, state: WorkerState, plan: Plan) -> Claim:
+def _send(state: WorkerState, plan: Plan, connection: OwnConnection) -> Claim:
+    connection.open()
     claimer = Claimer(
         state,
         connection,
@@ -188,7 +177,7 @@ def hand_out(worker: RemoteWorker, attempts: Iterable[tuple[Attempt, float]]) ->
         if outcome is None:
             try:
                 given.append(GivenAttempt(attempt, prepare(attempt), ran))
-                memory.note(Assigned(attempt.row, ran, False, worker.id))
+                memory.note(Assigned(attempt.row, ran, False))
                 continue
             except Exception as error:
                 outcome = failure(attempt, error, worker.options)

@@ -1,4 +1,4 @@
-"""The threads in which an event loop lets handlers of workers run: few, and kept."""
+"""The threads in which an event loop lets handlers run: few, and kept."""
 
 from __future__ import annotations
 

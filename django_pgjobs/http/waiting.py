@@ -30,6 +30,7 @@ LOOK_SECONDS = 5.0
 POLL_SECONDS = 0.5
 # The thread ends when nobody has waited for so long.
 IDLE_SECONDS = 60.0
+# How often the thread looks whether it is to end, and tries again what fails.
 RETRY_SECONDS = 1.0
 
 Sort = tuple[tuple[str, ...], frozenset[str]]

@@ -40,12 +40,11 @@ class Beat(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A job that somebody runs, for how many seconds by now, and whose it is (None: nobody's)."""
+    """A job that somebody runs, and for how many seconds by now."""
 
     row: ClaimedRow
     ran: float
     is_cancelling: bool
-    worker_id: int | None
 
 
 def attempt_name(job_id: int, claim: int) -> str:
@@ -126,8 +125,8 @@ def send_held(cursor: Cursor, worker_id: int, *, max_jobs: int) -> None:
 def assigned_rows(rows: Sequence[Any], asked_at: float) -> list[Assigned]:
     """Return what either of these questions, sent at *asked_at*, was answered with."""
     return [
-        Assigned(ClaimedRow._make((*row, asked_at)), max(0.0, ran), is_cancelling, worker_id)
-        for *row, ran, is_cancelling, worker_id in rows
+        Assigned(ClaimedRow._make((*row, asked_at)), max(0.0, ran), is_cancelling)
+        for *row, ran, is_cancelling in rows
     ]
 
 

@@ -1,8 +1,7 @@
 -- List the jobs that are still run under some claims.
 -- Parameters: ids, claims bigint[], of the same length; detailed boolean, detailed_paths text[] as
 --     claim_jobs.sql has them
--- Returns: as claim_jobs.sql; then the seconds since the attempt began, is it to be cancelled?,
---     worker_id
+-- Returns: as claim_jobs.sql; then the seconds since the attempt began, is it to be cancelled?
 -- Locks: none
 -- Index: pgjobs_job_live_pkey
 SELECT

@@ -190,11 +190,11 @@ noted AS MATERIALIZED (
             THEN json_build_array({it}.schedule, {it}.scheduled_for)::text
     END,
     {it}.is_async""",
-    # Of a job that runs: since when, is it to be cancelled, and who runs it.
+    # Of a job that runs: for how long, and is it to be cancelled?
     "as_run": (
         "date_part('epoch', statement_timestamp())"
         " - date_part('epoch', COALESCE({it}.last_attempted_at, statement_timestamp())),"
-        " {it}.cancel_requested_at IS NOT NULL, {it}.worker_id"
+        " {it}.cancel_requested_at IS NOT NULL"
     ),
     # When it can run for the first time, or again: it may be later than now.
     "ready_from": "COALESCE({it}.ready_at, GREATEST({it}.enqueued_at, {it}.run_after))",

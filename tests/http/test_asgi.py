@@ -12,14 +12,15 @@ import pytest
 from django.test import AsyncRequestFactory
 
 from django_pgjobs.conf import get_conf
-from django_pgjobs.http import asgi, threads
+from django_pgjobs.http import access, asgi, threads
+from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.asgi import with_api
 from django_pgjobs.http.waiting import waiting
 from tests.factories import get_job
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 from tests.http import tasks
 from tests.http.support import BASE, Api, problem_of
-from tests.http.workers import Remote
+from tests.http.workers import Remote, body_of
 
 pytestmark = pytest.mark.parametrize("api", ["with_api"], indirect=True)
 
@@ -165,6 +166,36 @@ def test_a_request_that_no_thread_has_time_for_is_told_to_come_again(
     for answer in asyncio.run(ask()):
         assert problem_of(answer) == "unavailable"
         assert answer["Retry-After"] == "1"
+
+
+def test_tokens_are_looked_up_side_by_side(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In threads of ours: the only one that Django has here would look up one after the other."""
+    worker = Remote(api)
+    are_looked_up, look_up = threading.Barrier(2), access.get_token
+
+    def looked_up(cursor: Any, digest: str) -> Any:
+        are_looked_up.wait(WAIT_SECONDS)
+        return look_up(cursor, digest)
+
+    async def claim_both() -> list[Any]:
+        return await asyncio.gather(
+            *(
+                api.client.ageneric(
+                    "POST",
+                    f"{BASE}workers/{worker.id}/claim",
+                    b"{}",
+                    content_type="application/json",
+                    headers={"Authorization": f"Bearer {secret}"},
+                )
+                for secret in (api.secret, f"pgj_{0:043}")
+            )
+        )
+
+    known_tokens.forget()
+    monkeypatch.setattr(access, "get_token", looked_up)
+    answer, refusal = asyncio.run(claim_both())
+    assert body_of(answer) == {"assignments": []}
+    assert problem_of(refusal) == "unauthorized"
 
 
 def test_the_description_tells_its_length(api: Api) -> None:

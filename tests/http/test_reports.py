@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from django_pgjobs.http import pool, reporting
 from django_pgjobs.http.station import station
 from django_pgjobs.models import Job, Statistic
 from django_pgjobs.signals import task_finished
+from django_pgjobs.worker.running import announcer
 from tests.factories import get_job
+from tests.helpers import wait_until
 from tests.http import tasks
 from tests.http.support import Api, problem_of
 from tests.http.workers import Remote, body_of
@@ -72,6 +75,47 @@ def test_task_finished_is_sent_where_the_result_comes_in(api: Api) -> None:
         task_finished.disconnect(receive)
     [result] = told
     assert (result.id, result.return_value) == (job_id, 5)
+
+
+def test_when_the_thread_that_tells_has_crashed_another_one_tells(
+    api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def tell(attempt: Any, outcome: object) -> None:
+        if not told:
+            told.append(attempt.id)
+            raise MemoryError
+        told.append(attempt.id)
+
+    monkeypatch.setattr(announcer, "wants_announcement", lambda outcome: True)
+    monkeypatch.setattr(announcer, "announce_finish", tell)
+    jobs = [int(tasks.resize.enqueue(number).id) for number in range(2)]
+    worker = Remote(api)
+    first, second = worker.claim(2)
+    worker.finish(first)
+    wait_until(lambda: "role=announcer has crashed" in caplog.text)
+    worker.finish(second)
+    wait_until(lambda: told == jobs)
+
+
+@pytest.mark.parametrize(
+    ("report", "detail"),
+    [
+        ({"result": 1, "release": True}, "expected one of result, error and release"),
+        ({"result": 1, "error": {"type": "E"}}, "expected one of result, error and release"),
+        ({"release": False}, "expected true"),
+    ],
+    ids=str,
+)
+def test_a_report_says_one_thing(api: Api, report: dict[str, Any], detail: str) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    [given] = Remote(api).claim()
+    results = [{"assignment": given["assignment"], **report}]
+    answer = api.post("results", {"results": results})
+    assert problem_of(answer) == "invalid"
+    assert [each["detail"] for each in json.loads(answer.content)["errors"]] == [detail]
+    assert get_job(job_id).status == "running"
 
 
 def test_a_row_that_somebody_has_locked_is_said_again_later(

@@ -67,6 +67,7 @@ def test_an_address_with_the_version_twice_is_told_from_an_unknown_one(api: Api)
 def test_a_project_with_the_api_can_reverse_its_addresses() -> None:
     """Django writes all patterns of a project backwards for that, those of the API too."""
     assert reverse("pgjobs_http:openapi", "tests.http.urls") == "/pgjobs/api/v1/openapi.json"
+    assert reverse("pgjobs_http:claim", "tests.http.urls", [7]).endswith("/7/claim")
 
 
 @pytest.mark.parametrize("base", ["/pgjobs/api/v2/", "/pgjobs/api/v0/", "/pgjobs/api/"])
@@ -81,6 +82,7 @@ def test_a_method_that_a_route_has_not_is_told_the_ones_it_has(api: Api) -> None
     assert problem_of(answer) == "method-not-allowed"
     assert answer["Allow"] == "GET"
     assert tried(api, "GET", "echo")["Allow"] == "DELETE, POST"
+    assert problem_of(api.post("openapi.json")) == "method-not-allowed"
 
 
 def test_head_is_a_get_without_its_body(api: Api) -> None:
@@ -228,17 +230,19 @@ def test_a_bug_is_told_to_who_collects_exceptions(api: Api) -> None:
 
 
 def test_a_problem_is_of_the_list() -> None:
-    for slug, status in SLUGS.items():
-        assert Problem(status, slug, "t").response().status_code == status
-    with pytest.raises(ValueError, match="expected the status 409"):
-        Problem(404, "lost", "t")
+    for slug, (status, title) in SLUGS.items():
+        answer = Problem(slug).response()
+        assert (answer.status_code, json.loads(answer.content)["title"]) == (status, title)
+    with pytest.raises(KeyError):
+        Problem("misspelt")
 
 
 def test_every_problem_is_documented_and_no_other() -> None:
     page = (ROOT / "docs" / "http-api.md").read_text()
     table = page.partition("\n## Errors\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
-    assert {slug.strip(" `"): int(status) for slug, status in rows} == SLUGS
+    told = {slug.strip(" `"): int(status) for slug, status in rows}
+    assert told == {slug: status for slug, (status, _) in SLUGS.items()}
 
 
 # Connections

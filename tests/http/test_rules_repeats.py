@@ -15,7 +15,7 @@ from django.db import connection
 from django.http import HttpResponse
 
 from django_pgjobs.http import pool as pool_module
-from django_pgjobs.http import reporting, taking
+from django_pgjobs.http import reporting
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.pool import TRIES, borrowed, turn
 from django_pgjobs.http.station import station
@@ -73,7 +73,7 @@ def crossed(
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send again at once."""
-    for module in (pool_module, taking, reporting):
+    for module in (pool_module, reporting):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
 
 
@@ -267,7 +267,6 @@ def test_an_outcome_outlives_one_loss_of_the_connection(
     worker = Remote(api)
     [given] = worker.claim()
     [assigned] = [given["assignment"]]
-    # The first round trip of a report reads the row; the next one writes.
     reading = reporting.deliver
     breaks = Breaks(monkeypatch, after=after)
 
@@ -285,6 +284,28 @@ def test_an_outcome_outlives_one_loss_of_the_connection(
     assert [row.successful for row in Statistic.objects.all()] == [1] * (not after)
     looks.begin_anew()
     assert [int(each["job"]) for each in worker.claim(5)] == [behind]
+
+
+def test_an_outcome_that_was_crossed_outlives_the_loss_of_the_connection(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [given] = worker.claim()
+    troubles: list[psycopg.Error] = [
+        psycopg.errors.SerializationFailure("others came in between"),
+        psycopg.OperationalError("the connection was lost"),
+    ]
+    original = pool_module.OwnConnection.round_trip
+
+    def round_trip(own: Any, sends: Any) -> Any:
+        if troubles:
+            raise troubles.pop(0)
+        return original(own, sends)
+
+    monkeypatch.setattr(pool_module.OwnConnection, "round_trip", round_trip)
+    assert worker.finish(given, 5) == {"status": "stored"}
+    assert (troubles, get_job(job_id).result) == ([], 5)
 
 
 def test_an_outcome_that_finds_no_server_twice_is_not_stored(

@@ -105,6 +105,20 @@ def test_whose_listener_has_lost_its_connection_looks_more_often(
     wait_until(lambda: waiting.hears)
 
 
+def test_who_waits_after_long_idleness_hears_again(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread ends when nobody has waited for a while."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
+    waiter = Waiter(1, ("node",), frozenset({"a"}), lambda: None)
+    for _ in range(2):
+        waiting.enter(waiter)
+        wait_until(lambda: waiting.hears)
+        waiting.leave(waiter, passes_on=False)
+        wait_until(lambda: not waiting.hears)
+
+
 def claims_in_thread(worker: Remote, **options: Any) -> DjangoThread:
     """Let a worker wait; return when it does."""
     thread = DjangoThread(lambda: worker.claim(wait=25, **options))

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 from django.test import AsyncClient
 
-from django_pgjobs.http import asking, looking
+from django_pgjobs.http import asking, looking, members
 from django_pgjobs.http import waiting as module
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries.workers import set_listening
@@ -80,6 +80,24 @@ def test_a_flag_that_another_process_took_back_is_set_again(api: Api) -> None:
         cursor.execute("UPDATE pgjobs_worker SET listening = FALSE")
     worker.claim(wait=0.01)
     assert get_worker(worker.id).listening
+
+
+def test_of_one_that_begins_to_wait_the_table_is_asked_again_and_of_no_other(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "KNOWN_SECONDS", 600.0)
+    asked, find = [], members.find_member
+
+    def noted(*args: Any) -> Any:
+        asked.append(args[1])
+        return find(*args)
+
+    waits, works = Remote(api, "waits"), Remote(api, "works")
+    works.claim()
+    waits.claim(wait=0.01)
+    monkeypatch.setattr(members, "find_member", noted)
+    assert (waits.claim(), works.claim()) == ([], [])
+    assert asked == [waits.id]
 
 
 @pytest.mark.usefixtures("slow_looks")

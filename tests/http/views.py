@@ -31,16 +31,15 @@ def echo(request: ApiRequest) -> Reply:
         "integer": fields.integer("integer", 0, 100, default=7),
         "number": fields.number("number", 0, 1, default=0.5),
         "flag": fields.flag("flag", default=False),
-        "id": fields.identifier("id", default=1),
         "texts": fields.texts("texts", default=[], max_items=2, max_length=3),
         "items": [
-            inner.integer("number", 1, 9)
+            inner.number("number", 1, 9)
             for inner in fields.objects("items", default=[], max_items=3)
         ],
         "mapping": fields.mapping("mapping", default={}, max_items=2),
         "json": fields.json("json", default=None),
     }
-    when = fields.instant("when", default=None)
+    when = fields.instant("when")
     inner = fields.object("inner", default=None)
     found["inner"] = inner and inner.text("name", max_length=5)
     found["when"] = when and when.isoformat()
@@ -55,7 +54,7 @@ def ask(request: ApiRequest, *, job: int) -> Reply:
         {
             "job": job,
             "limit": request.query_integer("limit", 1, 100, default=50),
-            "status": request.query("status", default=None, choices=("ready", "failed")),
+            "status": request.query("status", choices=("ready", "failed")),
         },
     )
 

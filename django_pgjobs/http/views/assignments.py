@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django_pgjobs.declaring.retries import LONGEST_DELAY_SECONDS
 from django_pgjobs.http.assignments import MAX_LENGTH, lost, opened_or_refused
 from django_pgjobs.http.beating import beat
 from django_pgjobs.http.fields import Fields
@@ -22,8 +23,6 @@ from django_pgjobs.http.progress import read_progress, write_progress
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 
-# A thousand years: as long as anything is put off.
-MAX_DELAY = 366 * 86_400
 MOST_RESULTS = 1_000
 
 
@@ -46,10 +45,10 @@ def put_failure(request: ApiRequest, assignment: str) -> Reply:
 def release(request: ApiRequest, assignment: str) -> Reply:
     """The job goes back; the attempt does not count."""
     fields = request.fields()
-    delay = fields.number("delay", 0, MAX_DELAY, default=None)
+    delay = fields.number("delay", 0, LONGEST_DELAY_SECONDS, default=None)
     note = fields.text("note", default="", min_length=0, max_length=MAX_NOTE)
     fields.check()
-    return _store(request, assignment, Release(delay, note or ""))
+    return _store(request, assignment, Release(delay, note))
 
 
 def _store(request: ApiRequest, sealed: str, report: Report) -> Reply:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from django_pgjobs.conf import MAX_TASK_PATH
 from django_pgjobs.control.lifecycle import cancel
@@ -12,8 +12,8 @@ from django_pgjobs.exceptions import JobError
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.calling import call_back_after
 from django_pgjobs.http.calls import NewJob, blamed_on, read_job
-from django_pgjobs.http.owning import require_jobs
-from django_pgjobs.http.pages import QUERY, identifier_of, narrowed, page_of
+from django_pgjobs.http.owning import jobs_of, require_jobs
+from django_pgjobs.http.pages import QUERY, identifier_of, page_of
 from django_pgjobs.http.problems import not_found, unavailable
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
@@ -32,7 +32,7 @@ def enqueue_job(request: ApiRequest) -> Reply:
     fields.check()
     # Nothing is wrong with it, so it is there.
     job_id = in_transaction(lambda: _enqueue(cast(NewJob, new), request.access))
-    job = _rows().get(pk=job_id)
+    job = Job.objects.using(job_database()).get(pk=job_id)
     return Reply(201, shown_job(job), {"Location": f"jobs/{job_id}"})
 
 
@@ -48,15 +48,15 @@ def _enqueue(new: NewJob, access: Access) -> int:
 
 def list_jobs(request: ApiRequest) -> Reply:
     """List jobs, newest first."""
-    jobs = narrowed(_rows(), request.access)
+    jobs = jobs_of(request.access)
     batch_id = identifier_of(request, "batch")
     if batch_id is not None:
         jobs = jobs.filter(in_batches(Q(batch_id=batch_id)))
-    status = request.query("status", default=None, choices=JobStatus.values)
+    status = request.query("status", choices=JobStatus.values)
     if status is not None:
         jobs = jobs.filter(status=status)
     for name, column in (("task", "task_path"), ("queue", "queue_name")):
-        wanted = request.query(name, default=None, max_length=MAX_TASK_PATH)
+        wanted = request.query(name, max_length=MAX_TASK_PATH)
         if wanted is not None:
             jobs = jobs.filter(**{column: wanted})
     without = ("args", "kwargs", "metadata", "result", "progress")
@@ -81,14 +81,10 @@ def cancel_job(request: ApiRequest, *, job: int) -> Reply:
 
 
 def _find(request: ApiRequest, job_id: int) -> Job:
-    found: Job | None = narrowed(_rows(), request.access).filter(pk=job_id).first()
+    found = jobs_of(request.access).filter(pk=job_id).first()
     if found is None:
         raise not_found("There is no such job.")
     return found
-
-
-def _rows() -> QuerySet[Any]:
-    return Job.objects.using(job_database())
 
 
 ROUTES = [

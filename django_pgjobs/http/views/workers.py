@@ -10,15 +10,15 @@ from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH, get_conf
 from django_pgjobs.declaring.registry import find_task
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.asking import Asked, wait_in_loop, wait_in_thread
-from django_pgjobs.http.assignments import MAX_LENGTH, Assignment, opened
-from django_pgjobs.http.beating import LOST, beat
+from django_pgjobs.http.assignments import MAX_LENGTH, MAX_NAMED, Assignment, opened
+from django_pgjobs.http.beating import beat
 from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.members import find_member, recent_members
 from django_pgjobs.http.options import lease_seconds, make_options, our_backends
-from django_pgjobs.http.outcomes import attempt_of
-from django_pgjobs.http.pool import borrowed, turn
+from django_pgjobs.http.outcomes import LOST, at_goodbye, attempt_of, held_by
+from django_pgjobs.http.pool import borrowed
 from django_pgjobs.http.problems import forbidden
-from django_pgjobs.http.progress import MAX_NAMED, progress_of, write_progress
+from django_pgjobs.http.progress import progress_of, write_progress
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
@@ -28,10 +28,7 @@ from django_pgjobs.http.taking import GivenAttempt
 from django_pgjobs.http.threads import in_thread
 from django_pgjobs.http.waiting import waiting
 from django_pgjobs.queries import workers
-from django_pgjobs.queries.remote import assigned_rows, send_held
 from django_pgjobs.queries.workers import Registration
-from django_pgjobs.worker.running.calling import settle
-from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, interrupted
 
 # When to claim again where as many wait as may.
 RETRY_SECONDS = 1.0
@@ -79,8 +76,8 @@ def _tasks_of(access: Access, named: Collection[str] | None, fields: Fields) -> 
     """Return the remote tasks that a worker may run: those that it names, else its token's."""
     remote = station.remote_tasks()
     if named is None:
-        return sorted(path for path in remote if access.tasks is None or path in access.tasks)
-    if access.tasks is not None and (others := sorted(set(named) - access.tasks)):
+        return sorted(access.tasks_of(remote))
+    if others := sorted(set(named) - access.tasks_of(named)):
         raise forbidden(f"This token is not for the task {others[0]!r}.")
     for path in sorted(set(named) - remote):
         fields.refuse("tasks", f"{path!r} is not declared with remote=True")
@@ -91,9 +88,8 @@ def _queues_of(access: Access, named: Collection[str] | None, paths: Collection[
     """Return the queues that a worker serves: those that it names, else those of its tasks."""
     if named is None:
         # Not all: a claim would wade through the jobs of others.
-        queues = {find_task(path).queue_name for path in paths}
-        return sorted(queues if access.queues is None else queues & access.queues)
-    if access.queues is not None and (others := sorted(set(named) - access.queues)):
+        return sorted(access.queues_of({find_task(path).queue_name for path in paths}))
+    if others := sorted(set(named) - access.queues_of(named)):
         raise forbidden(f"This token is not for the queue {others[0]!r}.")
     return sorted(set(named))
 
@@ -170,21 +166,14 @@ def end(request: ApiRequest, worker: int) -> Reply:
     request.fields().check()
     find_member(request.access, worker)
     while True:
-        asked_at = time.monotonic()
-        [rows] = turn([partial(send_held, worker_id=worker, max_jobs=MAX_NAMED)])
-        held = assigned_rows(rows, asked_at)
-        entries = []
-        for attempt in (attempt_of(assigned, make_options()) for assigned in held):
-            outcome = interrupted(attempt, AT_SHUTDOWN)
-            settle(attempt, outcome)
-            entries.append((attempt, outcome))
-        delivery = deliver(entries)
+        held = [attempt_of(each, make_options()) for each in held_by(worker, MAX_NAMED)]
+        delivery = deliver((attempt, at_goodbye(attempt)) for attempt in held)
         # What somebody has locked is left to the rescue.
         if len(held) < MAX_NAMED or delivery.waiting:
             break
     with borrowed() as connection, connection.cursor() as cursor:
         workers.end_worker(cursor, worker)
-    recent_members.forget()
+    recent_members.forget(worker)
     waiting.dismiss(worker)
     return Reply(204)
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from django_pgjobs.exceptions import DuplicateWorkflow
-from django_pgjobs.flows import workflow
+from django_pgjobs.flows import MAX_KEY_BYTES, workflow
 from django_pgjobs.http.access import Access
 from django_pgjobs.http.assignments import MAX_LENGTH, opened_or_refused
 from django_pgjobs.http.calls import NewJob, blamed_on, read_job
@@ -36,8 +36,8 @@ from django_pgjobs.models.batch_states import all_workflows, with_states
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.values.payload import is_storable
+from django_pgjobs.workflows.adding import MAX_NAME_BYTES
 
-MAX_KEY = 512
 KEY = "Idempotency-Key"
 CONFLICTS = ("raise", "return")
 
@@ -85,12 +85,12 @@ def _opened(status: int, flow: Batch, batches: dict[str, Batch]) -> Reply:
 
 def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
     """Return the dedupe key, and whether it came as a header: then who repeats gets the first."""
-    given = fields.text("dedupe_key", default=None, max_length=MAX_KEY)
+    given = fields.text("dedupe_key", default=None, max_length=MAX_KEY_BYTES)
     header = request.http.headers.get(KEY)
     if header is None:
         return given, False
-    if given is not None or not 1 <= len(header) <= MAX_KEY or not is_storable(header):
-        detail = f"expected 1 to {MAX_KEY} characters, and no dedupe_key beside it"
+    if given is not None or not 1 <= len(header) <= MAX_KEY_BYTES or not is_storable(header):
+        detail = f"expected 1 to {MAX_KEY_BYTES} characters, and no dedupe_key beside it"
         raise invalid([FieldError(KEY, detail, is_parameter=True)])
     return header, True
 
@@ -98,10 +98,10 @@ def _key_of(request: ApiRequest, fields: Fields) -> tuple[str | None, bool]:
 def list_workflows(request: ApiRequest) -> Reply:
     """List workflows, newest first."""
     roots = with_states(all_workflows().using(job_database()))
-    name = request.query("name", default=None, max_length=MAX_KEY)
+    name = request.query("name", max_length=MAX_NAME_BYTES)
     if name is not None:
         roots = roots.filter(name=name)
-    ended = request.query("complete", default=None, choices=("true", "false"))
+    ended = request.query("complete", choices=("true", "false"))
     if ended is not None:
         roots = roots.filter(tree_completed_at__isnull=ended == "false")
     with in_bounded_time():
@@ -150,7 +150,7 @@ def add_to_batch(request: ApiRequest, *, batch: int) -> Reply:
     given = fields.objects("jobs", max_items=MAX_JOBS)
     jobs = [read_job(each, request.access) for each in given]
     options = {
-        "dedupe_key": fields.text("dedupe_key", default=None, max_length=MAX_KEY),
+        "dedupe_key": fields.text("dedupe_key", default=None, max_length=MAX_KEY_BYTES),
         "on_conflict": fields.text(
             "on_conflict", default="raise", max_length=10, choices=CONFLICTS
         ),

@@ -22,8 +22,8 @@ a wrong body is a 422 whatever is in the address. What a handler raises becomes 
 The modules. Each imports those before it only, and but for `views` and `urls` those of its own
 group and the first:
 
-    each request     problems pool bodies fields access rates requests pages sessions threads
-                     routing asgi tokens
+    each request     problems deadlines pool bodies fields access rates requests pages sessions
+                     threads routing asgi tokens
     workers          assignments options members memory waiting looking recording station
                      reporting outcomes progress taking single asking beating
     jobs, workflows  owning shown results destinations posting signatures calling calls trees

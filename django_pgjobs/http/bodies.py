@@ -7,7 +7,6 @@ PostgreSQL can store its texts.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -16,7 +15,7 @@ from typing import Any
 from django.http import HttpRequest, UnreadablePostError
 
 from django_pgjobs.http.problems import FieldError, Problem, invalid
-from django_pgjobs.values.payload import exceeds_depth
+from django_pgjobs.values.payload import exceeds_depth, finite
 
 # A value of a job has 100 levels at most; around it are those of trees of batches.
 MAX_DEPTH = 250
@@ -91,7 +90,7 @@ def _require_json(request: HttpRequest) -> None:
 def _decoded(body: bytes) -> Any:
     try:
         text = body.decode()
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise Problem("not-json", detail=str(error)) from None
     except (RecursionError, MemoryError):
@@ -113,13 +112,6 @@ def _too_deep() -> Problem:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"expected a finite number, got {name}")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {digits[:40]}")
-    return number
 
 
 def _unstorable(value: Any, pointer: str = "") -> Iterator[FieldError]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.http.deadlines import deadlines
 from django_pgjobs.http.problems import Problem, unavailable
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.database import job_database
@@ -60,7 +61,7 @@ class Pool:
             return connection
         try:
             alias = get_conf().WORKER_DATABASE or job_database()
-            return OwnConnection(alias, "http", lock_seconds=LOCK_SECONDS)
+            return deadlines.watch(OwnConnection(alias, "http", lock_seconds=LOCK_SECONDS))
         except BaseException:
             self._note_given_back()
             raise

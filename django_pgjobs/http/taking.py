@@ -25,6 +25,7 @@ from django_pgjobs.http.station import station
 from django_pgjobs.queries.claims import HEAD, Segment
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.remote import Assigned
+from django_pgjobs.results import decode_or_none
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Entry
@@ -63,6 +64,7 @@ class GivenAttempt:
         attempt, row = self.attempt, self.attempt.row
         timeout = timeout_of(attempt)
         detail = json.loads(row.detail) if row.detail else {}
+        metadata = decode_or_none(detail.get("metadata"))
         return {
             "assignment": worker.id_of(attempt),
             "job": str(attempt.id),
@@ -77,7 +79,7 @@ class GivenAttempt:
             "seconds_left": None if timeout is None else max(0.0, timeout - self.ran),
             "batch": None if row.batch_id is None else str(row.batch_id),
             "correlation_id": row.correlation_id,
-            "metadata": json.loads(detail.get("metadata") or "{}"),
+            "metadata": metadata if isinstance(metadata, dict) else {},
         }
 
 

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
+from django.db import close_old_connections
+
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http.pool import PATIENCE_SECONDS
 from django_pgjobs.http.problems import unavailable
-from django_pgjobs.worker.running.housekeeping import close_connections
 
 T = TypeVar("T")
 
@@ -32,7 +33,10 @@ async def in_thread(function: Callable[[], T]) -> T:
 
     Raise Problem (503) if no thread is free for as long as a request waits for a connection.
     """
-    called = _threads().submit(_called, function)
+    # What is given up stays in line until a thread is free, but is not to keep its request there.
+    work = [function]
+    del function
+    called = _threads().submit(_called, work)
     # This has no effect on what has begun.
     patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, called.cancel)
     try:
@@ -43,11 +47,15 @@ async def in_thread(function: Callable[[], T]) -> T:
         raise unavailable("All threads are in use.") from None
     finally:
         patience.cancel()
+        if called.cancelled():
+            work.clear()
 
 
-def _called(function: Callable[[], T]) -> T:
+def _called(work: list[Callable[[], T]]) -> T:
+    # The results of batches are read, and receivers of signals read, by Django's connections: they
+    # stay open for as long as those of Django's own requests.
+    close_old_connections()
     try:
-        return function()
+        return work.pop()()
     finally:
-        # The results of batches are read, and receivers of signals read, by Django's connections.
-        close_connections()
+        close_old_connections()

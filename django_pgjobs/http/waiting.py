@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 
 from django_pgjobs.conf import get_conf
+from django_pgjobs.http.deadlines import deadlines
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.notifications import JOBS_CHANNEL, send_subscription
@@ -157,7 +158,7 @@ class Waiters:
 
     def _run(self) -> None:
         alias = get_conf().WORKER_DATABASE or job_database()
-        connection = OwnConnection(alias, "listener")
+        connection = deadlines.watch(OwnConnection(alias, "listener"))
         try:
             while not self._ends():
                 try:

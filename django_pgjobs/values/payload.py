@@ -147,14 +147,26 @@ def _refuse_depth(value: object, name: str) -> None:
         pass
 
 
+def finite(digits: str) -> float:
+    """Return a number of JSON text; raise ValueError if it is too large for a float."""
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {digits[:40]}")
+    return number
+
+
+# Made once: json.loads would make it for each text.
+_decode = json.JSONDecoder(parse_float=finite).decode
+
+
 def decode_value(text: str) -> Any:
     """Return the value of stored JSON text; raise ValueError if it cannot be used.
 
-    Raw SQL can store what `encode_value` refuses: numbers of 5,000 digits, 5,000 levels. What
-    json.loads stands can still be too deep for the code it is given to.
+    Raw SQL can store what `encode_value` refuses: numbers of 5,000 digits, 1e400, 5,000 levels.
+    What json.loads stands can still be too deep for the code it is given to.
     """
     try:
-        value = json.loads(text)
+        value = _decode(text)
     except RecursionError:
         raise ValueError(f"expected at most {MAX_DEPTH} levels, got more.") from None
     if exceeds_depth(value, text, MAX_DEPTH):

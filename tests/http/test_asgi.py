@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
+from weakref import ref
 
 import pytest
+from django.db import connection, connections
 from django.test import AsyncRequestFactory
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.http import access, asgi, threads
 from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.asgi import with_api
+from django_pgjobs.http.problems import Problem
 from django_pgjobs.http.waiting import waiting
 from tests.factories import get_job
 from tests.helpers import WAIT_SECONDS, wait_until
@@ -196,6 +201,57 @@ def test_tokens_are_looked_up_side_by_side(api: Api, monkeypatch: pytest.MonkeyP
     answer, refusal = asyncio.run(claim_both())
     assert body_of(answer) == {"assignments": []}
     assert problem_of(refusal) == "unauthorized"
+
+
+def test_a_request_that_waits_for_a_thread_in_vain_is_not_kept(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a database is frozen, many come and go before a thread is free: each has a body."""
+    monkeypatch.setattr(threads, "PATIENCE_SECONDS", 0.05)
+    is_answered, kept = threading.Event(), []
+
+    class Body(BytesIO):
+        pass
+
+    async def ask() -> None:
+        busy = [
+            asyncio.ensure_future(threads.in_thread(is_answered.wait))
+            for _ in range(get_conf().HTTP_MAX_CONNECTIONS)
+        ]
+        await asyncio.sleep(0)  # they are handed over
+        body = Body()
+        kept.append(ref(body))
+        with pytest.raises(Problem):
+            await threads.in_thread(body.read)
+        del body
+        gc.collect()
+        kept.append(kept[0]())
+        is_answered.set()
+        await asyncio.gather(*busy)
+
+    asyncio.run(ask())
+    assert kept[1] is None
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_thread_keeps_its_connections_as_long_as_django_does(
+    api: Api, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """With a pool of Django's they go back to it."""
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", seconds)
+
+    def session() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            return int(cursor.fetchone()[0])
+
+    async def ask() -> bool:
+        return await threads.in_thread(session) == await threads.in_thread(session)
+
+    with ThreadPoolExecutor(1) as thread:
+        monkeypatch.setattr(threads, "_threads", lambda: thread)
+        assert asyncio.run(ask()) is bool(seconds)
+        thread.submit(connections.close_all).result()
 
 
 def test_the_description_tells_its_length(api: Api) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.members import recent_members
@@ -185,6 +187,38 @@ def test_what_a_token_is_not_for_any_more_is_not_given_again(api: Api) -> None:
     recent_members.forget()
     assert worker.claim(held=[]) == []
     assert get_job(job_id).status == "ready"
+
+
+ODD_ARGUMENTS = ["args = '[1e400]'", """kwargs = '{"height": -1e400}'"""]
+ODD_METADATA = [
+    "'5'",
+    """'{"a": 1e400}'""",
+    """('{"a":' || repeat('9', 5000) || '}')::json""",
+    """('{"a":' || repeat('[', 3000) || repeat(']', 3000) || '}')::json""",
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_given"),
+    [
+        *((each, False) for each in ODD_ARGUMENTS),
+        *((f"metadata = {e}", True) for e in ODD_METADATA),
+    ],
+    ids=lambda value: str(value)[:25],
+)
+def test_a_row_that_json_cannot_hold_keeps_nobody_from_other_jobs(
+    api: Api, change: str, is_given: bool
+) -> None:
+    """Else each claim by its worker would get no answer, or one that nobody can read."""
+    odd, good = (int(tasks.resize.enqueue(number).id) for number in range(2))
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE pgjobs_job SET {change} WHERE id = {odd}")
+    answer = Remote(api).post("claim", {"max_jobs": 2})
+    given = json.loads(answer.content, parse_constant=pytest.fail)["assignments"]
+    assert {int(each["job"]) for each in given} == ({odd, good} if is_given else {good})
+    assert all(each["metadata"] == {} for each in given)
+    told = json.loads(api.get(f"jobs/{odd}").content, parse_constant=pytest.fail)
+    assert told["status"] == ("running" if is_given else "failed")
 
 
 def test_goodbye_gives_back_what_runs(api: Api) -> None:

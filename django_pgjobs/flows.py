@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
+from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from django_pgjobs.context import current_job
@@ -15,6 +16,7 @@ from django_pgjobs.exceptions import DuplicateWorkflow
 from django_pgjobs.queries import batches
 from django_pgjobs.queries.batches import Asking
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.values.given import flag
 from django_pgjobs.values.payload import is_storable
 from django_pgjobs.workflows.adding import check_name, check_policy, encode_metadata
 from django_pgjobs.workflows.blocks import Block, Policy, batch_model, rows
@@ -59,6 +61,7 @@ def workflow(
     nothing else. Raise TypeError or ValueError for an argument that cannot be used.
     """
     _check_names(name, dedupe_key, on_conflict)
+    flag(seal, name="seal")
     with transaction.atomic(using=job_database()):
         policy = check_policy(on_failed_job)
         batch, is_new = _open(name, dedupe_key, on_conflict, policy, metadata)
@@ -160,12 +163,12 @@ async def aworkflow(
     is a plain function that calls `add`, `each` and so on.
     """
 
-    if iscoroutinefunction(fill):
-        raise TypeError("expected fill to be a plain function, got a coroutine function.")
-
     def open_and_fill() -> Batch:
         with workflow(name, **options) as flow:
-            fill(flow)
+            filled = fill(flow)
+            if iscoroutine(filled):
+                filled.close()
+                raise TypeError("expected fill to be a plain function, got one to be awaited.")
         return flow
 
     return await sync_to_async(open_and_fill, thread_sensitive=True)()

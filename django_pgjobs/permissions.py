@@ -15,13 +15,13 @@ from enum import Enum
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.declaring.registry import find_function
 from django_pgjobs.models import Batch, BulkChange, Job
-from django_pgjobs.models.batch_states import in_batches
+from django_pgjobs.models.batch_states import of_batches
 
 
 class Verb(Enum):
@@ -110,7 +110,7 @@ def whole_workflows(user: Any, verb: Verb, root_ids: Iterable[int]) -> set[int]:
         roots[batch_id] = root_id
         sizes[root_id] += size
     asked = [batch_id for batch_id, root_id in roots.items() if sizes[root_id] <= MAX_WHOLE]
-    jobs = Job.objects.filter(in_batches(Q(batch_id__in=asked)))
+    jobs = Job.objects.filter(of_batches(asked))
     there, allowed = _count_by_root(jobs, roots), _count_by_root(narrow(user, verb, jobs), roots)
     return {root_id for root_id, count in allowed.items() if count == there[root_id]}
 

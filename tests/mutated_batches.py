@@ -140,6 +140,27 @@ BATCHES = (
         WORKER,
     ),
     (
+        "batch and a long result with a large call",
+        FINISH,
+        "sum(json_array_length(source.result) * source.weight)",
+        "sum(json_array_length(source.result))",
+        WORKER,
+    ),
+    (
+        "batch and pages of a large call",
+        STEPS,
+        "GREATEST(page_size / batch.weight, 1)",
+        "page_size",
+        WORKER,
+    ),
+    (
+        "batch whose counting fails an atomic job",
+        "django_pgjobs/worker/running/calling.py",
+        "if is_of_the_moment(error) or connections[database].needs_rollback:",
+        "if True:",
+        ("tests/worker/test_atomic.py",),
+    ),
+    (
         "batch that a cancelled one is made of",
         CANCELS,
         "child.parent_id = ANY (stopped) AND child.cancel_requested_at IS NULL",

@@ -114,12 +114,16 @@ def test_a_job_that_an_open_workflow_needs_is_not_deleted() -> None:
 
 def test_who_waits_for_a_workflow_is_told_of_a_broken_part() -> None:
     with workflow("waited for") as flow:
-        part = flow.batch("part")
+        other, part = flow.batch("other"), flow.batch("part")
+        last = part.then(tasks.add.s(1, 1))
+        other.add(tasks.add.s(1, 1))
+        other.seal()
         part.add(tasks.add.s(1, 1))
         part.seal()
-    execute("UPDATE pgjobs_batch SET broken = 'odd' WHERE id = %s", part.pk)
-    with pytest.raises(JobError, match=f"batch {part.pk} cannot be counted: odd"):
-        flow.wait(timeout=60)
+    execute("UPDATE pgjobs_batch SET broken = 'odd' WHERE id = ANY (%s)", [other.pk, last.pk])
+    for waited_for, broken in ((flow, other), (other, other), (part, last), (last, last)):
+        with pytest.raises(JobError, match=f"batch {broken.pk} cannot be counted: odd"):
+            waited_for.wait(timeout=60)
 
 
 class Replica:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
+from django.test import override_settings
 
 from django_pgjobs import UnknownBatch, aworkflow, chain, current_batch, group, workflow
 from django_pgjobs.compat import InvalidTask
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
 from tests import tasks
@@ -72,6 +75,8 @@ def test_of_a_batch_that_is_gone_all_say_the_same(
             ValueError,
             "expected a dedupe_key with on_conflict='return'",
         ),
+        (lambda flow: workflow("x", seal="no").__enter__(), TypeError, "seal to be True or False"),
+        (lambda flow: flow.wait(timeout=-1), ValueError, "timeout to be 0 seconds or more"),
         (lambda flow: group(tasks.add.s(1, 2)), TypeError, r"as in group\(\[add\.s"),
         (lambda flow: chain([tasks.add.s(1, 2)]), TypeError, r"got \[add\.s\(\.\.\.\)\]"),
         (lambda flow: current_batch(), LookupError, r"current_batch\(\) was called outside"),
@@ -88,14 +93,32 @@ def test_a_wrong_argument_is_named(
     assert run_jobs() == 1
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_coroutine_function_does_not_fill_a_workflow() -> None:
-    async def fill(flow: Batch) -> None:
-        await flow.aadd(tasks.add.s(1, 1))
+async def add_one(flow: Batch) -> None:
+    await flow.aadd(tasks.add.s(1, 1))
 
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("fill", [add_one, lambda flow: flow.aadd(tasks.add.s(1, 1))])
+def test_a_coroutine_does_not_fill_a_workflow(fill: Callable[[Batch], object]) -> None:
     with pytest.raises(TypeError, match="expected fill to be a plain function"):
-        asyncio.run(aworkflow("unfilled", fill))
+        async_to_sync(aworkflow)("unfilled", fill)
     assert not Batch.objects.exists()
+
+
+@override_settings(PGJOBS={"MAX_PAYLOAD_BYTES": SERVER_PAYLOAD_BYTES})
+@pytest.mark.parametrize("ask", [Batch.on_complete, Batch.gather, Batch.each])
+def test_arguments_leave_room_for_what_comes_before_them(
+    ask: Callable[[Batch, Any], object],
+) -> None:
+    """Else the batch could not be counted when it is complete."""
+    size = SERVER_PAYLOAD_BYTES - len(json.dumps([""]))
+    with workflow("large") as flow:
+        with pytest.raises(ValueError, match="expected args to take at most"):
+            ask(flow, tasks.echo.s("x" * size))
+        ask(flow, tasks.echo.s("x" * (size - 100)))
+        flow.add(tasks.echo.s(1))
+    assert run_jobs() == 2
+    assert not Batch.objects.exclude(broken="").exists()
 
 
 def test_a_job_does_not_wait_for_its_own_batch() -> None:

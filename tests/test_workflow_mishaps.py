@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 
 from django_pgjobs import BatchOpen, UnknownBatch, chain, group, workflow
 from django_pgjobs.models import Batch, Job
-from django_pgjobs.queries import batch_care
+from django_pgjobs.queries import batch_care, batches
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.running import gathering
 from tests import tasks
@@ -158,6 +158,8 @@ def test_a_result_that_does_not_fit_what_follows_fails_there() -> None:
 
 def test_results_that_are_too_many_to_gather_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "MAX_BYTES", 5)
+    # A page of large ones would be too much by itself.
+    monkeypatch.setattr(batches, "page_of_results", None)
     with workflow("too many") as flow:
         flow.gather(tasks.echo.s())
         flow.on_failure(tasks.echo.s("failed"))

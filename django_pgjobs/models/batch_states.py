@@ -81,6 +81,22 @@ def in_batches(batch: Q) -> Q:
     return batch & (live | finished)
 
 
+def of_batches(ids: list[int]) -> Q:
+    """Return the condition that a job is in one of these batches, of which there may be many.
+
+    They are one parameter: as thousands they would take seconds to be put into a statement, which
+    can have 65,535.
+    """
+    listed = Func(
+        F("batch_id"),
+        Value(ids),
+        template="(%(expressions)s::bigint[]))",
+        arg_joiner=" = ANY (",
+        output_field=BooleanField(),
+    )
+    return in_batches(Q(listed))
+
+
 def in_tree(batch_id: int, *, is_large: bool = False) -> Q:
     """Return the condition that a job is in a batch or one below it.
 

@@ -258,6 +258,11 @@ def page_of_results(
     return fetch(cursor, "list_results", params)
 
 
+def measure_results(cursor: Cursor, batch_id: int) -> int:
+    """Return how many bytes the results of a batch take, as JSON text."""
+    return int(fetch(cursor, "measure_results", {"batch_id": batch_id})[0][0])
+
+
 def count_jobs(cursor: Cursor, batch_id: int, *, of_tree: bool) -> tuple[int, int, int, int] | None:
     """Return how many jobs there are in a batch, how many succeeded, failed, were cancelled.
 

@@ -1,6 +1,7 @@
 -- Finish attempts that returned, all of them of jobs of batches: what follows these gets jobs of
 -- their results, and the batches have something to count. Elements beyond *max_streamed* jobs of
--- one statement are left to pages, and so is what a cancelled batch would get, or has kept.
+-- one statement (fewer if the call is large) are left to pages, and so is what a cancelled batch
+-- would get, or has kept.
 -- Parameters: as finish_successful; max_streamed integer
 -- Returns: id of each job that was finished, NULL; behind them NULL, a queue that got jobs
 -- Locks: the finished rows, by primary key; waits only for a cancel of the same row
@@ -16,10 +17,10 @@ touched AS MATERIALIZED (
 follower AS MATERIALIZED (
     SELECT
         batch.id, edge.waits_for, batch.takes_items, batch.keeps_none, batch.skips_none,
-        batch.is_cancelled, batch.has_pages, batch.more, step.task_path, step.queue_name,
-        step.backend, step.priority, step.max_attempts, step.timeout, step.correlation_id,
-        step.tags, step.metadata, step.subject, step.max_losses, step.on_failure,
-        step.is_declared, step.is_async, step.kwargs,
+        batch.is_cancelled, batch.has_pages, batch.weight, batch.more, step.task_path,
+        step.queue_name, step.backend, step.priority, step.max_attempts, step.timeout,
+        step.correlation_id, step.tags, step.metadata, step.subject, step.max_losses,
+        step.on_failure, step.is_declared, step.is_async, step.kwargs,
         COALESCE(step.run_after, statement_timestamp() + make_interval(secs => batch.delay))
             AS run_after,
         COALESCE(step.expires_at, statement_timestamp() + make_interval(secs => batch.expires_in))
@@ -34,6 +35,7 @@ follower AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT
             follower.id, follower.skips_none, follower.step,
+            octet_length(follower.step::text) / 4096 + 1 AS weight,
             follower.follows = 'each item' AS takes_items,
             follower.follows = 'each' AND NOT follower.skips_none AS keeps_none,
             follower.cancel_requested_at IS NOT NULL AS is_cancelled,
@@ -57,7 +59,7 @@ follower AS MATERIALIZED (
 source AS MATERIALIZED (
     SELECT
         finished.id, finished.batch_id AS waits_for, follower.id AS batch_id,
-        COALESCE(finished.result, 'null') AS result, follower.is_cancelled,
+        COALESCE(finished.result, 'null') AS result, follower.is_cancelled, follower.weight,
         COALESCE(follower.takes_items AND json_typeof(finished.result) = 'array', FALSE) AS is_list,
         -- Nothing is made yet of a result before, which a cancel has kept: this one takes its place.
         follower.is_cancelled OR (
@@ -77,7 +79,8 @@ source AS MATERIALIZED (
 list AS MATERIALIZED (
     SELECT
         source.id, source.waits_for, source.batch_id, source.result,
-        sum(json_array_length(source.result)) OVER (ORDER BY source.id, source.batch_id)
+        sum(json_array_length(source.result) * source.weight)
+            OVER (ORDER BY source.id, source.batch_id)
             > %(max_streamed)s::integer AS is_long
     FROM source
     WHERE source.is_list AND NOT source.is_kept

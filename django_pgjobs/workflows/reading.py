@@ -66,7 +66,7 @@ def results(batch: AnyBatch) -> Iterator[Any]:
 def wait(batch: B, timeout: float | timedelta | None) -> B:
     """Wait until a tree is complete; see `Batch.wait`."""
     _refuse_own(batch)
-    gaps = _gaps(batch, timeout)
+    gaps = _gaps(batch, seconds_or_none(timeout, name="timeout"))
     while not _look(batch):
         time.sleep(next(gaps))
     return batch
@@ -75,7 +75,7 @@ def wait(batch: B, timeout: float | timedelta | None) -> B:
 async def async_wait(batch: B, timeout: float | timedelta | None) -> B:
     """Do as `wait`, in async code."""
     _refuse_own(batch)
-    gaps = _gaps(batch, timeout)
+    gaps = _gaps(batch, seconds_or_none(timeout, name="timeout"))
     look = sync_to_async(_look, thread_sensitive=True)
     while not await look(batch):
         await asyncio.sleep(next(gaps))
@@ -89,15 +89,23 @@ def _refuse_own(batch: AnyBatch) -> None:
         )
 
 
-def _gaps(batch: AnyBatch, timeout: float | timedelta | None) -> Iterator[float]:
+def _gaps(batch: AnyBatch, seconds: float | None) -> Iterator[float]:
     """Yield the seconds until each look; raise TimeoutError when the time is over."""
-    seconds, began, gap = seconds_or_none(timeout, name="timeout"), time.monotonic(), FIRST_GAP
+    began, gap = time.monotonic(), FIRST_GAP
     while True:
         left = math.inf if seconds is None else began + seconds - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"batch {batch.pk} is not complete after {seconds:g} s.")
         yield min(gap, left)
         gap = min(2 * gap, LONGEST_GAP)
+
+
+def _is_below(row: Any, batch_id: int) -> bool:
+    """Is a batch the one with that id, or somewhere below it?"""
+    # What is below has the higher ids.
+    while row is not None and row.pk > batch_id:
+        row = rows().filter(pk=row.parent_id).first()
+    return row is not None and row.pk == batch_id
 
 
 def _look(batch: AnyBatch) -> bool:
@@ -113,9 +121,9 @@ def _look(batch: AnyBatch) -> bool:
     if found.tree_completed_at is not None:
         batch.refresh_from_db(using=job_database())
         return True
-    broken = rows().filter(root_id=found.root_id).exclude(broken="").first()
-    if broken is not None and batch.pk in (broken.pk, found.root_id):
-        raise JobError(f"batch {broken.pk} cannot be counted: {broken.broken}")
+    for broken in rows().filter(root_id=found.root_id).exclude(broken="").order_by("pk"):
+        if _is_below(broken, batch.pk):
+            raise JobError(f"batch {broken.pk} cannot be counted: {broken.broken}")
     if connection.in_atomic_block:
         raise RuntimeError(
             f"batch {batch.pk} is not complete, and no worker sees the transaction of a "

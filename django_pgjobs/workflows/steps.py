@@ -14,7 +14,7 @@ from typing import Any
 
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.compat import Task as BaseTask
-from django_pgjobs.conf import get_conf
+from django_pgjobs.conf import SERVER_PAYLOAD_BYTES, get_conf
 from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.keys import parse_template
 from django_pgjobs.declaring.registry import find_task
@@ -23,6 +23,8 @@ from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.enqueueing.columns import all_start_columns, has_start_keys, job_columns
 from django_pgjobs.values.payload import encode_value
 
+# What the database may write around the arguments, and for each that it puts before them: an id.
+AROUND_BYTES, LEADING_BYTES = 64, 24
 # What `.using()` may say of keys; a job that is made later has what its task declares.
 DECLARED_ONLY = ("concurrency_key", "concurrency_limit", "ordering", "rate_limit", "rate_cost")
 
@@ -64,7 +66,8 @@ def make_step(call: object, *, leading: int) -> dict[str, Any]:
     task, args = call.task, list(call.args)
     check_signature(task, (*(None for _ in range(leading)), *args), call.kwargs)
     limit = get_conf().MAX_PAYLOAD_BYTES
-    text = encode_value(args, name="args", max_bytes=limit)
+    room = max(0, SERVER_PAYLOAD_BYTES - AROUND_BYTES - LEADING_BYTES * leading)
+    text = encode_value(args, name="args", max_bytes=min(limit, room))
     kwargs = encode_value(dict(call.kwargs), name="kwargs", max_bytes=limit)
     row: dict[str, Any] = dict(job_columns(task))
     step = {

@@ -11,6 +11,8 @@ from psycopg import sql
 from django_pgjobs import workflow
 from django_pgjobs.admin.job_list import batches, changelist
 from django_pgjobs.admin.jobs import JobAdmin
+from django_pgjobs.models import Job
+from django_pgjobs.models.batch_states import of_batches
 from tests import tasks
 from tests.admin.lists import ids_in, link, listed
 from tests.admin.test_workflows import read
@@ -127,3 +129,14 @@ def test_new_jobs_of_a_tree_are_counted(admin_client: Client) -> None:
 def test_a_tree_that_is_gone_has_no_jobs(admin_client: Client) -> None:
     make_jobs(2, batch_id=make_batch(sealed_at=None))
     assert ids_in(listed(admin_client, q=f"tree:{10**9}")) == []
+
+
+def test_many_batches_are_one_parameter() -> None:
+    """Of a tree with 20,000 batches the pages of narrowed people took six seconds."""
+    wanted = make_job(batch_id=make_batch("wanted"), source_id=0)
+    make_job(batch_id=make_batch("other"), source_id=0)
+    [batch_id] = Job.objects.filter(pk=wanted).values_list("batch_id", flat=True)
+    found = Job.objects.filter(of_batches([batch_id, *range(10**9, 10**9 + 1_000)]))
+    assert [job.pk for job in found] == [wanted]
+    assert len(found.query.sql_with_params()[1]) < 50
+    assert not Job.objects.filter(of_batches([])).exists()

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
+from django_pgjobs import workflow
 from django_pgjobs.worker.running.outcome import Kind
 from tests import tasks as plain_tasks
 from tests.factories import get_job
@@ -147,6 +148,29 @@ def test_a_result_that_cannot_be_stored_rolls_back_too(bench: Bench) -> None:
     assert bench.run().kind is Kind.FAIL
     assert not Effect.objects.exists()
     assert get_job(job.id).status == "failed"
+
+
+def test_a_batch_that_cannot_be_counted_does_not_fail_its_job(bench: Bench) -> None:
+    with workflow("odd") as flow:
+        flow.add(plain_tasks.record_atomic.s("x"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION tests_refuse() RETURNS trigger LANGUAGE plpgsql"
+            " AS 'BEGIN RAISE EXCEPTION $$odd$$; END'"
+        )
+        cursor.execute(
+            "CREATE TRIGGER tests_refuse BEFORE UPDATE ON pgjobs_batch FOR EACH ROW"
+            " WHEN (NEW.successful > 0) EXECUTE FUNCTION tests_refuse()"
+        )
+        try:
+            assert bench.run().stored
+        finally:
+            cursor.execute("DROP FUNCTION tests_refuse CASCADE")
+    assert Effect.objects.count() == 1
+    # Noted, for whoever counts next.
+    assert flow.counts().successful == 1
+    flow.refresh_from_db()
+    assert flow.successful == 0
 
 
 def test_a_timeout_rolls_back(start_thread: Start) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from django_pgjobs import requeue, workflow
 from django_pgjobs.models import Batch, Job
@@ -144,6 +145,11 @@ def told() -> Iterator[list[int]]:
         heard.append(batch.pk)
         if batch.name == "odd":
             raise ZeroDivisionError
+        if batch.name == "exits":
+            raise SystemExit
+        if batch.name == "leaves a transaction open":
+            transaction.atomic().__enter__()
+            Batch.objects.select_for_update().get(pk=batch.pk)
 
     workflow_expiring.connect(hear)
     yield heard
@@ -214,6 +220,17 @@ def test_nothing_goes_of_which_the_owner_could_not_be_told(
     assert told == [odd.pk, plain.pk, odd.pk]
     assert names() == {"odd"}
     assert f"batch={odd.pk} is not deleted: its owner could not be told" in caplog.text
+
+
+def test_the_pruner_goes_on_after_a_receiver_that_exits(
+    own: OwnConnection, told: list[int]
+) -> None:
+    exits, leaves, plain = open_old("exits"), open_old("leaves a transaction open"), open_old()
+    looking = care(own, TreeRetention(0.0, 0.0, 0.0))
+    looking.tell()
+    assert told == [exits.pk, leaves.pk, plain.pk]
+    looking.prune()
+    assert names() == {"exits"}
 
 
 def test_a_tree_that_was_open_again_is_told_of_again(own: OwnConnection, told: list[int]) -> None:

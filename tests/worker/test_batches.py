@@ -213,6 +213,21 @@ def test_one_statement_streams_so_many_jobs_and_the_rest_in_pages(
     assert sorted(sources) == sorted([first, first, second, second])
 
 
+def test_the_larger_a_call_the_fewer_jobs_are_made_at_once(
+    own: OwnConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a statement would take longer than it may, each time, or more memory than there is."""
+    monkeypatch.setattr(batches, "MAX_STREAMED", 8)
+    with workflow("large", seal=False) as flow:
+        small = flow.each_item(tasks.echo.s())
+        large = flow.each_item(tasks.echo.s("x" * 9_000))
+    finish(own, flow)
+    assert (count_jobs(batch_id=small.pk), count_jobs(batch_id=large.pk)) == (3, 0)
+    for made in (1, 2, 3):
+        execute("SELECT * FROM pgjobs_expand_page_v1(%s, 3)", [large.pk])
+        assert count_jobs(batch_id=large.pk) == made
+
+
 def test_a_settlement_goes_on_for_so_many_levels(own: OwnConnection) -> None:
     with workflow("levels", seal=False) as flow:
         second = flow.each(tasks.add.s(1))

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from django.db import DataError, connections, transaction
+from django.db import DatabaseError, DataError, connections, transaction
 
 from django_pgjobs.compat import AnyResult, AnyTask, TaskContext, task_backends
 from django_pgjobs.context import enter_job
@@ -30,6 +30,7 @@ from django_pgjobs.exceptions import (
 )
 from django_pgjobs.queries import batches, claims, dependencies, jobs
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.values.payload import decode_arguments, referred_batches
@@ -170,9 +171,22 @@ def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
                 raise ClaimLost(f"job {attempt.id} belongs to another attempt by now.")
             dependencies.resolve_dependencies(cursor, [attempt.id])
             if batch_id is not None:
-                batches.settle(cursor, [batch_id])
+                _count(batch_id, database)
     outcome.stored = True
     return outcome
+
+
+def _count(batch_id: int, database: str) -> None:
+    """Count the batch of a job that is done; what cannot be counted is left for the pump to mark.
+
+    It is no fault of the job's.
+    """
+    try:
+        with transaction.atomic(using=database), connections[database].cursor() as cursor:
+            batches.settle(cursor, [batch_id])
+    except DatabaseError as error:
+        if is_of_the_moment(error) or connections[database].needs_rollback:
+            raise
 
 
 def _value_of(attempt: Attempt, call: TaskCall) -> Any:

@@ -30,14 +30,16 @@ def gather_results(batch_ids: Iterable[int]) -> list[list[Any]]:
     gathered = []
     for batch_id in batch_ids:
         results = []
+        # Before they are read: a page of large ones takes more by itself.
+        with connections[job_database()].cursor() as cursor:
+            size += batches.measure_results(cursor, batch_id)
+        if size > MAX_BYTES:
+            raise PayloadError(
+                f"the results of batch {batch_id} take more than {MAX_BYTES} bytes as JSON, too "
+                "much for one job. Give it what follows with then(), and read results page by page "
+                "there."
+            )
         for text in _texts(batch_id):
-            size += len(text) + 1
-            if size > MAX_BYTES:
-                raise PayloadError(
-                    f"the results of batch {batch_id} take more than {MAX_BYTES} bytes as JSON, "
-                    "too much for one job. Give it what follows with then(), and read results page "
-                    "by page there."
-                )
             try:
                 results.append(decode_value(text))
             except ValueError as error:

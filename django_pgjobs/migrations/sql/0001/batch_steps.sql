@@ -227,7 +227,8 @@ END
 $body$;
 
 -- Make jobs of one page of the elements of one result that is noted for one of the batches *locked*.
--- Return the batch, NULL if there is no such result, and the queues. The rest is for the next time.
+-- The larger the call the smaller the page, which is in memory. Return the batch, NULL if there is no
+-- such result, and the queues. The rest is for the next time.
 -- What is noted for a cancelled batch is kept, and taken up again if that is not cancelled any more.
 CREATE FUNCTION home.pgjobs_expand_page_v1(
     locked bigint[], page_size integer, OUT batch_id bigint, OUT queues text[]
@@ -240,10 +241,15 @@ DECLARE
     is_cancelled boolean;
     elements json[];
 BEGIN
-    SELECT page.batch_id, page.source_id, page.position, page.is_kept, batch.is_cancelled
-    INTO paging.batch_id, paging.source_id, paging.position, paging.is_kept, is_cancelled
+    SELECT
+        page.batch_id, page.source_id, page.position, page.is_kept, batch.is_cancelled,
+        GREATEST(page_size / batch.weight, 1)
+    INTO
+        paging.batch_id, paging.source_id, paging.position, paging.is_kept, is_cancelled, page_size
     FROM (
-        SELECT follower.id, follower.cancel_requested_at IS NOT NULL AS is_cancelled
+        SELECT
+            follower.id, follower.cancel_requested_at IS NOT NULL AS is_cancelled,
+            octet_length(follower.step::text) / 4096 + 1 AS weight
         FROM home.pgjobs_batch AS follower
         WHERE follower.id = ANY (locked)
     ) AS batch

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from django_pgjobs.status import BatchState, JobStatus
 from django_pgjobs.values.moments import duration
+from django_pgjobs.values.payload import in_utc
 
 ICONS = {
     "ready": "●",
@@ -82,7 +83,8 @@ def time_element(instant: datetime, text: str) -> SafeString:
     """Draw *text* about an instant; the exact time and its zone are the title."""
     local = timezone.localtime(instant)
     title = f"{exact_moment(instant)} {local.tzname()}"
-    return format_html('<time datetime="{}" title="{}">{}</time>', instant.isoformat(), title, text)
+    exact = in_utc(instant).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return format_html('<time datetime="{}" title="{}">{}</time>', exact, title, text)
 
 
 def exact_moment(instant: datetime) -> str:

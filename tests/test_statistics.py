@@ -155,6 +155,8 @@ class TestRolling:
         assert (row.runs, row.waits) == ([0, 0, 0, 0, 30], [0, 0, 30, 0, 0])
         assert row.begins_at.timestamp() % step.step == 0
         assert (sums(), Statistic.objects.count()) == (before, 2)
+        found = numbers.list_statistics(cursor, seconds=40 * 86400, bucket_seconds=86400)
+        assert sum(each.retried for each in found) == before["retried"]
 
     @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.into)
     def test_younger_ones_stay(self, cursor: Any, step: Any) -> None:

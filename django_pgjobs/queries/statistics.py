@@ -1,7 +1,7 @@
 """Statements on statistics: what ran, by minute, queue and task.
 
 Rows are only appended, one for each process and minute, queue and task, so nobody waits for
-anybody. The leader adds them up: parts become minutes, minutes hours, hours days.
+anybody. The leader adds them up, again and again: parts become minutes, in the end days.
 """
 
 from __future__ import annotations
@@ -80,13 +80,14 @@ class RollUp(NamedTuple):
     keep: float
 
 
-# How long rows of each period stay: charts of an hour show minutes, those
-# of a day quarters, those of a week hours.
+# How long rows of each period stay: as long as charts whose bars are no longer than that.
+# `number_terms.py` and a CHECK of the table name the periods as well.
 STEPS = (
     RollUp("part", "minute", MINUTE, 2 * MINUTE),
-    RollUp("minute", "quarter", 900, 7 * 3600),
-    RollUp("quarter", "hour", 3600, 26 * 3600),
-    RollUp("hour", "day", 86400, 8 * 86400),
+    RollUp("minute", "5 minutes", 300, 2 * 3600),
+    RollUp("5 minutes", "15 minutes", 900, 7 * 3600),
+    RollUp("15 minutes", "4 hours", 14_400, 26 * 3600),
+    RollUp("4 hours", "day", 86_400, 8 * 86_400),
 )
 # Samples of each minute stay for a day, then the first of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0

@@ -10,7 +10,7 @@ SELECT
     {statistic.runs.class_sums}
 FROM pgjobs_statistic AS statistic
 WHERE
-    statistic.period = ANY ('{part,minute,quarter,hour,day}')
+    {statistic.is_of_any_period}
     AND statistic.begins_at
     >= statement_timestamp() - make_interval(secs => %(seconds)s::double precision)
     AND (%(task_paths)s::text[] IS NULL OR statistic.task_path = ANY (%(task_paths)s::text[]))

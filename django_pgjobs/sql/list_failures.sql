@@ -89,11 +89,16 @@ FROM (
                         WHEN
                             error.ends -> 0 ->> 'exception_class'::text
                             = error.ends -> -1 ->> 'exception_class'::text
-                            AND translate(
-                                left(error.ends -> 0 ->> 'message'::text, 200), '0123456789', ''
-                            )
-                            = translate(
-                                left(error.ends -> -1 ->> 'message'::text, 200), '0123456789', ''
+                            AND (
+                                -- Mostly so, and then the digits need not be taken away.
+                                error.ends -> 0 ->> 'message'::text
+                                = error.ends -> -1 ->> 'message'::text
+                                OR translate(
+                                    left(error.ends -> 0 ->> 'message'::text, 200), '0123456789', ''
+                                )
+                                = translate(
+                                    left(error.ends -> -1 ->> 'message'::text, 200), '0123456789', ''
+                                )
                             )
                             AND error.ends -> 0 ->> 'failed_at'::text
                             ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?[+]00:00$'

@@ -23,7 +23,7 @@ found AS MATERIALIZED (
             sum(statistic.successful) + sum(statistic.failed) + sum(statistic.cancelled) AS jobs
         FROM pgjobs_statistic AS statistic
         WHERE
-            statistic.period = ANY ('{part,minute,quarter,hour,day}')
+            {statistic.is_of_any_period}
             AND statistic.begins_at >= (SELECT span.since FROM span)
             AND statistic.begins_at < (SELECT span.closed FROM span)
         GROUP BY at, name

@@ -58,7 +58,7 @@ ended AS (
         SELECT statistic.task_path, statistic.successful
         FROM pgjobs_statistic AS statistic
         WHERE
-            statistic.period = ANY ('{part,minute,quarter,hour,day}')
+            {statistic.is_of_any_period}
             AND statistic.begins_at >= (SELECT span.since FROM span)
             AND statistic.begins_at < (SELECT span.closed FROM span)
             AND statistic.task_path = ANY (ARRAY(SELECT failing.task_path FROM failing))

@@ -23,7 +23,7 @@ numbers AS (
         sum(statistic.retried) AS retried, sum(statistic.lost) AS lost
     FROM pgjobs_statistic AS statistic
     WHERE
-        statistic.period = ANY ('{part,minute,quarter,hour,day}')
+        {statistic.is_of_any_period}
         AND statistic.begins_at >= (SELECT span.since FROM span)
         AND statistic.begins_at < (SELECT span.closed FROM span)
     GROUP BY at, queue, task

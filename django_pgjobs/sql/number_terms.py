@@ -22,6 +22,8 @@ _NEWEST = "    UNION ALL\n".join(
 )
 
 NUMBER_TERMS = {
+    # Of a statistic: always so, told for the index, which begins with the period.
+    "is_of_any_period": "{it}.period = ANY ('{part,minute,5 minutes,15 minutes,4 hours,day}')",
     # Of lists of counts by classes of time: their sums, as one list. Each place is an aggregate of
     # its own: rows of the lists' elements, as unnest makes, take three times as long.
     "class_sums": "ARRAY["

@@ -10,7 +10,7 @@ WITH gone AS (
         SELECT old.id
         FROM pgjobs_statistic AS old
         WHERE
-            old.period = ANY ('{part,minute,quarter,hour,day}')
+            {old.is_of_any_period}
             AND old.begins_at
             < statement_timestamp() - make_interval(secs => %(retention)s::double precision)
         LIMIT %(max_rows)s::integer

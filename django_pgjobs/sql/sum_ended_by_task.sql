@@ -8,7 +8,7 @@ SELECT
     LEAST(sum(statistic.failed), 1e15)::bigint
 FROM pgjobs_statistic AS statistic
 WHERE
-    statistic.period = ANY ('{part,minute,quarter,hour,day}')
+    {statistic.is_of_any_period}
     AND statistic.begins_at
     >= statement_timestamp() - make_interval(secs => %(earliest)s::double precision)
     AND statistic.begins_at

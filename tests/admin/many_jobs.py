@@ -154,7 +154,7 @@ FROM generate_series(1, 50) AS number
 """
 
 
-# What minutes, quarters of an hour and hours of a month say, of so many tasks in each queue.
+# What the periods of a month say, of so many tasks in each queue.
 STATISTICS = """
 INSERT INTO pgjobs_statistic (
     period, begins_at, queue_name, task_path, enqueued, successful, failed, cancelled, retried,
@@ -166,9 +166,10 @@ SELECT
     '{0,0,1,2,4,6,4,2,1,0,1}', '{0,0,0,0,1,2,4,6,4,2,1,0,0,1}'
 FROM (
     VALUES
-        ('minute', interval '1 minute', interval '0', interval '7 hours'),
-        ('quarter', interval '15 minutes', interval '7 hours', interval '26 hours'),
-        ('hour', interval '1 hour', interval '26 hours', interval '8 days'),
+        ('minute', interval '1 minute', interval '0', interval '2 hours'),
+        ('5 minutes', interval '5 minutes', interval '2 hours', interval '7 hours'),
+        ('15 minutes', interval '15 minutes', interval '7 hours', interval '26 hours'),
+        ('4 hours', interval '4 hours', interval '26 hours', interval '8 days'),
         ('day', interval '1 day', interval '8 days', interval '32 days')
 ) AS step (period, length, ends, begins)
 CROSS JOIN LATERAL generate_series(

@@ -88,7 +88,7 @@ def test_a_week_says_the_day() -> None:
     week = RANGES["7d"]
     chart = build_chart(week, NOON * 60 // week.bucket_seconds, {})
     assert chart.ticks[-1] == "November 21"
-    assert chart.bars[-1].time == "November 21 5:45 p.m. – 7:45 p.m."
+    assert chart.bars[-1].time == "November 21 5:45 p.m. – 9:45 p.m."
 
 
 @pytest.mark.parametrize("key", RANGES)
@@ -157,9 +157,13 @@ def test_a_bar_says_the_three_names_with_the_most_jobs_and_counts_all() -> None:
     assert chart_by_task({"a": {NOON: 1}, "b": {NOON - 1: 1}}).bars[-1].title.endswith(": 1 a")
 
 
-def test_the_cells_of_the_table_are_the_numbers() -> None:
-    bar = build_chart(HOUR, NOON, {("successful", NOON): 1_234, ("failed", NOON): 1}).bars[-1]
-    assert bar.cells == "<td>1,234</td><td>0</td><td>1</td>"
+def test_the_rows_of_the_table_are_the_bars_with_jobs() -> None:
+    counts = {("successful", NOON - 1): 1_234, ("failed", NOON - 1): 1, ("failed", NOON): 2}
+    before, now = [bar.time for bar in build_chart(HOUR, NOON, counts).bars[-2:]]
+    assert build_chart(HOUR, NOON, counts).rows.splitlines() == [
+        f'<tr><th scope="row">{now}</th><td>0</td><td>0</td><td>2</td></tr>',
+        f'<tr><th scope="row">{before}</th><td>1,234</td><td>0</td><td>1</td></tr>',
+    ]
 
 
 def test_a_coordinate_has_one_digit_at_most() -> None:

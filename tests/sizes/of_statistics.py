@@ -48,13 +48,13 @@ def check(cursor: Any) -> None:
     cursor.execute("SELECT DISTINCT period FROM pgjobs_statistic")
     # The newest ones may be too new.
     periods = {period for (period,) in cursor.fetchall()} - {"part"}
-    assert periods == {"minute", "quarter", "hour", "day"}
+    assert periods == {step.into for step in statistics.STEPS}
     check_times(cursor, 3600, 60, "queue_name")
     check_times(cursor, 6 * 3600, 300, "task_path")
     check_times(cursor, 86400, 900, "task_path")
-    check_times(cursor, 7 * 86400, 7200, "queue_name")
+    check_times(cursor, 7 * 86400, 14400, "queue_name")
     check_times(cursor, 30 * 86400, 86400, "task_path")
-    check_largest(cursor, 7 * 86400, 7200, "task_path")
+    check_largest(cursor, 7 * 86400, 14400, "task_path")
     check_largest(cursor, 30 * 86400, 86400, "queue_name")
 
 

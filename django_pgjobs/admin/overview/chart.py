@@ -56,7 +56,7 @@ RANGES = {
         Range("1h", gettext_lazy("1 hour"), 60, 60),
         Range("6h", gettext_lazy("6 hours"), 300, 72),
         Range("24h", gettext_lazy("24 hours"), 900, 96),
-        Range("7d", gettext_lazy("7 days"), 7_200, 84),
+        Range("7d", gettext_lazy("7 days"), 14_400, 42),
         Range("30d", gettext_lazy("30 days"), DAY_SECONDS, 30),
     )
 }
@@ -105,7 +105,7 @@ class Rectangle(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bucket: where it is drawn, what it says, and its numbers, also as cells of a table."""
+    """One bucket: where it is drawn, what it says, and its numbers."""
 
     x: str
     parts: list[Rectangle]
@@ -114,14 +114,12 @@ class Bar(NamedTuple):
     counts: list[int]
     jobs: int
 
-    @property
-    def cells(self) -> SafeString:
-        """Its numbers as the table shows them: hundreds, which a template would draw slowly."""
-        return format_html_join("", "<td>{}</td>", ((counted(jobs),) for jobs in self.counts))
-
 
 class Chart(NamedTuple):
-    """Finished jobs over time; *top* is the number at the upper edge."""
+    """Finished jobs over time; *top* is the number at the upper edge.
+
+    It draws itself what there are hundreds of: a template would be slow.
+    """
 
     bars: list[Bar]
     width: int
@@ -140,6 +138,23 @@ class Chart(NamedTuple):
                 steps = f"M{bar.x} {part.y}h{BAR_WIDTH}v{part.height}h-{BAR_WIDTH}z"
                 found.setdefault(part.key, []).append(steps)
         return {key: "".join(steps) for key, steps in found.items()}
+
+    @property
+    def places(self) -> SafeString:
+        """Where the pointer rests on a bar, and what that says."""
+        return format_html_join(
+            "\n", '<rect x="{}"><title>{}</title></rect>', ((bar.x, bar.title) for bar in self.bars)
+        )
+
+    @property
+    def rows(self) -> SafeString:
+        """The numbers as rows of a table, the newest bar first, those without jobs left out."""
+        cell = "<td>{}</td>" * len(self.legend)
+        return format_html_join(
+            "\n",
+            f'<tr><th scope="row">{{}}</th>{cell}</tr>',
+            ((bar.time, *map(counted, bar.counts)) for bar in reversed(self.bars) if bar.jobs),
+        )
 
 
 def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Chart:

@@ -16,7 +16,7 @@ CREATE TABLE pgjobs_statistic (
     waited      double precision  NOT NULL DEFAULT 0 CHECK (waited BETWEEN 0 AND 1e15),
     ran         double precision  NOT NULL DEFAULT 0 CHECK (ran BETWEEN 0 AND 1e15),
     period      text              NOT NULL DEFAULT 'part'
-        CHECK (period IN ('part', 'minute', 'quarter', 'hour', 'day')),
+        CHECK (period IN ('part', 'minute', '5 minutes', '15 minutes', '4 hours', 'day')),
     queue_name  text COLLATE "C"  NOT NULL,
     task_path   text COLLATE "C"  NOT NULL,
     -- How many waited, and ran, for how long: by classes, the last ones left out if they are empty.

@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from django.core.management import call_command
 from django.db import connections
+from django.test import TransactionTestCase
 
 from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.control import rate_limits
@@ -28,6 +29,7 @@ from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models.control import RateLimit
 from tests import helpers, variants
 from tests.helpers import WorkerProcess, wait_until
+from tests.management.commands.flush import renew_sessions
 from tests.progress import install_progress
 from tests.proxy import TcpProxy
 from tests.servers import PgBouncer, PrivateCluster, drop_stale_test_databases, temporary_cluster
@@ -96,6 +98,19 @@ def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
     """Before the test database is created: remove those of runs that were killed."""
     if "TEST" in helpers.settings_of() and helpers.settings_of()["TEST"].get("NAME"):
         drop_stale_test_databases()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sessions_are_renewed() -> Iterator[None]:
+    """Spare the server a new session for each test that commits."""
+
+    def renew(_: TransactionTestCase) -> bool:
+        renew_sessions()
+        return False
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(TransactionTestCase, "_should_reload_connections", renew)
+        yield
 
 
 @pytest.fixture

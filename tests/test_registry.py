@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -129,6 +130,25 @@ def test_lazy_objects_are_not_woken(strange_module: ModuleType) -> None:
     assert not [path for path in list_task_paths() if path.startswith("strange")]
     with pytest.raises(UnknownTask):
         find_task("strange.lazy")
+
+
+def test_tasks_of_any_class_are_listed_and_other_classes_are_not_asked(
+    strange_module: ModuleType,
+) -> None:
+    class TaskOfTheProject(type(tasks.add)):  # type: ignore[misc]
+        pass
+
+    class Unhashable(type):
+        def __hash__(cls) -> int:
+            raise AssertionError("asked for the hash of a class")
+
+    def run() -> None: ...
+
+    run.__module__, run.__qualname__ = "strange", "run"
+    of_add = {each.name: getattr(tasks.add, each.name) for each in fields(tasks.add) if each.init}
+    vars(strange_module)["run"] = TaskOfTheProject(**of_add | {"func": run})
+    vars(strange_module)["odd"] = Unhashable("Odd", (), {})()
+    assert "strange.run" in list_task_paths()
 
 
 @pytest.mark.django_db

@@ -8,10 +8,7 @@
 -- Index: none
 SELECT
     class.relkind = 'i', class.relname::text, COALESCE(owner.relname, class.relname)::text,
-    CASE class.relkind
-        WHEN 'r' THEN pg_table_size(class.oid)
-        ELSE pg_relation_size(class.oid)
-    END AS bytes,
+    pg_table_size(class.oid) AS bytes,
     CASE class.relkind WHEN 'r' THEN pg_indexes_size(class.oid) ELSE 0 END,
     CASE WHEN class.reltuples >= 0::real THEN class.reltuples::bigint END,
     stat.n_dead_tup, stat.last_autovacuum, GREATEST(stat.last_analyze, stat.last_autoanalyze),

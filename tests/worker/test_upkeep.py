@@ -195,11 +195,12 @@ def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
 
 
 def make_look(outlook: Any, options: Any, **given: Any) -> Look:
-    """Make a look that is sent nowhere."""
+    """Make a look that is sent nowhere; its worker is told of each job, unless *given* says no."""
     state = WorkerState(options, "test:1")
     own: Any = None
     pump: Any = mock.Mock(outlook=outlook)
-    return Look(state, pump, own, Refusals(), **given)
+    usual = {"is_settled": lambda: True, "is_told": lambda: True, "on_drained": mock.Mock()}
+    return Look(state, pump, own, Refusals(), **usual | given)
 
 
 def look_in_vain(duty: Look) -> None:
@@ -234,9 +235,7 @@ def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: 
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
-        is_settled=lambda: True,
         is_told=lambda: is_told and duty.is_quiet,
-        on_drained=mock.Mock(),
     )
     while not duty.is_quiet:
         look_in_vain(duty)
@@ -254,9 +253,7 @@ def test_a_worker_that_is_told_of_each_job_does_not_look_after_each(is_told: boo
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
-        is_settled=lambda: True,
         is_told=lambda: is_told,
-        on_drained=mock.Mock(),
     )
     outlook.claimed = 1
     assert duty.due_at(0.0) <= time.monotonic()
@@ -275,8 +272,6 @@ def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() 
     duty = make_look(
         outlook,
         make_options(drain=True, poll_interval=NEVER),
-        is_settled=lambda: True,
-        is_told=lambda: True,
         on_drained=ends.append,
     )
     duty._gap = NEVER
@@ -297,9 +292,6 @@ def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
-        is_settled=lambda: True,
-        is_told=lambda: True,
-        on_drained=mock.Mock(),
     )
     look_in_vain(duty)
     outlook.note_claimed(1)
@@ -314,9 +306,6 @@ def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
     duty = make_look(
         outlook,
         make_options(poll_interval=NEVER),
-        is_settled=lambda: True,
-        is_told=lambda: True,
-        on_drained=mock.Mock(),
     )
     lanes = [("default", "default", 0, False, 0, 0, False, None, None)]
     promoted: list[Any] = [(0, None, [])]

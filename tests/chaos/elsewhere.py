@@ -27,7 +27,7 @@ def run(
 
     journal = Journal()
     facts = {"token": token, "job": int(job.fields["job"]), "process": os.getpid()}
-    facts["what"] = job.assignment
+    facts["what"] = job.fields["assignment"]
     journal.write(BEGIN, **facts)
     job.sleep(seconds)
     if random.random() < mishap:

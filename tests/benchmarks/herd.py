@@ -1,8 +1,9 @@
 """The rows about idle workers: what one job costs beside so many of them, and how soon it begins.
 
 The workers are commands of up to four processes with two threads each. All of them are idle
-before each part. Commits are those of the whole database, the enqueue's among them; what as many
-workers without jobs make in as long a time is taken off, and is a figure of its own.
+before each part; rates are medians. Commits are those of the whole database, the enqueue's among
+them; what as many workers without jobs make in as long a time is taken off, and is a figure of its
+own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,17 +23,19 @@ from tests.benchmarks.measures import Measured, percentile, read_first_lines
 from tests.benchmarks.processes import WorkerGroup
 from tests.benchmarks.system import System, module_command
 
-ALONE_JOBS = 450
+ALONE_JOBS = 1_350
 PAUSES = (0.02, 0.06)
 STEADY_RATE = 100
 STEADY_SECONDS = 19
 ENQUEUED = 1_500
 BURST = 20_000
+# How often each rate is measured.
+TIMES = 5
 READY_SECONDS = 120.0
 IDLE_SECONDS = 7.0
 # After so long every session that is idle has told the server what it did.
 COUNTERS_SECONDS = 11.0
-# With what comes before that, each part takes about two leases, whose renewals commit, too.
+# With what comes before that, as many seconds as two leases: their renewals commit, too.
 WINDOW_SECONDS = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
 JOB = "INSERT INTO pgjobs_job (task_path, args) VALUES ('ours_tasks.record', %s)"
@@ -51,15 +55,20 @@ def measure_herd(system: System, workers: int) -> Measured:
             figures["idle"] = per_second
             figures |= measure_alone(system, group, path, per_second)
             figures["steady"] = measure_steady(system, path, per_second)
-            figures["burst"] = measure_burst(system, group)
-        figures["enqueue"] = enqueue_rate(system, group, 1)
-        figures["enqueue4"] = enqueue_rate(system, group, 4)
+            figures["burst"] = median(lambda: measure_burst(system, group))
+        figures["enqueue"] = median(lambda: enqueue_rate(system, group, 1))
+        figures["enqueue4"] = median(lambda: enqueue_rate(system, group, 4))
     if workers:
         system.reset()
         with idle_workers(system, workers, "--no-listen") as group:
-            figures["polled"] = enqueue_rate(system, group, 1)
+            figures["polled"] = median(lambda: enqueue_rate(system, group, 1))
         figures["ratio"] = figures["enqueue"] / figures["polled"]
     return Measured(figures)
+
+
+def median(measure: Callable[[], float]) -> float:
+    """Return the middle of TIMES measurements."""
+    return statistics.median(measure() for _ in range(TIMES))
 
 
 @contextmanager
@@ -157,6 +166,7 @@ def measure_steady(system: System, path: Path, idle: float) -> float:
 
 def measure_burst(system: System, group: WorkerGroup) -> float:
     """Return the rate at which idle workers run BURST jobs that appear at once."""
+    time.sleep(IDLE_SECONDS)
     before = system.count_done()
     answer = system.enqueue_bulk("noop", BURST)
     start = answer["started_at"] + answer["seconds"]

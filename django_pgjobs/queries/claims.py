@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django_pgjobs.choosing import Candidate, Head, Rate, Rooms
@@ -312,7 +313,9 @@ def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> d
 def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
     """Return what a claim took that was sent at *asked_at*, best priority first, oldest first."""
     claimed = [ClaimedRow._make((*row, asked_at)) for row in rows]
-    claimed.sort(key=lambda row: (-row.priority, row.id))
+    # The second sort leaves those of a priority as they are.
+    claimed.sort(key=attrgetter("id"))
+    claimed.sort(key=attrgetter("priority"), reverse=True)
     return claimed
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_pgjobs.queries import dependencies
-from django_pgjobs.queries.arrays import array_text
+from django_pgjobs.queries.arrays import array_text, columns_of
 from django_pgjobs.queries.crossing import fetch_again_if_crossed
 from django_pgjobs.queries.cursor import Cursor, execute, fetch
 from django_pgjobs.status import FINISHED
@@ -21,6 +21,8 @@ from django_pgjobs.status import FINISHED
 FREE_INTERRUPTIONS = 10
 # Entries kept in a job's list of errors: the first one and the newest.
 MAX_ERRORS = 25
+# How a time is written, in seconds.
+MICROSECONDS = "{:.6f}"
 
 
 class Success(NamedTuple):
@@ -86,12 +88,13 @@ def send_successes(
 
 def successes_params(outcomes: Sequence[Success]) -> dict[str, object]:
     """Return what finishes attempts that returned."""
+    ids, claims, results, ages, durations = columns_of(outcomes, 5)
     return {
-        "ids": array_text(o.id for o in outcomes),
-        "claims": array_text(o.claim for o in outcomes),
-        "results": "\n".join([o.result for o in outcomes]),
-        "ages": array_text(round(o.age, 6) for o in outcomes),
-        "durations": array_text(round(o.duration, 6) for o in outcomes),
+        "ids": array_text(ids),
+        "claims": array_text(claims),
+        "results": "\n".join(results),
+        "ages": array_text(map(MICROSECONDS.format, ages)),
+        "durations": array_text(map(MICROSECONDS.format, durations)),
     }
 
 

@@ -57,7 +57,8 @@ class Claimer:
 
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows, claim.asked_at)
-            claim.missed -= Counter(map(lane_of, claim.rows))
+            if claim.missed:
+                claim.missed -= Counter(map(lane_of, claim.rows))
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 

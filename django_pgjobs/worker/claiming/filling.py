@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from django_pgjobs.compat import AnyTask
 from django_pgjobs.declaring.remote import is_remote
 from django_pgjobs.declaring.tasks import declares_control
 from django_pgjobs.enqueueing.filling import filled_in
@@ -41,8 +42,8 @@ def filling_of(attempt: Attempt) -> Outcome | None:
     The job fails, without another attempt, if a key cannot be made of its arguments; a temporary
     error of a database counts as a failed attempt.
     """
-    task = attempt.task
-    if attempt.row.undeclared is None or task is None or not declares_control(task):
+    task = _declaring_task(attempt)
+    if task is None:
         return None
     written = control_of(attempt.row)
     try:
@@ -55,6 +56,14 @@ def filling_of(attempt: Attempt) -> Outcome | None:
     # The claim took no tokens for a row that names its rate limits: it could not tell what the row
     # lacks.
     return filled(control)
+
+
+def _declaring_task(attempt: Attempt) -> AnyTask | None:
+    """Return the task of a job whose row may lack what the task declares, else None."""
+    task = attempt.task
+    if attempt.row.undeclared is None or task is None or not declares_control(task):
+        return None
+    return task
 
 
 def _of_error(attempt: Attempt, error: BaseException) -> Outcome:
@@ -86,7 +95,7 @@ def split(
             on_filling(attempt, left_to_others())
             continue
         outcome = None
-        if attempt.row.undeclared is not None:
+        if _declaring_task(attempt) is not None:
             on_next()
             # As if it ran: if the worker stands still or dies here, this job counts as lost.
             attempt.started_at = time.monotonic()

@@ -8,19 +8,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from django.db import connections
 from psycopg.pq import TransactionStatus
 
 from django_pgjobs.exceptions import JobCancelled, JobInterrupt, LeaseLost
 from django_pgjobs.queries.claims import ClaimedRow
 from django_pgjobs.queries.filling import Control
+from django_pgjobs.queries.sessions import opened_connections
 
 if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
     from django_pgjobs.compat import AnyTask
 
 # How long the server may take to accept that a statement is cancelled.
@@ -40,18 +37,6 @@ class Trace(Protocol):
 
     def run(self, function: Callable[[], None]) -> None:
         """Call a function as if in the attempt."""
-
-
-class _ThreadConnections(threading.local):
-    """Django's connections of a thread, looked up once: that takes a tenth of a short job."""
-
-    @cached_property
-    def connections(self) -> Sequence[BaseDatabaseWrapper]:
-        # Not before a job asks: `asgi.py` imports this module before it names the settings.
-        return connections.all()
-
-
-_thread = _ThreadConnections()
 
 
 class Attempt:
@@ -152,7 +137,7 @@ class Attempt:
     def arm(self, cancel_async: Callable[[], object] | None = None) -> None:
         """Allow interruption from now on, in this thread or through *cancel_async*."""
         if cancel_async is None:
-            self._connections = _thread.connections
+            self._connections = opened_connections()
         with self._lock:
             self._cancel_async = cancel_async
             self._thread_id = threading.get_ident()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.db.utils import Error
 from django.utils import timezone, translation
 from psycopg import IsolationLevel
@@ -211,6 +211,23 @@ class LeftOpen:
 
 
 left_open = LeftOpen()
+
+
+@task
+def open_own_connection() -> int:
+    """Open a connection that only this module knows."""
+    own = connections.create_connection("default")
+    own.ensure_connection()
+    left_open.kept.append(own)
+    return own.connection.info.backend_pid
+
+
+@task
+def close_connection() -> None:
+    """Close the connection of this thread."""
+    connection.ensure_connection()
+    connection.close()
+
 
 DIRT: dict[str, Callable[[], object]] = {
     "atomic never left": leave_atomic(),

@@ -168,6 +168,26 @@ def test_a_session_that_a_job_gave_back_to_a_pool_is_reset_when_it_comes_out_aga
     assert dirt.tenant.func() == ""
 
 
+def test_a_connection_that_a_task_made_for_itself_is_left_alone() -> None:
+    nothing = (dirt.do_nothing, [])
+    run_in_one_slot(Slots, nothing, (dirt.open_own_connection, []), nothing)
+    [own] = dirt.left_open.kept
+    assert not own.connection.closed
+    own.connection.close()
+
+
+def test_a_connection_is_cleaned_however_often_it_was_closed() -> None:
+    outcomes = run_in_one_slot(
+        Slots,
+        (dirt.close_connection, []),
+        (dirt.leave, ["role"]),
+        (dirt.close_connection, []),
+        (dirt.leave, ["setting of a project"]),
+        (dirt.tenant, []),
+    )
+    assert outcomes[-1].result == '""'
+
+
 def test_a_clean_connection_is_kept_for_the_next_job(drain: Start) -> None:
     """Opening one costs fifty times as much as cleaning it."""
     jobs = [dirt.backend_pid.enqueue() for _ in range(5)]

@@ -10,30 +10,24 @@ job's own context and end with it.
 from __future__ import annotations
 
 import select
-import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
-from django_pgjobs.queries.sessions import is_watched, reset_session, usage_of
+from django_pgjobs.queries.sessions import (
+    forget_closed_connections,
+    is_watched,
+    opened_connections,
+    reset_session,
+    usage_of,
+)
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
-
-
-class _KeptConnections(threading.local):
-    """The connections that a thread had after its last job: to list them takes long."""
-
-    kept: Sequence[Any] = ()
-
-
-_thread = _KeptConnections()
 
 
 def drop_dead_connections() -> None:
@@ -41,7 +35,7 @@ def drop_dead_connections() -> None:
 
     An idle connection has nothing to read but the server's farewell, so this takes no round trip.
     """
-    for connection in _thread.kept:
+    for connection in opened_connections():
         raw = connection.connection
         if raw is None or connection.in_atomic_block or connection.vendor != "postgresql":
             continue
@@ -60,8 +54,7 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
 
     *resets* is false after a job whose task promises to leave nothing in its sessions.
     """
-    _thread.kept = connections.all(initialized_only=True)
-    for connection in _thread.kept:
+    for connection in opened_connections():
         if connection.queries_log:
             connection.queries_log.clear()
         if connection.connection is None:
@@ -72,6 +65,7 @@ def clean_connections(attempt: Attempt, *, resets: bool = True) -> None:
         except Exception:
             logger.of(attempt).info("connection could not be cleaned and is closed")
             _close(connection)
+    forget_closed_connections()
 
 
 def _clean(connection: Any, attempt: Attempt, *, resets: bool) -> None:
@@ -149,5 +143,6 @@ def _forget_transaction(connection: Any) -> None:
 
 def close_connections() -> None:
     """Close every connection of this thread; it will run no more jobs."""
-    for connection in connections.all(initialized_only=True):
+    for connection in opened_connections():
         _close(connection)
+    forget_closed_connections()

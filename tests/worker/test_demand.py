@@ -7,6 +7,7 @@ import pytest
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.worker.claiming.pump import HOARD_SECONDS
 from django_pgjobs.worker.running.capacity import (
+    FAR_SECONDS,
     MAX_PREFETCH,
     MAX_SECONDS,
     MOST_PREFETCH,
@@ -138,7 +139,7 @@ def test_a_claim_is_bounded_however_many_slots_are_free(make: Make) -> None:
     claiming.async_slots.mean_duration = 0.001
     claiming.async_slots.buffer.extend(make_attempt_of(1, is_async=True) for _ in range(400))
     assert claiming.demand.rooms().loop == MAX_PREFETCH
-    claiming.demand.measure(0.01)
+    claiming.demand.measure(FAR_SECONDS)
     assert claiming.demand.rooms().loop == 2 * MAX_PREFETCH
 
 
@@ -153,7 +154,7 @@ def test_a_limit_of_jobs_is_for_both_kinds_together(make: Make) -> None:
 def test_the_farther_the_server_is_the_more_is_claimed_ahead(make: Make) -> None:
     claiming = make()
     claiming.slots.mean_duration = 0.0
-    claiming.demand.measure(0.02)
+    claiming.demand.measure(2 * FAR_SECONDS)
     assert claiming.slots.prefetch == 3 * MAX_PREFETCH
     assert claiming.slots.low_water == 3 * MAX_PREFETCH - MAX_PREFETCH // 2
     claiming.demand.measure(10.0)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
 import pytest
+from django.db import connection
 
-from django_pgjobs import Task
+from django_pgjobs import Task, cancel
+from django_pgjobs.queries.bulk import discard_jobs
+from django_pgjobs.queries.cursor import Cursor
+from django_pgjobs.queries.expiry import expire_jobs
 from django_pgjobs.worker.upkeep.freed_keys import FreedKeys
 from tests.factories import get_job, make_job, make_worker
 from tests.helpers import wait_until
@@ -19,6 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Start = Callable[..., ThreadedWorker]
 Open = Callable[..., psycopg.Connection]
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("task", [gate_tasks.wait_at_gate, gate_tasks.wait_at_gate_atomic])
@@ -74,3 +81,34 @@ def test_a_key_that_became_free_at_the_end_of_a_worker_is_told_to_the_others(
     gate.open()
     worker.join()
     assert [n.payload for n in listener.notifies(timeout=15, stop_after=1)] == ["other"]
+
+
+def expire(cursor: Cursor, job_id: int) -> None:
+    cursor.execute("UPDATE pgjobs_job SET expires_at = 'epoch' WHERE id = %s", [job_id])
+    expire_jobs(cursor, max_jobs=10)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda cursor, job_id: cancel(job_id),
+        lambda cursor, job_id: discard_jobs(cursor, [job_id], note=""),
+        expire,
+    ],
+    ids=["cancel", "discard", "expire"],
+)
+@pytest.mark.parametrize("key", ["shop:1", None])
+def test_the_end_of_a_job_that_waited_is_told_if_others_may_have_waited_for_it(
+    open_connection: Open, end: Callable[[Any, int], None], key: str | None
+) -> None:
+    """Its retry, say, blocked the key."""
+    make_worker(listening=True)
+    job_id = make_job(concurrency_key=key, due_at=LATER)
+    listener = open_connection()
+    listener.execute("LISTEN pgjobs")
+    with connection.cursor() as cursor:
+        end(cursor, job_id)
+    make_job(queue_name="last")
+    told = [n.payload for n in listener.notifies(timeout=15, stop_after=2 if key else 1)]
+    assert told == (["default", "last"] if key else ["last"])
+    assert get_job(job_id).status == "cancelled"

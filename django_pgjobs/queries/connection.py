@@ -45,6 +45,9 @@ SERVER_SETTINGS = {
     "enable_nestloop": "off",
     "enable_mergejoin": "off",
     "jit": "off",
+    # How values are read and written.
+    "array_nulls": "on",
+    "DateStyle": "ISO",
     # Statements name the schema of our tables, so that other people's objects are not found.
     "search_path": "pg_catalog, pg_temp",
 }

@@ -32,7 +32,8 @@ moved AS (
         note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
     FROM leaving
     WHERE job.id = leaving.id AND leaving.status = 'ready' AND job.status IN ('ready', 'running')
-    RETURNING job.id, leaving.status, job.batch_id, job.queue_name, job.task_path
+    RETURNING
+        job.id, leaving.status, job.batch_id, job.queue_name, job.task_path, {job.key_told}
 ),
 -- Without a word of the status, which is part of the key: a job that adds to its batch has locked
 -- that until it ends.

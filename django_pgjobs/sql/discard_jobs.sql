@@ -27,7 +27,7 @@ ended AS (
         note = %(note)s::text
     FROM leaving
     WHERE job.id = leaving.id AND job.status = 'ready'
-    RETURNING job.id, job.batch_id, job.status, job.queue_name, job.task_path
+    RETURNING job.id, job.batch_id, job.status, job.queue_name, job.task_path, {job.key_told}
 ),
 given_up AS (
     UPDATE pgjobs_job_finished AS job

@@ -32,7 +32,7 @@ ended AS (
         AND job.id = leaving.id AND job.status = 'ready'
     RETURNING
         job.id, job.task_path, job.queue_name, job.attempts, job.correlation_id, job.batch_id,
-        job.status
+        job.status, {job.key_told}
 ),
 noted AS (
     {ended.changes_of_batches}

@@ -149,4 +149,10 @@ leaving AS (
         " finished_at = statement_timestamp(),"
         " claim = mod(GREATEST({it}.claim, 0), 9000000000000000000) + 1"
     ),
+    # Of a job that ended while it waited: tell idle workers that its key may be free.
+    "key_told": (
+        "CASE WHEN {it}.concurrency_key IS NOT NULL"
+        " AND EXISTS (SELECT FROM pgjobs_worker AS worker WHERE worker.listening)"
+        " THEN pg_notify('pgjobs', {it}.queue_name) END"
+    ),
 }

@@ -1,4 +1,4 @@
-"""Looks and claims of a whole worker: what comes first, who waits for whom, who is told."""
+"""Looks and claims of a whole worker: what comes first, who waits for whom."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import look
 from django_pgjobs.worker.upkeep.unheld import Unheld
-from tests.factories import count_jobs, get_job, make_job, make_worker, use_rate
+from tests.factories import count_jobs, get_job, make_job, use_rate
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
@@ -199,25 +199,6 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
         pump.run()
     assert sent
     assert not {"write", "hold True"} <= sent
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("task", [gate_tasks.wait_at_gate, gate_tasks.wait_at_gate_atomic])
-def test_a_key_that_became_free_is_told_to_workers_that_may_start_what_waits(
-    start_thread: Start, gate: Gate, open_connection: Open, task: Task
-) -> None:
-    """This worker does not serve the queue of the job that waits."""
-    start_thread(queues=("default",))
-    task.using(concurrency_key="shop:1").enqueue()
-    gate.wait_entered()
-    make_worker(listening=True)
-    listener = open_connection()
-    listener.execute("LISTEN pgjobs")
-    make_job(concurrency_key="shop:1", queue_name="other")
-    [enqueued] = [n.payload for n in listener.notifies(timeout=15, stop_after=1)]
-    gate.open()
-    [freed] = [n.payload for n in listener.notifies(timeout=15, stop_after=1)]
-    assert (enqueued, freed) == ("other", "other")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,7 +1,7 @@
 """A request that the worker was told of once is not forgotten because a round trip failed.
 
 A notification tells of a cancel once, a task reports its progress once. Whatever happens to the
-turn that was to deal with it, another one does.
+turn that was to deal with it, another one does. And no hint is more than that.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from psycopg.errors import SerializationFailure
 
 from django_pgjobs import cancel
 from django_pgjobs.queries import jobs
-from django_pgjobs.worker.upkeep import cancels
+from django_pgjobs.worker.claiming.places import Places
+from django_pgjobs.worker.claiming.plan import Plan
+from django_pgjobs.worker.upkeep import cancels, upkeep
+from tests import tasks
 from tests.factories import get_job, get_worker
 from tests.helpers import wait_until
 from tests.proxy import TcpProxy
@@ -138,3 +141,25 @@ def test_progress_that_another_worker_crosses_is_written_later(
     gate.wait_entered()
     wait_until(lambda: (get_job(job.id).progress or {}).get("done") == 2)
     assert len(crossed) == 3
+
+
+def test_forged_notifications_of_any_number_of_queues_hold_up_no_job(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody who may connect can send them. A claim from each place would take too long to end."""
+    lanes = [0]
+    plan = Places.plan
+
+    def plan_and_note(self: Places, *args: Any, **options: Any) -> Plan | None:
+        planned = plan(self, *args, **options)
+        lanes.append(len(planned.floors) if planned else 0)
+        return planned
+
+    monkeypatch.setattr(Places, "plan", plan_and_note)
+    worker = start_thread(poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify('pgjobs', 'forged ' || n) FROM generate_series(1, 2000) n")
+        job = tasks.add.enqueue(1, 2)
+    wait_until(lambda: get_job(job.id).status == "successful")
+    assert max(lanes) <= 2 * upkeep.MOST_QUEUES

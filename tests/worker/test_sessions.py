@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
@@ -120,6 +121,17 @@ def test_own_sessions_ask_for_a_primary_and_not_for_the_default_of_transactions(
     assert connection_parameters("default")["target_session_attrs"] == "primary"
     with own.cursor() as cursor:
         cursor.execute("INSERT INTO public.tests_effect (key, made_at) VALUES ('own', now())")
+
+
+def test_own_sessions_read_and_write_values_in_one_way(
+    own: OwnConnection, for_database: Callable[[str, str], None]
+) -> None:
+    """Of a NULL in an array the server would make a word, and psycopg reads no date of others."""
+    for_database("array_nulls", "off")
+    for_database("DateStyle", "German")
+    with own.cursor() as cursor:
+        cursor.execute("SELECT '{1,NULL}'::integer[], 'epoch'::timestamptz")
+        assert cursor.fetchall() == [([1, None], datetime.fromtimestamp(0, UTC))]
 
 
 def test_what_the_project_says_of_hosts_is_kept() -> None:

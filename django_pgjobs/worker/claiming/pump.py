@@ -20,18 +20,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import psycopg
 
 from django_pgjobs.exceptions import LeaseLost
+from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
+from django_pgjobs.queries.notifications import JOBS_CHANNEL, notify_workers
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.backoff import Backoff
-from django_pgjobs.worker.claiming.claimer import Claimer
-from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer
+from django_pgjobs.worker.claiming.claimer import Claimer, ignore
+from django_pgjobs.worker.claiming.completer import LINGER_SECONDS, Completer, Entry
 from django_pgjobs.worker.claiming.demand import Demand
 from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.outlook import Outlook
@@ -158,7 +161,8 @@ class Pump(Role):
         self._connection.close_if_dead()
         self._connection.open()
         self._accept_offers()
-        self._note_ended(self._completer.settle_known())
+        stored = self._completer.settle_known()
+        self._note_ended(stored)
         now = time.monotonic()
         self._places.note_time(now)
         self._return_unbegun(now)
@@ -167,6 +171,7 @@ class Pump(Role):
         waits = self._places.waits(now, self._demand.rooms())
         # What is written stays locked until the commit: a claim that waits travels alone.
         writing = self._plan_writing(turn, is_due=not waits)
+        self._plan_telling(turn, writing.travelling, stored)
         claim = self._plan_claim(turn, writing, now, waits=waits)
         if not waits:
             # Last: nothing may wait for a lock behind it.
@@ -212,6 +217,20 @@ class Pump(Role):
         writing.plan(turn)
         self._releases.plan(turn, [attempt for attempt, _ in writing.travelling])
         return writing
+
+    def _plan_telling(
+        self, turn: Turn, entries: Sequence[Entry], stored: Sequence[Attempt]
+    ) -> None:
+        """Tell idle workers of jobs that this one cannot run, or lets start as it stops."""
+        queues = {attempt.queue_name for attempt, end in entries if end.is_handed_on}
+        if queues:
+            turn.add(partial(notify_workers, queue_names=list(queues)), ignore)
+        ended = [*stored, *(attempt for attempt, _ in entries)]
+        lanes = {attempt.row.lane for attempt in ended if attempt.row.lane}
+        if lanes and self._state.stopping:
+            # The upkeep, which tells of freed keys, may end before it does.
+            send = partial(claims.send_key_wakeup, channel=JOBS_CHANNEL, lanes=lanes)
+            turn.add(send, ignore)
 
     def _plan_claim(self, turn: Turn, writing: Writing, now: float, *, waits: bool) -> Claim | None:
         rooms = self._demand.rooms(waits=waits)

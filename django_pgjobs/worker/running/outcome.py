@@ -97,6 +97,11 @@ class Outcome:
         return _STATUS.get(self.kind)
 
     @property
+    def is_handed_on(self) -> bool:
+        """Is its job given back because this worker cannot run it now?"""
+        return self.kind is Kind.RELEASE and not self.delay
+
+    @property
     def takes_key(self) -> bool:
         """Does it give the job a unique key, for which it may have to wait?"""
         return self.control is not None and self.control.unique_key is not None

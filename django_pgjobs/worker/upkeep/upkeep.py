@@ -47,6 +47,9 @@ REFUSED_SECONDS = 0.2
 HAND_OVER_SECONDS = 0.005
 # A worker that has jobs looks at its duties at least so often.
 BEAT_SECONDS = 1.0
+# How many queues the pump is told of at a time. Anybody may send any names, and each is a place to
+# claim from; where there are more of them the look knows which have jobs.
+MOST_QUEUES = 50
 
 
 class Upkeep(Role):
@@ -191,10 +194,11 @@ class Upkeep(Role):
                 queue_names.add(notification.payload)
             else:
                 self._hear_order(notification)
-        for queue_name in queue_names:
-            self._pump.offer(queue_name)
-            self._duties.look.note_news()
+        if len(queue_names) + len(self._pump.outlook.offers) <= MOST_QUEUES:
+            for queue_name in queue_names:
+                self._pump.offer(queue_name)
         if queue_names:
+            self._duties.look.note_news()
             # The pump needs the interpreter's lock to claim; nothing here is as urgent.
             self.wait(HAND_OVER_SECONDS)
         look_time = self._errands.take_look_time()

@@ -213,13 +213,15 @@ class WorkerProcess:
         name_schema(connection.schema)
 
     def _handle(self, number: int) -> None:
-        if number in END:
+        if number == signal.SIGQUIT or (number in END and self._is_told_to_end):
+            self._leave_at_once(number)
+        elif number in END:
             self._is_told_to_end = True
+            if self._ending.reason:
+                logger.info("stop    once more to give the jobs back at once")
             self.ask_to_stop(signal.Signals(number).name)
         elif number == signal.SIGHUP:
             self._ending.hang_up()
-        elif number == signal.SIGQUIT:
-            self._leave_at_once(number)
         elif number == signal.SIGUSR1:
             logger.info("quiet   SIGUSR1: no new jobs")
             self.state.stopping = True
@@ -347,18 +349,14 @@ class WorkerProcess:
             os._exit(self._ending.code)
 
     def _wait_until_empty(self, timeout: float) -> bool:
-        """Wait until nothing is held; a second signal to end ends the process at once."""
+        """Wait until nothing is held; return whether that is so."""
         deadline = time.monotonic() + timeout
         while self.state.held:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
             for number in self._pipe.wait(min(left, 0.05)):
-                if number == signal.SIGQUIT or (number in END and self._is_told_to_end):
-                    self._leave_at_once(number)
-                if number in END:
-                    self._is_told_to_end = True
-                    logger.info("stop    once more to give the jobs back at once")
+                self._handle(number)
             self.leases.check_danger()
         return True
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from unittest import mock
 
 import psycopg
+import pytest
 
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep.duty import Duty
-from django_pgjobs.worker.upkeep.upkeep import REFUSED_SECONDS, Upkeep
-from tests.worker.support import make_options
+from django_pgjobs.worker.upkeep.upkeep import BEAT_SECONDS, REFUSED_SECONDS, Upkeep
+from tests.worker.support import make_attempt_of, make_options
 
 
-class AlwaysDue(Duty):
-    """A duty that is due again at once."""
+class CountedDuty(Duty):
+    """A duty that is due again at once, or never."""
 
-    def __init__(self) -> None:
+    def __init__(self, due: float = 0.0) -> None:
+        self.due = due
         self.count = 0
 
     def due_at(self, now: float) -> float:
-        return 0.0
+        return self.due
 
     def plan(self, turn: Turn) -> None:
         self.count += 1
@@ -34,13 +37,14 @@ class Loop:
     def __init__(self, **of_connection: Any) -> None:
         self.naps: list[float | None] = []
         self.connection = mock.Mock(listens=False, is_open=False, **of_connection)
-        self.duty = AlwaysDue()
+        self.duty = CountedDuty()
         duties: Any = mock.MagicMock()
         duties.__iter__.side_effect = lambda: iter([self.duty])
         errands: Any = mock.Mock(take_look_time=lambda: None)
         errands.wait = self._nap
+        self.state = WorkerState(make_options(listen=False), "test:1")
         self.upkeep = Upkeep(
-            WorkerState(make_options(listen=False), "test:1"),
+            self.state,
             self.connection,
             mock.Mock(),
             errands,
@@ -69,3 +73,16 @@ def test_a_turn_in_which_something_was_refused_is_followed_by_a_pause() -> None:
     loop.upkeep.run()
     assert loop.naps == [REFUSED_SECONDS] * 3
     assert loop.duty.count == 3
+
+
+@pytest.mark.parametrize("has_jobs", [True, False])
+def test_a_worker_with_jobs_sees_to_its_duties_each_second(has_jobs: bool) -> None:
+    """Nobody wakes it when a task reports progress, say. Without jobs it sleeps on."""
+    loop = Loop()
+    loop.duty.due = math.inf
+    if has_jobs:
+        loop.state.held[1] = make_attempt_of(1)
+    loop.upkeep.run()
+    longest = [nap for nap in loop.naps if nap is not None]
+    assert len(longest) == (3 if has_jobs else 0)
+    assert max(longest, default=0.0) <= BEAT_SECONDS

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
@@ -21,6 +22,7 @@ from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
@@ -139,7 +141,7 @@ class WorkerProcess:
             state,
             own["lease"],
             register=self._register,
-            on_rescued=self.tally.note_rescued,
+            on_rescued=self._note_rescued,
             on_danger=self.pump.give_up_all,
             on_change=self.upkeep.recall,
             on_stop=self._ending.dismiss,
@@ -254,6 +256,12 @@ class WorkerProcess:
         if used is not None:
             self._farewell.loses_jobs = True
             self._ending.reach_limit(f"{used} MiB of memory are in use")
+
+    def _note_rescued(self, rescued: Sequence[Rescued]) -> None:
+        self.tally.note_rescued(rescued)
+        if rescued:
+            # No notification tells of them.
+            self.upkeep.look()
 
     # What the slots and the watchdog say
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutated_claims import WORKER
 
 HELD = ("tests/worker/test_held_rows.py",)
+LOOK_TIMES = ("tests/worker/test_look_times.py",)
 UPKEEP = ("tests/worker/test_upkeep.py",)
 WATCH = ("tests/worker/test_watch.py", "tests/worker/test_watch_model.py")
 PLACES = ("tests/worker/test_places.py",)
@@ -123,7 +124,7 @@ PUMP = (
         f"{WORKER}upkeep/look.py",
         " and self._is_settled()\n",
         "\n",
-        UPKEEP,
+        LOOK_TIMES,
     ),
     (
         "connection that died while the pump rested",
@@ -193,7 +194,7 @@ PUMP = (
         f"{WORKER}upkeep/look.py",
         "due = min(due, self._tokens_at + TOKEN_LOOK_SECONDS)",
         "pass",
-        ("tests/worker/test_upkeep.py",),
+        LOOK_TIMES,
     ),
     (
         "tokens that the pump waits for",

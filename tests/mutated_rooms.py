@@ -128,7 +128,7 @@ ROOMS = (
         f"{WORKER}upkeep/look.py",
         "if not self._outlook.waits_for_news:",
         "if not self._outlook.is_idle:",
-        ("tests/worker/test_upkeep.py",),
+        ("tests/worker/test_look_times.py",),
     ),
     (
         "worker that is busy with all threads",

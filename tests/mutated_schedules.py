@@ -136,7 +136,7 @@ SCHEDULES = (
     ),
     (
         "news of a schedule after many failures",
-        "django_pgjobs/worker/process/scheduler.py",
+        "django_pgjobs/worker/process/schedule_log.py",
         "self._told.get(name) != error",
         "len(self._told) < 1 and self._told.get(name) != error",
         ("tests/schedules/test_broken_rows.py",),

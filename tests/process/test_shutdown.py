@@ -101,6 +101,19 @@ def test_a_worker_that_is_told_to_end_while_it_stops_for_hup_waits_for_its_jobs(
     assert get_job(job.id).status == "successful"
 
 
+def test_a_worker_that_stops_still_shows_its_stacks(start: Start, journal: Journal) -> None:
+    """That is when somebody wants to know what it waits for."""
+    worker = start()
+    tasks.pass_gate.enqueue(journal.folder, "long")
+    journal.wait_for("start long 1")
+    worker.send(signal.SIGTERM)
+    worker.wait_for_output("no new jobs; waiting for 1")
+    worker.send(signal.SIGUSR2)
+    worker.wait_for_output("most recent call first")
+    journal.open_gate()
+    assert worker.wait() == 0
+
+
 @pytest.mark.parametrize(
     ("signals", "code"),
     [

@@ -124,7 +124,7 @@ def test_a_receiver_that_takes_too_long_holds_up_its_schedule_only(
     finally:
         task_enqueued.disconnect(be_slow)
     assert (outcomes("slow"), outcomes("quick")) == ([], ["enqueued"])
-    assert list(scheduler._excluded) == ["slow"]
+    assert scheduler.put_off.names_at(0.0) == ["slow"]
     fire_due()
     assert outcomes("slow") == ["enqueued"]
 
@@ -185,7 +185,7 @@ def test_what_the_server_refuses_of_one_schedule_stops_no_other() -> None:
         with connection.cursor() as cursor:
             cursor.execute("DROP FUNCTION refuse CASCADE")
     assert [outcomes(row.name) for row in rows] == [["enqueued"], [], ["enqueued"]]
-    assert list(scheduler._excluded) == ["s1"]
+    assert scheduler.put_off.names_at(0.0) == ["s1"]
 
 
 def test_a_unique_key_of_an_open_transaction_holds_up_its_schedule_only() -> None:
@@ -271,7 +271,7 @@ def test_rows_of_tasks_that_are_not_here_are_not_even_locked(
     # What waits for another release is no reason to look again.
     assert ours.result() > 1.0
     assert outcomes() == ["enqueued"]
-    assert not scheduler._excluded
+    assert not scheduler.put_off.names_at(0.0)
 
 
 def test_a_row_of_the_code_that_is_locked_holds_up_no_other() -> None:

@@ -18,6 +18,7 @@ from django_pgjobs.queries.schedules import OccurrenceRow
 from django_pgjobs.schedules import firing, plans
 from django_pgjobs.schedules.control import backfill
 from django_pgjobs.schedules.firing import ScheduleTurn, fire_due
+from django_pgjobs.worker.process.schedule_log import ScheduleLog
 from django_pgjobs.worker.process.scheduler import Scheduler
 from django_pgjobs.worker.state import WorkerState
 from tests.schedules.support import (
@@ -95,7 +96,7 @@ def test_what_a_turn_raises_holds_up_one_schedule_only(monkeypatch: pytest.Monke
     monkeypatch.setattr(firing, "_count", fail)
     scheduler = make_scheduler()
     scheduler.fire_all()
-    assert list(scheduler._excluded) == ["broken"]
+    assert scheduler.put_off.names_at(0.0) == ["broken"]
     assert outcomes("whole") == ["enqueued"]
 
 
@@ -227,16 +228,16 @@ def test_a_backfill_makes_up_for_what_failed_and_what_was_missed() -> None:
 def test_what_fails_again_and_again_does_not_silence_what_breaks_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scheduler = make_scheduler()
+    log = ScheduleLog()
     for number in range(1_100):
-        scheduler._log(ScheduleTurn(errors={"fails": f"{number}: no key today"}))
+        log.note(ScheduleTurn(errors={"fails": f"{number}: no key today"}))
     for _ in range(2):
-        scheduler._log(ScheduleTurn(errors={"broken": "It is not planned: x"}))
+        log.note(ScheduleTurn(errors={"broken": "It is not planned: x"}))
     assert [each for each in caplog.messages if "broken" in each] == [
         "schedule=broken It is not planned: x"
     ]
     # After a job of it what is wrong is news again.
     done = OccurrenceRow("broken", timezone.now(), "enqueued", job_id=1)
-    scheduler._log(ScheduleTurn(occurrences=[done]))
-    scheduler._log(ScheduleTurn(errors={"broken": "It is not planned: x"}))
+    log.note(ScheduleTurn(occurrences=[done]))
+    log.note(ScheduleTurn(errors={"broken": "It is not planned: x"}))
     assert caplog.text.count("schedule=broken It is not planned: x") == 2

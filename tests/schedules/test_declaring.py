@@ -16,7 +16,7 @@ from django_pgjobs.models import Schedule
 from django_pgjobs.schedules.firing import fire_due
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.syncing import sync_schedules
-from django_pgjobs.worker.process.scheduler import log_sync
+from django_pgjobs.worker.process.schedule_log import log_sync
 from tests import tasks as plain_tasks
 from tests.schedules import tasks
 from tests.schedules.support import NOTE_TIME, declaring_anew

@@ -17,8 +17,8 @@ from django_pgjobs.schedules.firing import ScheduleTurn
 from django_pgjobs.schedules.jobs import Blocked
 from django_pgjobs.schedules.syncing import Synced
 from django_pgjobs.worker.process import scheduler as scheduler_module
+from django_pgjobs.worker.process.put_off import FIRST_BLOCKED
 from django_pgjobs.worker.process.scheduler import (
-    FIRST_BLOCKED,
     FOLLOW_SECONDS,
     LATE_SECONDS,
     LONGEST_PAUSE,

@@ -148,6 +148,6 @@ def test_a_hook_that_raises_after_the_commit_takes_nothing_back(
     with caplog.at_level("INFO"):
         scheduler._take_turn()
     assert Occurrence.objects.get().job_id == jobs_of()[0].pk
-    assert scheduler._blocked == {}
+    assert scheduler.put_off.names_at(0.0) == []
     assert "schedule=each hour enqueued" in caplog.text
     assert "RuntimeError: too late" in caplog.text

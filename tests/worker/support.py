@@ -241,9 +241,9 @@ class ThreadedWorker:
         self.runner.ask_to_stop("the test is over")
         return self.join()
 
-    def send(self, number: int) -> None:
-        """Let a signal arrive, as its handler does: its number is in the pipe."""
-        os.write(self.pipe._writer, bytes([number]))
+    def send(self, *numbers: int) -> None:
+        """Let signals arrive, as their handlers do: their numbers are in the pipe."""
+        os.write(self.pipe._writer, bytes(numbers))
 
     def close(self) -> None:
         """Stop the worker and close what the roles have left behind."""

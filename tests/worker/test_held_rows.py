@@ -15,6 +15,7 @@ import pytest
 from django.db import transaction
 
 from django_pgjobs import Task, cancel
+from django_pgjobs.worker.upkeep import look
 from tests import tasks
 from tests.factories import (
     count_jobs,
@@ -188,6 +189,18 @@ def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
 
 
 @pytest.mark.slow
+def test_whoever_rescues_jobs_looks_for_them_at_once(
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No notification tells of them, and some of them may run a little later only."""
+    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    worker = start_thread(lease=1.0, poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    lost = make_worker(lease_seconds=-1)
+    rows = [make_running_job(lost) for _ in range(2)]
+    wait_until(lambda: count_jobs(status="successful") == len(rows))
+
+
 def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(
     start_thread: Start, hold: Hold
 ) -> None:

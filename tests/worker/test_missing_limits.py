@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import StringIO
-from unittest import mock
 
 import pytest
 from django.core import checks as django_checks
@@ -17,12 +16,12 @@ from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models import RateLimit
 from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
 from django_pgjobs.worker.turns.turn import Turn
-from django_pgjobs.worker.upkeep import look
+from django_pgjobs.worker.upkeep import missing_limits
+from django_pgjobs.worker.upkeep.missing_limits import MissingLimits
 from tests import tasks
 from tests.factories import get_job, make_job
 from tests.helpers import wait_until
-from tests.worker.support import ThreadedWorker, make_options
-from tests.worker.test_upkeep import make_look
+from tests.worker.support import ThreadedWorker
 
 README_LIMIT = "missing-shopify"
 
@@ -126,8 +125,8 @@ def test_a_limit_that_was_made_and_deleted_is_told_of_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also if nobody waited for any limit meanwhile."""
-    monkeypatch.setattr(look, "MISSING_SECONDS", 0.0)
-    known = start_thread(poll_interval=0.05).runner.upkeep._duties.look
+    monkeypatch.setattr(missing_limits, "PAUSE_SECONDS", 0.0)
+    limits = start_thread(poll_interval=0.05).runner.upkeep._duties.look._missing_limits
 
     def wait_until_told(times: int) -> None:
         job_id = make_job(rate_limit_keys="missing-raw:5")
@@ -136,31 +135,30 @@ def test_a_limit_that_was_made_and_deleted_is_told_of_again(
         wait_until(lambda: get_job(job_id).status == "successful")
 
     wait_until_told(1)
-    wait_until(lambda: not known._missing)
+    wait_until(lambda: not limits.known)
     RateLimit.objects.all().delete()
     wait_until_told(2)
 
 
-def test_a_look_without_an_answer_asks_for_limits_again() -> None:
-    """And not a minute later."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
-    duty = make_look(
-        outlook,
-        make_options(),
-        is_settled=lambda: True,
-        is_told=lambda: True,
-        on_drained=mock.Mock(),
-    )
-    duty._knows_of_keys = True
-    unanswered, next_one = Turn(1), Turn(1)
-    duty.plan(unanswered)
-    duty.plan(next_one)
-    assert [send_missing_rates in turn.sends for turn in (unanswered, next_one)] == [True, True]
-    next_one.receive([[(0, None, [])], [], [], []])
-    later = Turn(1)
-    duty._knows_of_keys = True
-    duty.plan(later)
-    assert send_missing_rates not in later.sends
+def test_a_question_without_an_answer_is_asked_again() -> None:
+    """And not a minute later; one that was answered is."""
+    limits = MissingLimits("test:1")
+
+    def ask() -> Turn:
+        turn = Turn(1)
+        limits.plan(turn, knows_of_keys=True)
+        return turn
+
+    unanswered, answered = ask(), ask()
+    assert unanswered.sends == answered.sends == [send_missing_rates]
+    answered.receive([[]])
+    assert ask().sends == []
+
+
+def test_a_worker_that_knows_of_no_keys_asks_for_no_limits() -> None:
+    turn = Turn(1)
+    MissingLimits("test:1").plan(turn, knows_of_keys=False)
+    assert turn.sends == []
 
 
 def test_the_name_of_a_limit_is_what_stands_before_the_colon() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from psycopg import sql
 
-from django_pgjobs.models import Job, Worker
+from django_pgjobs.models import Job, Occurrence, Worker
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.process import pruner as pruner_module
-from django_pgjobs.worker.process.pruner import Pruner
+from django_pgjobs.worker.process.pruner import Pruner, retentions_of
 from tests.factories import count_jobs, get_job, get_worker, make_job, make_jobs, make_worker
 from tests.helpers import wait_until
 from tests.test_dependencies import enqueue_after
@@ -230,6 +232,37 @@ def test_a_follower_prunes_once_when_it_is_asked(start: Prune) -> None:
     follower.ask()
     follower.wake()
     assert count_jobs() == 1
+
+
+def test_a_pass_that_is_asked_for_during_another_one_follows_at_once(
+    start: Prune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause between two pages may have taken the wake-up."""
+    started: list[Pruner] = []
+    prune = pruner_module.workers.prune_workers
+
+    def ask_meanwhile(cursor: Any, **given: Any) -> int:
+        wait_until(lambda: started)
+        started[0].ask()
+        started[0].wait(0)
+        return prune(cursor, **given)
+
+    monkeypatch.setattr(pruner_module.workers, "prune_workers", ask_meanwhile)
+    started.append(start())
+    wait_until(lambda: started[0].has_pruned)
+
+
+@pytest.mark.parametrize(("failed_retention", "left"), [(1.0, 1), (None, 2)])
+def test_occurrences_stay_as_long_as_any_job_does_and_a_day_at_least(
+    own: OwnConnection, failed_retention: float | None, left: int
+) -> None:
+    for age in (timedelta(hours=2), timedelta(days=2)):
+        instant = timezone.now() - age
+        Occurrence.objects.create(schedule="hourly", scheduled_for=instant, outcome="missed")
+        Occurrence.objects.filter(scheduled_for=instant).update(created_at=instant)
+    for step in pruner_module.Pruning(own, retentions_of(1.0, failed_retention)).steps:
+        step()
+    assert Occurrence.objects.count() == left
 
 
 def test_a_drain_prunes_before_it_ends(drain: Callable[..., ThreadedWorker]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 
 import pytest
 
+from django_pgjobs.worker.process.exit_status import EXIT_QUIT
 from tests import tasks as common
-from tests.factories import count_jobs
+from tests.factories import count_jobs, get_job
 from tests.helpers import wait_until
-from tests.worker.support import ThreadedWorker
+from tests.worker import tasks
+from tests.worker.support import Gate, ThreadedWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,10 +60,12 @@ def test_without_any_slot_the_worker_ends(
 
 
 def test_the_last_words_need_no_thread(
-    start_thread: Callable[..., ThreadedWorker], scarce: set[str]
+    start_thread: Callable[..., ThreadedWorker], scarce: set[str], gate: Gate
 ) -> None:
     scarce.add("pgjobs-exit")
-    common.add.enqueue(1, 2)
+    job = tasks.wait_at_gate.enqueue()
     worker = start_thread()
-    wait_until(lambda: count_jobs(status="successful") == 1)
-    assert worker.stop() == 0
+    gate.wait_entered()
+    worker.send(signal.SIGQUIT)
+    assert worker.join() == EXIT_QUIT
+    assert get_job(job.id).status == "ready"

@@ -131,6 +131,18 @@ def test_a_second_signal_gives_everything_back_and_leaves(start_thread: Start, g
     assert get_worker(worker.id).ended_at is not None
 
 
+def test_two_signals_that_arrive_together_are_a_first_and_a_second(
+    start_thread: Start, gate: Gate
+) -> None:
+    """The main thread may have waited for the interpreter's lock meanwhile."""
+    worker = start_thread(shutdown_timeout=60.0)
+    job = tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    worker.send(signal.SIGTERM, signal.SIGINT)
+    assert worker.join() == EXIT_INTERRUPTED
+    assert (get_job(job.id).status, get_job(job.id).attempts) == ("ready", 0)
+
+
 def test_a_quiet_worker_claims_nothing_and_goes_on(start_thread: Start, gate: Gate) -> None:
     """SIGUSR1."""
     worker = start_thread()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -24,19 +23,15 @@ from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.watchdog import Watchdog
-from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns import sending
-from django_pgjobs.worker.turns.refusals import Refusals
-from django_pgjobs.worker.turns.turn import Turn
 from django_pgjobs.worker.upkeep import cancels, look
-from django_pgjobs.worker.upkeep.look import Look
 from django_pgjobs.worker.upkeep.upkeep import Upkeep
 from tests import tasks
 from tests.factories import get_job, get_worker, make_jobs
 from tests.helpers import ROOT, WAIT_SECONDS, wait_until
 from tests.proxy import TcpProxy
 from tests.worker import tasks as gate_tasks
-from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trips, make_options
+from tests.worker.support import NEVER, Gate, ThreadedWorker, counted_round_trips
 from tests.worker.test_pump import CLAIM
 from tests.worker.test_reconnects import end_session_of
 
@@ -192,129 +187,6 @@ def test_a_drain_does_not_end_before_a_lost_claim_has_been_given_back(
     lost.wait()
     assert worker.join() == 0
     assert {get_job(job_id).status for job_id in job_ids} == {"successful"}
-
-
-def make_look(outlook: Any, options: Any, **given: Any) -> Look:
-    """Make a look that is sent nowhere; its worker is told of each job, unless *given* says no."""
-    state = WorkerState(options, "test:1")
-    own: Any = None
-    pump: Any = mock.Mock(outlook=outlook)
-    usual = {"is_settled": lambda: True, "is_told": lambda: True, "on_drained": mock.Mock()}
-    return Look(state, pump, own, Refusals(), **usual | given)
-
-
-def look_in_vain(duty: Look) -> None:
-    """Let it plan, and answer that there is nothing."""
-    turn = Turn(1)
-    duty.plan(turn)
-    turn.receive([[(0, None, [])], []])
-
-
-@pytest.mark.parametrize("is_settled", [True, False])
-def test_a_look_ends_no_drain_as_long_as_the_return_of_a_lost_claim_is_due(
-    is_settled: bool,
-) -> None:
-    """The claim may have been lost since the return was asked for last."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
-    ends: list[str] = []
-    duty = make_look(
-        outlook,
-        make_options(drain=True),
-        is_settled=lambda: is_settled,
-        is_told=lambda: False,
-        on_drained=ends.append,
-    )
-    look_in_vain(duty)
-    assert bool(ends) is is_settled
-
-
-@pytest.mark.parametrize("is_told", [True, False])
-def test_the_gaps_between_looks_begin_anew_unless_every_job_is_told_of(is_told: bool) -> None:
-    """A worker that listens looks once after a job, and then at the poll interval again."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
-    duty = make_look(
-        outlook,
-        make_options(poll_interval=NEVER),
-        is_told=lambda: is_told and duty.is_quiet,
-    )
-    while not duty.is_quiet:
-        look_in_vain(duty)
-    duty.note_news()
-    outlook.note_claimed(1)
-    assert duty.due_at(0.0) <= time.monotonic()
-    look_in_vain(duty)
-    assert (duty.due_at(0.0) - time.monotonic() > 0.1) is is_told
-
-
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_worker_that_is_told_of_each_job_does_not_look_after_each(is_told: bool) -> None:
-    """But soon: some may have keys, or were locked. One that found nothing looks at once."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=0)
-    duty = make_look(
-        outlook,
-        make_options(poll_interval=NEVER),
-        is_told=lambda: is_told,
-    )
-    outlook.claimed = 1
-    assert duty.due_at(0.0) <= time.monotonic()
-    look_in_vain(duty)
-    duty.note_news()
-    assert duty.due_at(0.0) <= time.monotonic()
-    outlook.claimed = 2
-    assert (duty.due_at(0.0) == duty._looked_at + look.APART_SECONDS) is is_told
-    assert is_told or duty.due_at(0.0) <= time.monotonic()
-
-
-def test_a_drain_ends_soon_after_its_last_job_beside_one_that_can_never_start() -> None:
-    """While a long job ran, the gaps between looks have grown."""
-    outlook = mock.Mock(is_idle=True, is_releasing=False, is_settling=False, claimed=1)
-    ends: list[str] = []
-    duty = make_look(
-        outlook,
-        make_options(drain=True, poll_interval=NEVER),
-        on_drained=ends.append,
-    )
-    duty._gap = NEVER
-    promoted, lanes = [(0, None, [])], [("default", "default", 0, False, 0, 0, False, None, None)]
-    for answers in ([promoted, lanes], [promoted, [], [], lanes], *[[promoted, [], lanes]] * 2):
-        assert duty.due_at(0.0) - time.monotonic() < 0.1 and ends == []
-        turn = Turn(1)
-        duty.plan(turn)
-        turn.receive(answers)
-    assert ends == ["nothing is left that may run now"]
-
-
-def test_a_worker_with_room_for_one_kind_only_looks_each_second() -> None:
-    """And not after each claim of jobs of the other kind."""
-    outlook = mock.Mock(
-        waits_for_news=False, is_idle=True, is_releasing=False, is_settling=False, claimed=0
-    )
-    duty = make_look(
-        outlook,
-        make_options(poll_interval=NEVER),
-    )
-    look_in_vain(duty)
-    outlook.note_claimed(1)
-    assert duty.due_at(0.0) == duty._looked_at + look.BUSY_LOOK_SECONDS
-
-
-def test_a_busy_worker_looks_when_its_jobs_have_enough_tokens() -> None:
-    """And not at its next look of a busy worker."""
-    outlook = mock.Mock(
-        waits_for_news=False, is_idle=False, is_releasing=False, is_settling=False, claimed=0
-    )
-    duty = make_look(
-        outlook,
-        make_options(poll_interval=NEVER),
-    )
-    lanes = [("default", "default", 0, False, 0, 0, False, None, None)]
-    promoted: list[Any] = [(0, None, [])]
-    waits = [("default", "default", 0, False, 0.2)]
-    for answers in ([promoted, lanes], [promoted, waits, [], lanes]):
-        turn = Turn(1)
-        duty.plan(turn)
-        turn.receive(answers)
-    assert 0.0 < duty.due_at(0.0) - time.monotonic() <= 0.23
 
 
 def test_a_connection_that_died_while_the_pump_rested_is_replaced_without_a_failure(

@@ -78,14 +78,14 @@ class WatchOfIdleWorker:
     def __post_init__(self) -> None:
         self.state = WorkerState(make_options(poll_interval=NEVER), "test:1")
         own = mock.Mock(listens=True, schema="public")
-        look = mock.Mock(due_at=lambda now: math.inf)
+        self.look = mock.Mock(due_at=lambda now: math.inf, waited_at=0.0)
         self.heard = 0
         self.duty = Watch(
             self.state,
             self.outlook,
             own,
-            look,
-            others=[look],
+            self.look,
+            others=[self.look],
             on_orders=lambda: None,
             on_hearing=self._note_hearing,
         )
@@ -169,10 +169,10 @@ def test_a_worker_with_room_of_one_kind_only_leaves_the_watch() -> None:
     watch_of = WatchOfIdleWorker()
     watch_of.act((True, False))
     watch_of.act()
-    watch_of.duty.observe(time.monotonic())
+    watch_of.look.waited_at = time.monotonic()
     watch_of.outlook.waits_for_news = watch_of.outlook.has_room = False
     assert 0 < watch_of.seconds_to_next() < 2 * watch.FULL_SECONDS
-    watch_of.duty._waited_at -= watch.FULL_SECONDS
+    watch_of.look.waited_at -= watch.FULL_SECONDS
     watch_of.act()
     assert not watch_of.duty.hears_of_jobs
     assert watch_of.seconds_to_next() == math.inf, "nor does it ask for it"

@@ -28,8 +28,9 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.schedules.checking import check_planned
 from django_pgjobs.schedules.firing import MAX_SCHEDULES, ScheduleTurn, fire_due
 from django_pgjobs.schedules.jobs import Blocked
-from django_pgjobs.schedules.syncing import Synced, sync_schedules
-from django_pgjobs.status import OccurrenceOutcome
+from django_pgjobs.schedules.syncing import sync_schedules
+from django_pgjobs.worker.process.put_off import PutOff
+from django_pgjobs.worker.process.schedule_log import ScheduleLog, log_sync
 from django_pgjobs.worker.role import Role
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
@@ -45,10 +46,7 @@ LONGEST_PAUSE = 30.0
 SHORTEST_PAUSE = 0.01
 # How soon an active one looks again for a due schedule that somebody has locked: longer each time.
 FIRST_PASSED_OVER, LAST_PASSED_OVER = 0.01, 2.0
-# How long a schedule that cannot be planned here is left to other workers, ...
-UNKNOWN_SECONDS = 10.0
-# ... and one that the server refuses, or whose enqueue would wait for a lock; doubled each time.
-FIRST_BLOCKED, LAST_BLOCKED = 1.0, 60.0
+# How long it waits after an error of the database; doubled each time.
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
 # How soon rows of declared schedules are written that somebody had locked.
 SYNC_SECONDS = 5.0
@@ -83,10 +81,8 @@ class Scheduler(Role):
         self._tasks: list[str] = []
         self._module_count = 0
         self._retry = FIRST_RETRY
-        # Schedules that are left alone, and until when.
-        self._excluded: dict[str, float] = {}
-        # For how long each was last left alone, and how many schedules a turn takes.
-        self._blocked: dict[str, float] = {}
+        self.put_off = PutOff()
+        # How many schedules a turn takes.
         self._size = MAX_SCHEDULES
         # When something is expected to be due, as far as the last turn has told.
         self._expects_at = math.inf
@@ -99,8 +95,7 @@ class Scheduler(Role):
         self._check_after: str | None = None
         # How far the server's clock was ahead of this process's at least.
         self._least_ahead = float("-inf")
-        # What was last said of each schedule that has an error.
-        self._told: dict[str, str] = {}
+        self._log = ScheduleLog()
         self._undeclared_at = time.monotonic() + UNDECLARED_SECONDS
         self._undeclared: set[str] = set()
 
@@ -144,10 +139,10 @@ class Scheduler(Role):
 
     def _no_later_than_retries(self, pause: float) -> float:
         """Return a pause that ends when something that was put off is to be tried again."""
-        times = [self._excluded[name] for name in self._blocked if name in self._excluded]
+        retry_at = self.put_off.retry_at
         if not self._is_synced:
-            times.append(self._sync_at)
-        wait = min(times, default=float("inf")) - time.monotonic()
+            retry_at = min(retry_at, self._sync_at)
+        wait = retry_at - time.monotonic()
         return pause if wait >= pause else max(SHORTEST_PAUSE, wait)
 
     def _note_blocked(self, error: Blocked) -> None:
@@ -155,9 +150,7 @@ class Scheduler(Role):
         if error.name is None:
             self._size = 1
             return
-        pause = min(LAST_BLOCKED, 2 * self._blocked.get(error.name, FIRST_BLOCKED / 2))
-        self._blocked[error.name] = pause
-        self._excluded[error.name] = time.monotonic() + pause
+        pause = self.put_off.note_blocked(error.name, time.monotonic())
         logger.warning("schedule=%s is put off for %g s: %s", error.name, pause, error)
 
     def _sync(self) -> None:
@@ -197,22 +190,19 @@ class Scheduler(Role):
     def _fire(self) -> float:
         now = time.monotonic()
         expects_some, self._expects_at = now >= self._expects_at, math.inf
-        self._excluded = {name: until for name, until in self._excluded.items() if until > now}
         late = 0.0 if self._is_early else LATE_SECONDS
         turn = fire_due(
             late=late,
-            excluded=self._excluded,
+            excluded=self.put_off.names_at(now),
             tasks=self._find_tasks(),
             max_schedules=self._size,
             since=self._full_since,
             on_move=self.note_move,
         )
         self._size = min(MAX_SCHEDULES, 10 * self._size)
-        for name in turn.unknown:
-            self._excluded[name] = now + UNKNOWN_SECONDS
-        for row in turn.occurrences:
-            self._blocked.pop(row.schedule, None)
-        self._log(turn)
+        self.put_off.note_unknown(turn.unknown, now)
+        self.put_off.note_enqueued(row.schedule for row in turn.occurrences)
+        self._log.note(turn)
         self._note_clock(turn.read_at, asked_at=now)
         self._full_since = (self._full_since or turn.read_at) if turn.is_full else None
         has_some = turn.taken > len(turn.unknown)
@@ -291,54 +281,5 @@ class Scheduler(Role):
                 logger.warning("schedule=%s is retired: no worker declares it any more", name)
         self._undeclared = undeclared
 
-    def _log(self, turn: ScheduleTurn) -> None:
-        for row in turn.occurrences:
-            if row.outcome == OccurrenceOutcome.ENQUEUED:
-                level, said = "info", "enqueued"
-            else:
-                level, said = "warning", str(row.outcome)
-            getattr(logger, level)(
-                "schedule=%s %s for=%s job=%s %s",
-                row.schedule,
-                said,
-                row.scheduled_for.isoformat(),
-                row.job_id or "-",
-                row.note,
-            )
-            if row.job_id is not None:
-                self._told.pop(row.schedule, None)
-        for name, error in {**turn.unknown, **turn.errors}.items():
-            if self._is_news(name, error):
-                logger.error("schedule=%s %s", name, error)
-        if turn.hook_error is not None and self._is_news("", type(turn.hook_error).__name__):
-            logger.error("a hook of on_commit raised after a turn", exc_info=turn.hook_error)
-
-    def _is_news(self, name: str, error: str) -> bool:
-        """Note what is logged of a schedule; return whether it is new."""
-        # One text of each, because one that fails has another text each time.
-        is_news = self._told.get(name) != error
-        self._told[name] = error
-        return is_news
-
     def _close(self) -> None:
         connections.close_all()
-
-
-def log_sync(synced: Synced) -> None:
-    """Log what the declarations have changed in the table."""
-    for said, names in zip(("new", "changed", "back"), synced[:3], strict=True):
-        for name in names:
-            logger.info("schedule=%s is %s", name, said)
-    for name, theirs, ours in synced.adopted:
-        logger.warning(
-            "schedule=%s was made by a person, of task %s; the code declares it now, of task %s,"
-            " and what the code says of task and arguments holds",
-            name,
-            theirs,
-            ours,
-        )
-    if synced.locked:
-        logger.warning(
-            "schedule=%s is not as the code says yet: somebody has locked it; tried again",
-            ", ".join(synced.locked[:10]),
-        )

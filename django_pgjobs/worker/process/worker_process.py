@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 
 from django_pgjobs.conf import get_conf
 from django_pgjobs.control import rate_limits
@@ -21,6 +22,7 @@ from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.queries import workers
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import name_schema
+from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
@@ -139,7 +141,7 @@ class WorkerProcess:
             state,
             own["lease"],
             register=self._register,
-            on_rescued=self.tally.note_rescued,
+            on_rescued=self._note_rescued,
             on_danger=self.pump.give_up_all,
             on_change=self.upkeep.recall,
             on_stop=self._ending.dismiss,
@@ -213,13 +215,15 @@ class WorkerProcess:
         name_schema(connection.schema)
 
     def _handle(self, number: int) -> None:
-        if number in END:
+        if number == signal.SIGQUIT or (number in END and self._is_told_to_end):
+            self._leave_at_once(number)
+        elif number in END:
             self._is_told_to_end = True
+            if self._ending.reason:
+                logger.info("stop    once more to give the jobs back at once")
             self.ask_to_stop(signal.Signals(number).name)
         elif number == signal.SIGHUP:
             self._ending.hang_up()
-        elif number == signal.SIGQUIT:
-            self._leave_at_once(number)
         elif number == signal.SIGUSR1:
             logger.info("quiet   SIGUSR1: no new jobs")
             self.state.stopping = True
@@ -252,6 +256,12 @@ class WorkerProcess:
         if used is not None:
             self._farewell.loses_jobs = True
             self._ending.reach_limit(f"{used} MiB of memory are in use")
+
+    def _note_rescued(self, rescued: Sequence[Rescued]) -> None:
+        self.tally.note_rescued(rescued)
+        if rescued:
+            # No notification tells of them.
+            self.upkeep.look()
 
     # What the slots and the watchdog say
 
@@ -347,18 +357,14 @@ class WorkerProcess:
             os._exit(self._ending.code)
 
     def _wait_until_empty(self, timeout: float) -> bool:
-        """Wait until nothing is held; a second signal to end ends the process at once."""
+        """Wait until nothing is held; return whether that is so."""
         deadline = time.monotonic() + timeout
         while self.state.held:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
             for number in self._pipe.wait(min(left, 0.05)):
-                if number == signal.SIGQUIT or (number in END and self._is_told_to_end):
-                    self._leave_at_once(number)
-                if number in END:
-                    self._is_told_to_end = True
-                    logger.info("stop    once more to give the jobs back at once")
+                self._handle(number)
             self.leases.check_danger()
         return True
 

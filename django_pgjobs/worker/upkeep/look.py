@@ -15,22 +15,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from django_pgjobs.declaring.missing_limits import fact_of, remedy_for
 from django_pgjobs.queries import claims, jobs
 from django_pgjobs.queries.claims import Group
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.cursor import Cursor
-from django_pgjobs.queries.rate_limits import MissingRate, send_missing_rates
 from django_pgjobs.worker.claiming.pauses import pause_after
 from django_pgjobs.worker.claiming.plan import Listing
 from django_pgjobs.worker.claiming.pump import Pump
-from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
 from django_pgjobs.worker.upkeep.duty import Duty
-
-logger = get_logger(__name__)
+from django_pgjobs.worker.upkeep.missing_limits import MissingLimits
 
 FIRST_GAP_SECONDS = 0.01
 # A worker that found nothing for so long sets its flag (`listening`).
@@ -44,8 +40,6 @@ APART_SECONDS = 0.025
 BUSY_LOOK_SECONDS = 1.0
 # After a look of d seconds there is none for this many times d.
 PAUSE_FACTOR = 9
-# How often a worker that knows of keys looks for missing rate limits.
-MISSING_SECONDS = 60.0
 PROMOTE_BATCH = 1_000
 # A drain ends when so many looks in a row have found jobs of which none was claimed meanwhile.
 VAIN_LOOKS = 3
@@ -109,9 +103,7 @@ class Look(Duty):
         self._allowed_at = 0.0
         # When jobs that wait for tokens have enough of them; then a busy worker looks, too.
         self._tokens_at = math.inf
-        # When to ask for rate limits that are not there, and those that are known not to be.
-        self._missing_at = 0.0
-        self._missing: set[str] = set()
+        self._missing_limits = MissingLimits(state.name)
         # How many jobs had been claimed at the last look, and whether it found groups.
         self._claimed = 0
         self._knows_of_keys = False
@@ -182,26 +174,12 @@ class Look(Duty):
         )
         if self._knows_of_keys:
             turn.add(claims.send_token_wait, found.note_token_waits)
-        # Also when nobody waits any more for one that was told: it may be there by now.
-        asks = self._knows_of_keys or self._missing
-        if asks and time.monotonic() >= self._missing_at:
-            turn.add(send_missing_rates, self._note_missing)
+        self._missing_limits.plan(turn, knows_of_keys=self._knows_of_keys)
         with_lowest = self._state.options.ageing is not None
         turn.add(
             partial(claims.send_lane_listing, with_lowest=with_lowest),
             lambda rows: self._note(found, rows, turn.elapsed),
         )
-
-    def _note_missing(self, rows: Rows) -> None:
-        """Log, once until they are there, which rate limits jobs wait for that do not exist."""
-        self._missing_at = time.monotonic() + MISSING_SECONDS
-        told, self._missing = self._missing, set()
-        for missing in map(MissingRate._make, rows):
-            self._missing.add(missing.key)
-            if missing.key not in told:
-                logger.warning(
-                    "worker=%s %s %s", self._state.name, fact_of(missing), remedy_for(missing)
-                )
 
     def _note(self, found: LookNotes, rows: Rows, seconds: float) -> None:
         """Offer the places that were found, and decide when to look next."""

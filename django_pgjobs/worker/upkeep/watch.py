@@ -163,8 +163,7 @@ class Watch(Duty):
         # When it may ask for the watch again, and when again after the server refused it.
         self._take_at = 0.0
         self._refused_until = 0.0
-        # When the pump was last seen waiting for news, and jobs held.
-        self._waited_at = 0.0
+        # When the worker was last seen with jobs.
         self._held_at = 0.0
 
     # What others say and ask
@@ -180,8 +179,7 @@ class Watch(Duty):
         return self._is_denied and not self.hears_of_jobs
 
     def observe(self, now: float) -> None:
-        """See what the worker is at."""
-        self._waited_at = now if self._outlook.waits_for_news else self._waited_at
+        """See whether the worker has jobs."""
         if self._state.held:
             self._held_at = now
         else:
@@ -215,7 +213,7 @@ class Watch(Duty):
             times = [self._long_at()]
             if not self._outlook.waits_for_news:
                 # While a claim is under way.
-                times.append(now + max(FULL_SECONDS, (now - self._waited_at) / 2))
+                times.append(now + max(FULL_SECONDS, (now - self._look.waited_at) / 2))
         elif not self._outlook.waits_for_news:
             times = []
         return min((time for time in times if time > now), default=math.inf)
@@ -276,7 +274,7 @@ class Watch(Duty):
             return True
         if outlook.waits_for_news:
             return False
-        seconds = now - max(self._waited_at, outlook.ran_dry_at)
+        seconds = now - max(self._look.waited_at, outlook.ran_dry_at)
         if not outlook.has_room:
             return seconds >= FULL_SECONDS
         has_found = outlook.claimed != outlook.claimed_until_dry

@@ -1,0 +1,92 @@
+"""The flag by which enqueues notify a worker: when it is set, and when it is taken back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.turn import Turn
+from django_pgjobs.worker.upkeep.listening import BUSY_SECONDS, FULL_SECONDS, Listening
+from tests.factories import get_worker
+from tests.helpers import wait_until
+from tests.worker import tasks
+from tests.worker.support import NEVER, Gate, ThreadedWorker, make_options
+
+
+class Flag:
+    """The duty of a worker that hears of jobs and has found none for long."""
+
+    def __init__(self) -> None:
+        self.outlook: Any = mock.Mock(waits_for_news=True, is_idle=True)
+        self.look: Any = mock.Mock(is_quiet=True, waited_at=0.0, due_at=lambda now: 0.0)
+        state = WorkerState(make_options(), "test:1", worker_id=7)
+        own: Any = None
+        self.duty = Listening(state, self.outlook, own, self.look, hears=lambda: True)
+
+    @property
+    def is_due(self) -> bool:
+        """Is there something to write?"""
+        now = time.monotonic()
+        return self.duty.due_at(now) <= now
+
+    def write(self, *, is_answered: bool = True, is_locked: bool = False) -> bool:
+        """Write what is due; return whether that sets the flag."""
+        turn = Turn(7)
+        self.duty.plan(turn)
+        if is_answered:
+            turn.receive([[] if is_locked else [(7,)]])
+        [send] = turn.sends
+        keywords: dict[str, Any] = getattr(send, "keywords", {})
+        return bool(keywords["listening"])
+
+
+def test_it_is_taken_back_whose_answer_was_lost_and_set_again() -> None:
+    """Or the worker would believe that it is set, and hear of nothing."""
+    flag = Flag()
+    assert flag.is_due and flag.write()
+    assert not flag.is_due
+    flag.outlook.waits_for_news = False
+    assert flag.is_due and not flag.write(is_answered=False)
+    flag.outlook.waits_for_news = True
+    flag.duty.begin_anew()
+    assert flag.is_due and not flag.write()
+    assert flag.is_due and flag.write()
+    assert flag.duty.is_said
+
+
+@pytest.mark.parametrize(("is_idle", "pause"), [(True, FULL_SECONDS), (False, BUSY_SECONDS)])
+def test_a_worker_with_full_slots_keeps_it_for_longer_than_one_that_finds_jobs(
+    is_idle: bool, pause: float
+) -> None:
+    flag = Flag()
+    flag.write()
+    flag.outlook.waits_for_news, flag.outlook.is_idle = False, is_idle
+    flag.look.waited_at = 100.0
+    assert flag.duty.due_at(100.0) == 100.0 + pause
+
+
+def test_a_row_that_somebody_holds_is_tried_again_a_little_later() -> None:
+    flag = Flag()
+    flag.write(is_locked=True)
+    assert not flag.duty.is_said
+    assert 0 < flag.duty.due_at(0.0) - time.monotonic() < math.inf
+    assert flag.look.look_by.called
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_slots_are_taken_is_not_notified(
+    start_thread: Callable[..., ThreadedWorker], gate: Gate
+) -> None:
+    worker = start_thread(concurrency=1, poll_interval=NEVER)
+    wait_until(lambda: get_worker(worker.id).listening)
+    tasks.wait_at_gate.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: not get_worker(worker.id).listening)
+    gate.open()
+    wait_until(lambda: get_worker(worker.id).listening)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.admin.numbers import QueueLine, Span
@@ -47,7 +47,7 @@ def draw_cells(
 def draw_spark(spark: Spark) -> SafeString:
     """Return a line of how many jobs of a queue were ready in the last three hours."""
     if not spark.path:
-        return mark_safe('<span class="pgjobs-quiet">–</span>')
+        return SafeString('<span class="pgjobs-quiet">–</span>')
     label = _("Ready jobs in the last 3 hours: at most %(jobs)s") % {"jobs": counted(spark.largest)}
     return format_html(
         '<svg class="pgjobs-spark pgjobs-spark-busy" viewBox="0 0 {} 20"'

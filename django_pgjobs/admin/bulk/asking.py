@@ -123,7 +123,7 @@ def _ask(
     """Draw the page of confirmation; everything is read before, within a time of its own."""
     form = _form(request, action, selection)
     pinned = selection.pinned()
-    is_quick = request.method == "GET" and COUNT not in request.GET
+    is_quick = request.method != "POST" and COUNT not in request.GET
     seen = _preview(request, action, pinned, is_quick=is_quick)
     root_id = workflow_to_delete(action.name, pinned)
     of_tree = texts_of_tree(job_admin, request, action, pinned)

@@ -143,8 +143,9 @@ def _ask(
         "token": _token(request, action, pinned, seen, typed),
         "back": back_address(job_admin, request),
         "count_url": f"{request.get_full_path()}&{COUNT}=1" if is_left else "",
-        "is_large": seen.is_capped
-        or (not is_left if seen.total is None else seen.total > INLINE_JOBS),
+        "is_large": seen.total > INLINE_JOBS
+        if seen.total is not None
+        else seen.is_capped or not is_left,
         "max_skipped": MAX_SKIPPED,
         "runs_again": action.name == "retry" and "successful" in dict(seen.statuses),
         "can_run": seen.total != 0 or seen.more != 0 or root_id is not None,

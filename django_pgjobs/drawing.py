@@ -31,6 +31,25 @@ def counted(number: float) -> str:
     return formats.number_format(round(number, digits), digits, force_grouping=True)
 
 
+def jobs_link(number: int, jobs_url: str, query: str, is_cut: bool = False) -> str:
+    """Draw a number of jobs, as a link to the list of them; *is_cut*: there are more."""
+    text = counted(number)
+    if is_cut:
+        text = _("more than %s") % text
+    elif not number:
+        return text
+    return format_html('<a href="{}?{}">{}</a>', jobs_url, query, text)
+
+
+def percent(share: float | None) -> str:
+    """Return a percentage; what is there but rounds to nothing is less than 1."""
+    if share is None:
+        return "–"
+    if 0 < share < 1:
+        return "<1 %"
+    return f"{formats.number_format(round(share))} %"
+
+
 def breakable(path: str) -> SafeString:
     """Draw a path of a task, whose lines break behind dots and underscores and in no word."""
     return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(path)))
@@ -77,6 +96,13 @@ def moment(instant: datetime | None) -> str | SafeString:
     seconds = (timezone.now() - instant).total_seconds()
     text = _("in %s") % duration(-seconds) if seconds < 0 else _("%s ago") % duration(seconds)
     return time_element(instant, text)
+
+
+def age(instant: datetime | None, now: datetime) -> str:
+    """Draw how long ago an instant was, by the database's clock; the exact time is its title."""
+    if instant is None:
+        return "–"
+    return time_element(instant, duration((now - instant).total_seconds()))
 
 
 def time_element(instant: datetime, text: str) -> SafeString:

@@ -158,15 +158,15 @@ class QueueLine:
         """What has not finished in it, None if that is not known."""
         return self.row.size
 
+    def query(self, tab: str) -> str:
+        """Return that of the list of jobs behind a number; *tab*: also "finished" in that hour."""
+        since = self.since if tab in ("finished", "failed") else None
+        return jobs_query("all" if tab == "finished" else tab, {"queue": self.name}, since=since)
+
     @property
     def queries(self) -> dict[str, str]:
-        """Those of the lists of jobs behind its numbers."""
-        of_queue = {"queue": self.name}
-        unfinished = ("ready", "running", "retrying", "scheduled", "blocked")
-        return {tab: jobs_query(tab, of_queue) for tab in unfinished} | {
-            "finished": jobs_query("all", of_queue, since=self.since),
-            "failed": jobs_query("failed", of_queue, since=self.since),
-        }
+        """Those of all its numbers."""
+        return {tab: self.query(tab) for tab in (*sorted(OLDEST_FIRST), "finished", "failed")}
 
     @property
     def is_full(self) -> bool:

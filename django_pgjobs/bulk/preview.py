@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -43,6 +44,10 @@ MAX_ROWS = 10_000
 COUNT_SECONDS = 0.3
 # Most seconds for counting exactly what was not counted so far.
 EXACT_SECONDS = 1.0
+# Instead, seconds for both together on a page that is to be there at once, and for the latter at
+# least.
+QUICK_SECONDS = 0.1
+LEAST_SECONDS = 0.01
 # What ends unfinished jobs, and with them those that wait for them.
 ENDING = ("cancel", "discard")
 MAX_GROUPS = 10
@@ -96,6 +101,11 @@ class Preview:
         """How many jobs would be changed, None if that is not known exactly."""
         return self.exact if self.is_partial else self.suitable
 
+    @property
+    def is_counted(self) -> bool:
+        """Would more time to count tell nothing else?"""
+        return not self.is_partial or None not in (self.exact, self.more, self.dependants)
+
 
 class IndexRange(NamedTuple):
     """Where to look: a condition and an *order* of an index, and what may be found there.
@@ -109,15 +119,24 @@ class IndexRange(NamedTuple):
     has_others: bool
 
 
-def preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
-    """Return what *action* would be about; *narrow* leaves out what the person may not touch."""
+def preview(
+    action: Action, selection: Selection, narrow: Narrow, *, is_quick: bool = False
+) -> Preview:
+    """Return what *action* would be about; *narrow* leaves out what the person may not touch.
+
+    *is_quick*: what takes longer than QUICK_SECONDS to count is left out.
+    """
+    began = time.monotonic()
     try:
-        with time_budget(job_database(), COUNT_SECONDS):
+        with time_budget(job_database(), QUICK_SECONDS if is_quick else COUNT_SECONDS):
             found = _preview(action, selection, narrow)
     except TooSlow:
         found = Preview(is_unknown=True)
     if found.is_partial:
-        found.exact, found.more, found.dependants = _count_exactly(action, selection, narrow)
+        left = max(QUICK_SECONDS - (time.monotonic() - began), LEAST_SECONDS)
+        found.exact, found.more, found.dependants = _count_exactly(
+            action, selection, narrow, left if is_quick else EXACT_SECONDS
+        )
     elif action.name in ENDING:
         found.dependants = count_dependants(_walk_of(action, selection, narrow, NONE).jobs())
     return found
@@ -129,15 +148,15 @@ def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: Chos
 
 
 def _count_exactly(
-    action: Action, selection: Selection, narrow: Narrow
+    action: Action, selection: Selection, narrow: Narrow, seconds: float
 ) -> tuple[int | None, int | None, int | None]:
     """Return how many jobs the change would walk to, how many more if attempts are reset, and how
-    many others are cancelled with them.
+    many others are cancelled with them; none of it may take longer than *seconds*.
     """
     further, ends = _more_of(action, selection, narrow), action.name in ENDING
     exact, more, dependants = None, None if further else 0, None if ends else 0
     try:
-        with time_budget(job_database(), EXACT_SECONDS):
+        with time_budget(job_database(), seconds):
             walk = _walk_of(action, selection, narrow, NONE)
             exact = walk.total()
             if further is not None:

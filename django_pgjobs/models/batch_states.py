@@ -46,16 +46,16 @@ _RULES = (
     (Q(sealed_at=None, follows=None), BatchState.OPEN),
 )
 
-# As an array it is worked out once, before the jobs are looked for by their index.
-_TREE = (
-    " = ANY (ARRAY(WITH RECURSIVE below AS ("
-    "SELECT batch.id FROM pgjobs_batch AS batch WHERE batch.id = "
-)
+_TREE = "(WITH RECURSIVE below AS (SELECT batch.id FROM pgjobs_batch AS batch WHERE batch.id = "
 _BELOW = (
     " UNION ALL SELECT child.id FROM below"
     " JOIN pgjobs_batch AS child ON child.parent_id = below.id"
-    ") SELECT below.id FROM below)))"
+    ") SELECT below.id FROM below)"
 )
+# As an array it is worked out once, before the jobs are looked for by their index. A list is
+# hashed, and the test of a truth value keeps it from being joined, which would have no order.
+_BY_INDEX = (" = ANY (ARRAY" + _TREE, _BELOW + ")")
+_BY_ROW = (" IN " + _TREE, _BELOW + " IS TRUE")
 
 
 def with_states(batches: QuerySet[Batch]) -> QuerySet[Any]:
@@ -103,11 +103,12 @@ def in_tree(batch_id: int, *, is_large: bool = False) -> Q:
     Nobody knows how many jobs a tree has when the statement is planned. If *is_large*, the index of
     batches does not serve it: it might be read to its end for a page of jobs in another order.
     """
+    begin, end = _BY_ROW if is_large else _BY_INDEX
     below = Func(
         F("batch_id") + 0 if is_large else F("batch_id"),
         Value(batch_id, BigIntegerField()),
-        template="(%(expressions)s" + _BELOW,
-        arg_joiner=_TREE,
+        template="(%(expressions)s" + end + ")",
+        arg_joiner=begin,
         output_field=BooleanField(),
     )
     return Q(below) if is_large else in_batches(Q(below))

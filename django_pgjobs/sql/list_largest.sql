@@ -20,7 +20,7 @@ found AS MATERIALIZED (
             CASE
                 WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name
             END AS name,
-            sum(statistic.successful) + sum(statistic.failed) + sum(statistic.cancelled) AS jobs
+            sum(statistic.successful + statistic.failed + statistic.cancelled) AS jobs
         FROM pgjobs_statistic AS statistic
         WHERE
             {statistic.is_of_any_period}

@@ -1,51 +1,39 @@
-"""Filters for numbers and times where many of them stand together."""
+"""Tags and filters for numbers and times where many of them stand together.
+
+What needs the admin is imported when it is drawn, as in `pgjobs_admin`.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django import template
-from django.utils import formats
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
 
-from django_pgjobs.drawing import counted, time_element
-from django_pgjobs.values.moments import duration
+from django_pgjobs.drawing import age, counted, jobs_link, percent
 
 register = template.Library()
 
-
-register.filter(counted)
+register.simple_tag(jobs_link)
+for drawn in (age, counted, percent):
+    register.filter(drawn)
 
 
 @register.simple_tag
-def jobs_link(number: int, jobs_url: str, query: str, is_cut: bool = False) -> str | SafeString:
-    """Draw a number of jobs, as a link to the list of them; *is_cut*: there are more."""
-    text = counted(number)
-    if is_cut:
-        text = _("more than %s") % text
-    elif not number:
-        return text
-    return format_html('<a href="{}?{}">{}</a>', jobs_url, query, text)
+def queue_cells(queue: Any, jobs_url: str, now: datetime, spark: Any = None) -> SafeString:
+    """Draw the numbers of a queue as cells, under the heads of queue_heads.html."""
+    from django_pgjobs.admin.queue_cells import draw_cells
+
+    return draw_cells(queue, jobs_url, now, spark)
 
 
-@register.filter
-def percent(share: float | None) -> str:
-    """Return a percentage; what is there but rounds to nothing is less than 1."""
-    if share is None:
-        return "–"
-    if 0 < share < 1:
-        return "<1 %"
-    return f"{formats.number_format(round(share))} %"
+@register.simple_tag
+def queue_spark(spark: Any) -> SafeString:
+    """Draw how many jobs of a queue were ready lately."""
+    from django_pgjobs.admin.queue_cells import draw_spark
 
-
-@register.filter
-def age(instant: datetime | None, now: datetime) -> str | SafeString:
-    """Draw how long ago an instant was, by the database's clock; the exact time is its title."""
-    if instant is None:
-        return "–"
-    return time_element(instant, duration((now - instant).total_seconds()))
+    return draw_spark(spark)
 
 
 @register.filter

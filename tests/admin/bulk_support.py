@@ -6,12 +6,14 @@ import html
 import re
 from typing import Any
 
+import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test import Client
 
 from django_pgjobs.admin.bulk.asking import bulk_address
-from django_pgjobs.bulk import Selection
+from django_pgjobs.bulk import Selection, preview
 from django_pgjobs.models import Job
 from tests.test_admin import page
 
@@ -21,6 +23,18 @@ FAILED = Selection({"status": "failed"})
 def address(verb: str, selection: Selection, **options: str) -> str:
     """Return the address of the page that asks."""
     return bulk_address(admin.site._registry[Job], verb, selection, **options)
+
+
+def let_counts_take(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let counts beyond the newest rows take so long."""
+    real = preview.Walk.total
+
+    def total(walk: Any) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(%s)", [seconds])
+        return real(walk)
+
+    monkeypatch.setattr(preview.Walk, "total", total)
 
 
 def text_of(client: Client, where: str) -> str:

@@ -15,7 +15,7 @@ from django_pgjobs.admin.bulk import asking
 from django_pgjobs.bulk import ACTIONS, Selection, dependants
 from django_pgjobs.bulk import preview as previewing
 from django_pgjobs.models import BulkChange, Job
-from tests.admin.bulk_support import address, confirm, text_of, token_of
+from tests.admin.bulk_support import address, confirm, let_counts_take, text_of, token_of
 from tests.factories import count_jobs, make_job, make_jobs
 from tests.tasks import add
 from tests.test_admin import page
@@ -23,6 +23,11 @@ from tests.test_admin import page
 pytestmark = pytest.mark.django_db
 
 OLD = {"task_path": "shop.tasks.old"}
+
+
+def counting(where: str) -> str:
+    """Return the address of a page that counts all."""
+    return f"{where}&count=1"
 
 
 @pytest.fixture
@@ -43,15 +48,16 @@ def make_old_jobs(count: int, status: str) -> None:
 @pytest.fixture
 def nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts beyond the newest rows take too long."""
-    real = previewing.Walk.total
-
-    def sleep(walk: Any) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_sleep(5)")
-        return real(walk)
-
     monkeypatch.setattr(previewing, "EXACT_SECONDS", 0.01)
-    monkeypatch.setattr(previewing.Walk, "total", sleep)
+    let_counts_take(monkeypatch, 5)
+
+
+@pytest.fixture
+def counted_later(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts beyond the newest rows take too long for a page that is to be there at once."""
+    monkeypatch.setattr(previewing, "QUICK_SECONDS", 0.02)
+    monkeypatch.setattr(previewing, "EXACT_SECONDS", 60)
+    let_counts_take(monkeypatch, 0.1)
 
 
 def test_a_deletion_of_old_jobs_says_how_many_they_are(small: None, admin_client: Client) -> None:
@@ -77,13 +83,13 @@ def test_what_cannot_be_counted_is_said_to_be_so(
     small: None, nothing_is_counted: None, admin_client: Client
 ) -> None:
     make_old_jobs(7, "successful")
-    where = address("delete", Selection({"status": "successful", **OLD}))
+    where = counting(address("delete", Selection({"status": "successful", **OLD})))
     text = text_of(admin_client, where)
     assert "They take too long to count." in text
     assert " 0 jobs" not in text
-    where = address("delete", Selection({"status": "successful"}))
     make_jobs(2, "shop.tasks.new", status="successful", finished_at=sql.SQL("now()"))
-    text = text_of(admin_client, address("delete", Selection({"task_path": "shop.tasks.new"})))
+    where = counting(address("delete", Selection({"task_path": "shop.tasks.new"})))
+    text = text_of(admin_client, where)
     assert "at least" in text
     assert "How many exactly takes too long to count." in text
 
@@ -92,8 +98,51 @@ def test_what_retries_cancels_nothing_that_had_to_be_counted(
     small: None, nothing_is_counted: None, admin_client: Client
 ) -> None:
     make_old_jobs(7, "successful")
-    where = address("retry", Selection({"status": "successful", **OLD}))
+    where = counting(address("retry", Selection({"status": "successful", **OLD})))
     assert "cancelled with them" not in text_of(admin_client, where)
+
+
+def test_the_page_is_there_at_once_and_counts_when_it_is_asked_again(
+    counted_later: None, admin_client: Client
+) -> None:
+    make_old_jobs(7, "successful")
+    where = address("delete", Selection({"status": "successful", **OLD}))
+    response = admin_client.get(where).content.decode()
+    assert "Every job of the selection that this can be done to is meant." in response
+    assert "too long" not in response
+    assert " 0 jobs" not in response
+    found = re.search(r'data-pgjobs-source="([^"]+)" data-pgjobs-unfinished', response)
+    assert found
+    assert html.unescape(found[1]) == counting(where)
+    assert f'<a href="{found[1]}">Count all</a>' in response
+    response = admin_client.get(counting(where)).content.decode()
+    assert "<strong>7</strong> jobs." in response
+    assert "data-pgjobs-done" in response
+    assert "Count all" not in response
+
+
+def test_nothing_ends_before_it_was_tried_to_count_it(
+    counted_later: None, admin_client: Client
+) -> None:
+    """Without scripts, or for who is quicker than they are."""
+    make_old_jobs(7, "successful")
+    where = address("delete", Selection({"status": "successful", **OLD}))
+    status_code, text = post(admin_client, where, token_of(admin_client, where), typed="Delete")
+    assert status_code == 200
+    assert "They are counted now: look again." in text
+    assert "Type “7”." in text
+    assert not BulkChange.objects.exists()
+    confirm_again(admin_client, where, text, typed="7")
+    assert count_jobs(task_path=OLD["task_path"]) == 0
+
+
+def test_what_ends_nothing_is_counted_when_it_is_done(
+    counted_later: None, admin_client: Client
+) -> None:
+    make_old_jobs(7, "failed")
+    confirm(admin_client, address("retry", Selection({"status": "failed", **OLD})))
+    change = BulkChange.objects.get()
+    assert (change.total, change.changed, change.job_id) == (7, 7, None)
 
 
 def test_jobs_that_wait_for_their_retry_are_counted_beside_the_others(small: None) -> None:

@@ -14,8 +14,10 @@ from django.test.utils import modify_settings
 from psycopg import sql
 from pytest_django.live_server_helper import LiveServer
 
+from django_pgjobs.bulk import Selection, preview
 from django_pgjobs.models import Job
 from tests.admin.browser import open_page
+from tests.admin.bulk_support import address, let_counts_take
 from tests.browser.conftest import HOST
 from tests.factories import make_job, make_jobs
 
@@ -223,6 +225,37 @@ def test_a_page_that_is_done_is_not_asked_for_again(page: Any) -> None:
     asked = requests_of(page)
     look_again(page)
     assert asked == []
+
+
+@pytest.fixture
+def unfinished(page: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A browser, and finished jobs that take too long to count for a page that is there at once."""
+    monkeypatch.setattr(preview, "MAX_COUNTED", 2)
+    monkeypatch.setattr(preview, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(preview, "LEAST_SECONDS", 0.001)
+    let_counts_take(monkeypatch, 0.1)
+    make_jobs(5, status="successful", finished_at=sql.SQL("now()"))
+    page.evaluate("localStorage.setItem('pgjobs.live', 'off')")
+    return page
+
+
+def test_what_took_too_long_to_count_comes_by_itself(unfinished: Any) -> None:
+    """At once, with the switch off: there is none on this page."""
+    unfinished.goto(address("delete", Selection({"status": "successful"})))
+    unfinished.get_by_text("5 jobs.").wait_for(timeout=5_000)
+    assert unfinished.get_by_text("Count all").count() == 0
+    assert unfinished.get_by_role("button", name="Delete: 5 jobs").count() == 1
+
+
+def test_the_count_waits_for_who_writes_a_reason(unfinished: Any) -> None:
+    where = address("delete", Selection({"status": "successful"}))
+    unfinished.route("**&count=1", lambda route: route.abort())
+    unfinished.goto(where)
+    unfinished.get_by_label("Reason").fill("too old")
+    unfinished.unroute("**&count=1")
+    look_again(unfinished)
+    assert unfinished.get_by_label("Reason").input_value() == "too old"
+    assert unfinished.get_by_text("Count all").count() == 1
 
 
 def test_a_list_says_what_is_new_and_does_not_jump(page: Any) -> None:

@@ -52,6 +52,8 @@ SALT = "django_pgjobs.bulk"
 LINK_SECONDS = 4 * 86_400
 # What was confirmed later than this was perhaps not what was seen.
 FORM_SECONDS = 3_600
+# What the address of the page has when all is to be counted, however long it takes.
+COUNT = "count"
 # Larger changes are done by a background job.
 INLINE_JOBS = 10_000
 # To end or delete more, or nobody knows how many, takes more than a click.
@@ -121,14 +123,15 @@ def _ask(
     """Draw the page of confirmation; everything is read before, within a time of its own."""
     form = _form(request, action, selection)
     pinned = selection.pinned()
-    counted = as_counted(action.name, pinned)
-    seen = preview(action, counted, allowed_to(request.user, action.verb, pinned))
+    is_quick = request.method != "POST" and COUNT not in request.GET
+    seen = _preview(request, action, pinned, is_quick=is_quick)
     root_id = workflow_to_delete(action.name, pinned)
     of_tree = texts_of_tree(job_admin, request, action, pinned)
     typed = ""
     if isinstance(form, EndingForm):
         typed = text_to_type(action, pinned, seen.total)
         form.ask_to_type(typed)
+    is_left = is_quick and not seen.is_counted
     context = {
         "title": of_tree.title if of_tree else _title(action),
         "steps": of_tree.steps if of_tree else [jobs_step(job_admin)],
@@ -139,7 +142,10 @@ def _ask(
         "max_dependants": MAX_DEPENDANTS,
         "token": _token(request, action, pinned, seen, typed),
         "back": back_address(job_admin, request),
-        "is_large": seen.total is None or seen.total > INLINE_JOBS,
+        "count_url": f"{request.get_full_path()}&{COUNT}=1" if is_left else "",
+        "is_large": seen.total > INLINE_JOBS
+        if seen.total is not None
+        else seen.is_capped or not is_left,
         "max_skipped": MAX_SKIPPED,
         "runs_again": action.name == "retry" and "successful" in dict(seen.statuses),
         "can_run": seen.total != 0 or seen.more != 0 or root_id is not None,
@@ -148,6 +154,15 @@ def _ask(
         "pgjobs_page": "workflows" if of_tree else job_admin.nav_key,
     }
     return job_admin.render_page(request, "bulk_confirm.html", context)
+
+
+def _preview(
+    request: HttpRequest, action: Action, selection: Selection, *, is_quick: bool = False
+) -> Preview:
+    """Count what the person may do *action* to."""
+    counted = as_counted(action.name, selection)
+    narrow = allowed_to(request.user, action.verb, selection)
+    return preview(action, counted, narrow, is_quick=is_quick)
 
 
 def _title(action: Action) -> str:
@@ -196,15 +211,14 @@ def text_to_type(action: Action, selection: Selection, total: int | None) -> str
     return str(selection.lookups.get("queue_name") or action.label)
 
 
-def _what_came(
-    request: HttpRequest, action: Action, selection: Selection, token: AskedChange
-) -> str:
+def _what_came(token: AskedChange, now: Preview) -> str:
     """Return what to say if the change is about more than its page showed, "" if it is not.
 
-    What the page could not count was confirmed without a number.
+    What cannot be counted is confirmed without a number, but not before that was tried.
     """
-    now = preview(action, selection, allowed_to(request.user, action.verb, selection))
     numbers = [(token["total"], now.total), (token.get("dependants"), now.dependants)]
+    if any(shown is None and found is not None for shown, found in numbers):
+        return _("They are counted now: look again.")
     counted = [(shown, found) for shown, found in numbers if shown is not None]
     if any(found is not None and found > shown for shown, found in counted):
         return _("There are more now: look again.")
@@ -213,33 +227,47 @@ def _what_came(
     return ""
 
 
+def _read_token(
+    request: HttpRequest, action: Action, selection: Selection
+) -> tuple[AskedChange, Selection] | None:
+    """Return what the form's page was about, None if that was something else, or long ago."""
+    try:
+        token: AskedChange = _unsign(request.POST.get("preview", ""), FORM_SECONDS)
+        seen = Selection.from_json(token["selection"])
+        is_same = token["action"] == action.name and token["user"] == str(request.user.pk)
+    except (signing.BadSignature, InvalidLookup, KeyError, TypeError):
+        return None
+    return (token, seen) if is_same and seen.lookups == selection.lookups else None
+
+
 def _confirm(
     job_admin: PageAdmin, request: HttpRequest, action: Action, selection: Selection
 ) -> HttpResponseBase:
     """Do what was confirmed, or draw the page again if something is wrong with the form."""
-    form = _form(request, action, selection)
-    try:
-        token = _unsign(request.POST.get("preview", ""), FORM_SECONDS)
-        seen = Selection.from_json(token["selection"])
-        is_same = token["action"] == action.name and token["user"] == str(request.user.pk)
-    except (signing.BadSignature, InvalidLookup, KeyError, TypeError):
-        is_same = False
-    if not is_same or seen.lookups != selection.lookups:
+    asked = _read_token(request, action, selection)
+    if asked is None:
         messages.warning(request, _("This preview is too old. Here is a new one."))
         return HttpResponseRedirect(request.get_full_path())
+    token, seen = asked
+    form = _form(request, action, selection)
     if isinstance(form, EndingForm):
         form.ask_to_type(token.get("typed", ""))
     if not form.is_valid():
         return _ask(job_admin, request, action, selection)
-    came = _what_came(request, action, seen, token) if isinstance(form, EndingForm) else ""
-    if came:
-        messages.warning(request, came)
-        return _ask(job_admin, request, action, selection)
     if isinstance(form, ExportForm):
         return _export(job_admin, request, seen, form)
-    options, total = form.options(), token["total"]
+    total, more = token["total"], token["more"]
+    if isinstance(form, EndingForm) or total is None:
+        now = _preview(request, action, seen)
+        came = _what_came(token, now) if isinstance(form, EndingForm) else ""
+        if came:
+            messages.warning(request, came)
+            return _ask(job_admin, request, action, selection)
+        if total is None:
+            total, more = now.total, now.more
+    options = form.options()
     if total is not None and options.get("reset_attempts"):
-        total = None if token["more"] is None else total + token["more"]
+        total = None if more is None else total + more
     if total == 0 and workflow_to_delete(action.name, seen) is None:
         messages.warning(request, _("There is no job that this can be done to."))
         return HttpResponseRedirect(back_address(job_admin, request))

@@ -6,13 +6,13 @@ Coordinates are text: a template would write the number 2.5 as 2,5 in some langu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from django.utils import formats, timezone
-from django.utils.html import format_html_join
+from django.utils import dateformat, formats, timezone
+from django.utils.html import escape, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -149,12 +149,16 @@ class Chart(NamedTuple):
     @property
     def rows(self) -> SafeString:
         """The numbers as rows of a table, the newest bar first, those without jobs left out."""
-        cell = "<td>{}</td>" * len(self.legend)
         return format_html_join(
             "\n",
-            f'<tr><th scope="row">{{}}</th>{cell}</tr>',
-            ((bar.time, *map(counted, bar.counts)) for bar in reversed(self.bars) if bar.jobs),
+            '<tr><th scope="row">{}</th><td>{}</td></tr>',
+            ((bar.time, _cells(bar.counts)) for bar in reversed(self.bars) if bar.jobs),
         )
+
+
+def _cells(counts: Iterable[int]) -> SafeString:
+    """Return numbers between the tags of cells; they are escaped together, for there are many."""
+    return SafeString(escape("\t".join(map(counted, counts))).replace("\t", "</td><td>"))
 
 
 def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Chart:
@@ -237,10 +241,13 @@ def _is_dated(chosen: Range) -> bool:
 def _bucket_times(numbers: range, chosen: Range) -> list[str]:
     """Return from when to when each bucket is; what ends one begins the next."""
     # Days have the same times, and times the same day: each is written once.
-    clock = cache(lambda moment: formats.time_format(moment, "TIME_FORMAT"))
+    style = formats.get_format("TIME_FORMAT")
+    clock = cache(lambda moment: dateformat.time_format(moment, style))
     day = cache(lambda date: formats.date_format(date, "MONTH_DAY_FORMAT"))
+    zone = timezone.get_current_timezone()
     edges = [
-        _local(number * chosen.bucket_seconds) for number in range(numbers.start, numbers.stop + 1)
+        datetime.fromtimestamp(number * chosen.bucket_seconds, zone)
+        for number in range(numbers.start, numbers.stop + 1)
     ]
     times = [clock(edge.time()) for edge in edges]
     dated = times
@@ -251,11 +258,8 @@ def _bucket_times(numbers: range, chosen: Range) -> list[str]:
 
 
 def _tick(epoch: int, is_date: bool) -> str:
-    return formats.date_format(_local(epoch), "MONTH_DAY_FORMAT" if is_date else "TIME_FORMAT")
-
-
-def _local(epoch: int) -> datetime:
-    return timezone.localtime(datetime.fromtimestamp(epoch, UTC))
+    moment = datetime.fromtimestamp(epoch, timezone.get_current_timezone())
+    return formats.date_format(moment, "MONTH_DAY_FORMAT" if is_date else "TIME_FORMAT")
 
 
 def nice_top(most: int) -> int:

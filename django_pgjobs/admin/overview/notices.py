@@ -34,9 +34,9 @@ OTHER_WORDS = {
 class Notice(NamedTuple):
     """A sentence, and the page that shows what it counts: its name among the site's urls.
 
-    *kind* and *subject* say what it is about, whatever its numbers are by now. *page* is "" where
-    none helps; *key* is that of the row the page is about, None for a page about many; *query* is
-    the rest of the address.
+    *kind* and *subject* say what it is about, whatever its numbers are by now; *text* is "" for one
+    that is counted only. *page* is "" where none helps; *key* is that of the row the page is about,
+    None for a page about many; *query* is the rest of the address.
     """
 
     kind: str

@@ -31,10 +31,10 @@ def read_series(cursor: Cursor, chosen: Range, split: Split) -> Finished:
 def by_outcome(numbers: Sequence[Number]) -> Finished:
     """Return how many jobs ended with each status."""
     counts: dict[str | None, dict[int, int]] = {}
-    for status in STACK:
-        found = counts[status.value] = {}
+    for status in map(str, STACK):
+        found = counts[status] = {}
         for number in numbers:
-            found[number.bucket] = found.get(number.bucket, 0) + getattr(number, status.value)
+            found[number.bucket] = found.get(number.bucket, 0) + getattr(number, status)
     return Finished(numbers[-1].bucket, numbers[-1].upto, counts)
 
 

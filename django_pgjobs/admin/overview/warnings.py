@@ -13,6 +13,7 @@ from django_pgjobs.admin.numbers import jobs_query
 from django_pgjobs.admin.overview.notices import (
     JOBS,
     LIMITS,
+    MAX_NAMED,
     SCHEDULES,
     WORKERS,
     Notice,
@@ -90,7 +91,7 @@ def list_warnings(seen: Situation) -> list[Notice]:
         *unserved_queues(seen.facts, seen.waiting),
         *_missing_rates(seen.missing_rates),
         *_failing_tasks(seen),
-        *_stuck_jobs(seen.stuck),
+        *_stuck_jobs(seen),
         *queues_without_slots(busy),
         *long_waits(seen.waiting, {queue.queue_name for queue in busy}, seen.facts.now),
         *growing_queues(seen.waiting, seen.signs.backlogs),
@@ -167,16 +168,23 @@ def _percent(share: float) -> str:
     return counted(round(100 * share))
 
 
-def _stuck_jobs(stuck: Sequence[Stuck]) -> Iterator[Notice]:
-    for each in stuck:
-        text = _("Job %(id)s of %(task)s looks stuck. %(why)s")
-        values = {
-            "id": each.run.id,
-            "task": each.run.task_path,
-            "why": " ".join(reason for _code, reason in each.reasons()),
-        }
-        job_id = each.run.id
-        yield Notice("stuck", text % values, "pgjobs_job_change", job_id, subject=str(job_id))
+def _stuck_jobs(seen: Situation) -> Iterator[Notice]:
+    """Yield all of them, which may be thousands: those that are counted only have no text."""
+    muted = {mute.subject for mute in seen.signs.mutes if mute.kind == "stuck"}
+    left = MAX_NAMED
+    for each in seen.stuck:
+        job_id, subject = each.run.id, str(each.run.id)
+        text = _stuck_text(each) if left or subject in muted else ""
+        left = max(left - (subject not in muted), 0)
+        yield Notice("stuck", text, "pgjobs_job_change", job_id, subject=subject)
+
+
+def _stuck_text(stuck: Stuck) -> str:
+    return _("Job %(id)s of %(task)s looks stuck. %(why)s") % {
+        "id": stuck.run.id,
+        "task": stuck.run.task_path,
+        "why": " ".join(reason for _code, reason in stuck.reasons()),
+    }
 
 
 def _troubled_schedules(troubled: Sequence[TroubledSchedule]) -> Iterator[Notice]:

@@ -5,7 +5,8 @@
 // tab is hidden, the focus or a press is inside, boxes are ticked, fields were filled in or text is
 // selected. Details that were opened stay open, and what the pointer rests on stays under it: a
 // page on which it cannot is not shown. The switch and the note are in live.html. A fresh element
-// with data-pgjobs-done ends it.
+// with data-pgjobs-done ends it. One with data-pgjobs-unfinished has no switch: the rest of it is
+// fetched at once.
 //
 // A list does not jump: an element #pgjobs-new with data-pgjobs-source is given the text of the
 // JSON {"text": "37 new jobs"} from there, and shown when there is one.
@@ -237,8 +238,9 @@
             }
         };
         let etag = null;
+        const isOn = () => !toggle || toggle.checked;
         const work = async () => {
-            if (!toggle.checked || document.hidden) {
+            if (!isOn() || document.hidden) {
                 say("");
                 return true;
             }
@@ -257,7 +259,7 @@
             if (!fresh) {
                 throw new Error("the answer has no element to show");
             }
-            if (!toggle.checked || isBusy(live)) {
+            if (!isOn() || isBusy(live)) {
                 return true;
             }
             if (!swap(live, fresh)) {
@@ -267,9 +269,13 @@
             etag = response.headers.get("ETag");
             return !("pgjobsDone" in fresh.dataset);
         };
+        const turn = repeat(work, say);
+        if (!toggle) {
+            turn();
+            return;
+        }
         toggle.checked = stored() !== "off";
         toggle.closest("[hidden]")?.removeAttribute("hidden");
-        const turn = repeat(work, say);
         toggle.addEventListener("change", () => {
             store(toggle.checked ? "on" : "off");
             turn();
@@ -294,7 +300,8 @@
     document.addEventListener("DOMContentLoaded", () => {
         const live = document.getElementById("pgjobs-live");
         const toggle = document.getElementById("pgjobs-live-toggle");
-        if (live && toggle && !("pgjobsDone" in live.dataset)) {
+        const isUnfinished = live && "pgjobsUnfinished" in live.dataset;
+        if (live && (toggle || isUnfinished) && !("pgjobsDone" in live.dataset)) {
             refresh(live, toggle, document.getElementById("pgjobs-live-note"));
         }
         const fresh = document.getElementById("pgjobs-new");

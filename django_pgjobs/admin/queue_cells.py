@@ -1,0 +1,110 @@
+"""The numbers of a queue as cells of a table: with as many links a template takes three times as
+long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from django_pgjobs.admin.numbers import QueueLine, Span
+from django_pgjobs.admin.svg import Spark
+from django_pgjobs.drawing import age, counted, jobs_link, percent
+from django_pgjobs.values.moments import duration
+
+NONE = "–"
+# From so many percent of failed jobs on the number is red.
+BAD_PERCENT = 5
+
+
+def draw_cells(
+    queue: QueueLine, jobs_url: str, now: datetime, spark: Spark | None = None
+) -> SafeString:
+    """Return the cells under the heads of queue_heads.html, behind that of the state.
+
+    *now* is what ages are told by; *spark*: how many jobs were ready lately.
+    """
+    is_bad = queue.failed_percent is not None and queue.failed_percent >= BAD_PERCENT
+    cells = [
+        *_unfinished(queue, jobs_url, spark),
+        _oldest(queue, jobs_url, now),
+        jobs_link(queue.finished, jobs_url, queue.query("finished")),
+        _failed(queue, jobs_url),
+        _times(queue.waited),
+        _times(queue.ran),
+    ]
+    bad = " pgjobs-bad" if is_bad else ""
+    kinds = ["", "", "", "", "", bad, "", ""]
+    return format_html_join(
+        "\n", '<td class="pgjobs-number{}">{}</td>', zip(kinds, cells, strict=True)
+    )
+
+
+def draw_spark(spark: Spark) -> SafeString:
+    """Return a line of how many jobs of a queue were ready in the last three hours."""
+    if not spark.path:
+        return SafeString('<span class="pgjobs-quiet">–</span>')
+    label = _("Ready jobs in the last 3 hours: at most %(jobs)s") % {"jobs": counted(spark.largest)}
+    return format_html(
+        '<svg class="pgjobs-spark pgjobs-spark-busy" viewBox="0 0 {} 20"'
+        ' preserveAspectRatio="none" role="img" aria-label="{}"><path d="{}"/></svg>',
+        str(spark.width),
+        label,
+        spark.path,
+    )
+
+
+def _unfinished(queue: QueueLine, jobs_url: str, spark: Spark | None) -> Iterator[str]:
+    """Yield what is ready, runs, and is to run later."""
+    size, most = queue.size, queue.row.max_running
+
+    def link(tab: str, number: int) -> str:
+        return jobs_link(number, jobs_url, queue.query(tab), size is not None and size.is_cut)
+
+    ready = link("ready", size.ready) if size else NONE
+    yield format_html("{}{}", ready, draw_spark(spark)) if spark and spark.path else ready
+    running = link("running", size.running) if size else NONE
+    full = format_html(' <span class="pgjobs-warn">{}</span>', _("full")) if queue.is_full else ""
+    yield running if most is None else format_html("{} / {}{}", running, counted(most), full)
+    if size is None:
+        yield NONE
+        return
+    later = (
+        ("retrying", size.retrying, _("retrying")),
+        ("scheduled", size.scheduled, _("scheduled")),
+        ("blocked", size.held, _("blocked")),
+    )
+    lines = ((link(tab, number), label) for tab, number, label in later if number)
+    yield format_html_join("", '<span class="pgjobs-line">{} {}</span>', lines) or "0"
+
+
+def _oldest(queue: QueueLine, jobs_url: str, now: datetime) -> str:
+    since = queue.row.waiting_since
+    if since is None:
+        return NONE
+    return format_html('<a href="{}?{}">{}</a>', jobs_url, queue.query("ready"), age(since, now))
+
+
+def _failed(queue: QueueLine, jobs_url: str) -> str:
+    share = percent(queue.failed_percent)
+    if not queue.failed:
+        return share
+    return format_html(
+        '<a href="{}?{}" title="{}">{}</a>',
+        jobs_url,
+        queue.query("failed"),
+        counted(queue.failed),
+        share,
+    )
+
+
+def _times(span: Span | None) -> str:
+    if span is None:
+        return NONE
+    return format_html(
+        '{}<br><span class="pgjobs-quiet">{}</span>', duration(span.half), duration(span.most)
+    )

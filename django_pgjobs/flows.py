@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import iscoroutine
@@ -143,10 +144,9 @@ def group(
 
     Neither is run if one of the calls fails. Raise TypeError for a call that is in no list.
     """
-    if isinstance(calls, Call):
-        raise TypeError(f"expected a list of calls, as in group([{calls!r}]), got one call.")
+    given = _list_of(calls)
     with workflow(name) as flow:
-        flow.add(*calls)
+        flow.add(*given)
         if gather is not None:
             flow.gather(gather)
         if then is not None:
@@ -188,7 +188,15 @@ async def agroup(
 ) -> Batch:
     """See `group`."""
     open_group = sync_to_async(group, thread_sensitive=True)
-    return await open_group(list(calls), name=name, then=then, gather=gather)
+    return await open_group(_list_of(calls), name=name, then=then, gather=gather)
+
+
+def _list_of(calls: object) -> list[Any]:
+    if not isinstance(calls, Iterable):
+        raise TypeError(
+            f"expected a list of calls, as in group([push.s(17)]), got {reprlib.repr(calls)}."
+        )
+    return list(calls)
 
 
 def current_batch() -> Batch:

@@ -19,15 +19,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connections
-from django.test import TransactionTestCase
+from django.test import Client, TransactionTestCase
 
 from django_pgjobs.compat import TASKS_PACKAGE
 from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.missing_limits import named_limits
 from django_pgjobs.models.control import RateLimit
-from tests import helpers, variants
+from tests import helpers, people, variants
 from tests.helpers import WorkerProcess, wait_until
 from tests.management.commands.flush import renew_sessions
 from tests.progress import install_progress
@@ -59,12 +60,29 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[pytest.CollectReport]:
+    """Let each process begin with other files: what one has compiled the others read."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and report.result:
+        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        first = len(report.result) * number // processes
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     """Run the part of the variants that is asked for, and what takes longest first.
 
     At the end one process would be busy with it, and the others would have nothing to do.
     """
+    if "PYTEST_XDIST_WORKER" in os.environ:  # all processes are to have the same order
+        items.sort(key=lambda item: str(item.path))
+    yield
     variants.keep_part(config, items)
     items.sort(key=seconds_for, reverse=True)
 
@@ -111,6 +129,18 @@ def sessions_are_renewed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(TransactionTestCase, "_should_reload_connections", renew)
         yield
+
+
+@pytest.fixture
+def admin_user(db: None) -> User:
+    """Somebody who may do everything, as pytest-django makes one, by one statement."""
+    return people.make_admin()
+
+
+@pytest.fixture
+def admin_client(admin_user: User) -> Client:
+    """The browser of that person, who has logged in."""
+    return people.open_client(admin_user)
 
 
 @pytest.fixture

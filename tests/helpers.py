@@ -96,15 +96,18 @@ def wait_until(
     """Call *condition* until it returns something true, and return that.
 
     Raise AssertionError after *timeout* seconds, with *message*, which may be a callable that
-    says how things stand. *interval* is the pause between two looks, in seconds.
+    says how things stand. *interval* is the pause between the first looks, in seconds; they become
+    longer, because others need the processor that looks take.
     """
     deadline = time.monotonic() + timeout
+    pause = interval
     while not (value := condition()):
         if time.monotonic() > deadline:
             said = message() if callable(message) else message
             name = getattr(condition, "__name__", repr(condition))
             raise AssertionError(f"not within {timeout} s: {name} is {value!r}. {said}")
-        time.sleep(interval)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 5 * interval)
     return value
 
 

@@ -197,6 +197,25 @@ def test_list_can_be_narrowed(run: Any) -> None:
     assert len(json.loads(run("list", "--limit", "2", "--json"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["list"], "no such job is ready or running."),
+        (["list", "--status", "failed", "--queue", "mail"], "no such job is failed."),
+        (["stuck"], "no job looks stuck."),
+        (["workflows"], "there are no workflows."),
+        (["workflows", "--open"], "no workflow is open."),
+        (["schedules", "list"], "the table has no schedules."),
+        (["tokens", "list"], "no token is valid."),
+        (["tokens", "list", "--all"], "there are no tokens."),
+    ],
+)
+def test_a_list_of_nothing_says_so(run: Any, words: list[str], said: str) -> None:
+    """In one line, as the head of a table is, which scripts pass over."""
+    assert run(*words) == f"{said}\n"
+    assert json.loads(run(*words, "--json")) == []
+
+
 def test_show_prints_everything_that_is_stored(run: Any) -> None:
     job_id = make_job(args=["ä", 2], priority=5)
     found = json.loads(run("show", job_id))

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import override_settings
 
-from django_pgjobs import UnknownBatch, aworkflow, chain, current_batch, group, workflow
+from django_pgjobs import UnknownBatch, agroup, aworkflow, chain, current_batch, group, workflow
 from django_pgjobs.compat import InvalidTask
 from django_pgjobs.conf import SERVER_PAYLOAD_BYTES
 from django_pgjobs.models import Batch, Job
@@ -77,7 +77,9 @@ def test_of_a_batch_that_is_gone_all_say_the_same(
         ),
         (lambda flow: workflow("x", seal="no").__enter__(), TypeError, "seal to be True or False"),
         (lambda flow: flow.wait(timeout=-1), ValueError, "timeout to be 0 seconds or more"),
-        (lambda flow: group(tasks.add.s(1, 2)), TypeError, r"as in group\(\[add\.s"),
+        (lambda flow: group(tasks.add.s(1, 2)), TypeError, r"expected a list of calls.+got add\.s"),
+        (lambda flow: group(5), TypeError, r"as in group\(\[push\.s\(17\)\]\), got 5\."),
+        (lambda flow: async_to_sync(agroup)(5), TypeError, "expected a list of calls.+got 5"),
         (lambda flow: chain([tasks.add.s(1, 2)]), TypeError, r"got \[add\.s\(\.\.\.\)\]"),
         (lambda flow: current_batch(), LookupError, r"current_batch\(\) was called outside"),
     ],

@@ -23,7 +23,7 @@ from django_pgjobs.http.options import lease_seconds, make_options
 from django_pgjobs.http.outcomes import LOST, attempt_of, timed_out
 from django_pgjobs.http.pool import borrowed, turn
 from django_pgjobs.http.reporting import deliver
-from django_pgjobs.http.station import LOGGED_WORKER, station
+from django_pgjobs.http.station import station
 from django_pgjobs.queries import jobs, workers
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.queries.remote import (
@@ -162,7 +162,7 @@ def _rescue(worker_id: int, silent: Sequence[Assigned]) -> None:
                 )
             station.note_rescued(rescued)
             for job in rescued:
-                log_rescue(job, LOGGED_WORKER)
+                log_rescue(job, None)
             if len(rescued) < RESCUE_BATCH:
                 with connection.cursor() as cursor:
                     workers.end_lost_workers(cursor)

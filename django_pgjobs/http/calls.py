@@ -181,9 +181,8 @@ def _read_call(fields: Fields, access: Access, options: Mapping[str, Any]) -> Ca
     kwargs = fields.mapping("kwargs", default={}, max_items=MAX_ARGUMENTS)
     if not isinstance(args, list) or len(args) > MAX_ARGUMENTS:
         fields.refuse("args", f"expected a list of at most {MAX_ARGUMENTS}")
-        return None
     task = _find_task(fields, access, path) if path else None
-    if task is None:
+    if task is None or fields.is_refused("args") or fields.is_refused("kwargs"):
         return None
     given: dict[str, Any] = {name: each for name, each in options.items() if each is not None}
     used = noting(fields, lambda: check_task(task.using(**given) if given else task))

@@ -71,6 +71,10 @@ class Fields:
         """Note that something is wrong with the object itself."""
         self._errors.append(FieldError(self.pointer, detail))
 
+    def is_refused(self, name: str) -> bool:
+        """Is something wrong with the field itself?"""
+        return any(error.pointer == below(self.pointer, name) for error in self._errors)
+
     def has(self, name: str) -> bool:
         """Is the field given, be it null?"""
         self._known.add(name)

@@ -15,7 +15,7 @@ from django_pgjobs.http.looking import looks
 from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import PAUSE_SECONDS, TRIES, borrowed, crossed
 from django_pgjobs.http.problems import Problem
-from django_pgjobs.http.station import LOGGED_WORKER, station
+from django_pgjobs.http.station import station
 from django_pgjobs.queries import claims
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.errors import Trouble, trouble_of
@@ -60,7 +60,7 @@ class Delivery:
     def _note_stored(self, attempt: Attempt, outcome: Outcome) -> None:
         self.stored[attempt.id] = outcome
         station.note_stored(attempt, outcome)
-        log_outcome(attempt, outcome, LOGGED_WORKER)
+        log_outcome(attempt, outcome, None)
 
     @property
     def waiting(self) -> set[int]:

@@ -28,8 +28,6 @@ from django_pgjobs.worker.turns.refusals import Refusals
 
 logger = get_logger(__name__)
 
-# What the log calls a web process where it names a worker of ours.
-LOGGED_WORKER = "http"
 # Of so many groups it is remembered where the last walk ended.
 MOST_CURSORS = 10_000
 # How long receivers of task_finished may take at the end of the process.

@@ -33,6 +33,8 @@ POLL_SECONDS = 0.5
 IDLE_SECONDS = 60.0
 # How often the thread looks whether it is to end, and tries again what fails.
 RETRY_SECONDS = 1.0
+# How long its end is waited for.
+END_SECONDS = 2.0
 
 Sort = tuple[tuple[str, ...], frozenset[str]]
 
@@ -151,7 +153,7 @@ class Waiters:
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join(2 * RETRY_SECONDS)
+            thread.join(END_SECONDS)
             self.hears = False
 
     # The thread that listens

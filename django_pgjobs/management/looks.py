@@ -38,7 +38,7 @@ def list_stuck(write: Write, *, as_json: bool) -> int:
         ]
         for stuck in found
     ]
-    write_table(write, COLUMNS, rows)
+    write_table(write, COLUMNS, rows, nothing="no job looks stuck.")
     return len(found)
 
 

@@ -41,9 +41,17 @@ def _without_odd_numbers(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_table(write: Write, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a line of names and one per row, in columns."""
+def write_table(
+    write: Write, names: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str
+) -> None:
+    """Write a line of names and one per row, in columns; where there is no row, *nothing*.
+
+    What reads a table passes over its first line, and finds none behind this one.
+    """
     cells = [list(names), *([_cell(value) for value in row] for row in rows)]
+    if len(cells) == 1:
+        write(nothing)
+        return
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     for line in cells:
         padded = [text.ljust(width) for text, width in zip(line, widths, strict=True)]

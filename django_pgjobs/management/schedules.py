@@ -108,7 +108,8 @@ def _list(write: Write, flags: dict[str, Any]) -> None:
     if flags["json"]:
         write(json_text([_as_json(row, skipped.get(row.name, [])) for row in rows]))
         return
-    write_table(write, HEADS, [_cells(row, skipped.get(row.name, [])) for row in rows])
+    cells = [_cells(row, skipped.get(row.name, [])) for row in rows]
+    write_table(write, HEADS, cells, nothing="the table has no schedules.")
     for row in rows:
         if row.error:
             write(f"{row.name}: {row.error}")

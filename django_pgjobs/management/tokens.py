@@ -178,7 +178,9 @@ def _list(write: Write, *, only_valid: bool, as_json: bool) -> None:
     if as_json:
         write(json_text([_as_json(token, state_of(token, now)) for token in tokens]))
         return
-    write_table(write, HEADS, [_cells(token, state_of(token, now)) for token in tokens])
+    cells = [_cells(token, state_of(token, now)) for token in tokens]
+    nothing = "no token is valid." if only_valid else "there are no tokens."
+    write_table(write, HEADS, cells, nothing=nothing)
 
 
 def _as_json(token: Token, state: str) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def list_workflows(write: Write, *, only_open: bool, limit: int, as_json: bool) 
     if as_json:
         write(json_text([dict(zip(LISTED, row, strict=True)) for row in rows]))
         return
-    write_table(write, LISTED, rows)
+    nothing = "no workflow is open." if only_open else "there are no workflows."
+    write_table(write, LISTED, rows, nothing=nothing)
     for root in shown:
         if sums[root.pk].is_cut:
             write(f"{root.pk}: more than {MAX_SUMMED} batches; the numbers are those of the first.")
@@ -57,7 +58,8 @@ def show_tree(write: Write, batch_id: int, *, as_json: bool) -> None:
         reasons_told = [{"code": each.code, "text": each.text} for each in reasons]
         write(json_text({"batches": batches, "is_cut": is_cut, "reasons": reasons_told}))
         return
-    write_table(write, OF_TREE, [(i, "  " * depth + name, *rest) for depth, i, name, *rest in rows])
+    cells = [(i, "  " * depth + name, *rest) for depth, i, name, *rest in rows]
+    write_table(write, OF_TREE, cells, nothing=f"there is no batch {batch_id}.")
     if is_cut:
         write(f"There are more than {MAX_SUMMED} batches; the others are not shown.")
     for reason in reasons:

@@ -16,8 +16,8 @@ class Role:
     """A loop in a thread of its own.
 
     A subclass implements `run`, which returns soon after `stop_requested` becomes true. If it
-    raises instead, the whole process ends (*on_crash*): a worker that lost a role must not
-    look alive.
+    raises instead, *on_crash* is told: a worker ends, because one that lost a role must not look
+    alive.
     """
 
     name = "role"
@@ -78,6 +78,6 @@ class Role:
         except BaseException:
             # First of all, because what comes after might not be reached.
             self._on_crash(self.name)
-            logger.critical("role=%s crashed; the worker ends", self.name, exc_info=True)
+            logger.critical("role=%s crashed", self.name, exc_info=True)
         finally:
             self.moved_at = WAITS

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
+
+from tests.people import session_of
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -38,9 +39,7 @@ def open_browser() -> Iterator[Any]:
 def session_cookie(user: User, address: str) -> dict[str, str]:
     """Log *user* in; return the cookie for a site at *address*."""
     session = SessionStore()
-    session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
-    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.update(session_of(user))
     session.save()
     return {
         "name": settings.SESSION_COOKIE_NAME,

@@ -16,15 +16,19 @@ from django.db import connection
 from django.test import Client, RequestFactory, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
+from django.utils import timezone
 from psycopg import sql
 
 from django_pgjobs.admin import register
+from django_pgjobs.admin.overview import live
 from django_pgjobs.admin.overview import page as page
 from django_pgjobs.admin.overview.chart import RANGES, SPLITS
+from django_pgjobs.control.stuck import Stuck, Usual
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Pause
+from django_pgjobs.queries.stuck import LongRun
 from tests.admin.overview_support import LOCAL_CACHE, ago, read, words
-from tests.factories import make_job, make_jobs, make_worker
+from tests.factories import make_job, make_jobs, make_running_job, make_worker
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, ROWS
 
@@ -271,6 +275,28 @@ def test_a_refresh_is_the_part_that_changes_and_says_when_nothing_did(
     changed = admin_client.get(address, headers=LIVE | {"If-None-Match": first["ETag"]})
     assert changed.status_code == 200
     assert "Ready 4" in words(changed.content.decode())
+
+
+def test_that_time_passes_is_nothing_new(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning says for how long by now: a refresh is not sent in full for that."""
+    monkeypatch.setattr(live, "CLOCK_SECONDS", 10**12)
+    running = make_running_job()
+    numbers = page.read_numbers(RANGES["1h"], SPLITS["outcome"])
+    now = timezone.now()
+    run = LongRun(running.id, "a.b", "default", running.worker_id, "w", 599.0, None, now)
+    address = reverse("admin:pgjobs_job_overview")
+
+    def refresh(seconds: float, **headers: str) -> Any:
+        stuck = [Stuck(run._replace(seconds=seconds), Usual(1.0, 2.0), None)]
+        seen = numbers.seen._replace(stuck=stuck)
+        monkeypatch.setattr(page, "read_numbers", lambda *_: numbers._replace(seen=seen))
+        return admin_client.get(address, headers=LIVE | headers)
+
+    first = refresh(599)
+    assert "It has run for 9 min 59 s" in words(first.content.decode())
+    assert refresh(604, **{"If-None-Match": first["ETag"]}).status_code == 304
 
 
 def test_what_one_may_do_is_part_of_what_changed(admin_client: Client, viewer: Client) -> None:

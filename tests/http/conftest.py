@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from django_pgjobs.http import waiting as listening
 from django_pgjobs.http.access import known_tokens
 from django_pgjobs.http.looking import looks
 from django_pgjobs.http.members import recent_members
@@ -20,8 +21,10 @@ from tests.http.support import Api, ApiClient
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept() -> Iterator[None]:
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget tokens and close connections: another test has other rows."""
+    # The thread that listens sees sooner that it is to end.
+    monkeypatch.setattr(listening, "RETRY_SECONDS", 0.1)
     known_tokens.forget()
     looks.begin_anew()
     recent_members.forget()

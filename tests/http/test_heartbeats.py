@@ -174,6 +174,8 @@ def test_what_a_heartbeat_rescues_is_counted_and_logged(
     ]
     logged = {record.levelname for record in caplog.records if "rescue" in record.getMessage()}
     assert logged == {"WARNING", "ERROR"}
+    # A web process has taken them back, which is no worker.
+    assert " worker=" not in caplog.text
 
 
 def test_a_worker_over_http_is_never_the_leader(api: Api) -> None:

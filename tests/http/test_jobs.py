@@ -105,6 +105,14 @@ def test_what_is_wrong_is_named_and_nothing_is_enqueued(api: Api, body: Any, poi
     assert not Job.objects.exists()
 
 
+@pytest.mark.parametrize(("args", "wrong"), [([1], {"/kwargs"}), ("1", {"/args", "/kwargs"})])
+def test_arguments_of_a_wrong_type_are_not_called_missing(
+    api: Api, args: Any, wrong: set[str]
+) -> None:
+    answer = api.post("jobs", {"task": ADD, "args": args, "kwargs": [2]})
+    assert errors_of(answer).keys() == wrong
+
+
 def test_what_a_token_is_not_for_is_refused(api: Api) -> None:
     own = Api(make_token(queues=["default"], tasks=[ADD]))
     assert own.post("jobs", {"task": ADD, "args": [1, 2]}).status_code == 201

@@ -97,6 +97,8 @@ def test_when_the_thread_that_tells_has_crashed_another_one_tells(
     wait_until(lambda: "role=announcer has crashed" in caplog.text)
     worker.finish(second)
     wait_until(lambda: told == jobs)
+    # This is a web process: it is no worker, and does not end.
+    assert "the worker ends" not in caplog.text
 
 
 @pytest.mark.parametrize(

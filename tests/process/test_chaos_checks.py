@@ -298,7 +298,7 @@ def log_line(level: str, message: str, **facts: str) -> str:
         (log_line("INFO", "anything"), 0),
         (log_line("WARNING", "worker=a lease not renewed: gone"), 0),
         (log_line("WARNING", "something new"), 1),
-        (log_line("CRITICAL", "role=pump crashed; the worker ends", traceback="..."), 1),
+        (log_line("CRITICAL", "role=pump crashed", traceback="..."), 1),
         (log_line("WARNING", "worker=a statement failed: x", traceback="..."), 1),
         ("Traceback (most recent call last):", 1),
         ("Ctrl-C to stop, twice to stop at once.", 0),

@@ -14,6 +14,8 @@ from django_pgjobs.drawing import counted
 MAX_NAMED = 5
 # The subject of a warning about those that are not.
 OTHERS = "(others)"
+# Kinds whose texts say for how long by now, or how many dead rows there are.
+PASSING = frozenset({"stuck", "busy", "long_wait", "transaction", "dead_rows"})
 # Where warnings lead.
 JOBS = "pgjobs_job_changelist"
 QUEUES = "pgjobs_queuesettings_changelist"
@@ -45,6 +47,12 @@ class Notice(NamedTuple):
     key: int | None = None
     query: str = ""
     subject: str = ""
+
+
+def steady(notice: Notice) -> Notice:
+    """Return a warning without a text that changes while all else stays as it is."""
+    is_passing = notice.kind in PASSING and notice.subject != OTHERS
+    return notice._replace(text="") if is_passing else notice
 
 
 def shorten(notices: Iterable[Notice]) -> list[Notice]:

@@ -39,7 +39,7 @@ from django_pgjobs.admin.overview.chart import (
 from django_pgjobs.admin.overview.failures import make_groups
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
 from django_pgjobs.admin.overview.muting import part
-from django_pgjobs.admin.overview.notices import shorten
+from django_pgjobs.admin.overview.notices import shorten, steady
 from django_pgjobs.admin.overview.rules import waiting_of, without_vain
 from django_pgjobs.admin.overview.series import by_outcome, read_series, series_of
 from django_pgjobs.admin.overview.situation import Seen, read_signs
@@ -128,9 +128,11 @@ def overview(request: HttpRequest) -> dict[str, Any]:
     except TooSlow:
         return context | {"state": "too_slow"}
     described = describe(numbers, chosen, split)
+    warnings = [steady(notice) for notice in described["warnings"]]
+    muted = [(steady(notice), mute) for notice, mute in described["muted"]]
     return context | {
         "may_pause": may(request.user, Verb.CONTROL_QUEUES),
-        "fingerprint": (fingerprint(numbers), described["warnings"], described["muted"]),
+        "fingerprint": (fingerprint(numbers), warnings, muted),
         **described,
     }
 

@@ -277,7 +277,9 @@ class Command(BaseCommand):
         if flags["json"]:
             self._write(json_text(rows))
             return
-        write_table(self._write, LISTED, [[row[name] for name in LISTED] for row in rows])
+        cells = [[row[name] for name in LISTED] for row in rows]
+        nothing = f"no such job is {flags['status'] or 'ready or running'}."
+        write_table(self._write, LISTED, cells, nothing=nothing)
 
     def _stuck(self, **flags: Any) -> None:
         count = looks.list_stuck(self._write, as_json=flags["json"])

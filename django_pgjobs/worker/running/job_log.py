@@ -47,15 +47,18 @@ def log_start(attempt: Attempt, worker: str) -> None:
         _log(logging.INFO, "start", attempt.id, attempt.row.task_path, fields)
 
 
-def log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
-    """Log what an attempt came to, as if in it, if it is traced."""
+def log_outcome(attempt: Attempt, outcome: Outcome, worker: str | None) -> None:
+    """Log what an attempt came to, as if in it, if it is traced.
+
+    *worker* None: a web process, which is none, writes what one over HTTP has told.
+    """
     if attempt.trace is None:
         _log_outcome(attempt, outcome, worker)
     else:
         attempt.trace.run(partial(_log_outcome, attempt, outcome, worker))
 
 
-def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
+def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str | None) -> None:
     level = LEVELS.get(outcome.kind, logging.INFO)
     if not logger.isEnabledFor(level):
         return
@@ -70,9 +73,9 @@ def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str) -> None:
     _log(level, outcome.kind, attempt.id, attempt.row.task_path, fields, error)
 
 
-def log_rescue(job: Rescued, worker: str) -> None:
-    """Log that *worker* took a job from a lost one."""
-    fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
+def log_rescue(job: Rescued, worker: str | None) -> None:
+    """Log that *worker*, or a web process (None), took a job from a lost one."""
+    fields = {"attempt": str(job.attempts), "queue": job.queue_name} | _of_worker(worker)
     # The row of a running job may name no worker.
     fields["lost_worker"] = "-" if job.worker_id is None else f"#{job.worker_id}"
     fields |= {"status": job.status} | _correlation(job.correlation_id)
@@ -82,7 +85,7 @@ def log_rescue(job: Rescued, worker: str) -> None:
 
 def log_expiry(job: Expired, worker: str) -> None:
     """Log that *worker* ended a waiting job that had expired."""
-    fields = {"attempt": str(job.attempts), "queue": job.queue_name, "worker": worker}
+    fields = {"attempt": str(job.attempts), "queue": job.queue_name} | _of_worker(worker)
     fields |= _correlation(job.correlation_id) | {"note": EXPIRED}
     _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE, job.id, job.task_path, fields)
 
@@ -100,13 +103,16 @@ def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
     logger.info("stop    %s: no new jobs;%s", reason, waiting)
 
 
-def _fields(attempt: Attempt, worker: str) -> dict[str, str]:
+def _fields(attempt: Attempt, worker: str | None) -> dict[str, str]:
     fields = {
         "attempt": f"{attempt.attempt}/{attempt.max_attempts}",
         "queue": attempt.queue_name,
-        "worker": worker,
     }
-    return fields | _correlation(attempt.correlation_id)
+    return fields | _of_worker(worker) | _correlation(attempt.correlation_id)
+
+
+def _of_worker(name: str | None) -> dict[str, str]:
+    return {} if name is None else {"worker": name}
 
 
 def _correlation(correlation_id: str) -> dict[str, str]:

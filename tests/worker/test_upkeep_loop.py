@@ -46,7 +46,7 @@ class Loop:
         self.upkeep = Upkeep(
             self.state,
             self.connection,
-            mock.Mock(),
+            mock.MagicMock(),
             errands,
             duties,
             on_orders=lambda: None,

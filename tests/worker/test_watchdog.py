@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 from psycopg.pq import TransactionStatus
@@ -257,7 +256,7 @@ class BusySession:
 def session(monkeypatch: pytest.MonkeyPatch) -> BusySession:
     """The only connection of an attempt's thread."""
     session = BusySession()
-    monkeypatch.setattr(attempt_module, "_thread", SimpleNamespace(connections=[session]))
+    monkeypatch.setattr(attempt_module, "opened_connections", lambda: [session])
     return session
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connections
+from django.db import connection, connections
 from django.test.utils import modify_settings, override_settings
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
@@ -20,7 +20,7 @@ from tests.admin.demo_data import fill, make_users
 from tests.browser.pages import PAGES
 from tests.browser.policy import MIDDLEWARE
 from tests.browser.windows import Watch
-from tests.helpers import skip
+from tests.helpers import skip, wait_until
 
 HOST = "127.0.0.1"
 # Live pages refresh themselves every five seconds.
@@ -28,15 +28,29 @@ WAIT_MS = 15_000
 
 
 @pytest.fixture(scope="session")
-def site(django_db_setup: None) -> Iterator[LiveServer]:
+def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[LiveServer]:
     """What the fixture `live_server` is, but it empties no tables that a module shares.
 
-    Middleware is read when the server starts. It stops before the test database is dropped.
+    Middleware is read when the server starts. It stops before the test database is dropped, and so
+    do its answers to a browser that has gone.
     """
     with override_settings(MIDDLEWARE=MIDDLEWARE):
         server = LiveServer(HOST)
     yield server
     server.stop()
+    with django_db_blocker.unblock():
+        wait_until(lambda: not other_sessions(), message=lambda: f"open: {other_sessions()}")
+
+
+def other_sessions() -> list[Any]:
+    """Return what other sessions of the database do."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT application_name, state, query FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        )
+        return cursor.fetchall()
 
 
 @pytest.fixture(scope="module")

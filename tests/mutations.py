@@ -117,7 +117,7 @@ MUTATIONS = (
         f"{WORKER}process/worker_process.py",
         "[self.leases, self.watchdog,",
         "[self.watchdog,",
-        ("tests/process/test_kills.py",),
+        ("tests/worker/test_lost_lease.py::test_the_worker_goes_on_under_its_new_id",),
     ),
     Mutation(
         "lease that is lost for good",

@@ -1,7 +1,7 @@
 """The rows about idle workers: what one job costs beside so many of them, and how soon it begins.
 
 The workers are commands of up to four processes with two threads each. All of them are idle
-before each part; rates are medians. Commits are those of the whole database, the enqueue's among
+before each part; rates are medians. A first burst, which is not counted, warms the workers up. Commits are those of the whole database, the enqueue's among
 them; what as many workers without jobs make in as long a time is taken off, and is a figure of its
 own.
 """
@@ -55,6 +55,7 @@ def measure_herd(system: System, workers: int) -> Measured:
             figures["idle"] = per_second
             figures |= measure_alone(system, group, path, per_second)
             figures["steady"] = measure_steady(system, path, per_second)
+            measure_burst(system, group)
             figures["burst"] = median(lambda: measure_burst(system, group))
         figures["enqueue"] = median(lambda: enqueue_rate(system, group, 1))
         figures["enqueue4"] = median(lambda: enqueue_rate(system, group, 4))
@@ -166,6 +167,7 @@ def measure_steady(system: System, path: Path, idle: float) -> float:
 
 def measure_burst(system: System, group: WorkerGroup) -> float:
     """Return the rate at which idle workers run BURST jobs that appear at once."""
+    system.settle()
     time.sleep(IDLE_SECONDS)
     before = system.count_done()
     answer = system.enqueue_bulk("noop", BURST)

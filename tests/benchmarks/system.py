@@ -136,6 +136,10 @@ class System:
     def reset(self) -> None:
         """Empty the tables and settle the server, so that every measurement starts alike."""
         self.query(f"TRUNCATE {', '.join(self.tables)} RESTART IDENTITY CASCADE")
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the server do now what it would else do during a measurement."""
         self.query("VACUUM ANALYZE")
         self.query("CHECKPOINT")
 

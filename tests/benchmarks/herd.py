@@ -1,9 +1,9 @@
 """The rows about idle workers: what one job costs beside so many of them, and how soon it begins.
 
 The workers are commands of up to four processes with two threads each. All of them are idle
-before each part; rates are medians. A first burst, which is not counted, warms the workers up. Commits are those of the whole database, the enqueue's among
-them; what as many workers without jobs make in as long a time is taken off, and is a figure of its
-own.
+before each part; rates are medians. A first burst, which is not counted, warms the workers up.
+Commits are those of the whole database, the enqueue's among them; what as many workers without jobs
+make in as long a time is taken off, and is a figure of its own.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from django_pgjobs.worker.claiming.completer import writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
+from django_pgjobs.worker.running.housekeeping import in_transaction_of_others
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import Options
@@ -293,8 +294,7 @@ def _run(
 @contextmanager
 def _savepoints() -> Iterator[None]:
     """Keep the transactions of a TestCase usable when a task fails in the database."""
-    nested = [c for c in connections.all(initialized_only=True) if c.in_atomic_block]
-    savepoints = [(connection, connection.savepoint()) for connection in nested]
+    savepoints = [(each, each.savepoint()) for each in in_transaction_of_others()]
     yield
     for connection, savepoint in savepoints:
         if savepoint is None:

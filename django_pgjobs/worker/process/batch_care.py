@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import psycopg
-from django.db import connections
 
 from django_pgjobs.queries import batch_care, batches
 from django_pgjobs.queries.batch_care import TreeRetention
@@ -24,7 +23,7 @@ from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.signals import workflow_expiring
 from django_pgjobs.values.words import counted
-from django_pgjobs.worker.running.housekeeping import close_connections
+from django_pgjobs.worker.running.housekeeping import close_connections, in_transaction_of_others
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.workflows.blocks import rows
 
@@ -64,8 +63,7 @@ class BatchCare:
     def _tell_of(self, root_id: int) -> bool:
         if not workflow_expiring.receivers:
             return True
-        # The TestCase around a prune by hand has one open, which is not for us to end.
-        is_nested = any(each.in_atomic_block for each in connections.all(initialized_only=True))
+        is_nested = bool(in_transaction_of_others())  # where somebody prunes by hand
         errors: list[BaseException]
         try:
             flow = rows().get(pk=root_id)

@@ -38,7 +38,7 @@ from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
 from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.gathering import gather_results
-from django_pgjobs.worker.running.housekeeping import clean_connections
+from django_pgjobs.worker.running.housekeeping import clean_connections, in_transaction_of_others
 from django_pgjobs.worker.running.outcome import Kind, Outcome, describe, of_exception, success
 from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
@@ -221,8 +221,7 @@ def settle(attempt: Attempt, outcome: Outcome) -> None:
 def announce_start(attempt: Attempt) -> None:
     """Send task_started; a receiver that raises is logged and changes nothing."""
     if attempt.task is not None and has_receivers(task_started):
-        # The TestCase around run_jobs() has one open, which is not for us to end.
-        is_nested = any(c.in_atomic_block for c in connections.all(initialized_only=True))
+        is_nested = bool(in_transaction_of_others())
         result = task_result(attempt)
         try:
             send_to_receivers(task_started, attempt, result)

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import psycopg
+from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
@@ -28,6 +29,14 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
+
+
+def in_transaction_of_others() -> list[Any]:
+    """Return the connections in whose transaction this thread has called us, say of a TestCase.
+
+    They are not ours to end. Ask before code of the project runs: it may leave one open.
+    """
+    return [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
 
 
 def drop_dead_connections() -> None:

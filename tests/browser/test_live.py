@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.sessions.models import Session
+from django.contrib.auth.models import User
 from django.test.utils import modify_settings
 from psycopg import sql
 from pytest_django.live_server_helper import LiveServer
@@ -203,7 +203,7 @@ def test_nothing_new_is_answered_in_a_few_bytes(page: Any, monkeypatch: Any) -> 
 
 
 def test_whoever_was_logged_out_is_told(page: Any) -> None:
-    Session.objects.all().delete()
+    User.objects.update(password="another")
     look_again(page)
     page.get_by_text("No longer refreshed").wait_for(timeout=5_000)
     asked = requests_of(page)

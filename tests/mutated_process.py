@@ -15,6 +15,13 @@ PROCESS = (
         ("tests/worker/test_shutdown.py",),
     ),
     (
+        "look after a rescue",
+        f"{WORKER}process/worker_process.py",
+        "            # No notification tells of them.\n            self.upkeep.look()",
+        "            pass",
+        ("tests/worker/test_held_rows.py",),
+    ),
+    (
         "attempts that losses leave",
         f"{WORKER}running/calling.py",
         "most + row.lost_count, ",

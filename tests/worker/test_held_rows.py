@@ -188,17 +188,20 @@ def test_a_worker_stops_in_time_though_the_row_of_a_job_is_held(
     assert get_job(held.id).lost_count == 1
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_whoever_rescues_jobs_looks_for_them_at_once(
-    start_thread: Start, monkeypatch: pytest.MonkeyPatch
+    start_thread: Start, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    """No notification tells of them, and some of them may run a little later only."""
-    monkeypatch.setattr(look, "FIRST_GAP_SECONDS", NEVER)
+    """No notification tells of them, and of several some may run a little later only."""
+    # Neither a new worker nor one that has got the watch looks again of itself.
+    for name in ("FIRST_GAP_SECONDS", "LISTEN_AFTER_SECONDS"):
+        monkeypatch.setattr(look, name, NEVER)
     worker = start_thread(lease=1.0, poll_interval=NEVER)
     wait_until(lambda: get_worker(worker.id).listening)
     lost = make_worker(lease_seconds=-1)
-    rows = [make_running_job(lost) for _ in range(2)]
-    wait_until(lambda: count_jobs(status="successful") == len(rows))
+    for _ in range(jobs):
+        make_running_job(lost)
+    wait_until(lambda: count_jobs(status="successful") == jobs)
 
 
 def test_jobs_of_a_lost_worker_are_rescued_but_for_the_one_whose_row_is_held(

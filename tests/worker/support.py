@@ -269,17 +269,57 @@ class ThreadedWorker:
         for part in (*runner._roles(), runner.slots, runner.async_slots):
             assert part.join(WAIT_SECONDS)
 
-    def _run(self) -> None:
-        def leave(code: int) -> None:
-            self.left_at_once = True
-            # Or it would end the process of the tests as well.
-            self.runner.vitals.stop()
-            self.exit_code = code
-            raise SystemExit
+    def is_run_by(self, thread: threading.Thread) -> bool:
+        """Is it a thread that may end the worker's process?"""
+        return thread in (self._thread, self.runner.vitals._thread)
 
-        with mock.patch.object(runner_module.os, "_exit", leave):
+    def leave_at_once(self, code: int) -> None:
+        """End the calling thread of the worker, where a process of its own would end."""
+        self.left_at_once = True
+        # Or it would end the process of the tests as well.
+        self.runner.vitals.stop()
+        self.exit_code = code
+        raise SystemExit
+
+    def _run(self) -> None:
+        with _exits.of(self):
             with contextlib.suppress(SystemExit):
                 self.exit_code = self.runner.run()
+
+
+class Exits:
+    """While workers run in threads, `os._exit` ends the one whose thread calls it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: list[ThreadedWorker] = []
+        self._end_process = os._exit
+        self._patch = mock.patch.object(runner_module.os, "_exit", self._leave)
+
+    @contextlib.contextmanager
+    def of(self, worker: ThreadedWorker) -> Iterator[None]:
+        """Let *worker* be one of them."""
+        with self._lock:
+            if not self._workers:
+                self._patch.start()
+            self._workers.append(worker)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._workers.remove(worker)
+                if not self._workers:
+                    self._patch.stop()
+
+    def _leave(self, code: int) -> None:
+        thread = threading.current_thread()
+        for worker in self._workers:
+            if worker.is_run_by(thread):
+                worker.leave_at_once(code)
+        self._end_process(code)  # which a task has forked
+
+
+_exits = Exits()
 
 
 def close_shared_thread() -> None:

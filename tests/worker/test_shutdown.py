@@ -14,7 +14,12 @@ from django_pgjobs.models import Statistic
 from django_pgjobs.queries.jobs import FREE_INTERRUPTIONS
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.process import worker_process as runner_module
-from django_pgjobs.worker.process.exit_status import EXIT_CRASHED, EXIT_INTERRUPTED, EXIT_RESTART
+from django_pgjobs.worker.process.exit_status import (
+    EXIT_CRASHED,
+    EXIT_INTERRUPTED,
+    EXIT_QUIT,
+    EXIT_RESTART,
+)
 from django_pgjobs.worker.process.leases import LeaseKeeper
 from django_pgjobs.worker.process.pruner import Pruner
 from django_pgjobs.worker.running.announcer import Announcer
@@ -129,6 +134,16 @@ def test_a_second_signal_gives_everything_back_and_leaves(start_thread: Start, g
     assert worker.left_at_once
     assert {(get_job(job.id).status, get_job(job.id).attempts) for job in jobs} == {("ready", 0)}
     assert get_worker(worker.id).ended_at is not None
+
+
+def test_of_two_workers_the_one_that_leaves_is_gone(start_thread: Start) -> None:
+    """The tests' own workers: the other one would be taken for it, and this one would linger."""
+    leaving, staying = start_thread(), start_thread(name="test:2")
+    leaving.send(signal.SIGQUIT)
+    assert leaving.join() == EXIT_QUIT
+    assert leaving.left_at_once
+    assert staying.is_running and not staying.left_at_once
+    assert staying.stop() == 0
 
 
 def test_two_signals_that_arrive_together_are_a_first_and_a_second(

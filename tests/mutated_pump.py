@@ -162,13 +162,6 @@ PUMP = (
         (*PLACES, "tests/worker/test_upkeep.py"),
     ),
     (
-        "claims of what somebody has locked",
-        f"{WORKER}claiming/places.py",
-        "self._came_back_empty = not rows and plan.is_decided_unlocked",
-        "self._came_back_empty = False",
-        ("tests/worker/test_many_lanes.py",),
-    ),
-    (
         "floors of lanes that are gone",
         f"{WORKER}claiming/places.py",
         "if time.monotonic() >= self._heads_at:",

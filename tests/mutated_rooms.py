@@ -20,7 +20,7 @@ ROOMS = (
     ),
     (
         "room of a kind",
-        f"{SQL}claim_jobs.sql",
+        f"{SQL}claim_lanes.sql",
         "            LIMIT room.jobs\n",
         "            LIMIT 1000\n",
         ROOMS_TESTS,
@@ -34,7 +34,7 @@ ROOMS = (
     ),
     (
         "order of both kinds",
-        f"{SQL}claim_jobs.sql",
+        f"{SQL}claim_lanes.sql",
         "        ORDER BY found.urgency, found.id\n",
         "",
         ROOMS_TESTS,
@@ -145,32 +145,48 @@ ROOMS = (
         ("tests/worker/test_watch_model.py",),
     ),
     *(
-        (
-            name,
-            f"{SQL}share_lanes.sql",
-            old,
-            new,
-            MANY_LANES,
-        )
+        (name, f"{SQL}claim_lanes.sql", old, new, MANY_LANES)
         for name, old, new in (
             (
-                "cut that is too near",
-                "            HAVING count(*) = room.jobs\n",
-                "",
+                "jobs behind what was looked at",
+                "candidate.place = candidate.looked_at\n        )",
+                "FALSE\n        )",
             ),
-            ("jobs up to the cut", "        LIMIT cut.jobs\n", ""),
             (
-                "lane that begins later",
-                "LIMIT CASE WHEN near.first[2] IS NULL THEN 1 ELSE 0 END",
-                "LIMIT 0",
+                "lanes that are not read",
+                "ARRAY[room.end_urgency::bigint, room.end_id]",
+                "ARRAY[32768, 0]",
             ),
+            ("best of both kinds", "THEN min(room.last) OVER ()", "THEN room.last"),
+            ("where a lane goes on", "COALESCE(share.jobs, 0) + 1", "1"),
         )
+    ),
+    (
+        "locked jobs that hide others",
+        "django_pgjobs/queries/claims.py",
+        "yield min(room, max(room // places[lane.is_async], FEW_JOBS)) + 1",
+        "yield min(room, max(room // places[lane.is_async], FEW_JOBS))",
+        MANY_LANES,
+    ),
+    (
+        "deep lanes",
+        "django_pgjobs/queries/claims.py",
+        "max(room // places[lane.is_async], FEW_JOBS)",
+        "room",
+        MANY_LANES,
+    ),
+    (
+        "lanes that may begin anywhere",
+        f"{WORKER}claiming/plan.py",
+        "if left[kind] > 0 or floor == HEAD:",
+        "if left[kind] > 0:",
+        MANY_LANES,
     ),
     (
         "lanes that are told to be empty",
         PLACES,
-        "if full[lane.is_async] and lane not in empty:",
-        "if full[lane.is_async]:",
+        "if claim.floors is not None:",
+        "if False:",
         MANY_LANES,
     ),
     (

@@ -91,7 +91,7 @@ MUTATIONS = (
     ),
     Mutation(
         "attempt counted at claim",
-        f"{SQL}claim_jobs.sql",
+        f"{SQL}write_terms.py",
         "attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,",
         "",
         ("tests/worker/test_claim.py",),

@@ -32,6 +32,7 @@ GENERIC_PLAN_VERSION = 160000
 RAISES_CLAIM = {
     "cancel_jobs",
     "claim_jobs",
+    "claim_lanes",
     "discard_jobs",
     "expire_jobs",
     "fill_in_jobs",

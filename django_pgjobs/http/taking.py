@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from django_pgjobs.choosing import Rooms
@@ -122,10 +123,11 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
     segments: list[Segment] = []
     for group in sorted(listing.groups, key=listing.rank):
         segments += Segment.in_turn(group, station.cursors.get(group, ""))
+    first = sorted(listing.lanes.items(), key=itemgetter(1))
     return Plan(
         rooms=Rooms(wanted, wanted),
         wanted=wanted,
-        floors={lane: head if is_slow else HEAD for lane, head in listing.lanes.items()},
+        floors={lane: head if is_slow else HEAD for lane, head in first},
         segments=segments,
         boosts=listing.boosts,
         caps={},

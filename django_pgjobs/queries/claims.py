@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django_pgjobs.choosing import Candidate, Head, Rate, Rooms
 from django_pgjobs.queries.arrays import array_text, columns_of, text_array_text
 from django_pgjobs.queries.cursor import Cursor, execute
-from django_pgjobs.queries.jobs import JobRow
 
 
 class Lane(NamedTuple):
@@ -34,7 +32,12 @@ class Floor(NamedTuple):
     id: int
 
 
+# Before and behind all jobs.
 HEAD = Floor(-32768, 0)
+TAIL = Floor(32768, 0)
+
+# Of each lane a claim looks at so many jobs, if it wants as many.
+FEW_JOBS = 4
 
 # Of so many lanes of a place a look asks when their tokens are there: 0.1 s, if each has used a
 # hundred of them.
@@ -108,21 +111,47 @@ class Taker:
 
 
 def send_claim(
-    cursor: Cursor, floors: Mapping[Lane, Floor], *, rooms: Rooms, max_jobs: int, taker: Taker
+    cursor: Cursor,
+    floors: Mapping[Lane, Floor],
+    *,
+    rooms: Rooms,
+    max_jobs: int,
+    taker: Taker,
+    ends: Sequence[Floor] = (TAIL, TAIL),
 ) -> None:
-    """Send the claim of jobs without keys, from each lane's floor on.
+    """Send the claim of jobs without keys, from each lane's floor on, up to the end of its kind.
 
-    Of each kind as many as it has room for, and *max_jobs* at most. The jobs of the detailed paths,
-    or with *detailed* all of them, come with their whole row.
+    Of each kind as many as it has room for, and *max_jobs* at most. The lanes that begin first are
+    best named first. The jobs of the detailed paths, or with *detailed* all of them, come with
+    their whole row.
     """
-    params = taker.params() | floors_params(floors)
+    params = taker.params() | floors_params(floors) | {"counted": False}
+    if _is_shared(floors, rooms, max_jobs):
+        params["lane_jobs"] = array_text(rooms[lane.is_async] for lane in floors)
+        execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+        return
+    urgencies, ids = columns_of(ends, 2)
     params |= {
-        "lane_jobs": array_text(min(rooms[lane.is_async], max_jobs) for lane in floors),
+        "lane_jobs": array_text(_looks(floors, [min(room, max_jobs) for room in rooms])),
         "rooms": array_text(rooms),
+        "end_urgencies": array_text(urgencies),
+        "end_ids": array_text(ids),
         "max_jobs": max_jobs,
-        "shared": _is_shared(floors, rooms, max_jobs),
     }
-    execute(cursor, "claim_jobs", params | NOTHING_CHOSEN)
+    execute(cursor, "claim_lanes", params)
+
+
+def _looks(lanes: Iterable[Lane], wanted: Sequence[int]) -> Iterator[int]:
+    """Yield how many jobs of each lane to look at: of the n-th of a kind an n-th of the batch.
+
+    So a deep lane fills a batch, as do many of few jobs, and of 500 deep lanes no more than seven
+    batches are looked at. One job more shows where the lane goes on.
+    """
+    places = Counter[bool]()
+    for lane in lanes:
+        room = wanted[lane.is_async]
+        places[lane.is_async] += 1
+        yield min(room, max(room // places[lane.is_async], FEW_JOBS)) + 1
 
 
 def _is_shared(lanes: Iterable[Lane], rooms: Rooms, max_jobs: int) -> bool:
@@ -132,11 +161,7 @@ def _is_shared(lanes: Iterable[Lane], rooms: Rooms, max_jobs: int) -> bool:
 
 
 # What claim_jobs.sql is given where no job was chosen before.
-NOTHING_CHOSEN = {
-    "counted": False,
-    "chosen_ids": "{}",
-    "chosen_lanes": "{}",
-}
+NOTHING_CHOSEN = {"chosen_ids": "{}", "chosen_lanes": "{}"}
 
 
 def floors_params(floors: Mapping[Lane, Floor]) -> dict[str, str]:
@@ -263,9 +288,6 @@ def send_chosen_claim(
     params = taker.params() | floors_params({lane: scope.floors[lane] for lane in plain})
     params |= {
         "lane_jobs": array_text(plain.values()),
-        "rooms": array_text(scope.rooms),
-        "max_jobs": sum(plain.values()),
-        "shared": True,
         "counted": True,
         "chosen_ids": array_text(job.id for job in keyed),
         "chosen_lanes": text_array_text(job.head.lane for job in keyed),
@@ -312,11 +334,23 @@ def segments_params(segments: Sequence[Segment], boosts: Mapping[str, int]) -> d
 
 def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
     """Return what a claim took that was sent at *asked_at*, best priority first, oldest first."""
-    claimed = [ClaimedRow._make((*row, asked_at)) for row in rows]
+    claimed = [ClaimedRow._make((*row, asked_at)) for row in rows if row[0] is not None]
     # The second sort leaves those of a priority as they are.
     claimed.sort(key=attrgetter("id"))
     claimed.sort(key=attrgetter("priority"), reverse=True)
     return claimed
+
+
+def floors_after(rows: list[Any], lanes: Iterable[Lane]) -> dict[Lane, Floor] | None:
+    """Return where each of these lanes has more jobs than a claim was to take of it.
+
+    None: the claim does not tell; it tells if it had to choose between lanes of a kind.
+    """
+    if not rows or rows[-1][0] is not None:
+        return None
+    numbered = dict(enumerate(lanes, 1))
+    detail = ClaimedRow._make((*rows[-1], 0.0)).detail
+    return {numbered[nth]: Floor(*floor) for nth, *floor in json.loads(detail or "[]")}
 
 
 class ReadyPlace(NamedTuple):
@@ -363,36 +397,3 @@ def send_key_wakeup(cursor: Cursor, *, channel: str, lanes: Iterable[str]) -> No
     """Send a notification of idle workers, if jobs wait that the end of others lets start."""
     keys = sorted({lane.partition("\n")[0] for lane in lanes} - {""})
     execute(cursor, "wake_for_keys", {"channel": channel, "keys": keys})
-
-
-def row_of_claim(row: ClaimedRow, detail: dict[str, Any]) -> JobRow:
-    """Return a claimed job in full, of what the claim returned of it.
-
-    Raise ValueError if a time is none that Python knows.
-    """
-
-    def instant(name: str) -> datetime | None:
-        return datetime.fromisoformat(detail[name]) if detail[name] else None
-
-    return JobRow(
-        id=row.id,
-        status="running",
-        task_path=row.task_path,
-        queue_name=row.queue_name,
-        priority=row.priority,
-        run_after=instant("run_after"),
-        enqueued_at=datetime.fromisoformat(detail["enqueued_at"]),
-        started_at=instant("started_at"),
-        last_attempted_at=instant("last_attempted_at"),
-        finished_at=None,
-        max_attempts=row.max_attempts,
-        timeout=row.timeout,
-        correlation_id=row.correlation_id,
-        tags=detail["tags"],
-        args=row.args,
-        kwargs=row.kwargs,
-        metadata=detail["metadata"],
-        errors=detail["errors"],
-        result=None,
-        worker_ids=detail["worker_ids"],
-    )

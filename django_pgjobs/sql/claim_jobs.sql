@@ -1,17 +1,13 @@
--- Claim due jobs without keys of the given lanes, best priority first, oldest first, as many of each
--- kind as there is room for and *max_jobs* at most; and the jobs with keys that were chosen of
--- list_heads.sql.
+-- Claim due jobs: so many of each of the given lanes without keys, best priority first, oldest first;
+-- and the jobs with keys that were chosen of list_heads.sql.
 --
--- First the best jobs of all lanes of a kind are looked at without locks, to see how many each lane
--- is to give, unless that is known; then that many are locked per lane. A row that another worker
--- holds is passed over for the next one of its lane, so two workers that claim at once both get full
--- batches. Each lane is read from its floor (see worker/claiming/places.py) and not from its head. A worker
--- whose lease ran out claims nothing. Lanes of a paused queue give nothing, nor do those of a
--- queue whose number of running jobs is limited, unless these were counted before.
+-- A row that another worker holds is passed over for the next one of its lane, so two workers that
+-- claim at once both get full batches. Each lane is read from its floor (see
+-- worker/claiming/places.py) and not from its head. A worker whose lease ran out claims nothing.
+-- Lanes of a paused queue give nothing, nor do those of a queue whose number of running jobs is
+-- limited, unless these were counted before.
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
---     floor_ids bigint[], lane_jobs integer[] (how many of it at most) (one entry per lane); rooms
---     integer[] (of threads, of the event loop); max_jobs integer;
---     shared boolean (lane_jobs is what each lane is to give);
+--     floor_ids bigint[], lane_jobs integer[] (how many it is to give) (one entry per lane);
 --     counted boolean (the jobs of limited queues were counted, and nobody else claims any);
 --     chosen_ids bigint[], chosen_lanes text[] (of the jobs with keys);
 --     passed_over_paths text[] (tasks whose jobs are left alone);
@@ -27,38 +23,10 @@
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 WITH {lane.open_lanes},
-share AS (
-    SELECT
-        lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id, lane.jobs
-    FROM lane
-    WHERE %(shared)s::boolean
-    UNION ALL
-    SELECT
-        best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id,
-        count(*) AS jobs
-    FROM (
-        SELECT
-            found.backend, found.queue_name, found.is_async, found.floor_urgency, found.floor_id
-        FROM unnest('{f,t}'::boolean[], %(rooms)s::integer[]) AS room (is_async, jobs)
-        CROSS JOIN LATERAL (
-            SELECT
-                lane.backend, lane.queue_name, lane.is_async, lane.floor_urgency, lane.floor_id,
-                candidate.urgency, candidate.id
-            FROM lane
-            CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs) AS candidate
-            WHERE lane.is_async = room.is_async AND NOT %(shared)s::boolean
-            ORDER BY candidate.urgency, candidate.id
-            LIMIT room.jobs
-        ) AS found
-        ORDER BY found.urgency, found.id
-        LIMIT %(max_jobs)s::integer
-    ) AS best
-    GROUP BY best.backend, best.queue_name, best.is_async, best.floor_urgency, best.floor_id
-),
 taken AS MATERIALIZED (
     SELECT locked.id
-    FROM share
-    CROSS JOIN LATERAL ({share.claimable_jobs} LIMIT share.jobs FOR UPDATE SKIP LOCKED) AS locked
+    FROM lane
+    CROSS JOIN LATERAL ({lane.claimable_jobs} LIMIT lane.jobs FOR UPDATE SKIP LOCKED) AS locked
     UNION ALL
     SELECT keyed.id
     FROM (
@@ -75,19 +43,4 @@ taken AS MATERIALIZED (
         FOR UPDATE OF job SKIP LOCKED
     ) AS keyed
 )
-UPDATE pgjobs_job_live AS job
-SET
-    status = 'running',
-    claim = mod(GREATEST(job.claim, 0), 9000000000000000000) + 1,
-    attempts = LEAST(GREATEST(job.attempts, 0), 2147483646) + 1,
-    worker_id = %(worker_id)s::bigint,
-    worker_ids = CASE
-        WHEN array_ndims(job.worker_ids) = 1 AND array_lower(job.worker_ids, 1) = 1
-            THEN array_remove(job.worker_ids, NULL)
-    END OPERATOR(pg_catalog.||) %(worker_name)s::text,
-    started_at = GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch'),
-    last_attempted_at = statement_timestamp(),
-    note = ''
-WHERE job.id = ANY (ARRAY(SELECT taken.id FROM taken)) AND job.status = 'ready'
-RETURNING
-    {job.as_claimed_row}
+{taken.claim}

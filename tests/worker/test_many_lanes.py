@@ -1,10 +1,10 @@
-"""share_lanes.sql: the best jobs of very many queues, without reading all of each."""
+"""claim_lanes.sql: the best jobs of several queues, without reading all of each."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import psycopg
@@ -15,10 +15,17 @@ from django_pgjobs import pause
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.models import QueueSettings
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import HEAD, Floor, Lane, Scope, Taker
+from django_pgjobs.queries.claims import (
+    FEW_JOBS,
+    HEAD,
+    TAIL,
+    ClaimedRow,
+    Floor,
+    Lane,
+    Taker,
+)
 from django_pgjobs.queries.connection import OwnConnection
-from django_pgjobs.worker.claiming.plan import FEW_LANES, Claim
-from django_pgjobs.worker.claiming.shared_claim import SharedClaim
+from django_pgjobs.worker.claiming.plan import FEW_LANES, Claim, Plan
 from tests.factories import count_jobs, get_job, make_job, make_jobs, make_worker
 from tests.helpers import some_always, wait_until
 from tests.worker.planning import Knowing, plain
@@ -31,41 +38,42 @@ INSERT INTO pgjobs_job (queue_name, is_async, priority, task_path)
 SELECT given.*, 'tests.tasks.add' FROM unnest(%s::text[], %s::boolean[], %s::integer[]) AS given
 RETURNING id
 """
+READ = """
+SELECT pg_stat_get_tuples_returned(indexrelid)
+FROM pg_index WHERE indexrelid::regclass::text LIKE '%pgjobs_job_ready'
+"""
 Job = tuple[str, bool, int]
 on_server = pytest.mark.django_db(transaction=True)
 
 
-class Sharing:
+class Claiming:
     """Claims of many lanes by hand, which learn of each other as a worker's do."""
 
-    def __init__(self, own: OwnConnection, shares: Counter[Lane] | None = None) -> None:
+    def __init__(self, own: OwnConnection) -> None:
         self._own = own
-        self._shares = Counter() if shares is None else shares
-        self._worker = make_worker()
+        self._taker = Taker(
+            worker_id=make_worker(), worker_name="test:1", passed_over_paths=[], detailed=False,
+            detailed_paths=[],
+        )  # fmt: skip
         self.floors = dict.fromkeys(LANES, HEAD)
 
     def claim(self, *rooms: int, most: int = 10_000) -> list[int]:
-        """Claim so many of each kind; return their ids."""
-        taker = Taker(
-            worker_id=self._worker, worker_name="test:1", passed_over_paths=[], detailed=False,
-            detailed_paths=[],
+        """Claim so many of each kind, or the best of what is known to be best; return their ids."""
+        plan = Plan(
+            rooms=Rooms(*rooms), wanted=most, floors=self.floors, segments=[], boosts={}, caps={},
+            limited=frozenset(),
+        ).of_nearest()  # fmt: skip
+        take = partial(
+            claims.send_claim, floors=plan.floors, rooms=plan.rooms, max_jobs=most,
+            taker=self._taker, ends=plan.ends,
         )  # fmt: skip
-        scope = Scope(
-            floors=self.floors, segments=[], boosts={}, slots={}, rooms=Rooms(*rooms), max_jobs=most
-        )
-        heads: dict[Lane, Floor | None] = {}
-        [question], take, _ = SharedClaim(scope, taker, heads, self._shares).statements
-        rows = claims.claimed_rows(self._own.round_trip([question, take])[-1], 0.0)
-        ends = {
-            Lane(row.backend, row.queue_name, row.is_async): Floor(-row.priority, row.id)
-            for row in rows
-        }
-        for lane, floor in [*heads.items(), *ends.items()]:
-            if floor is None:
+        [rows] = self._own.round_trip([take])
+        going_on = claims.floors_after(rows, plan.floors)
+        if going_on is not None:
+            for lane in plan.floors.keys() - going_on.keys():
                 del self.floors[lane]
-            else:
-                self.floors[lane] = floor
-        return ids(rows)
+            self.floors |= going_on
+        return ids(claims.claimed_rows(rows, 0.0))
 
 
 def insert(jobs: list[Job]) -> list[tuple[int, bool]]:
@@ -75,6 +83,16 @@ def insert(jobs: list[Job]) -> list[tuple[int, bool]]:
         inserted = sorted(row[0] for row in cursor.fetchall())
     ranked = sorted((-job[2], number, job[1]) for number, job in zip(inserted, jobs, strict=True))
     return [(number, is_async) for _, number, is_async in ranked]
+
+
+def entries_read(own: OwnConnection) -> int:
+    """Return how many entries of the index of ready jobs have been read by now."""
+    with own.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(READ)
+        [(read,)] = cursor.fetchall()
+    return int(read)
 
 
 def in_turns(depth: int) -> list[Job]:
@@ -115,42 +133,73 @@ def test_the_best_jobs_of_many_queues_are_claimed_in_order(
 ) -> None:
     """In this order, whichever queues they are in and however many are asked for."""
     ordered = insert(JOBS[jobs])
-    of_kind = {kind: [number for number, of in ordered if of == kind] for kind in (False, True)}
-    sharing = Sharing(own)
-    for _ in range(4):
-        expected = of_kind[False][: rooms[0]] + of_kind[True][: rooms[1]]
-        assert sorted(sharing.claim(*rooms)) == sorted(expected)
-        of_kind = {kind: of_kind[kind][rooms[kind] :] for kind in (False, True)}
-    assert sorted(sharing.claim(1000, 1000)) == sorted(of_kind[False] + of_kind[True])
+    left = {kind: [number for number, of in ordered if of == kind] for kind in (False, True)}
+    claiming = Claiming(own)
+    for room in [rooms] * 4 + [(1000, 1000)] * 20:
+        claimed = set(claiming.claim(*room))
+        for kind, jobs_left in left.items():
+            found = [number for number in jobs_left if number in claimed]
+            assert found == jobs_left[: len(found)], "others are better"
+            assert len(found) >= min(room[kind], len(jobs_left), FEW_JOBS)
+            assert len(found) <= room[kind]
+            del jobs_left[: len(found)]
+    assert left == {False: [], True: []}
+
+
+@on_server
+def test_queues_that_are_deep_are_not_all_read_deep(own: OwnConnection) -> None:
+    """Whether their jobs came one queue after the other or in turns."""
+    for jobs in (one_by_one(60), in_turns(60)):
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE pgjobs_job")
+        insert(jobs)
+        claiming = Claiming(own)
+        claiming.claim(1, 1)
+        before = entries_read(own)
+        assert len(claiming.claim(60, 0)) >= 30
+        assert entries_read(own) - before < 10 * 60
 
 
 @on_server
 def test_a_limit_for_both_kinds_takes_the_best_of_both(own: OwnConnection) -> None:
     ordered = [number for number, _ in insert(at_random(5))]
-    sharing = Sharing(own)
-    claimed = sharing.claim(50, 50, most=20)
-    assert claimed == ordered[:20]
-    assert sharing.claim(50, 50, most=20) == ordered[20:40]
+    claiming = Claiming(own)
+    claimed = claiming.claim(50, 50, most=20)
+    assert len(claimed) > FEW_JOBS
+    assert claimed == ordered[: len(claimed)]
+    again = claiming.claim(50, 50, most=20)
+    assert again == ordered[len(claimed) :][: len(again)]
 
 
 @on_server
-def test_lanes_that_are_empty_are_told_and_no_others(own: OwnConnection) -> None:
+def test_what_may_be_worse_waits_for_the_best_of_the_other_kind(own: OwnConnection) -> None:
+    """If both want the same places, and of the better kind not all is known."""
+    second, other = LANES[2], LANES[1]
+    better = insert([(second.queue_name, second.is_async, 0)] * 10)
+    insert([(other.queue_name, other.is_async, 0)] * 10)
+    claimed = Claiming(own).claim(8, 8, most=8)
+    assert claimed == [number for number, _ in better[: len(claimed)]]
+    assert len(claimed) > FEW_JOBS
+
+
+@on_server
+def test_lanes_that_have_more_are_told_and_no_others(own: OwnConnection) -> None:
     insert(one_by_one(2)[:20])
-    sharing = Sharing(own)
-    assert len(sharing.claim(10_000, 10_000)) == 20
-    assert len(sharing.floors) == 10, "of the others nothing was found"
-    assert sharing.claim(1, 1) == []
-    assert sharing.floors == {}
+    claiming = Claiming(own)
+    assert len(claiming.claim(1, 0)) == 1
+    assert len(claiming.floors) == 10, "in the others nothing was found"
+    assert len(claiming.claim(10_000, 10_000)) == 19
+    assert claiming.floors == {}
 
 
 @on_server
 def test_a_row_that_somebody_holds_is_passed_over_in_many_queues_too(own: OwnConnection) -> None:
     ordered = [number for number, is_async in insert(one_by_one(3)) if not is_async]
-    sharing = Sharing(own)
+    claiming = Claiming(own)
     with connection.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("SELECT FROM pgjobs_job_live WHERE id = %s FOR UPDATE", [ordered[0]])
-        claimed = sharing.claim(2, 0)
+        claimed = claiming.claim(2, 0)
         cursor.execute("ROLLBACK")
     assert claimed == ordered[1:3]
     assert get_job(ordered[0]).status == "ready"
@@ -170,7 +219,7 @@ def test_a_queue_that_gives_nothing_takes_no_share(
 ) -> None:
     close("queue-0")
     insert(one_by_one(3))
-    claimed = Sharing(own).claim(4, 0)
+    claimed = Claiming(own).claim(4, 0)
     assert {get_job(job).queue_name for job in claimed} == {"queue-1", "queue-2"}
     assert len(claimed) == 4
 
@@ -185,55 +234,55 @@ def test_a_worker_runs_the_jobs_of_very_many_queues(
     assert count_jobs(status="successful") == 180
 
 
-@on_server
-def test_a_claim_tells_what_it_was_to_take_of_each_lane(own: OwnConnection) -> None:
-    insert(one_by_one(3))
-    shares: Counter[Lane] = Counter()
-    sharing = Sharing(own, shares)
-    assert len(sharing.claim(4, 0)) == 4
-    assert shares == {LANES[0]: 3, LANES[2]: 1}
-
-
-def test_the_worker_learns_of_lanes_that_others_have_emptied() -> None:
-    """So many jobs were to come of them that the others were not read."""
-    emptied, served, unread = (Lane("default", name) for name in ("a", "b", "c"))
-    knowing = Knowing(*plain(emptied, served, unread))
-    plan = knowing.plan(3)
-    assert plan
-    knowing.places.note_claimed(
-        Claim(plan, [row_of_job(1, queue_name="b")], missed=Counter({emptied: 2}))
-    )
-    again = knowing.plan(3)
-    assert again
-    assert again.floors == {served: Floor(0, 1), unread: HEAD}
-    knowing.places.note_claimed(
-        Claim(again, [row_of_job(2, queue_name="b")], missed=Counter({unread: 1}))
-    )
-    again = knowing.plan(3)
-    assert again
-    assert again.floors == {served: HEAD}, "all were read, but this one from its floor on"
-
-
-def test_the_worker_learns_where_lanes_begin_and_which_are_empty() -> None:
-    """Though it was full."""
-    empty, later, served, unread = (Lane("default", name) for name in ("a", "b", "c", "d"))
-    knowing = Knowing(*plain(empty, later, served, unread))
-    plan = knowing.plan(1)
-    assert plan
-    knowing.places.note_claimed(
-        Claim(plan, [row_of_job(1, queue_name="c")], heads={empty: None, later: Floor(0, 5)})
-    )
-    again = knowing.plan(1)
-    assert again
-    assert again.floors == {later: Floor(0, 5), served: Floor(0, 1), unread: HEAD}
-    knowing.places.note_claimed(
-        Claim(again, [row_of_job(5, queue_name="b")], heads={served: None, unread: Floor(0, 7)})
-    )
-    again = knowing.plan(1)
-    assert again
-    assert again.floors == {later: Floor(0, 5), served: HEAD, unread: Floor(0, 7)}, (
+def test_the_worker_learns_where_lanes_go_on_and_which_have_no_more() -> None:
+    """Whether the batch was full or not."""
+    empty, later, served, last = (Lane("default", name) for name in ("a", "b", "c", "d"))
+    knowing = Knowing(*plain(empty, later, served, last))
+    goes_on = {later: Floor(0, 5), served: Floor(0, 2), last: Floor(0, 7)}
+    learn(knowing, [row_of_job(1, queue_name="c")], goes_on)
+    assert floors(knowing) == goes_on
+    learn(knowing, [row_of_job(5, queue_name="b")], {last: Floor(0, 7)})
+    assert floors(knowing) == {later: HEAD, served: HEAD, last: Floor(0, 7)}, (
         "behind its floor there is nothing, but before it may be something"
     )
+
+
+def learn(knowing: Knowing, rows: list[ClaimedRow], going_on: dict[Lane, Floor]) -> None:
+    """Let the next claim, of two jobs, come back with these and tell where lanes go on."""
+    plan = knowing.plan(2)
+    assert plan
+    knowing.places.note_claimed(Claim(plan, rows, floors=going_on))
+
+
+def floors(knowing: Knowing) -> dict[Lane, Floor]:
+    plan = knowing.plan(2)
+    return plan.floors if plan else {}
+
+
+def test_a_claim_reads_the_lanes_that_begin_first() -> None:
+    """And no further than to where the next one begins."""
+    lanes = {Lane("default", f"queue-{n}"): Floor(-n % 2, n) for n in range(4 * FEW_LANES)}
+    first = sorted(lanes, key=lanes.__getitem__)
+    plan = planned(lanes, 1)
+    assert list(plan.floors) == first[:FEW_LANES]
+    assert plan.ends == (lanes[first[FEW_LANES]], TAIL)
+    assert len(planned(lanes, 6 * FEW_LANES).floors) == 3 * FEW_LANES
+    assert planned(lanes, 1000).ends == (TAIL, TAIL)
+
+
+def test_a_lane_that_may_begin_anywhere_is_read_with_the_first() -> None:
+    lanes = {Lane("default", f"queue-{n}"): HEAD for n in range(2 * FEW_LANES)}
+    known = Lane("default", "known")
+    assert planned({known: Floor(0, 1), **lanes}, 1).floors == lanes
+
+
+def planned(lanes: dict[Lane, Floor], wanted: int) -> Plan:
+    """Return a claim of so many jobs for threads that knows where these lanes go on."""
+    plan = Plan(
+        rooms=Rooms(wanted, 0), wanted=wanted, floors=lanes, segments=[], boosts={}, caps={},
+        limited=frozenset(),
+    )  # fmt: skip
+    return plan.of_nearest()
 
 
 @on_server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -13,13 +12,11 @@ from django_pgjobs.declaring.registry import find_task, list_task_paths
 from django_pgjobs.declaring.retries import Exponential
 from django_pgjobs.declaring.tasks import Task
 from django_pgjobs.queries import claims
-from django_pgjobs.queries.claims import lane_of
 from django_pgjobs.queries.connection import OwnConnection, Send
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.errors import Trouble, trouble_of
 from django_pgjobs.worker.claiming.keyed_claim import ClaimStatements, KeyedClaim
 from django_pgjobs.worker.claiming.plan import Claim, Plan
-from django_pgjobs.worker.claiming.shared_claim import SharedClaim
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
 from django_pgjobs.worker.turns.turn import Rows, Turn
@@ -57,14 +54,13 @@ class Claimer:
 
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows, claim.asked_at)
-            if claim.missed:
-                claim.missed -= Counter(map(lane_of, claim.rows))
+            claim.floors = claims.floors_after(rows, plan.floors)
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        statements = _statements(plan, taker, claim)
+        statements = _statements(plan, taker)
         for send in statements.before:
             part.add(send, ignore)
         part.add(_timed(claim, statements.take), note_claimed)
@@ -84,7 +80,7 @@ class Claimer:
         def take(size: int, passed_over: list[int]) -> Sequence[claims.ClaimedRow]:
             some = plan.after(claim.rows, size)
             taker = self._taker(worker_id, some, passed_over)
-            before, send, after = _statements(some, taker, claim)
+            before, send, after = _statements(some, taker)
             before = [*hold, *before]
             answers = self._connection.round_trip([*before, _timed(claim, send), *after])
             rows = claims.claimed_rows(answers[len(before)], claim.asked_at)
@@ -103,7 +99,6 @@ class Claimer:
             if len(claim.rows) >= plan.wanted:
                 break
         claim.is_whole = not (claim.rows or plan.holds)
-        claim.missed.clear()
 
     def _taker(self, worker_id: int, plan: Plan, passed_over: list[int]) -> claims.Taker:
         return claims.Taker(
@@ -132,18 +127,17 @@ def _timed(claim: Claim, send: Send) -> Send:
     return timed
 
 
-def _statements(plan: Plan, taker: claims.Taker, claim: Claim) -> ClaimStatements:
+def _statements(plan: Plan, taker: claims.Taker) -> ClaimStatements:
     """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
-    if plan.asks_shares:
-        return SharedClaim(plan.scope, taker, claim.heads, claim.missed).statements
     take = partial(
         claims.send_claim,
         floors=plan.floors,
         rooms=plan.rooms,
         max_jobs=plan.wanted,
         taker=taker,
+        ends=plan.ends,
     )
     return ClaimStatements([], take, [])
 

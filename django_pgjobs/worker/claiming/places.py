@@ -61,8 +61,6 @@ class Places:
         # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
         self._heads: dict[Lane, Floor] = {}
         self._heads_at = 0.0
-        # Did others have all that the last claim was to take? The next one asks for shares.
-        self._came_back_empty = False
         # Groups that may have jobs, and the lane of each that was served last.
         self._groups: set[Group] = set()
         self._cursors: dict[Group, str] = {}
@@ -186,13 +184,13 @@ class Places:
         if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
             threads, loop = (min(room, max(1, free[kind])) for kind, room in enumerate(rooms))
             return self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
-        is_in_turn = waits or now >= self._turn.ask_at
-        heads = self._before if now >= self._heads_at else set()
+        is_in_turn, is_due = waits or now >= self._turn.ask_at, now >= self._heads_at
+        heads = (self._behind - self._floors.keys()) | (self._before if is_due else set())
         floors = self._floors_of(heads, rooms, is_in_turn=is_in_turn)
         segments = self._segments(now, keyed_lanes_of(ending), rooms) if is_in_turn else []
         if not (floors or segments):
             return None
-        return Plan(
+        plan = Plan(
             rooms=rooms,
             wanted=wanted,
             floors=floors,
@@ -203,8 +201,8 @@ class Places:
             heads=frozenset(heads & floors.keys()),
             takes_tokens=self._turn.may_take_tokens(now),
             waits=waits,
-            came_back_empty=self._came_back_empty,
         )
+        return plan if plan.is_keyed else plan.of_nearest()
 
     def _floors_of(
         self, heads: Collection[Lane], rooms: Rooms, *, is_in_turn: bool
@@ -268,10 +266,7 @@ class Places:
             self._turn.note(now, held=False)
 
     def note_claimed(self, claim: Claim) -> None:
-        """Learn from a claim that tells what is left in its places.
-
-        Lanes of which it *missed* jobs have no more, but those not read for their sake may.
-        """
+        """Learn from a claim that tells what is left in its places."""
         plan, rows = claim.plan, claim.rows
         now = time.monotonic()
         if plan.holds:
@@ -279,14 +274,9 @@ class Places:
         if plan.lifts:
             self._lift_at = now + (self._options.ageing or 0.0)
             return
-        self._came_back_empty = not rows and plan.is_decided_unlocked
-        if self._came_back_empty:
-            return
         claimed = Counter(row.is_async for row in rows)
-        for lane, jobs in claim.missed.items():
-            claimed[lane.is_async] += jobs
         full = [plan.is_full(claimed, is_async=is_async) for is_async in (False, True)]
-        if plan.heads:
+        if plan.heads and now >= self._heads_at:
             self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)
         self._note_lanes(claim, full)
         if plan.segments and claim.held:
@@ -298,36 +288,37 @@ class Places:
                     self._walk_at = now + pause_after(claim.seconds, WALK_PAUSE_FACTOR)
 
     def _note_lanes(self, claim: Claim, full: Sequence[bool]) -> None:
-        """Move the floors to where the batch ended, and forget the lanes that have no more.
+        """Move the floors to where the lanes go on, and forget the lanes that have no more.
 
-        Only a full batch from the head may lower a floor: there may be more where it ended. A lane
-        that stays known is so all the time: the upkeep reads `is_empty` without a lock.
+        Unless the claim tells, those that gave jobs to a full batch go on where it ended, and those
+        of a kind whose batch is not full have no more. Only one that was read from its head and
+        goes on may get a lower floor. A lane that stays known is so all the time: the upkeep reads
+        `is_empty` without a lock.
         """
-        plan, heads = claim.plan, {**claim.heads, **dict.fromkeys(claim.missed)}
+        plan = claim.plan
         last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}
         ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
-        ends |= {lane: head for lane, head in heads.items() if head is not None}
-        for lane, end in ends.items():
-            lowers = full[lane.is_async] and lane in plan.heads
+        if claim.floors is not None:
+            going_on, over = claim.floors, plan.floors.keys() - claim.floors.keys()
+        else:
+            going_on = {lane: end for lane, end in ends.items() if full[lane.is_async]}
+            over = {
+                lane
+                for lane in plan.floors
+                if not full[lane.is_async] and (claim.held or not self._is_limited(lane))
+            }
+        for lane, end in (ends | going_on).items():
+            lowers = lane in going_on and lane in plan.heads
             self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
-            if full[lane.is_async] and self._reads_whole(plan, lane):
-                self._behind.add(lane)
-                self._before.discard(lane)
-        empty = {lane for lane, head in heads.items() if head is None}
-        for lane in empty if all(full) else plan.floors:
-            if full[lane.is_async] and lane not in empty:
-                continue
-            if self._is_limited(lane) and not claim.held:
-                continue
-            if self._reads_whole(plan, lane):
+        for lane in going_on.keys() & plan.heads:
+            self._behind.add(lane)
+            self._before.discard(lane)
+        for lane in over:
+            if lane in plan.heads:
                 self._before.discard(lane)
             else:
                 self._expect_before(lane)
             self._behind.discard(lane)
-
-    @staticmethod
-    def _reads_whole(plan: Plan, lane: Lane) -> bool:
-        return lane in plan.heads or plan.floors[lane] == HEAD
 
     def _note_walked(self, plan: Plan, rows: Collection[ClaimedRow], full: Sequence[bool]) -> None:
         served = keyed_lanes_of(rows)

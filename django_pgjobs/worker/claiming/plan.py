@@ -6,9 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import (
+    HEAD,
+    TAIL,
     ClaimedRow,
     Floor,
     Group,
@@ -65,8 +68,9 @@ class Listing:
         return group.urgency - self.boosts.get(group.queue_name, 0), group
 
 
-# Of more lanes than these a claim asks first what each is to give, which costs a round trip.
+# A claim reads the lanes of a kind that begin first: so many, or one for so many jobs it wants.
 FEW_LANES = 16
+JOBS_PER_LANE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class Plan:
     boosts: Mapping[str, int]
     caps: Mapping[str, int]
     limited: frozenset[str]
+    # Up to where the lanes of each kind are read: there begin others, which are not.
+    ends: tuple[Floor, Floor] = (TAIL, TAIL)
     # The lanes that are read from their heads.
     heads: frozenset[Lane] = frozenset()
     takes_tokens: bool = True
@@ -88,8 +94,6 @@ class Plan:
     waits: bool = False
     # It begins at the lowest priorities, and moves neither floors nor cursors.
     lifts: bool = False
-    # A claim of these lanes came back with nothing.
-    came_back_empty: bool = False
 
     @property
     def scope(self) -> Scope:
@@ -102,6 +106,24 @@ class Plan:
             rooms=self.rooms,
             max_jobs=self.wanted,
         )
+
+    def of_nearest(self) -> Plan:
+        """Return what it is without the lanes that begin later than the batch is likely to end.
+
+        Those are next when these have no more up to there. One that may begin anywhere stays.
+        """
+        floors: dict[Lane, Floor] = {}
+        left = [max(FEW_LANES, room // JOBS_PER_LANE) for room in self.rooms]
+        ends = [TAIL, TAIL]
+        for lane, floor in sorted(self.floors.items(), key=itemgetter(1)):
+            kind = lane.is_async
+            if left[kind] > 0 or floor == HEAD:
+                left[kind] -= 1
+                floors[lane] = floor
+            elif ends[kind] == TAIL:
+                ends[kind] = floor
+        heads = self.heads & floors.keys()
+        return replace(self, floors=floors, ends=(ends[0], ends[1]), heads=heads)
 
     def after(self, rows: Iterable[ClaimedRow], at_most: int) -> Plan:
         """Return what is left of it when these jobs are claimed, no more than *at_most*."""
@@ -117,17 +139,6 @@ class Plan:
     def is_keyed(self) -> bool:
         """Is it listed and chosen before it takes (keys, boosts, limits, slots)?"""
         return bool(self.segments or self.boosts or self.limited or self.caps)
-
-    @property
-    def asks_shares(self) -> bool:
-        """Does it ask first what each lane is to give, so that it can tell which gave less?"""
-        return not self.is_keyed and (self.came_back_empty or len(self.floors) > FEW_LANES)
-
-    @property
-    def is_decided_unlocked(self) -> bool:
-        """Can rows that somebody has locked keep it from what other lanes of their kind have?"""
-        kinds = Counter(lane.is_async for lane in self.floors)
-        return not (self.is_keyed or self.asks_shares) and max(kinds.values(), default=0) > 1
 
     @property
     def holds(self) -> bool:
@@ -157,7 +168,5 @@ class Claim:
     was_locked: bool = False
     # Does it tell what is left in its places? Not if the server refused it and fewer were claimed.
     is_whole: bool = False
-    # In a claim of many lanes: where those begin that gave nothing; None: they are empty.
-    heads: dict[Lane, Floor | None] = field(default_factory=dict)
-    # How many jobs of each lane it was to take and did not get, because others have them.
-    missed: Counter[Lane] = field(default_factory=Counter)
+    # Where the lanes go on that have more, if it tells.
+    floors: dict[Lane, Floor] | None = None

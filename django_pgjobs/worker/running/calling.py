@@ -29,6 +29,7 @@ from django_pgjobs.exceptions import (
     WorkerLost,
 )
 from django_pgjobs.queries import batches, claims, dependencies, jobs
+from django_pgjobs.queries.claim_details import row_of_claim
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.results import result_of_row
@@ -280,7 +281,7 @@ def task_result(attempt: Attempt) -> AnyResult:
         if row.detail is None:
             stored = lifecycle.get_row(row.id, backend=row.backend)
         else:
-            stored = claims.row_of_claim(row, json.loads(row.detail))
+            stored = row_of_claim(row, json.loads(row.detail))
         if stored is not None:
             return result_of_row(stored, row.backend)
     except (ValueError, OverflowError, RecursionError, DataError) as error:

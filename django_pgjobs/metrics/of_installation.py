@@ -53,7 +53,10 @@ def describe_installation() -> bytes:
     failures: list[Error | TooSlow] = []
     for part, add in PARTS.items():
         try:
-            with time_budget(alias, ASKED_SECONDS), connections[alias].cursor() as cursor:
+            with (
+                time_budget(alias, ASKED_SECONDS, walks=True),
+                connections[alias].cursor() as cursor,
+            ):
                 add(said, cursor)
             said.add(names.PART_READ, 1, part)
         except (Error, TooSlow) as error:

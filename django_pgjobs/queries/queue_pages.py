@@ -78,6 +78,7 @@ def list_queues(
         size = Size._make(row[:8])
         is_known = None not in (size.ready, size.measured_at)
         found.append((size, QueueRow(row[0], size if is_known else None, *row[8:])))
+    found.sort(key=lambda each: (each[1].name is not None, each[1].name or ""))
     (size, total), *others = found
     # Somebody's INSERT may have made two samples of one moment.
     rows = list({row.name: row for _, row in others if row.name is not None}.values())

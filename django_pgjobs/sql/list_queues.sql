@@ -4,12 +4,13 @@
 -- The sizes are as list_sizes.sql tells them. Whether anybody takes the jobs of a queue is asked of
 -- the index of each of its backends. Since when the oldest waits is asked of the jobs, never of a
 -- sample: of the oldest *max_jobs* of all queues, with a sample of the first 1,000 of these, and of
--- the next ones of each priority.
+-- the next ones of each priority. Send it where indexes are walked (`time_budget`). It sorts nothing
+-- at its end: the planner, told to avoid that, would loop over all queues for each of them.
 -- Parameters: max_jobs integer (how many are few), max_queues integer; max_sampled integer (queues
 --     that a sample has at most); max_lanes integer (backends, queues, kinds and priorities that
 --     are asked), max_next integer (jobs of each); also_names text[] (queues that are given);
 --     queue_name text (NULL: all queues)
--- Returns: a row of all queues, whose queue_name is NULL, then one of each, by name; ready, running,
+-- Returns: a row of all queues, whose queue_name is NULL, and one of each, unordered; ready, running,
 --     scheduled, retrying, held, measured_at, is_cut as list_sizes.sql returns them (the first five
 --     NULL: not known); since when the oldest waits that may run, or NULL; max_running, boost, note
 --     of its settings or NULL; paused_at (NULL: not paused), reason, paused_by, resume_at of its
@@ -88,8 +89,10 @@ waiting AS MATERIALIZED (
             WHERE
                 {job.is_ready} AND job.lane IS NULL
                 AND job.backend = plain.backend AND job.queue_name = plain.queue_name
-                AND job.is_async = plain.is_async AND -job.priority = plain.urgency
-            ORDER BY job.id
+                AND job.is_async = plain.is_async
+                -- Equal, in words that leave an order which only this index has.
+                AND -job.priority >= plain.urgency AND -job.priority <= plain.urgency
+            ORDER BY -job.priority, job.id
             LIMIT %(max_next)s::integer
         ) AS first
         WHERE NOT (SELECT few.holds FROM few)
@@ -202,4 +205,3 @@ CROSS JOIN LATERAL (
         AND (worker.queues IS NULL OR seen.queue_name = ANY (worker.queues))
         AND seen.queue_name <> ALL (worker.excluded_queues)
 ) AS serving
-ORDER BY seen.queue_name NULLS FIRST

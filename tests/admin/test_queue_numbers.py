@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -14,10 +15,14 @@ from psycopg import sql
 
 from django_pgjobs.admin import pages
 from django_pgjobs.admin.numbers import queue_lines, read_hour
+from django_pgjobs.admin.overview import page as overview
 from django_pgjobs.admin.queues import drawing
+from django_pgjobs.metrics import of_installation
 from django_pgjobs.metrics.of_installation import describe_installation
 from django_pgjobs.models import QueueSample
 from django_pgjobs.queries import numbers, queue_pages, statistics
+from django_pgjobs.queries.cursor import statement
+from tests.admin.test_overview_cost import nodes
 from tests.admin.test_queues import LATER, read, rows
 from tests.factories import make_job, make_jobs, make_worker
 from tests.helpers import some_always
@@ -28,7 +33,12 @@ pytestmark = pytest.mark.django_db
 
 MANY_QUEUES = """
 INSERT INTO pgjobs_job (task_path, queue_name)
-SELECT 'shop.tasks.send', 'queue ' || 100000 + n FROM generate_series(0, 99999) AS n
+SELECT 'shop.tasks.send', 'queue ' || 100000 + n FROM generate_series(0, %s - 1) AS n
+"""
+# What a VACUUM tells the planner while the transaction that fills the tables is open.
+NOTHING_THERE = """
+UPDATE pg_catalog.pg_class SET reltuples = 0, relpages = 1000
+WHERE oid IN ('pgjobs_job_live'::regclass, 'pgjobs_queue_sample'::regclass)
 """
 
 
@@ -60,7 +70,7 @@ def test_of_very_many_queues_the_first_ones_are_shown(
     # A busy machine reads what was just written slowly.
     monkeypatch.setattr(pages, "PAGE_SECONDS", 60.0)
     with connection.cursor() as cursor:
-        cursor.execute(MANY_QUEUES)
+        cursor.execute(MANY_QUEUES, [100_000])
         if is_sampled:
             statistics.measure_queues(cursor)
     text = read(admin_client)
@@ -68,6 +78,47 @@ def test_of_very_many_queues_the_first_ones_are_shown(
     assert "There are more; the first 60 are shown." in text
     metrics = parse(describe_installation())
     assert value_of(metrics, "pgjobs_part_read", part="queues") == 1
+
+
+@pytest.mark.parametrize("is_sampled", [False, True])
+def test_of_very_many_queues_no_job_is_read_again_however_few_the_planner_knows_of(
+    admin_client: Client, is_sampled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PAGE_SECONDS", 60.0)
+    monkeypatch.setattr(overview, "OVERVIEW_SECONDS", 60.0)
+    monkeypatch.setattr(of_installation, "ASKED_SECONDS", 60.0)
+    monkeypatch.setattr(numbers, "FEW", 1_000)
+    monkeypatch.setattr(queue_pages, "MAX_LANES", 50)
+    with connection.cursor() as cursor:
+        # So many that the index of the ready jobs has one level more than that of the ids.
+        cursor.execute("TRUNCATE pgjobs_job, pgjobs_queue_sample CASCADE")
+        cursor.execute(MANY_QUEUES, [40_000])
+        if is_sampled:
+            statistics.measure_queues(cursor)
+        cursor.execute(NOTHING_THERE)
+    plans: list[Any] = []
+
+    def explain(execute: Any, text: str, params: Any, many: bool, context: Any) -> Any:
+        if text == statement("list_queues"):
+            cursor = context["cursor"]
+            execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", params, many, context)
+            [(plan,)] = cursor.fetchall()
+            plans.append(json.loads(plan) if isinstance(plan, str) else plan)
+        return execute(text, params, many, context)
+
+    with connection.execute_wrapper(explain):
+        read(admin_client)
+        read(admin_client, "admin:pgjobs_queue", name="queue 100000")
+        admin_client.get(reverse("admin:app_list", args=["pgjobs"]))
+        describe_installation()
+    assert len(plans) == 4
+    for [plan] in plans:
+        rows = [
+            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+            for node in nodes(plan["Plan"])
+            if node.get("Relation Name") == "pgjobs_job_live"
+        ]
+        assert sum(rows) <= 3_000
 
 
 def test_the_share_of_failures_is_that_of_the_jobs_that_ran() -> None:

@@ -187,7 +187,7 @@ def _steady(size: Size | None) -> Any:
 def read_numbers(chosen: Range, split: Split) -> OverviewData:
     """Ask the database; raise TooSlow if one of the statements takes too long."""
     alias = job_database()
-    with time_budget(alias, OVERVIEW_SECONDS), connections[alias].cursor() as cursor:
+    with time_budget(alias, OVERVIEW_SECONDS, walks=True), connections[alias].cursor() as cursor:
         hour = read_hour(cursor)
         found = list_queues(cursor, also_names=hour.queue_names)
         missing = list_missing_rates(cursor, max_lanes=MAX_LANES)

@@ -33,6 +33,7 @@ class QueueSettingsAdmin(KeyIsKept):
     """The page of all queues, of one queue, and the form of its settings."""
 
     nav_key = "queues"
+    walks = True
     form = QueueSettingsForm
 
     def get_urls(self) -> list[Any]:
@@ -165,6 +166,7 @@ class PauseAdmin(ControlAdmin):
     """What is paused; deleting a row resumes it."""
 
     nav_key = "queues"
+    walks = True
     form = PauseRowForm
     readonly_fields = ("paused_by", "paused_at")
 

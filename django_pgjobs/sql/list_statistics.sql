@@ -12,7 +12,8 @@
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
--- The rows of the statistics are many, their times few: what is left is made buckets of.
+-- The rows of the statistics are many, their times few: what is left is made buckets of. With the
+-- period the index has them in order, and they are added up as they come.
 numbers AS (
     SELECT
         statistic.begins_at AS at,
@@ -26,7 +27,7 @@ numbers AS (
         {statistic.is_of_any_period}
         AND statistic.begins_at >= (SELECT span.since FROM span)
         AND statistic.begins_at < (SELECT span.closed FROM span)
-    GROUP BY at, queue, task
+    GROUP BY statistic.period, at, queue, task
     UNION ALL
     SELECT
         newest.finished_at,

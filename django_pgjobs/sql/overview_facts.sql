@@ -97,9 +97,11 @@ SELECT
             'state', activity.state,
             'seconds', EXTRACT(EPOCH FROM clock_timestamp() - activity.xact_start)
         )
-        FROM pg_stat_activity AS activity
+        -- The view would look up the names of databases and roles.
+        FROM pg_stat_get_activity(NULL) AS activity
         WHERE
-            activity.datname = current_database()
+            activity.datid
+            = (SELECT here.oid FROM pg_database AS here WHERE here.datname = current_database())
             AND activity.backend_type = 'client backend'
             AND activity.pid <> pg_backend_pid()
             AND (activity.backend_xmin IS NOT NULL OR activity.backend_xid IS NOT NULL)
@@ -108,7 +110,8 @@ SELECT
         ORDER BY activity.xact_start
         LIMIT 1
     ),
-    COALESCE(heap.n_live_tup, 0), COALESCE(heap.n_dead_tup, 0),
+    COALESCE(pg_stat_get_live_tuples('pgjobs_job_live'::regclass::oid), 0),
+    COALESCE(pg_stat_get_dead_tuples('pgjobs_job_live'::regclass::oid), 0),
     COALESCE((
         SELECT json_agg(standing)
         FROM (
@@ -167,4 +170,3 @@ FROM (
         FROM pgjobs_worker AS registered
     ) AS worker
 ) AS workers
-LEFT JOIN pg_stat_all_tables AS heap ON heap.relid = 'pgjobs_job_live'::regclass::oid

@@ -92,8 +92,15 @@ PUMP = (
         HINTS,
     ),
     (
+        "last report before the end",
+        f"{WORKER}claiming/pump.py",
+        "self._reporter.plan(turn, [attempt for attempt, _ in writing.travelling])",
+        "self._reporter.plan(turn, [])",
+        ("tests/worker/test_last_report.py",),
+    ),
+    (
         "progress that was written",
-        f"{WORKER}upkeep/progress.py",
+        f"{WORKER}turns/reporting.py",
         "attempt.reported = text\n",
         "attempt.reported = attempt.progress\n",
         HINTS,

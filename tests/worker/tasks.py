@@ -229,6 +229,36 @@ def report_progress() -> None:
     wait_at_gate.func()
 
 
+def _report_and_end() -> None:
+    for done in range(1, 4):
+        current_job().progress(done, 3)
+
+
+@task
+def report_and_end() -> None:
+    """Report progress up to the end."""
+    _report_and_end()
+
+
+@task
+async def report_and_end_async() -> None:
+    """Do so on the event loop."""
+    _report_and_end()
+
+
+@task(atomic=True)
+def report_and_end_atomic() -> None:
+    """Do so in the transaction that finishes the job."""
+    _report_and_end()
+
+
+@task(max_attempts=1)
+def report_and_fail() -> None:
+    """Do so and fail."""
+    _report_and_end()
+    raise ValueError("no")
+
+
 @task
 def report_when_told() -> None:
     """Report progress after the gate has opened, and wait there again."""

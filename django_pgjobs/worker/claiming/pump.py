@@ -49,6 +49,7 @@ from django_pgjobs.worker.running.outcome import AT_SHUTDOWN, NO_SLOT, Outcome, 
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
 from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.turns.reporting import Reporter
 from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
@@ -93,6 +94,7 @@ class Pump(Role):
         self._on_interrupted = on_interrupted
         self._on_limit = on_limit
         self._sender = Sender(connection, state.name)
+        self._reporter = Reporter(connection)
         self._releases = Releases(self._note_released)
         self._settling = Settling(state.name, connection, self._note_released)
         self._backoff = Backoff(state.name, "statement")
@@ -214,6 +216,8 @@ class Pump(Role):
             flushes=self._flush_is_due(),
             on_queues=self._note_released,
         )
+        # Before the end, after which an attempt no longer owns its job.
+        self._reporter.plan(turn, [attempt for attempt, _ in writing.travelling])
         writing.plan(turn)
         self._releases.plan(turn, [attempt for attempt, _ in writing.travelling])
         return writing

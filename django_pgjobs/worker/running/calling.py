@@ -37,6 +37,7 @@ from django_pgjobs.signals import has_receivers, task_finished, task_started
 from django_pgjobs.values.payload import decode_arguments, referred_batches
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
+from django_pgjobs.worker.reports import write_last
 from django_pgjobs.worker.running.forks import leave_if_forked
 from django_pgjobs.worker.running.gathering import gather_results
 from django_pgjobs.worker.running.housekeeping import clean_connections, in_transaction_of_others
@@ -165,6 +166,7 @@ def _call(attempt: Attempt, call: TaskCall, options: Options) -> Outcome:
         done = jobs.Success(
             id=attempt.id, claim=attempt.claim, result=outcome.result, age=0.0, duration=duration
         )
+        write_last(attempt, database)
         with connections[database].cursor() as cursor:
             batch_id = attempt.row.batch_id
             (jobs if batch_id is None else batches).send_successes(cursor, [done])

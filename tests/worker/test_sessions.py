@@ -190,7 +190,7 @@ def sessions_that_park() -> list[int]:
 
 def processes_of_worker() -> set[tuple[str, int]]:
     """Return name and process of the sessions that a worker keeps; that of pruning it closes."""
-    with connect() as observer:
+    with connect(options="-c idle_session_timeout=0") as observer:
         return set(
             observer.execute(
                 "SELECT application_name, pid FROM pg_stat_activity"

@@ -30,11 +30,10 @@ from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import instant_text
 from django_pgjobs.queries.connection import Send
 from django_pgjobs.queries.remote import Assigned, assigned_rows, send_assigned, send_held
-from django_pgjobs.values.moments import logged_duration
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.completer import Entry
-from django_pgjobs.worker.running.calling import failure, make_attempt, settle
+from django_pgjobs.worker.running.calling import failure, make_attempt, settle, took_too_long
 from django_pgjobs.worker.running.outcome import (
     AT_SHUTDOWN,
     Kind,
@@ -128,7 +127,7 @@ def outcome_of(attempt: Attempt, report: Report) -> Outcome:
 def timed_out(attempt: Attempt, timeout: float) -> Outcome:
     """Return what becomes of a job whose worker took longer than it may."""
     attempt.interrupt(JobTimeout)
-    error = JobTimeout(f"the attempt took longer than {logged_duration(timeout)}.")
+    error = JobTimeout(took_too_long(timeout))
     outcome = failure(attempt, error, make_options())
     settle(attempt, outcome)
     return outcome

@@ -44,6 +44,7 @@ def test_a_timeout_ends_the_attempt_and_the_job_is_tried_again(
         "django_pgjobs.exceptions.JobTimeout",
         "django_pgjobs.exceptions.JobTimeout",
     ]
+    assert {entry["message"] for entry in row.errors} == {"the attempt took longer than 0.2 s."}
     assert row.attempts == 2
     after = plain_tasks.add.enqueue(1, 2)
     wait_until(lambda: get_job(after.id).status == "successful")

@@ -23,6 +23,7 @@ from django_pgjobs.exceptions import (
     ClaimLost,
     JobExpired,
     JobInterrupt,
+    JobTimeout,
     PayloadError,
     TokensTooOld,
     UnknownTask,
@@ -34,6 +35,7 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.errors import is_of_the_moment
 from django_pgjobs.results import result_of_row
 from django_pgjobs.signals import has_receivers, task_finished, task_started
+from django_pgjobs.values.moments import exact_duration
 from django_pgjobs.values.payload import decode_arguments, referred_batches
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import HOARD_SECONDS, Attempt
@@ -66,6 +68,11 @@ def timeout_of(attempt: Attempt) -> float | None:
     if attempt.row.timeout is not None:
         return attempt.row.timeout
     return attempt.task.timeout if isinstance(attempt.task, Task) else None
+
+
+def took_too_long(timeout: float) -> str:
+    """Return the message of an attempt that took longer than *timeout* seconds."""
+    return f"the attempt took longer than {exact_duration(timeout)}."
 
 
 def needs_reset(attempt: Attempt, outcome: Outcome) -> bool:
@@ -201,6 +208,10 @@ def _value_of(attempt: Attempt, call: TaskCall) -> Any:
 
 def failure(attempt: Attempt, error: BaseException, options: Options) -> Outcome:
     """Return the outcome of an attempt that raised *error*; looking at that may raise, too."""
+    timeout = timeout_of(attempt)
+    if isinstance(error, JobTimeout) and not error.args and timeout is not None:
+        # The interpreter raises it without words.
+        error.args = (took_too_long(timeout),)
     try:
         return of_exception(
             attempt,

@@ -63,7 +63,7 @@ WHERE class.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgjobs_job')::oid
 # How long the server waits for the next statement while a transaction holds locks.
 QUESTION_TIMEOUT = "1s"
 
-REFUSED_COMMIT = "the commit was refused (by a deferred constraint?)"
+REFUSED_COMMIT = "the commit failed (a lost connection, or a deferred constraint)"
 
 TRANSPORT = {
     # The next one of several hosts, if this one is a standby. Not "read-write": that asks for

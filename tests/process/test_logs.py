@@ -11,6 +11,7 @@ from typing import Any
 import django
 import pytest
 
+from django_pgjobs.values.moments import logged_duration
 from tests import tasks as common
 from tests.factories import get_job, make_job, make_running_job, make_worker
 from tests.helpers import ROOT, WorkerProcess, wait_until
@@ -51,7 +52,10 @@ def test_json_lines_parse_and_hold_the_fields_of_the_event(start: Start) -> None
     # What else there is comes before the worker begins: the summary for people.
     assert lines[-len(entries) :] == [line for line in lines if line.startswith("{")]
     [done] = [entry for entry in entries if entry.get("event") == "done"]
-    assert done.keys() >= {"time", "level", "logger", "message", "job", "task", "ran"}
+    assert done.keys() >= {"time", "level", "logger", "message", "job", "task"}
+    # Text in the line for people, seconds for programs.
+    assert isinstance(done["ran"], float)
+    assert f"ran={logged_duration(done['ran'])}" in done["message"]
     assert done | {"job": events["done"], "attempt": "1/25", "worker": "w"} == done
     found = {(entry["event"], entry["job"]) for entry in entries if "event" in entry}
     for event in ("done", "RETRY", "FAIL", "snooze", "unknown"):

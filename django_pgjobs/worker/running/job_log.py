@@ -36,6 +36,9 @@ LEVELS = {
     Kind.LEFT: logging.WARNING,
 }
 
+# What a line says of a job. A number is a length of time in seconds.
+Fields = dict[str, str | float]
+
 # One constant text for each kind of line: error trackers group by it if there is no exception.
 TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue", *Kind)}
 
@@ -43,7 +46,7 @@ TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue
 def log_start(attempt: Attempt, worker: str) -> None:
     """Log that an attempt begins."""
     if logger.isEnabledFor(logging.INFO):
-        fields = _fields(attempt, worker) | {"waited": logged_duration(attempt.row.waited)}
+        fields = _fields(attempt, worker) | {"waited": round(attempt.row.waited, 3)}
         _log(logging.INFO, "start", attempt.id, attempt.row.task_path, fields)
 
 
@@ -62,9 +65,9 @@ def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str | None) -> None
     level = LEVELS.get(outcome.kind, logging.INFO)
     if not logger.isEnabledFor(level):
         return
-    fields = _fields(attempt, worker) | {"ran": logged_duration(outcome.duration)}
+    fields = _fields(attempt, worker) | {"ran": round(outcome.duration, 3)}
     if outcome.delay is not None:
-        fields["again_in"] = logged_duration(outcome.delay)
+        fields["again_in"] = round(outcome.delay, 3)
     if outcome.exception is not None:
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
@@ -75,7 +78,8 @@ def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str | None) -> None
 
 def log_rescue(job: Rescued, worker: str | None) -> None:
     """Log that *worker*, or a web process (None), took a job from a lost one."""
-    fields = {"attempt": str(job.attempts), "queue": job.queue_name} | _of_worker(worker)
+    fields: Fields = {"attempt": str(job.attempts), "queue": job.queue_name}
+    fields |= _of_worker(worker)
     # The row of a running job may name no worker.
     fields["lost_worker"] = "-" if job.worker_id is None else f"#{job.worker_id}"
     fields |= {"status": job.status} | _correlation(job.correlation_id)
@@ -85,7 +89,8 @@ def log_rescue(job: Rescued, worker: str | None) -> None:
 
 def log_expiry(job: Expired, worker: str) -> None:
     """Log that *worker* ended a waiting job that had expired."""
-    fields = {"attempt": str(job.attempts), "queue": job.queue_name} | _of_worker(worker)
+    fields: Fields = {"attempt": str(job.attempts), "queue": job.queue_name}
+    fields |= _of_worker(worker)
     fields |= _correlation(job.correlation_id) | {"note": EXPIRED}
     _log(LEVELS[Kind.EXPIRE], Kind.EXPIRE, job.id, job.task_path, fields)
 
@@ -103,19 +108,19 @@ def log_stop(reason: str, running: Collection[Attempt], timeout: float) -> None:
     logger.info("stop    %s: no new jobs;%s", reason, waiting)
 
 
-def _fields(attempt: Attempt, worker: str | None) -> dict[str, str]:
-    fields = {
+def _fields(attempt: Attempt, worker: str | None) -> Fields:
+    fields: Fields = {
         "attempt": f"{attempt.attempt}/{attempt.max_attempts}",
         "queue": attempt.queue_name,
     }
     return fields | _of_worker(worker) | _correlation(attempt.correlation_id)
 
 
-def _of_worker(name: str | None) -> dict[str, str]:
+def _of_worker(name: str | None) -> Fields:
     return {} if name is None else {"worker": name}
 
 
-def _correlation(correlation_id: str) -> dict[str, str]:
+def _correlation(correlation_id: str) -> Fields:
     return {"correlation_id": correlation_id} if correlation_id else {}
 
 
@@ -124,10 +129,10 @@ def _log(
     event: str,
     job_id: int,
     task_path: str,
-    fields: dict[str, str],
+    fields: Fields,
     error: BaseException | None = None,
 ) -> None:
-    text = " ".join(f"{key}={value}" for key, value in fields.items())
+    text = " ".join(f"{key}={_in_line(value)}" for key, value in fields.items())
     extra = {"event": str(event), "job": job_id, "task": task_path, **fields}
     logger.log(
         level,
@@ -138,6 +143,10 @@ def _log(
         exc_info=None if error is None else (type(error), error, _traceback(error)),
         extra={"pgjobs": extra},
     )
+
+
+def _in_line(value: str | float) -> str:
+    return value if isinstance(value, str) else logged_duration(value)
 
 
 def _traceback(error: BaseException) -> TracebackType | None:

@@ -230,6 +230,12 @@ def test_cancel_and_requeue_change_what_they_can(run: Any) -> None:
     assert get_job(ready).status == "ready"
 
 
+def test_cancel_of_a_running_job_says_that_it_is_asked_to_end(run: Any) -> None:
+    job_id = make_running_job().id
+    assert run("cancel", job_id) == f"job {job_id}: asked to end\n"
+    assert get_job(job_id).status == "running"
+
+
 def test_a_job_that_was_not_changed_ends_with_1_and_the_others_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

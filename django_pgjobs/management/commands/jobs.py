@@ -13,11 +13,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import ProgrammingError
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
-from django_pgjobs.control import lifecycle, pauses
+from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
 from django_pgjobs.declaring.registry import discover_tasks, list_task_paths
-from django_pgjobs.exceptions import JobError
-from django_pgjobs.management import enqueueing, looks, prune, schedules, tokens, workflows
+from django_pgjobs.management import changes, enqueueing, looks, prune, schedules, tokens, workflows
 from django_pgjobs.management.arguments import count, instant, span
 from django_pgjobs.management.grants import WEB, WORKER, make_grants
 from django_pgjobs.management.printing import json_text, write_table
@@ -26,7 +25,7 @@ from django_pgjobs.models import Job
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
-from django_pgjobs.values.words import IN_LINES, counted
+from django_pgjobs.values.words import IN_LINES
 
 EXIT_USAGE = 2
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
@@ -309,27 +308,10 @@ class Command(BaseCommand):
     # Changing
 
     def _cancel(self, **flags: Any) -> None:
-        self._change(flags["ids"], lifecycle.cancel, "cancelled", "has finished or does not exist")
+        changes.cancel(self._write, flags["ids"])
 
     def _requeue(self, **flags: Any) -> None:
-        self._change(
-            flags["ids"], lifecycle.requeue, "requeued", "is not finished or does not exist"
-        )
-
-    def _change(
-        self, ids: list[int], change: Callable[[int], bool], done: str, not_done: str
-    ) -> None:
-        failed = 0
-        for each in ids:
-            try:
-                said = done if change(each) else not_done
-            except JobError as error:
-                said = str(error)
-            failed += said != done
-            self._write(f"job {each}: {said}")
-        if failed:
-            verb = "was" if failed == 1 else "were"
-            raise CommandError(f"{failed} of {counted(len(ids), 'job')} {verb} not {done}.")
+        changes.requeue(self._write, flags["ids"])
 
     def _pause(self, **flags: Any) -> None:
         target = _target_of(flags)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -114,7 +115,7 @@ def test_the_decorator_of_django_makes_our_task() -> None:
         ({"max_attempts": True}, "got True."),
         ({"max_attempts": "3"}, "got '3'."),
         ({"max_attempts": 2**31}, "expected max_attempts"),
-        ({"timeout": 0}, "expected timeout to be more than 0 seconds, up to 1000 years, got 0."),
+        ({"timeout": 0}, "expected timeout to be a number of seconds, more than 0, up to 1000"),
         ({"timeout": -1}, "got -1."),
         ({"timeout": float("nan")}, "got nan."),
         ({"timeout": float("inf")}, "got inf."),
@@ -123,7 +124,7 @@ def test_the_decorator_of_django_makes_our_task() -> None:
         ({"priority": True}, "expected priority to be a whole number, got True."),
         ({"concurrency_limit": 2**31}, "expected concurrency_limit from 1 to 2147483647"),
         ({"rate_limit": "a", "rate_cost": 2**31}, "expected rate_cost from 1 to 2147483647"),
-        ({"timeout": timedelta(seconds=5)}, "expected timeout to be more than 0 seconds"),
+        ({"timeout": timedelta(seconds=5)}, "expected timeout to be a number of seconds, more"),
         ({"backoff": "10"}, "expected backoff to be a list of seconds"),
         ({"backoff": []}, "expected backoff to list at least one delay"),
         ({"backoff": Exponential}, "expected backoff to be a list of seconds, Exponential(...)"),
@@ -168,8 +169,8 @@ def test_atomic_is_refused_for_async_functions() -> None:
 
 def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     with pytest.raises(TypeError) as caught:
-        task(max_retries=3)  # type: ignore[call-overload]
-    assert "unknown options ['max_retries']; expected some of [" in str(caught.value)
+        task(tries=3)  # type: ignore[call-overload]
+    assert "unknown options ['tries']; expected some of [" in str(caught.value)
     assert "'max_attempts'" in str(caught.value)
 
 
@@ -257,10 +258,32 @@ def test_using_checks_what_it_is_given(options: dict[str, Any]) -> None:
         tasks.add.using(**options)
 
 
-@pytest.mark.parametrize("option", ["backoff", "retry_on", "discard_on", "atomic", "timout"])
+@pytest.mark.parametrize("option", ["backoff", "retry_on", "discard_on", "atomic", "remote"])
 def test_using_does_not_take_what_belongs_to_the_declaration(option: str) -> None:
-    with pytest.raises(TypeError, match=option):
+    said = f".using() does not take {option}; declare it with the task: @task({option}=...)."
+    with pytest.raises(TypeError, match=re.escape(said)):
         tasks.add.using(**{option: None})
+
+
+@pytest.mark.parametrize(
+    ("option", "ours"),
+    [("queue", "queue_name"), ("max_retries", "max_attempts"), ("countdown", "run_after")],
+)
+def test_using_says_what_it_calls_an_option_of_others(option: str, ours: str) -> None:
+    with pytest.raises(TypeError, match=rf"^\.using\(\) does not take {option}; use {ours}\.$"):
+        tasks.add.using(**{option: 3})
+
+
+def test_the_decorator_says_what_it_calls_an_option_of_others() -> None:
+    with pytest.raises(TypeError, match=r"^@task does not take queue; use queue_name\.$"):
+        task(queue="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"does not take eta; use \.using\(run_after=\.\.\.\)"):
+        task(eta="x")  # type: ignore[call-overload]
+
+
+def test_using_names_what_nobody_knows_with_what_it_takes() -> None:
+    with pytest.raises(TypeError, match=r"got unknown options \['timout'\].*'timeout'"):
+        tasks.add.using(timout=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("run_after", ["tomorrow", 5, date(2030, 1, 1), True])

@@ -14,6 +14,7 @@ from django.core.management import load_command_class
 
 import django_pgjobs
 from django_pgjobs import JobResult, Task, compat, exceptions, testing
+from django_pgjobs.declaring.option_names import OF_DECLARATIONS
 from django_pgjobs.models import RateLimit
 from django_pgjobs.models.batch_async import AsyncBatch
 from django_pgjobs.worker.process import exit_status
@@ -42,13 +43,14 @@ def names_in(text: str) -> set[str]:
 
 
 def test_what_using_takes_is_documented() -> None:
-    takes = set(inspect.signature(Task.using).parameters) - {"self"}
+    takes = set(inspect.signature(Task.using).parameters) - {"self", "unknown"}
     declared = {field.name for field in dataclasses.fields(Task)} - {"func", "is_ours"}
     [left_out, added] = re.findall(
         r"`using` does not take (.*?), which are read where the job runs; it also takes (.*?)\.\n",
         read("tasks.md"),
     )[0]
     assert declared - takes == names_in(left_out)
+    assert set(OF_DECLARATIONS) == declared - takes | {"schedule"}
     options = names_in("".join(rows_of("tasks.md", "Options")))
     of_keys = names_in("".join(rows_of("coalescing.md", "Options")))
     # What @task(schedule=...) says is no option of jobs.

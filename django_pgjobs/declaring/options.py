@@ -39,6 +39,15 @@ def is_duration(value: object) -> bool:
     return 0 < value <= LONGEST_WAIT
 
 
+def find_timeout_problems(timeout: object) -> Iterator[str]:
+    """Yield what is wrong with the *timeout* of a task."""
+    if timeout is not None and not is_duration(timeout):
+        yield (
+            "expected timeout to be a number of seconds, more than 0, up to 1000 years, got "
+            f"{timeout!r}."
+        )
+
+
 def find_control_problems(task: Any) -> Iterator[str]:
     """Yield what is wrong with the options of *task* that control when its jobs start."""
     names = argument_names(task.func, task.takes_context)

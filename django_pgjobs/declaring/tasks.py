@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Never, overload
 
 from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
@@ -22,7 +22,8 @@ from django_pgjobs.declaring.calls import Call
 from django_pgjobs.declaring.endings import find_end_problems
 from django_pgjobs.declaring.job_result import JobResult
 from django_pgjobs.declaring.keys import Key
-from django_pgjobs.declaring.options import find_control_problems, is_count, is_duration
+from django_pgjobs.declaring.option_names import OF_JOBS, check_names
+from django_pgjobs.declaring.options import find_control_problems, find_timeout_problems, is_count
 from django_pgjobs.declaring.remote import find_remote_problems
 from django_pgjobs.declaring.retries import DEFAULT_BACKOFF, Backoff, check_backoff
 from django_pgjobs.declaring.schedules import schedule_of_task
@@ -157,17 +158,17 @@ class Task(AnyTask):
         max_losses: int | None = None,
         expires: datetime | timedelta | None = None,
         on_failure: AnyTask | Call | str | None = None,
+        **unknown: Never,
     ) -> Task:
         """Return a copy of the task with other options for the jobs enqueued through it.
 
         None leaves an option unchanged. *run_after* is an aware datetime, or a timedelta from the
-        enqueue by the database's clock. *backoff*, *retry_on*, *discard_on*, *atomic* and
-        *resets_session* are read where the task runs, so only the declaration has them, and
-        *schedulable*. *after* lists jobs (Job, TaskResult or id) that have to finish first;
-        *after_failure* says what happens when one fails or is cancelled: "cancel", "run" or "hold".
-        *subject* is the saved model instance that the jobs are about. Raise InvalidTask.
+        enqueue by the database's clock. *after* lists jobs (Job, TaskResult or id) that have to
+        finish first; *after_failure*: "cancel", "run" or "hold" when one of them does not succeed.
+        *subject* is the model instance they are about. Raise InvalidTask, TypeError for others.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
+        given = {key: value for key, value in locals().items() if key not in ("self", "unknown")}
+        check_names(".using()", unknown, given)
         return replace(self, **{key: v for key, v in given.items() if v is not None})
 
     if TYPE_CHECKING:
@@ -308,8 +309,7 @@ def _find_run_problems(task: Task) -> Iterable[str]:
         if count is not None and not is_count(count):
             yield f"expected {name} from 1 to 2147483647, got {count!r}."
     yield from find_end_problems(task)
-    if task.timeout is not None and not is_duration(task.timeout):
-        yield f"expected timeout to be more than 0 seconds, up to 1000 years, got {task.timeout!r}."
+    yield from find_timeout_problems(task.timeout)
     if isinstance(task.priority, bool) or not isinstance(task.priority, int | float):
         yield f"expected priority to be a whole number, got {task.priority!r}."
     try:
@@ -379,14 +379,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raise InvalidTask if an option or the function is wrong, and TypeError for an option that
     does not exist.
     """
-    if "run_after" in options:
-        raise TypeError("@task does not take run_after; use .using(run_after=...).")
-    of_jobs = {"func", "run_after", "after", "after_failure", "subject", "is_ours"}
-    known = {f.name for f in fields(Task)} - of_jobs | {"schedule"}
-    unknown = sorted(options.keys() - known)
-    if unknown:
-        raise TypeError(f"@task got unknown options {unknown}; expected some of {sorted(known)}.")
-
+    of_others = {"func", "is_ours", *OF_JOBS}
+    check_names("@task", options, {f.name for f in fields(Task)} - of_others | {"schedule"})
     times = options.pop("schedule", None)
 
     def declare(func: Callable[..., Any]) -> Task:

@@ -106,9 +106,11 @@ def check_rights(alias: str) -> list[str]:
 
 def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
     """Return what to say of a database that cannot be reached or takes no writes."""
-    reason = str(error).strip().removesuffix(".")
+    # In one line; that of a refused connection ends with a question.
+    reason = " ".join(str(error).split())
+    end = "" if reason.endswith((".", "?")) else "."
     return CommandError(
-        f"the database {alias!r} cannot be reached: {reason}. A worker needs a server that takes "
-        "writes: start it, or correct DATABASES in the settings.",
+        f"the database {alias!r} cannot be reached: {reason}{end} Start a server that takes "
+        "writes, or correct DATABASES in the settings.",
         returncode=EXIT_UNREACHABLE,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from tests.factories import count_jobs, make_job, make_jobs
-from tests.helpers import WorkerProcess, database_url
+from tests.helpers import ROOT, WorkerProcess, database_url
 from tests.process.support import fetch_rows
 from tests.servers import PrivateCluster, free_port
 
@@ -85,6 +88,23 @@ def test_without_a_database_it_ends_with_3(start: Start, flags: tuple[str, ...])
     assert worker.wait() == 3
     assert "the database 'default' cannot be reached: " in worker.output()
     assert "Traceback" not in worker.output()
+
+
+@pytest.mark.parametrize("words", [("list",), ("stuck", "--fail"), ("cancel", "7")], ids=" ".join)
+def test_without_a_database_jobs_ends_with_3_and_one_line(words: tuple[str, ...]) -> None:
+    """A monitor can tell it from a job that looks stuck, which is 1."""
+    nowhere = database_url(HOST="127.0.0.1", PORT=free_port())
+    settings = {"DATABASE_URL": nowhere, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "django", "jobs", *words],
+        cwd=ROOT,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.startswith("CommandError: the database 'default' cannot be reached: ")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_without_the_tables_it_ends_with_3_and_names_the_remedy(

@@ -57,7 +57,7 @@ def test_a_start_on_a_standby_ends_with_3_and_says_why(
     worker = start(*flags, database=standby.url(DATABASE))
     assert worker.wait() == 3
     assert "standby" in worker.output()
-    assert "A worker needs a server that takes writes" in worker.output()
+    assert "Start a server that takes writes" in worker.output()
     assert "Traceback" not in worker.output()
 
 

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import ProgrammingError
+from django.db import DatabaseError, OperationalError, ProgrammingError
 from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
 
 from django_pgjobs.control import pauses
@@ -31,6 +32,8 @@ EXIT_USAGE = 2
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
 # As they come from the database: what Python cannot decode is shown all the same.
 SHOWN = [field.name for field in Job._meta.fields]
+# What may mean that no command can use the database.
+UNUSABLE = (psycopg.OperationalError, UndefinedTable, UndefinedColumn, UndefinedFunction)
 
 EPILOG = """
 examples:
@@ -53,7 +56,8 @@ examples:
 Each action has a --help of its own.
 
 Exit status: 0 done (pause and resume also if it was so before), 1 some job does not exist or
-was not changed, 2 wrong use, 3 the database is not migrated.
+was not changed, or looks stuck (stuck --fail), 2 wrong use, 3 the database cannot be reached
+or is not migrated.
 """
 
 
@@ -230,8 +234,8 @@ class Command(BaseCommand):
             raise _refusal(error, EXIT_USAGE) from error
         except ImproperlyConfigured as error:
             raise _refusal(error) from error
-        except ProgrammingError as error:
-            _refuse_if_not_migrated(error)
+        except (ProgrammingError, OperationalError) as error:
+            _refuse_if_not_usable(error)
             raise
 
     def _write(self, text: str) -> None:
@@ -359,14 +363,14 @@ def _refusal(error: Exception, returncode: int = 1) -> CommandError:
     return CommandError(str(error).translate(IN_LINES), returncode=returncode)
 
 
-def _refuse_if_not_migrated(error: ProgrammingError) -> None:
-    """Raise CommandError if a table or column is missing, as `runjobs` does."""
-    if not isinstance(error.__cause__, (UndefinedTable, UndefinedColumn, UndefinedFunction)):
+def _refuse_if_not_usable(error: DatabaseError) -> None:
+    """Raise CommandError, as `runjobs` does, if there is no server, or a table or column."""
+    if not isinstance(error.__cause__, UNUSABLE):
         return
     try:
         look_at_server(job_database())
-    except CommandError as missing:
-        raise missing from error
+    except CommandError as refusal:
+        raise _refusal(refusal, refusal.returncode) from error
 
 
 def _target_of(flags: dict[str, Any]) -> dict[str, Any]:

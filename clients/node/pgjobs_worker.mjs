@@ -5,8 +5,9 @@
 //     await worker.run(); // until SIGTERM, SIGINT or worker.stop()
 //
 // What a task returns is the result, what it throws the failure. It is called with the job and
-// its arguments, those with a name as an object at the end. job.signal is an AbortSignal: give it
-// to fetch() and the like, or ask job.check() now and then.
+// its arguments, those with a name as an object at the end; job.args and job.kwargs have both for
+// a task that is enqueued either way. job.signal is an AbortSignal: give it to fetch() and the
+// like, or ask job.check() now and then.
 //
 // Copy this file: it needs Node.js 18 and nothing else. docs/http-workers.md explains it.
 

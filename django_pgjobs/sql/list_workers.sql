@@ -1,4 +1,4 @@
--- List the live workers and those that ended lately, live ones first, newest first.
+-- List the live workers, the newest first, then those that ended lately, the newest end first.
 -- Parameters: ended_within double precision (seconds); max_workers integer
 -- Returns: id, name, host, pid, version, queues (NULL: all), excluded_queues, slots; listening,
 --     lost, has it ended?, is it asked to be quiet?, to stop?; seconds since it began, since its
@@ -12,5 +12,5 @@ WHERE
     worker.ended_at IS NULL
     OR worker.ended_at > statement_timestamp()
     - make_interval(secs => %(ended_within)s::double precision)
-ORDER BY worker.ended_at IS NOT NULL, worker.id DESC
+ORDER BY worker.ended_at DESC NULLS FIRST, worker.id DESC
 LIMIT %(max_workers)s::integer

@@ -85,6 +85,15 @@ def test_workers_that_ended_long_ago_are_left_out(admin_client: Client) -> None:
     assert "No worker is live" in text
 
 
+def test_those_that_ended_are_below_the_live_ones_newest_end_first(admin_client: Client) -> None:
+    for name, minutes in (("first:1", 9), ("last:1", 1), ("middle:1", 5)):
+        make_worker(name, ended_at=sql.SQL("now() - interval '1 min' * {}").format(minutes))
+    make_worker("live:1")
+    make_worker("live:2")
+    found = re.findall(r"\b(?:first|last|middle|live):\d", read(admin_client))
+    assert list(dict.fromkeys(found)) == ["live:2", "live:1", "last:1", "middle:1", "first:1"]
+
+
 def test_a_worker_shows_what_it_runs_and_how_full_it_is(admin_client: Client) -> None:
     busy, idle = make_worker("busy:1", slots=4), make_worker("idle:1", slots=8)
     jobs = [make_running_job(busy, task_path="shop.tasks.send") for _ in range(3)]

@@ -162,6 +162,8 @@ def test_many_jobs_are_not_ended_by_a_click(small: None, admin_client: Client, t
     assert "Type “7”." in text_of(admin_client, where)
     response = confirm(admin_client, where, typed=typed)
     assert response.status_code == 200
+    text = response.content.decode()
+    assert (text.count("Type “7”."), text.count("not the text asked for")) == (1, 1)
     assert count_jobs() == 7
     assert not BulkChange.objects.exists()
 

@@ -65,7 +65,7 @@ class EndingForm(BulkForm):
         given: str = self.cleaned_data["typed"]
         plain = GROUPING.sub("", given) if self.wanted.isdecimal() else given
         if plain != self.wanted:
-            raise ValidationError(_("Type “%(text)s”.") % {"text": self.wanted})
+            raise ValidationError(_("This is not the text asked for."))
         return given
 
 

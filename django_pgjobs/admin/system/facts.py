@@ -119,6 +119,8 @@ def _settings() -> list[tuple[str, Any, bool]]:
     conf, default = get_conf(), Conf()
     values = {field.name: getattr(conf, field.name) for field in dataclasses.fields(Conf)}
     masked = redact({name: _plain(value) for name, value in values.items()})
+    # What is not set and what is a flag is no secret, whatever its name is.
+    masked |= {name: value for name, value in values.items() if isinstance(value, bool | None)}
     # Whatever the project's own expressions are.
     masked |= {name: MASK for name in SECRETS if values[name] is not None}
     return [(name, masked[name], values[name] != getattr(default, name)) for name in values]

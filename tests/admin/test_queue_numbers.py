@@ -131,6 +131,12 @@ def test_the_share_of_failures_is_that_of_the_jobs_that_ran() -> None:
     assert (line.finished, line.failed, line.failed_percent) == (120, 10, 25)
 
 
+def test_it_is_told_what_the_share_of_failures_is_of(admin_client: Client) -> None:
+    make_job(queue_name="mail", status="failed", finished_at=sql.SQL("now()"))
+    for text in (read(admin_client), read(admin_client, "admin:pgjobs_queue", name="mail")):
+        assert text.count('title="of the jobs that succeeded or failed, without those') == 1
+
+
 def test_workers_of_other_queues_hide_none_that_serves_it(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,7 +200,7 @@ def test_a_predecessor_that_is_gone() -> None:
 
 
 def test_a_hold_without_a_dependency_says_how_to_end_it() -> None:
-    assert "reschedule(job, None) lets it run" in only(make_job(hold="dependencies")).text
+    assert "Run it now all the same" in only(make_job(hold="dependencies")).text
 
 
 def test_a_job_whose_predecessor_failed() -> None:
@@ -210,6 +210,7 @@ def test_a_job_whose_predecessor_failed() -> None:
     reason = only(job_id)
     assert (reason.code, reason.refs) == ("predecessor_failed", (failed,))
     assert f"{failed} (Failed)" in reason.text
+    assert "run this one now all the same" in reason.text
 
 
 def test_a_pause_says_since_when_by_whom_why_and_until_when() -> None:

@@ -123,6 +123,11 @@ def test_values_that_nothing_can_have_end_with_2(words: list[str]) -> None:
     assert status_of(*words) == 2
 
 
+def test_a_pause_until_what_is_past_names_that_as_people_write_it() -> None:
+    with pytest.raises(CommandError, match=r"future, got 2020-01-01 00:00:00[+]00:00\."):
+        call_command("jobs", "pause", "--queue", "mail", "--until", "2020-01-01T00:00Z")
+
+
 def test_pause_and_resume_say_what_they_changed(run: Any) -> None:
     """S1.15."""
     pausing = ["pause", "--queue", "mail", "--reason", "PDF bug", "--by", "anna"]

@@ -186,8 +186,8 @@ def _holds(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     values = {"jobs": list_of(labels, total)}
     if job.hold == Hold.PREDECESSOR_FAILED:
         text = _(
-            "One of the jobs it waited for failed: %(jobs)s. Requeue that one, let this one go "
-            "on with reschedule(job, None), or cancel it."
+            "One of the jobs it waited for failed: %(jobs)s. Requeue that one, run this one now "
+            "all the same, or cancel it."
         )
         yield Reason("predecessor_failed", text % values, refs)
     elif found:
@@ -195,7 +195,8 @@ def _holds(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
         yield Reason("dependencies", text % values, refs)
     else:
         text = _(
-            "It waits for other jobs, but no row says for which. reschedule(job, None) lets it run."
+            "It waits for other jobs, but no row says for which. Run it now all the same, or "
+            "cancel it."
         )
         yield Reason("dependencies", text)
 

@@ -19,6 +19,7 @@ from django_pgjobs.queries import control, notifications
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import PauseKind
 from django_pgjobs.values.given import instant_or_delay
+from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import is_storable, shorten
 
 # In characters: it is on pages and in lists.
@@ -119,4 +120,5 @@ def _end_of_pause(until: datetime | timedelta | None) -> tuple[datetime | None, 
         resume_at, delay = instant_or_delay(until, name="until")
         if resume_at is None or resume_at > datetime.now(UTC):
             return resume_at, delay
-    raise ValueError(f"expected until in the future, got {until!r}. Use resume() to end a pause.")
+    said = given_in_words(until)
+    raise ValueError(f"expected until in the future, got {said}. Use resume() to end a pause.")

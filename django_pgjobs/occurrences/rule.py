@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 
 from django_pgjobs.occurrences.cron import Cron, Lacking, cron_of
+from django_pgjobs.values.moments import given_in_words
 
 SHORTEST_EVERY, LONGEST_EVERY = timedelta(seconds=1), timedelta(days=3660)
 MAX_EXCEPT_DATES = 1_000
@@ -63,9 +64,10 @@ class Rule:
         elif not isinstance(self.every, timedelta) or not (
             SHORTEST_EVERY <= self.every <= LONGEST_EVERY
         ):
+            kind = "" if isinstance(self.every, timedelta) else "a timedelta "
             yield (
-                f"expected every to be a timedelta from {SHORTEST_EVERY} to {LONGEST_EVERY}, "
-                f"got {self.every!r}."
+                f"expected every to be {kind}from {given_in_words(SHORTEST_EVERY)} to "
+                f"{given_in_words(LONGEST_EVERY)}, got {given_in_words(self.every)}."
             )
         find_zone(self.timezone)
         yield from self._find_choice_problems()
@@ -78,7 +80,7 @@ class Rule:
             if given is not None and given not in allowed:
                 yield f"expected {name} to be one of {', '.join(allowed)}, got {given!r}."
             if given is not None and self.cron is None:
-                yield f"expected {name} with cron only: every={self.every!r} knows no clock."
+                yield f"expected {name} with cron only: an interval knows no clock."
 
     def _find_window_problems(self) -> Iterator[str]:
         for name in ("starts", "ends"):
@@ -86,9 +88,9 @@ class Rule:
             if given is None:
                 continue
             if not isinstance(given, datetime) or given.tzinfo is None:
-                yield f"expected {name} to be an aware datetime, got {given!r}."
+                yield f"expected {name} to be an aware datetime, got {given_in_words(given)}."
             elif not 1970 <= given.year < 9999:
-                yield f"expected {name} from 1970 to 9998, got {given!r}."
+                yield f"expected {name} from 1970 to 9998, got {given_in_words(given)}."
         if self.starts is not None and self.ends is not None and self.starts >= self.ends:
             yield f"expected ends to be later than starts, {self.starts}, got {self.ends}."
         dates = self.except_dates

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from django_pgjobs.exceptions import seconds_or_none
+from django_pgjobs.values.moments import given_in_words
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 LONGEST_DELAY = timedelta(days=366_000)
@@ -26,16 +27,18 @@ def instant_or_delay(
         raise TypeError(f"expected {name} to be a datetime or a timedelta, got {moment!r}.")
     if isinstance(moment, timedelta):
         if moment > LONGEST_DELAY:
-            raise ValueError(f"expected {name} within 1000 years from now, got {moment!r}.")
+            raise ValueError(
+                f"expected {name} within 1000 years from now, got {given_in_words(moment)}."
+            )
         return None, seconds_or_none(moment, name=name)
     instant = moment
     if timezone.is_naive(moment):
         if settings.USE_TZ:
-            raise ValueError(f"expected {name} with a time zone, got {moment!r}.")
+            raise ValueError(f"expected {name} with a time zone, got {given_in_words(moment)}.")
         instant = timezone.make_aware(moment)
     if not EARLIEST <= instant <= LATEST:
         first, last = BOUNDS_OF_TIMES
-        raise ValueError(f"expected {name} from {first} to {last}, got {moment!r}.")
+        raise ValueError(f"expected {name} from {first} to {last}, got {given_in_words(moment)}.")
     return in_utc(instant), None
 
 

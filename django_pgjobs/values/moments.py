@@ -7,7 +7,7 @@ and without spaces in a value.
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.utils import formats, timezone
 from django.utils.translation import gettext as _
@@ -38,11 +38,20 @@ def duration_in_words(seconds: float) -> str:
 
 def exact_duration(seconds: float) -> str:
     """Return all of a length of time that somebody gave: 10 s, 1 d 2 h, 1 min 0.5 s."""
+    if seconds < 0:
+        return f"-{exact_duration(-seconds)}"
     whole, parts = seconds, []
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         number, whole = divmod(whole, size)
         parts += [f"{number:.0f} {unit}"] if number else []
     return " ".join([*parts, f"{whole:g} s"] if whole or not parts else parts)
+
+
+def given_in_words(given: object) -> str:
+    """Return what somebody gave, for a message: a length of time, an instant, or another value."""
+    if isinstance(given, timedelta):
+        return exact_duration(given.total_seconds())
+    return str(given) if isinstance(given, datetime) else repr(given)
 
 
 def duration(seconds: float | None) -> str:

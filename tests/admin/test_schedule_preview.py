@@ -44,6 +44,11 @@ def test_it_shows_the_next_five_and_what_the_clock_does(admin_client: Client) ->
     assert "2027-03-28" not in never
 
 
+def test_an_interval_out_of_bounds_is_told_as_people_write_it(admin_client: Client) -> None:
+    text = ask(admin_client, every="0.5", timezone="UTC")
+    assert "expected every to be from 1 s to 3660 d, got 0.5 s." in text
+
+
 def test_intervals_windows_and_exceptions_count(admin_client: Client) -> None:
     text = ask(
         admin_client,

@@ -88,7 +88,7 @@ def test_explain_says_what_a_row_waits_for_that_says_it_runs() -> None:
 def test_explain_says_that_a_row_waits_for_jobs_that_are_not_named() -> None:
     found = explain(make_job(hold="dependencies", waits_for=2))
     assert found.reasons[0].code == "dependencies"
-    assert "reschedule(job, None)" in found.reasons[0].text
+    assert "Run it now all the same" in found.reasons[0].text
 
 
 def test_explain_says_that_a_row_may_lack_what_its_task_declares() -> None:

@@ -96,6 +96,35 @@ def test_a_blocked_loop_gets_no_more_jobs(
     assert slots.mark == WAITS
 
 
+def test_a_job_that_blocks_the_loop_is_named_though_no_other_waits(
+    start_thread: Start,
+    gate: Gate,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_watch, "TOLD_SECONDS", 0.05)
+    slots = start_thread().runner.async_slots
+    waiting = worker_tasks.wait_at_gate_async.enqueue()
+    gate.wait_entered()
+    for _ in range(3):
+        # It moves, and has nothing to answer by then.
+        slots.tell_if_blocked()
+        wait_until(lambda: slots._watch._probed_at == WAITS)
+    blocking = worker_tasks.block_the_loop.enqueue()
+    gate.wait_entered()
+
+    def said() -> list[str]:
+        slots.tell_if_blocked()
+        return [each for each in caplog.messages if "has stood still" in each]
+
+    assert f"job={blocking.id}" in wait_until(said)[0]
+    assert len(said()) == 1
+    # That alone lets no worker look dead.
+    assert slots.mark == WAITS
+    gate.open()
+    wait_until(lambda: statuses(waiting, blocking) == {"successful"})
+
+
 def test_a_job_that_cancels_itself_fails(drain: Start) -> None:
     job, after = worker_tasks.cancel_itself.enqueue(), tasks.add_async.enqueue(1, 2)
     drain()

@@ -76,9 +76,13 @@ class AsyncSlots(Capacity):
     def tell_if_blocked(self) -> None:
         """Log which job blocks the loop, if one has for some time; safe from any thread."""
         thread_id = self._thread and self._thread.ident
-        if thread_id:
-            task = asyncio.current_task(self._loop)
-            self._watch.tell(thread_id, self._attempts.get(task) if task else None)
+        if not thread_id:
+            return
+        task = asyncio.current_task(self._loop)
+        self._watch.tell(thread_id, self._attempts.get(task) if task else None)
+        if self.running and self._watch.probe():
+            with contextlib.suppress(RuntimeError):  # it crashed, and is closed
+                self._loop.call_soon_threadsafe(self._watch.note_move)
 
     def stop(self) -> None:
         """End the loop once its jobs have ended."""

@@ -1,6 +1,7 @@
 """Whether the event loop moves: an async task that blocks it lets no other begin or go on.
 
-Whoever hands jobs to the loop asks it to begin them; until it answers, it stands still. Then no
+Whoever hands jobs to the loop asks it to begin them; until it answers, it stands still. While jobs
+run on it, it is asked now and then whether it moves. Then no
 more async jobs are claimed, so that other workers run them; the log says what blocks it; and a
 worker whose loop stands still for long is not live.
 """
@@ -27,6 +28,8 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self._asked: deque[float] = deque()
+        # When it was asked whether it moves, though no job waits for it.
+        self._probed_at = WAITS
         self._is_told = False
 
     def ask(self) -> None:
@@ -38,6 +41,17 @@ class LoopWatch:
         was_blocked, self._is_told = self.is_blocked, False
         self._asked.popleft()
         return was_blocked
+
+    def probe(self) -> bool:
+        """Note that the loop is asked whether it moves; return False if it was asked before."""
+        if self._probed_at != WAITS:
+            return False
+        self._probed_at = time.monotonic()
+        return True
+
+    def note_move(self) -> None:
+        """Note that it does."""
+        self._probed_at, self._is_told = WAITS, False
 
     @property
     def mark(self) -> float:
@@ -59,13 +73,14 @@ class LoopWatch:
 
     def tell(self, thread_id: int, attempt: Attempt | None) -> None:
         """Log once what blocks the loop, if something does: where its thread is, and whose job."""
-        if self._is_told or self.seconds < TOLD_SECONDS:
+        seconds = time.monotonic() - min(self.mark, self._probed_at)
+        if self._is_told or seconds < TOLD_SECONDS:
             return
         self._is_told = True
         (logger.of(attempt) if attempt else logger).warning(
             "%sthe event loop has stood still for %.0f s: until it moves, no async job begins, and"
             " none is claimed. An async task is not to call what blocks. It is here:\n%s",
             f"task={attempt.row.task_path} " if attempt else "",
-            self.seconds,
+            seconds,
             stack_of_thread(thread_id),
         )

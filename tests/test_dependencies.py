@@ -93,7 +93,7 @@ def test_an_unknown_after_failure_is_refused() -> None:
 
 
 def test_a_declaration_cannot_name_predecessors() -> None:
-    with pytest.raises(TypeError, match="unknown options"):
+    with pytest.raises(TypeError, match=r"use \.using\(after="):
         tasks.task(after=[1])
 
 

@@ -243,7 +243,8 @@ def test_every_page_is_in_german(german: Client) -> None:
         response = german.get(make())
         assert response.status_code in (200, 404), name
         assert response.headers["Content-Language"] == "de"
-        said = Said(response.content.decode())
+        # A name that may break is one text.
+        said = Said(response.content.decode().replace("<wbr>", ""))
         assert "Hintergrundjobs" in said.texts, name
         found = {t for t in said.texts if english.fullmatch(t) or ENGLISH.search(t)}
         found = {text for text in found if not NOT_OURS.fullmatch(text)}

@@ -14,7 +14,7 @@ import pytest
 from django.test import override_settings
 from django.utils.functional import SimpleLazyObject
 
-from django_pgjobs import UnknownTask, cancel, requeue, task
+from django_pgjobs import UnknownTask, cancel, requeue
 from django_pgjobs.declaring import registry
 from django_pgjobs.declaring.registry import (
     discover_tasks,
@@ -112,17 +112,6 @@ def test_a_task_is_found_under_its_own_path_only(strange_module: ModuleType) -> 
     with pytest.raises(UnknownTask):
         find_task("strange.add")
     assert "strange.add" not in list_task_paths()
-
-
-def test_a_task_is_listed_though_none_was_there_before(strange_module: ModuleType) -> None:
-    def add() -> None: ...
-
-    add.__module__, add.__qualname__ = "strange", "add"
-    for _ in range(2):
-        assert "strange.add" not in list_task_paths()
-        vars(strange_module)["add"] = task(add)
-        assert "strange.add" in list_task_paths()
-        del vars(strange_module)["add"]
 
 
 def test_a_module_that_makes_names_on_demand_is_not_asked(strange_module: ModuleType) -> None:

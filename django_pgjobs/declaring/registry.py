@@ -26,8 +26,6 @@ from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import UnknownTask
 
 _found: dict[str, AnyTask] = {}
-# Modules in which no task was, and how many names they had then.
-_without_tasks: dict[str, tuple[int, int]] = {}
 
 # Our own tasks, for every worker. They are named, not imported, because they need models.
 OWN_MODULES = (
@@ -212,21 +210,14 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
 
 
 def list_task_paths() -> list[str]:
-    """Return the paths of all tasks that `find_task` finds, sorted.
-
-    Of thousands of modules few have tasks. One that had none is looked at again when it has more
-    or fewer names: a task is a new one.
-    """
+    """Return the paths of all tasks that `find_task` finds, sorted."""
     # By id: the hash of a class may be code of its own.
     kinds = {id(kind) for kind in _kinds_of(DjangoTask)}
     paths = set()
     for module_name, module in list(sys.modules.items()):
         namespace = getattr(module, "__dict__", {})
-        looked_at = id(module), len(namespace)
-        if _without_tasks.get(module_name) == looked_at:
-            continue
+        # Of thousands of modules few have tasks.
         if kinds.isdisjoint(map(id, map(type, list(namespace.values())))):
-            _without_tasks[module_name] = looked_at
             continue
         for name, value in list(namespace.items()):
             if is_task(value) and value.module_path == f"{module_name}.{name}":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -262,3 +263,11 @@ def test_a_job_that_nobody_could_claim_in_time_has_a_line_of_its_own(
             "correlation_id=order-17 note=expired: not started in time"
         )
     )
+
+
+def test_a_length_of_time_that_json_has_no_number_for_is_text(log: Records) -> None:
+    attempt = make_attempt_of(1)
+    attempt.row = attempt.row._replace(waited=math.inf)
+    job_log.log_start(attempt, "w")
+    entry = json.loads(JsonFormatter().format(log.of("start")), parse_constant=pytest.fail)
+    assert entry["waited"] == "inf"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import textwrap
 import time
 from collections.abc import Collection
@@ -46,7 +47,7 @@ TEMPLATES = {event: event.ljust(7) + " %s #%d %s" for event in ("start", "rescue
 def log_start(attempt: Attempt, worker: str) -> None:
     """Log that an attempt begins."""
     if logger.isEnabledFor(logging.INFO):
-        fields = _fields(attempt, worker) | {"waited": round(attempt.row.waited, 3)}
+        fields = _fields(attempt, worker) | {"waited": _seconds(attempt.row.waited)}
         _log(logging.INFO, "start", attempt.id, attempt.row.task_path, fields)
 
 
@@ -65,9 +66,9 @@ def _log_outcome(attempt: Attempt, outcome: Outcome, worker: str | None) -> None
     level = LEVELS.get(outcome.kind, logging.INFO)
     if not logger.isEnabledFor(level):
         return
-    fields = _fields(attempt, worker) | {"ran": round(outcome.duration, 3)}
+    fields = _fields(attempt, worker) | {"ran": _seconds(outcome.duration)}
     if outcome.delay is not None:
-        fields["again_in"] = round(outcome.delay, 3)
+        fields["again_in"] = _seconds(outcome.delay)
     if outcome.exception is not None:
         fields["error"] = _one_line(outcome.exception)
     elif outcome.note:
@@ -143,6 +144,11 @@ def _log(
         exc_info=None if error is None else (type(error), error, _traceback(error)),
         extra={"pgjobs": extra},
     )
+
+
+def _seconds(length: float) -> str | float:
+    # JSON knows no infinity, which a row may hold.
+    return round(length, 3) if math.isfinite(length) else logged_duration(length)
 
 
 def _in_line(value: str | float) -> str:

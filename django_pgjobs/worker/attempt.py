@@ -45,12 +45,16 @@ class Attempt:
     An attempt is interrupted at most once. In a thread that is an exception raised at the
     next bytecode, so it can still be under way when the task has returned: `disarm` calls it
     back, and only after that is the attempt's end settled.
+
+    It ends exactly once, though several may end it: its task, the watchdog, whoever gives its job
+    back. The first to `take_end` says what it came to.
     """
 
     __slots__ = (
         "_body",
         "_cancel_async",
         "_connections",
+        "_has_ended",
         "_interruptible",
         "_lock",
         "_statement_lock",
@@ -115,7 +119,7 @@ class Attempt:
         self.interrupted_by: type[JobInterrupt] | None = None
         self.trace: Trace | None = None  # Its spans, if it is traced.
         self._lock = threading.Lock()
-        self._interruptible = False
+        self._has_ended = self._interruptible = False
         self._thread_id = 0
         # Its coroutine once that runs on the event loop, and the function that cancels it.
         self._cancel_async: Callable[[], object] | None = None
@@ -184,6 +188,12 @@ class Attempt:
                 else:
                     _raise_in_thread(self._thread_id, reason)
             return True
+
+    def take_end(self) -> bool:
+        """Return True the first time: the caller says what the attempt came to."""
+        with self._lock:
+            is_first, self._has_ended = not self._has_ended, True
+            return is_first
 
     def cancel_statement(self) -> bool:
         """Cancel the statement that the attempt's thread waits for; return False if there is none.

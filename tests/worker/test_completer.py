@@ -105,6 +105,28 @@ def test_an_outcome_that_missed_is_lost_and_said_so(
     assert "job=1 outcome=done not written: the claim is lost" in caplog.text
 
 
+def test_an_attempt_ends_once(made: Completing) -> None:
+    """Whoever comes first: it is given up while its body ends, say."""
+    attempt = made.add(1)
+    assert not made.completer.add(attempt, Outcome(Kind.FAIL))
+    [(_, outcome)] = made.take()
+    assert outcome.kind == Kind.DONE
+    assert made.take() == []
+
+
+def test_what_an_atomic_task_has_written_stands_whatever_was_to_be_written(
+    made: Completing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its transaction may commit after somebody has given the job back."""
+    attempt = made.add(1, Kind.RELEASE)
+    batch = made.take()
+    assert made.completer.add(attempt, Outcome(Kind.DONE, stored=True))
+    made.completer.settle_known()
+    made.completer.settle(batch, set())
+    assert (made.state.held, made.stored, made.state.finished_jobs) == ({}, [1], 1)
+    assert "runs elsewhere" not in caplog.text
+
+
 def test_an_outcome_that_was_sent_twice_may_have_been_written_the_first_time(
     made: Completing, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,7 +277,7 @@ def test_at_shutdown_a_job_that_has_ended_is_not_handed_back_while_its_row_is_lo
     made: Completing,
 ) -> None:
     """It would run again."""
-    done, running = made.add(1), made.add(2)
+    done, running = made.add(1), make_attempt_of(2)
     entries = made.take()
     made.completer.put_aside(entries[0])
     Farewell(made.state, made.completer).release([done, running])

@@ -77,10 +77,16 @@ class Completer:
     def __len__(self) -> int:
         return len(self._pending) + len(self._known)
 
-    def add(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Take over an outcome; safe from any thread."""
+    def add(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Take over an outcome; return False if the attempt has ended before. Thread-safe.
+
+        What is stored already stands, whatever was to be written before.
+        """
+        if not attempt.take_end() and not outcome.stored:
+            return False
         needs_none = outcome.stored or outcome.kind in (Kind.LOST, Kind.LEFT)
         (self._known if needs_none else self._pending).append((attempt, outcome))
+        return True
 
     def oldest_age(self) -> float:
         """Return the seconds that the oldest unwritten outcome has waited, 0 if there is none."""
@@ -226,7 +232,7 @@ class Completer:
         if outcome.sent:
             message = "outcome=%s was sent before the connection broke, or the claim is lost"
         else:
-            message = "outcome=%s not written: the claim is lost, the job runs elsewhere"
+            message = "outcome=%s not written: the claim is lost, the attempt owns its job no more"
         logger.of(attempt).warning(message, outcome.kind)
 
 

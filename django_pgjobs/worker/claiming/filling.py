@@ -79,7 +79,7 @@ def _of_error(attempt: Attempt, error: BaseException) -> Outcome:
 
 def split(
     attempts: Iterable[Attempt],
-    on_filling: Callable[[Attempt, Outcome], None],
+    on_filling: Callable[[Attempt, Outcome], object],
     *,
     on_next: Callable[[], None],
 ) -> list[Attempt]:

@@ -104,11 +104,16 @@ class Pump(Role):
 
     # What other threads say
 
-    def add_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Take over an outcome, and wake up unless it may wait for company."""
-        self._completer.add(attempt, outcome)
+    def add_outcome(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Take over an outcome, and wake up unless it may wait for company.
+
+        Return False if the attempt has ended before.
+        """
+        if not self._completer.add(attempt, outcome):
+            return False
         if len(self._completer) == 1 or self._demand.is_low(attempt):
             self.wake()
+        return True
 
     def offer(self, place: Listing | str) -> None:
         """Say where jobs are: what a look found, or the queue that a notification named."""

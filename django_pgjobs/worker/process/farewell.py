@@ -51,13 +51,9 @@ class Farewell:
         self.loses_jobs = False
 
     def release(self, attempts: Iterable[Attempt]) -> None:
-        """Give back jobs, except those whose outcome waits for a lock.
-
-        Nor those that are filled in instead of run: their outcome is on its way.
-        """
+        """Give back jobs, except those that have ended: their outcomes are on their way."""
         for attempt in attempts:
-            if self._completer.aside(attempt) is None and attempt.control is None:
-                self._completer.add(attempt, self._outcome_of(attempt))
+            self._completer.add(attempt, self._outcome_of(attempt))
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
         if attempt.control is not None:

@@ -275,11 +275,14 @@ class WorkerProcess:
         # Nothing else would wake the pump while the running jobs go on.
         self.pump.wake()
 
-    def _done(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _done(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Take over what an attempt came to; return False if it has ended before."""
         outcome = self._farewell.judge(outcome)
         # Before it is logged, because that may take for ever.
-        self.pump.add_outcome(attempt, outcome)
-        log_outcome(attempt, outcome, self.state.name)
+        is_first = self.pump.add_outcome(attempt, outcome)
+        if is_first:
+            log_outcome(attempt, outcome, self.state.name)
+        return is_first
 
     def _dispatch(self, attempts: list[Attempt]) -> None:
         attempts = split(attempts, self._done, on_next=self.pump.note_move)

@@ -24,7 +24,7 @@ from django_pgjobs.worker.state import Options
 
 logger = get_logger(__name__)
 
-Done = Callable[[Attempt, Outcome], None]
+Done = Callable[[Attempt, Outcome], object]
 
 
 class Slots(Capacity):

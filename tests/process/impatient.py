@@ -14,7 +14,7 @@ from django_pgjobs.worker.turns import refusals
 
 connection.ANSWER_SECONDS = 1.0
 connection.TRANSPORT["connect_timeout"] = 2  # seconds, the least that libpq takes
-watchdog.DEADLINE_LOOK_SECONDS = 0.2
+watchdog.LOOK_SECONDS = 0.2
 worker_process.LAST_SECONDS = 0.7
 outcome.UNKNOWN_TASK_SECONDS = (
     float(os.environ.get("TESTS_UNKNOWN_TASK_MIN", "0.1")),

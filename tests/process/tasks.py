@@ -160,6 +160,16 @@ async def block_async(folder: str, text: str) -> None:
 
 
 @task
+async def fail_behind() -> None:
+    """Leave behind on the event loop what fails, for which nobody asks."""
+
+    async def fail() -> None:
+        raise ValueError("left\nbehind")
+
+    asyncio.get_running_loop().create_task(fail())
+
+
+@task
 def enqueue_notes(folder: str, count: int) -> None:
     """Enqueue *count* notes in one transaction, by the ORM's connection of the job."""
     with transaction.atomic():

@@ -129,6 +129,21 @@ def test_what_server_and_driver_say_is_one_line_too(start: Start, log_format: st
         assert EVENT.match(line) if log_format == "text" else json.loads(line), worker.output()
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_an_async_job_leaves_behind_is_in_the_log(start: Start, log_format: str) -> None:
+    """Asyncio writes of its own accord, as plain text where nobody has a handler for it."""
+    worker = start("--log-format", log_format)
+    before = worker.output().count("\n")
+    wait_for_status(tasks.fail_behind.enqueue(), "successful")
+    worker.wait_for_output("left\\nbehind" if log_format == "json" else "ValueError: left")
+    assert worker.stop() == 0
+    for line in worker.output().splitlines()[before:]:
+        if log_format == "json":
+            json.loads(line)
+        else:
+            assert EVENT.match(line) or line.startswith("    "), worker.output()
+
+
 def test_a_receiver_that_raises_harms_neither_job_nor_worker(start: Start) -> None:
     """The worker goes on."""
     worker = start(modules=("tests.process.receivers",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import decimal
 import sys
@@ -213,3 +214,34 @@ def recurse() -> None:
 def give_good(value: Any) -> Any:
     """Return what can be stored."""
     return value
+
+
+async def _exit() -> None:
+    await asyncio.sleep(0)
+    sys.exit("the loop")
+
+
+async def _exit_when_cancelled() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        sys.exit("the loop, again")
+
+
+_behind: set[asyncio.Task[None]] = set()
+
+
+@task
+async def end_the_loop() -> None:
+    """Leave behind what ends the loop."""
+    _behind.add(asyncio.get_running_loop().create_task(_exit()))
+
+
+@task
+async def end_the_loop_twice() -> None:
+    """Do that, and end it again while it is being ended; wait for ever, whatever comes."""
+    _behind.add(asyncio.get_running_loop().create_task(_exit_when_cancelled()))
+    await end_the_loop.func()
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)

@@ -40,6 +40,12 @@ async def block_the_loop() -> None:
     wait_at_gate.func()
 
 
+@task
+async def block_behind() -> None:
+    """Leave behind on the loop what waits at the gate, and gives way to nothing."""
+    asyncio.get_running_loop().call_soon(wait_at_gate.func)
+
+
 @task(backoff=[0])
 def spin() -> None:
     """Work for ever without waiting for anything."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from django_pgjobs.worker.running import loop_watch
+from django_pgjobs import Task
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.process.exit_status import EXIT_RESTART
+from django_pgjobs.worker.running import loop_watch, watchdog
+from django_pgjobs.worker.running.async_slots import AsyncSlots
+from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.stillness import WAITS
 from tests import tasks
 from tests.factories import count_jobs, get_job
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 from tests.models import Effect
 from tests.worker import nasty
 from tests.worker import tasks as worker_tasks
-from tests.worker.support import Gate, ThreadedWorker
+from tests.worker.support import Gate, ThreadedWorker, make_attempt_of, make_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,9 +91,8 @@ def test_a_blocked_loop_gets_no_more_jobs(
         beside = tasks.add.enqueue(1, 2)
         wait_until(lambda: get_job(beside.id).status == "successful")  # noqa: B023
     assert (get_job(job.id).claim, get_job(job.id).status) == (claim, "ready")
-    wait_until(lambda: slots._watch.seconds > loop_watch.TOLD_SECONDS)
-    for _ in range(2):
-        slots.tell_if_blocked()
+    wait_until(lambda: "has stood still" in caplog.text)
+    slots.look()
     [said] = [each for each in caplog.messages if "has stood still" in each]
     assert f"job={blocking.id}" in said
     assert f"task={worker_tasks.block_the_loop.module_path}" in said
@@ -108,13 +114,13 @@ def test_a_job_that_blocks_the_loop_is_named_though_no_other_waits(
     gate.wait_entered()
     for _ in range(3):
         # It moves, and has nothing to answer by then.
-        slots.tell_if_blocked()
+        slots.look()
         wait_until(lambda: slots._watch._probed_at == WAITS)
     blocking = worker_tasks.block_the_loop.enqueue()
     gate.wait_entered()
 
     def said() -> list[str]:
-        slots.tell_if_blocked()
+        slots.look()
         return [each for each in caplog.messages if "has stood still" in each]
 
     assert f"job={blocking.id}" in wait_until(said)[0]
@@ -123,6 +129,139 @@ def test_a_job_that_blocks_the_loop_is_named_though_no_other_waits(
     assert slots.mark == WAITS
     gate.open()
     wait_until(lambda: statuses(waiting, blocking) == {"successful"})
+
+
+def test_a_job_that_only_happens_to_have_the_loop_is_not_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, now = loop_watch.LoopWatch(), 0.0
+    monkeypatch.setattr(loop_watch, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(loop_watch, "stack_of_thread", lambda thread_id: "here")
+    blocking, innocent, last = (make_attempt_of(number) for number in (1, 2, 3))
+
+    def look(attempt: Attempt, at: float) -> None:
+        nonlocal now
+        now = at
+        watch.look(attempt)
+        watch.tell(0)
+
+    look(blocking, 0.0)
+    look(blocking, 4.9)
+    look(innocent, 5.1)
+    look(innocent, 5.2)
+    assert caplog.messages == []
+    # If no job blocks it for so long, but several together do, none is named.
+    look(last, 6.0)
+    look(last, 10.1)
+    [said] = caplog.messages
+    assert said.startswith("the event loop has stood still for 10 s")
+    watch.note_move()
+    look(last, 20.0)
+    look(last, 25.1)
+    assert caplog.messages[1].startswith("job=3 task=tests.tasks.add the event loop has stood")
+
+
+def test_the_watchdog_names_a_job_that_blocks_the_loop_by_itself(
+    start_thread: Start,
+    gate: Gate,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It looks so often that the job is named within about the time that it may block the loop."""
+    assert watchdog.LOOK_SECONDS <= loop_watch.TOLD_SECONDS / 5
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(loop_watch, "TOLD_SECONDS", 0.05)
+    start_thread()
+    blocking = worker_tasks.block_the_loop.enqueue()
+    gate.wait_entered()
+    wait_until(lambda: "has stood still" in caplog.text)
+    assert f"job={blocking.id} task=" in caplog.text
+    gate.open()
+    wait_until(lambda: statuses(blocking) == {"successful"})
+
+
+@pytest.mark.parametrize("blocking", [worker_tasks.block_the_loop, worker_tasks.block_behind])
+def test_a_job_that_cannot_end_because_another_blocks_the_loop_is_not_to_blame(
+    start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture, blocking: Task[Any, Any]
+) -> None:
+    """The process is given up all the same: no timeout can be kept in it."""
+    worker = start_thread(timeout_grace=0.1)
+    innocent = worker_tasks.sleep_async.using(max_attempts=1).enqueue()
+    wait_until(lambda: worker.runner.async_slots.running)
+    blocking_job = blocking.enqueue()
+    gate.wait_entered()
+    worker.runner.watchdog.watch(worker.runner.state.held[int(innocent.id)], 0.0)
+    assert worker.join() == EXIT_RESTART
+    row = get_job(innocent.id)
+    assert (row.status, row.attempts, row.lost_count, row.errors) == ("ready", 0, 0, [])
+    said = f"job={innocent.id} task={worker_tasks.sleep_async.module_path} "
+    if blocking is worker_tasks.block_behind:  # by a callback, of which nobody knows whose it is
+        assert said + "is not reached on the event loop" in caplog.text
+        return
+    assert get_job(blocking_job.id).lost_count == 1
+    assert f"job={blocking_job.id} task={blocking.module_path} does not end" in caplog.text
+    assert said + "does not end" not in caplog.text
+
+
+class Loop:
+    """Async slots without a worker, and what they say."""
+
+    def __init__(self) -> None:
+        self.kinds: list[Kind] = []
+        self.crashes: list[str] = []
+        self.slots = AsyncSlots(
+            make_options(),
+            on_start=lambda attempt: None,
+            on_done=lambda attempt, outcome: self.kinds.append(outcome.kind),
+            on_empty=lambda: None,
+            on_crash=self.crashes.append,
+        )
+
+    def begin(self, number: int, task: Task[Any, Any]) -> None:
+        """Begin a job."""
+        self.slots.submit([make_attempt_of(number, task.module_path, args="[]")])
+        wait_until(lambda: len(self.slots.running) == number)
+
+
+def test_a_loop_that_ends_before_its_jobs_has_not_crashed(caplog: pytest.LogCaptureFixture) -> None:
+    """What runs is given back, and what jobs have left behind ends as well."""
+    loop = Loop()
+    loop.begin(1, worker_tasks.sleep_async)
+    loop.begin(2, worker_tasks.sleep_async)
+    loop.slots.stop()
+    assert loop.slots.join(WAIT_SECONDS)
+    assert (loop.kinds, loop.crashes) == ([Kind.RELEASE] * 2, [])
+    assert caplog.messages == []
+    loop.slots.stop()
+    loop.slots.look()
+
+
+def test_a_loop_that_crashes_ends_its_jobs_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = Loop()
+    loop.begin(1, worker_tasks.sleep_async)
+    loop.slots.submit([make_attempt_of(2, nasty.end_the_loop.module_path, args="[]")])
+    assert loop.slots.join(WAIT_SECONDS)
+    assert set(loop.kinds) == {Kind.RELEASE, Kind.DONE}
+    assert loop.crashes == ["event loop"]
+    assert caplog.text.count("the event loop crashed") == 1
+    # Nothing begins any more, and nobody is the worse for asking.
+    loop.slots.submit([make_attempt_of(3)])
+    assert len(loop.slots.buffer) == 1
+
+
+def test_a_job_on_a_loop_that_is_gone_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """What a job leaves behind may end the loop again while that is being ended."""
+    loop = Loop()
+    loop.slots.submit([make_attempt_of(1, nasty.end_the_loop_twice.module_path, args="[]")])
+    assert loop.slots.join(WAIT_SECONDS)
+    loop.slots._attempts.clear()
+    gc.collect()
+    assert (loop.kinds, len(loop.crashes)) == ([], 2)
+    assert {record.name for record in caplog.records if "crashed" not in record.message} <= {
+        "asyncio"
+    }
 
 
 def test_a_job_that_cancels_itself_fails(drain: Start) -> None:

@@ -138,7 +138,7 @@ def test_a_statement_whose_answer_does_not_come_is_ended_by_the_watchdog(
     slow_server: OwnConnection, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The network is gone, and TCP does not say so for a long time."""
-    monkeypatch.setattr(watchdog_module, "DEADLINE_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog_module, "LOOK_SECONDS", 0.05)
     slow_server.open()
     crashes: list[str] = []
     role = Watchdog(

@@ -19,7 +19,7 @@ from django_pgjobs.worker.running.calling import run_in_thread
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from tests import tasks as plain_tasks
 from tests.factories import get_job
-from tests.helpers import wait_until
+from tests.helpers import WAIT_SECONDS, wait_until
 from tests.worker import tasks
 from tests.worker.support import Gate, ThreadedWorker, make_attempt_of, make_options
 
@@ -117,16 +117,24 @@ def test_an_attempt_that_does_not_end_is_reported_and_the_process_given_up(
     assert (get_job(other.id).status, get_job(other.id).attempts) == ("ready", 0)
 
 
-def test_the_late_end_of_a_stuck_attempt_changes_nothing(start_thread: Start, gate: Gate) -> None:
-    """Fencing."""
+@pytest.mark.parametrize("task", [tasks.ignore_interrupts, tasks.block_the_loop], ids=name)
+def test_the_late_end_of_a_stuck_attempt_changes_nothing_and_is_not_told(
+    start_thread: Start, gate: Gate, caplog: pytest.LogCaptureFixture, task: Task
+) -> None:
+    """An attempt ends once: its end was the timeout."""
+    caplog.set_level("INFO", logger="django_pgjobs")
     worker = start_thread(timeout_grace=0.1)
-    stuck = tasks.ignore_interrupts.using(timeout=0.1).enqueue()
+    stuck = task.using(timeout=0.1).enqueue()
     gate.wait_entered()
     worker.join()
     before = get_job(stuck.id)
     gate.open()
-    wait_until(lambda: not worker.runner.slots.running)
+    assert worker.runner.slots.join(WAIT_SECONDS)
+    assert worker.runner.async_slots.join(WAIT_SECONDS)
     assert vars(get_job(stuck.id)) == vars(before)
+    told = [each for each in caplog.messages if f" #{stuck.id} " in each]
+    assert [each.split()[0] for each in told] == ["start", "RETRY"]
+    assert "not written" not in caplog.text
 
 
 def run_in_own_thread(attempt: Attempt) -> tuple[list[Outcome], list[BaseException]]:

@@ -121,7 +121,7 @@ class WorkerProcess:
             grace=options.timeout_grace,
             is_running=self._is_running,
             on_stuck=self._stuck,
-            on_look=self.async_slots.tell_if_blocked,
+            on_look=self.async_slots.look,
             on_crash=crash,
         )
         self.pump, self.upkeep = build_pump_and_upkeep(
@@ -304,17 +304,27 @@ class WorkerProcess:
         return attempt in self.slots.running or attempt in self.async_slots.running
 
     def _stuck(self, attempt: Attempt) -> None:
-        logger.of(attempt).error(
-            "task=%s does not end: this process is given up, its other jobs go back",
-            attempt.row.task_path,
+        """Give up the process: an interrupted attempt does not end, or another one prevents it."""
+        stuck = self.async_slots.obstacle_of(attempt) if attempt.is_async else attempt
+        if stuck is not None and not self._end_stuck(stuck):
+            # It has ended at this moment, so that what it held up can end, too.
+            self.watchdog.expect_end(attempt)
+            return
+        self._ending.give_up(f"job {attempt.id} is stuck")
+        culprit = stuck or attempt
+        logger.of(culprit).error(
+            "task=%s %s: this process is given up, its other jobs go back",
+            culprit.row.task_path,
+            "does not end" if stuck else "is not reached on the event loop",
         )
+
+    def _end_stuck(self, attempt: Attempt) -> bool:
         reason = attempt.interrupted_by or JobReleased
         outcome = failure(attempt, reason(), self._options)
         settle(attempt, outcome)
         if outcome.interrupted:
             outcome = left_running(outcome.duration)
-        self._done(attempt, outcome)
-        self._ending.give_up(f"job {attempt.id} is stuck")
+        return self._done(attempt, outcome)
 
     # The end
 

@@ -16,6 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_pgjobs.context import enter_job
+from django_pgjobs.exceptions import JobReleased
 from django_pgjobs.signals import has_receivers, task_started
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running import calling
@@ -24,9 +25,11 @@ from django_pgjobs.worker.running.forks import watched
 from django_pgjobs.worker.running.housekeeping import clean_connections
 from django_pgjobs.worker.running.loop_watch import LoopWatch
 from django_pgjobs.worker.running.outcome import Outcome, success
+from django_pgjobs.worker.running.slots import Done
 from django_pgjobs.worker.running.traced import begin_trace, end_trace
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import Options
+from django_pgjobs.worker.stillness import WAITS
 
 logger = get_logger(__name__)
 
@@ -39,7 +42,7 @@ class AsyncSlots(Capacity):
         options: Options,
         *,
         on_start: Callable[[Attempt], None],
-        on_done: Callable[[Attempt, Outcome], None],
+        on_done: Done,
         on_empty: Callable[[], None],
         on_crash: Callable[[str], None],
     ) -> None:
@@ -50,6 +53,7 @@ class AsyncSlots(Capacity):
         self._on_empty = on_empty
         self._on_crash = on_crash
         self._loop = asyncio.new_event_loop()
+        self._asked_to_end = asyncio.Event()
         self._thread: threading.Thread | None = None
         # The attempt of each asyncio task: one task has the bookkeeping, another one the body.
         self._attempts: dict[asyncio.Task[Any], Attempt] = {}
@@ -60,7 +64,7 @@ class AsyncSlots(Capacity):
         self.buffer.extend(attempts)
         self._ensure_started()
         self._watch.ask()
-        self._loop.call_soon_threadsafe(self._begin)
+        self._call_soon(self._begin)
 
     def wanted(self, *, elsewhere: int = 0, waits: bool = False) -> int:
         """Return how many jobs to claim now: none for a loop that stands still."""
@@ -73,24 +77,35 @@ class AsyncSlots(Capacity):
         """A mark that stays the same while a job keeps the loop from beginning others."""
         return self._watch.mark
 
-    def tell_if_blocked(self) -> None:
+    def look(self) -> None:
         """Log which job blocks the loop, if one has for some time; safe from any thread."""
         thread_id = self._thread and self._thread.ident
-        if not thread_id:
-            return
+        if thread_id and (self.running or self.mark != WAITS):
+            if self._watch.look(self._attempt_on_loop()):
+                self._call_soon(self._watch.note_move)
+            self._watch.tell(thread_id)
+
+    def obstacle_of(self, attempt: Attempt) -> Attempt | None:
+        """Return whose job keeps an interrupted one from ending; None if nobody knows.
+
+        It is its own once the loop has passed the interruption on.
+        """
+        tasks = [task for task, each in list(self._attempts.items()) if each is attempt]
+        if any(task.cancelling() for task in tasks):
+            return attempt
+        on_loop = self._attempt_on_loop()
+        return on_loop if self._watch.is_held_by(on_loop) else None
+
+    def _attempt_on_loop(self) -> Attempt | None:
         task = asyncio.current_task(self._loop)
-        self._watch.tell(thread_id, self._attempts.get(task) if task else None)
-        if self.running and self._watch.probe():
-            with contextlib.suppress(RuntimeError):  # it crashed, and is closed
-                self._loop.call_soon_threadsafe(self._watch.note_move)
+        return self._attempts.get(task) if task else None
 
     def stop(self) -> None:
         """End the loop once its jobs have ended."""
         if self._thread is None:
             self._loop.close()
-            return
-        with contextlib.suppress(RuntimeError):  # it crashed, and is closed
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        else:
+            self._call_soon(self._asked_to_end.set)
 
     def join(self, timeout: float) -> bool:
         """Wait for the loop's thread; return whether it ended."""
@@ -106,14 +121,31 @@ class AsyncSlots(Capacity):
             )
             self._thread.start()
 
+    def _call_soon(self, function: Callable[[], object]) -> None:
+        """Have the loop call a function, unless it has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
     def _run_loop(self) -> None:
-        try:
-            asyncio.set_event_loop(self._loop)
-            self._loop.run_forever()
-        except BaseException as error:
-            self._note_crash(error)
-        finally:
-            self._loop.close()
+        asyncio.set_event_loop(self._loop)
+        # A loop that crashed ends as orderly as one that is stopped, if it can.
+        for work in (self._asked_to_end.wait, self._end_all):
+            try:
+                self._loop.run_until_complete(work())
+            except BaseException as error:
+                self._note_crash(error)
+        self._loop.close()
+
+    async def _end_all(self) -> None:
+        """Begin no more; let what runs end, and what jobs have left behind on the loop."""
+        self._asked_to_end.set()
+        for attempt in list(self.running):
+            attempt.interrupt(JobReleased)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left - self._attempts.keys():
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
 
     def _note_crash(self, error: BaseException) -> None:
         self._on_crash("event loop")
@@ -126,7 +158,7 @@ class AsyncSlots(Capacity):
         self._fill()
 
     def _fill(self) -> None:
-        while self.free > 0:
+        while self.free > 0 and not self._asked_to_end.is_set():
             # Or the pump would find room for one more in between.
             self.beginning = 1
             attempt = self.buffer.take_first()
@@ -166,6 +198,8 @@ class AsyncSlots(Capacity):
             value = await self._call(attempt, call)
             outcome = success(value, self._options.max_payload_bytes)
         except BaseException as error:
+            if self._loop.is_closed():
+                raise  # Nobody asks any more what the job came to: it has not failed.
             # In a thread, because a backoff of the project's own may read the database.
             outcome = await sync_to_async(calling.failure, thread_sensitive=True)(
                 attempt, error, self._options
@@ -187,11 +221,10 @@ class AsyncSlots(Capacity):
         return calling.prepare(attempt)
 
     async def _call(self, attempt: Attempt, call: calling.TaskCall) -> Any:
-        loop = self._loop
         # A task of its own, so that a cancellation ends the job and never its bookkeeping.
-        body = loop.create_task(_body(attempt, call))
+        body = self._loop.create_task(_body(attempt, call))
         self._note_task(body, attempt)
-        attempt.arm(cancel_async=lambda: loop.call_soon_threadsafe(body.cancel))
+        attempt.arm(cancel_async=lambda: self._call_soon(body.cancel))
         await asyncio.wait([body])
         if body.cancelled():
             raise attempt.interrupted_by or asyncio.CancelledError

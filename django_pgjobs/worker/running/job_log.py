@@ -230,11 +230,11 @@ def set_up_logging(verbosity: int, log_format: str) -> None:
     ours.setLevel(VERBOSITY[verbosity])
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
-    driver = logging.getLogger("psycopg")
-    if not driver.hasHandlers():
-        # Its own lines about broken connections have another form.
-        driver.addHandler(handler)
-        driver.setLevel(max(logging.WARNING, VERBOSITY[verbosity]))
+    # Lines of their own, about broken connections, about what async jobs leave on the event loop.
+    for other in (logging.getLogger("psycopg"), logging.getLogger("asyncio")):
+        if not other.hasHandlers():
+            other.addHandler(handler)
+            other.setLevel(max(logging.WARNING, VERBOSITY[verbosity]))
     if not ours.handlers:
         ours.addHandler(handler)
         ours.propagate = False

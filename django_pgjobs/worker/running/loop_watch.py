@@ -1,9 +1,12 @@
 """Whether the event loop moves: an async task that blocks it lets no other begin or go on.
 
-Whoever hands jobs to the loop asks it to begin them; until it answers, it stands still. While jobs
-run on it, it is asked now and then whether it moves. Then no
-more async jobs are claimed, so that other workers run them; the log says what blocks it; and a
-worker whose loop stands still for long is not live.
+Whoever hands jobs to the loop asks it to begin them; until it answers, it stands still. Then no
+more async jobs are claimed, so that other workers run them, and a worker whose loop stands still
+for long is not live.
+
+While jobs run on it, the watchdog looks each second which of them has the loop, and asks whether
+it moves. The log names a job that has had it at every look for some time; a job that only happens
+to have it when somebody looks is not to blame.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ class LoopWatch:
         self._asked: deque[float] = deque()
         # When it was asked whether it moves, though no job waits for it.
         self._probed_at = WAITS
+        # Whose job has had the loop at each look since it was known to move, and since when; None
+        # is what no job is known for, such as a callback.
+        self._holder: Attempt | None = None
+        self._held_since = WAITS
         self._is_told = False
 
     def ask(self) -> None:
@@ -42,16 +49,20 @@ class LoopWatch:
         self._asked.popleft()
         return was_blocked
 
-    def probe(self) -> bool:
-        """Note that the loop is asked whether it moves; return False if it was asked before."""
-        if self._probed_at != WAITS:
-            return False
-        self._probed_at = time.monotonic()
-        return True
+    def look(self, attempt: Attempt | None) -> bool:
+        """Note whose job has the loop; return whether to ask the loop if it moves."""
+        now = time.monotonic()
+        if self._held_since == WAITS or attempt is not self._holder:
+            self._holder, self._held_since = attempt, now
+        is_first = self._probed_at == WAITS
+        if is_first:
+            self._probed_at = now
+        return is_first
 
     def note_move(self) -> None:
         """Note that it does."""
-        self._probed_at, self._is_told = WAITS, False
+        self._probed_at = self._held_since = WAITS
+        self._holder, self._is_told = None, False
 
     @property
     def mark(self) -> float:
@@ -71,16 +82,26 @@ class LoopWatch:
         """Would a job that is claimed now wait for one that blocks the loop?"""
         return self.seconds > BLOCKED_SECONDS
 
-    def tell(self, thread_id: int, attempt: Attempt | None) -> None:
-        """Log once what blocks the loop, if something does: where its thread is, and whose job."""
-        seconds = time.monotonic() - min(self.mark, self._probed_at)
-        if self._is_told or seconds < TOLD_SECONDS:
+    def is_held_by(self, attempt: Attempt | None) -> bool:
+        """Has this job, which has the loop now, had it at the last look as well?"""
+        return attempt is not None and attempt is self._holder
+
+    def tell(self, thread_id: int) -> None:
+        """Log once what blocks the loop, if something does: where its thread is, and whose job.
+
+        If several block it in turn, none is named.
+        """
+        now = time.monotonic()
+        is_one = now - self._held_since >= TOLD_SECONDS
+        since = min(self.mark, self._probed_at)
+        if self._is_told or not (is_one or now - since >= 2 * TOLD_SECONDS):
             return
         self._is_told = True
+        attempt = self._holder if is_one else None
         (logger.of(attempt) if attempt else logger).warning(
             "%sthe event loop has stood still for %.0f s: until it moves, no async job begins, and"
             " none is claimed. An async task is not to call what blocks. It is here:\n%s",
             f"task={attempt.row.task_path} " if attempt else "",
-            seconds,
+            now - min(since, self._held_since),
             stack_of_thread(thread_id),
         )

@@ -23,8 +23,8 @@ from django_pgjobs.worker.safe_log import get_logger
 
 logger = get_logger(__name__)
 
-# How often the deadlines of our own statements are looked at while something is held.
-DEADLINE_LOOK_SECONDS = 5.0
+# How often it looks at the deadlines of our own statements, and at the event loop.
+LOOK_SECONDS = 1.0
 
 
 class AtDeadline(Enum):
@@ -93,7 +93,7 @@ class Watchdog(Role):
             self._on_look()
             with self._lock:
                 next_deadline = self._deadlines[0][0] if self._deadlines else float("inf")
-            self.wait(min(DEADLINE_LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
+            self.wait(min(LOOK_SECONDS, max(0.0, next_deadline - time.monotonic())))
 
     def _take_due(self) -> list[tuple[Attempt, AtDeadline]]:
         due = []

@@ -13,7 +13,7 @@ from psycopg import sql
 from django_pgjobs import pause
 from django_pgjobs.control.explain import explain
 from django_pgjobs.models import Explanation, Job, Worker
-from django_pgjobs.models.control import Dependency, Pause
+from django_pgjobs.models.control import Dependency, Pause, QueueSettings, RateLimit
 from django_pgjobs.values.moments import moment_in_words
 from tests import tasks
 from tests.explaining import codes, only, outlook
@@ -260,9 +260,37 @@ def test_how_many_jobs_are_before_it(before: int, words: str) -> None:
     make_job(priority=1)
     job_id = make_job()
     make_job()
+    Worker.objects.update(slots=1001)
     first, last = explain(job_id).reasons
-    assert (first.code, last.code) == ("behind", "next_look")
+    assert (first.code, last.code) == ("behind", "next_look" if before < 1001 else "in_line")
     assert first.text.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("before", "columns", "code"),
+    [
+        (1, {}, "next_look"),
+        (2, {}, "in_line"),
+        (1, {"queue_name": "limited"}, "in_line"),
+        (1, {"concurrency_key": "shop:7", "concurrency_limit": 5}, "in_line"),
+        (1, {"rate_limit_keys": "fast:1"}, "in_line"),
+    ],
+    ids=["free slot", "slots", "queue", "key", "rate"],
+)
+def test_a_job_is_not_promised_what_those_before_it_may_take(
+    before: int, columns: dict[str, Any], code: str
+) -> None:
+    """A slot, room in its queue, its key, tokens."""
+    Worker.objects.update(slots=3)
+    make_running_job(queue_name="mail", worker_id=Worker.objects.get().pk)
+    QueueSettings.objects.create(queue_name="limited", max_running=2)
+    make_running_job(queue_name="limited")
+    RateLimit.objects.create(name="fast", count=100, period=1)
+    assert outlook(make_job(**columns)).code == "next_look"
+    make_jobs(before - 1, **columns)
+    reason = outlook(make_job(**columns))
+    assert reason.code == code
+    assert ("when its turn comes" in reason.text) == (code == "in_line")
 
 
 def test_with_keys_only_those_with_the_same_are_before_it_at_the_same_priority() -> None:

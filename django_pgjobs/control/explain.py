@@ -317,9 +317,10 @@ def _in_order(cursor: Cursor, job: JobFacts, blockers: list[Reason]) -> Iterator
     yield from (reason for reason in blockers if reason.code in PASSING)
     if not blockers:
         yield from _lacking(job)
-        yield from _before(cursor, job)
+        count, has_more = queries.count_before(cursor, job.id, max_jobs=MAX_COUNTED)
+        yield from _before(count, has_more=has_more)
         if workers.awake:
-            yield taker_of(job, workers)
+            yield taker_of(job, workers, before=MAX_COUNTED + 1 if has_more else count)
 
 
 def _lacking(job: JobFacts) -> Iterator[Reason]:
@@ -336,8 +337,7 @@ def _lacking(job: JobFacts) -> Iterator[Reason]:
         yield Reason("undeclared", text)
 
 
-def _before(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
-    count, has_more = queries.count_before(cursor, job.id, max_jobs=MAX_COUNTED)
+def _before(count: int, *, has_more: bool) -> Iterator[Reason]:
     if has_more:
         text = _("More than %(count)s jobs of its queue are before it.") % {"count": MAX_COUNTED}
         yield Reason("behind", text)

@@ -14,8 +14,8 @@ from django_pgjobs.exceptions import UnknownTask
 from django_pgjobs.queries.explain import JobFacts, WorkersRow
 
 
-def taker_of(job: JobFacts, workers: WorkersRow) -> Reason:
-    """Return the reason that concerns the workers."""
+def taker_of(job: JobFacts, workers: WorkersRow, *, before: int = 0) -> Reason:
+    """Return the reason that concerns the workers, if so many jobs are before this one."""
     values: dict[str, object] = {
         "backend": job.backend,
         "queue": job.queue_name,
@@ -25,8 +25,21 @@ def taker_of(job: JobFacts, workers: WorkersRow) -> Reason:
         "slots": workers.slots,
         "seconds": f"{get_conf().POLL_INTERVAL_SECONDS:g}",
     }
-    code, text = _text_of_taker(workers, is_remote=_is_remote(job.task_path))
+    code, text = _text_of_taker(
+        workers,
+        is_remote=_is_remote(job.task_path),
+        is_in_line=_is_in_line(job, workers, before),
+    )
     return Reason(code, text % values)
+
+
+def _is_in_line(job: JobFacts, workers: WorkersRow, before: int) -> bool:
+    """May the jobs before this one take what it needs: a slot, room in its queue, key or tokens?"""
+    room = workers.slots - workers.running
+    if job.queue is not None:
+        room = min(room, job.queue.max_running - job.queue.running)
+    has_limits = job.concurrency_key is not None or job.rate_limit_keys is not None
+    return before > 0 and (has_limits or before >= room)
 
 
 def _is_remote(task_path: str) -> bool:
@@ -37,7 +50,7 @@ def _is_remote(task_path: str) -> bool:
         return False
 
 
-def _text_of_taker(workers: WorkersRow, *, is_remote: bool) -> tuple[str, str]:
+def _text_of_taker(workers: WorkersRow, *, is_remote: bool, is_in_line: bool) -> tuple[str, str]:
     """Return the code of the reason, and its text without values."""
     if is_remote and not workers.of_task:
         return "no_remote_worker", _(
@@ -62,6 +75,11 @@ def _text_of_taker(workers: WorkersRow, *, is_remote: bool) -> tuple[str, str]:
     if workers.running >= workers.slots:
         return "workers_busy", _(
             "The workers that would take it (%(names)s) run %(running)s jobs in %(slots)s slots."
+        )
+    if is_in_line:
+        return "in_line", _(
+            "Nothing else holds it back: a worker (%(names)s) takes it when its turn comes, as "
+            "free slots and limits allow."
         )
     return "next_look", _(
         "Nothing holds it back: a worker (%(names)s) takes it at its next poll, within "

@@ -67,6 +67,7 @@ def _seen_reason(reason: Reason, seen: set[int]) -> Reason:
         "behind": _("Other jobs of its queue are before it."),
         "workers_quiet": _("The workers that would take it were asked to claim nothing."),
         "workers_busy": _("The workers that would take it are busy."),
+        "in_line": _("Nothing else holds it back: a worker takes it when its turn comes."),
         "next_look": _("Nothing holds it back: a worker takes it at its next poll."),
     }
     text = texts.get(reason.code) or _("It waits for something that is not shown to you.")

@@ -45,7 +45,8 @@ export class Cancelled extends Error {
 class Job {
   #controller = new AbortController();
   signal = this.#controller.signal;
-  said = null; // of its progress, since the last heartbeat
+  said = null; // of its progress
+  told = null; // what of it the server knows
   outcome = null; // what is to be reported
   cancelled = null; // why
 
@@ -53,7 +54,7 @@ class Job {
     Object.assign(this, fields); // assignment, job, task, attempt, metadata, ...
   }
 
-  /** Say how far it is; the next heartbeat tells the server. */
+  /** Say how far it is; the next heartbeat, or its end, tells the server. */
   progress(done, total = null, message = "") {
     this.said = { done, total, message };
   }
@@ -263,6 +264,7 @@ export class Worker {
     const outcome = await job.run(this.#tasks.get(job.task));
     debug("Job %s ends", job.job);
     job.outcome = { assignment: job.assignment, ...outcome };
+    if (job.said !== job.told) job.outcome.progress = job.said;
     this.#tell();
   }
 
@@ -292,6 +294,11 @@ export class Worker {
         return said;
       }
       const [outcome] = outcomes;
+      if (outcome.progress) {
+        log(`What a job says at its end is refused: ${error.message}`);
+        delete outcome.progress;
+        return this.#send([outcome]);
+      }
       if (outcome.error?.type === "Refused") {
         log(`The outcome of a job is refused: ${error.message}`);
         return [];
@@ -308,8 +315,7 @@ export class Worker {
     const jobs = new Map(this.#jobs);
     const progress = {};
     for (const [assignment, job] of jobs) {
-      if (job.said) progress[assignment] = job.said;
-      job.said = null;
+      if (job.said !== job.told) progress[assignment] = job.said;
     }
     const path = `workers/${this.#worker}/heartbeat`;
     const body = { assignments: [...jobs.keys()], progress };
@@ -320,6 +326,7 @@ export class Worker {
       return this.#call("POST", path, { ...body, progress: {} });
     });
     this.#heard = performance.now();
+    for (const [assignment, said] of Object.entries(progress)) jobs.get(assignment).told = said;
     for (const { assignment, reason } of answer.cancel) jobs.get(assignment)?.cancel(reason);
     if (answer.stop) this.stop();
     return this.#interval;

@@ -55,7 +55,8 @@ class Job:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields  # assignment, job, task, attempt, metadata, ...
-        self.said: dict[str, Any] | None = None  # of its progress, since the last heartbeat
+        self.said: dict[str, Any] | None = None  # of its progress
+        self.told: dict[str, Any] | None = None  # what of it the server knows
         self.outcome: dict[str, Any] | None = None  # what is to be reported
         self.cancelled = ""  # why
         self._event = threading.Event()
@@ -63,7 +64,7 @@ class Job:
         self._deadline = time.monotonic() + (float("inf") if left is None else left)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Say how far it is; the next heartbeat tells the server."""
+        """Say how far it is; the next heartbeat, or its end, tells the server."""
         self.said = {"done": done, "total": total, "message": message}
 
     def check(self) -> None:
@@ -265,6 +266,8 @@ class Worker:
         log.debug("Job %s ends", job.fields["job"])
         with self._news:
             job.outcome = {"assignment": job.fields["assignment"], **outcome}
+            if job.said is not job.told:
+                job.outcome["progress"] = job.said
             self._news.notify_all()
 
     def _report(self, api: Api) -> float:
@@ -292,6 +295,9 @@ class Worker:
             if len(outcomes) > 1:  # it does not want one of them
                 return [said for each in outcomes for said in self._send(api, [each])]
             [outcome] = outcomes
+            if outcome.pop("progress", None):
+                log.warning("What a job says at its end is refused: %s", error)
+                return self._send(api, [outcome])  # without it
             if outcome.get("error", {}).get("type") == "Refused":
                 log.error("The outcome of a job is refused: %s", error)
                 return []
@@ -305,9 +311,7 @@ class Worker:
             if not self._news.wait_for(lambda: self._worker, 1):
                 return 0
             worker, jobs = self._worker, dict(self._jobs)
-        progress = {name: job.said for name, job in jobs.items() if job.said is not None}
-        for name in progress:
-            jobs[name].said = None
+        progress = {name: job.said for name, job in jobs.items() if job.said is not job.told}
         body = {"assignments": list(jobs), "progress": progress}
         path = f"workers/{worker}/heartbeat"
         try:
@@ -319,6 +323,8 @@ class Worker:
             log.warning("What jobs say of their progress is refused: %s", error)
             answer = api.call("POST", path, {**body, "progress": {}})
         self._heard = time.monotonic()
+        for name, said in progress.items():
+            jobs[name].told = said
         for each in answer["cancel"]:
             if each["assignment"] in jobs:
                 jobs[each["assignment"]].cancel(each["reason"])

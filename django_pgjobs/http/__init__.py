@@ -25,7 +25,7 @@ group and the first:
     each request     problems deadlines pool bodies fields access rates requests pages sessions
                      threads routing asgi tokens
     workers          assignments options members memory waiting looking recording station
-                     reporting outcomes progress taking single asking beating
+                     reporting progress outcomes taking single asking beating
     jobs, workflows  owning shown results destinations posting signatures calling calls trees
                      removing
     routes           views urls

@@ -26,6 +26,7 @@ from django_pgjobs.http.fields import Fields
 from django_pgjobs.http.memory import memory
 from django_pgjobs.http.options import make_options
 from django_pgjobs.http.pool import turn
+from django_pgjobs.http.progress import write_progress
 from django_pgjobs.http.reporting import deliver
 from django_pgjobs.http.requests import instant_text
 from django_pgjobs.queries.connection import Send
@@ -76,6 +77,14 @@ class Release(NamedTuple):
 
 
 Report = Result | RemoteFailure | Release
+
+
+class Told(NamedTuple):
+    """How an assignment ended, and the last progress of it as it is stored, if that was told."""
+
+    sealed: str
+    report: Report
+    progress: str | None = None
 
 
 def failure_of(fields: Fields) -> RemoteFailure:
@@ -140,15 +149,20 @@ def at_goodbye(attempt: Attempt) -> Outcome:
     return outcome
 
 
-def store(token_id: int, reports: Sequence[tuple[str, Report]]) -> list[dict[str, str]]:
+def store(token_id: int, told: Sequence[Told]) -> list[dict[str, str]]:
     """Write what a worker says of assignments; return what it is told of each, in order."""
-    assignments = [opened(sealed, token_id) for sealed, _ in reports]
-    attempts = _attempts_of(assignments, [report for _, report in reports])
+    assignments = [opened(each.sealed, token_id) for each in told]
+    attempts = _attempts_of(assignments, [each.report for each in told])
     entries: list[Entry | None] = []
-    for assignment, (_, report) in zip(assignments, reports, strict=True):
+    last: list[tuple[Assignment, str]] = []
+    for assignment, (_, report, progress) in zip(assignments, told, strict=True):
         # Of one that is named twice the first report counts.
         attempt = attempts.pop((assignment.job_id, assignment.claim), None) if assignment else None
         entries.append(None if attempt is None else (attempt, outcome_of(attempt, report)))
+        if assignment is not None and progress is not None:
+            last.append((assignment, progress))
+    # Before the end, after which an attempt no longer owns its job.
+    write_progress(last)
     delivery = deliver(entry for entry in entries if entry is not None)
     return [
         {"status": LOST}

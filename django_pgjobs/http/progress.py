@@ -32,6 +32,12 @@ def read_progress(fields: Fields) -> str:
     return json.dumps({"done": done, "total": total, "message": scrub(message, MAX_MESSAGE)})
 
 
+def last_progress(fields: Fields) -> str | None:
+    """Return the last report of an attempt that ends, None if there is none to be stored."""
+    given = fields.object("progress", default=None)
+    return None if given is None else read_progress(given)
+
+
 def progress_of(fields: Fields) -> dict[str, str]:
     """Return the reports of a heartbeat, by the ids of the assignments."""
     if not fields.mapping("progress", default=None, max_items=MAX_NAMED):

@@ -49,6 +49,10 @@ worker.task(`${TASKS}discard`, async () => {
 
 worker.task(`${TASKS}make_large`, async () => "x".repeat(3_000_000));
 
+worker.task(`${TASKS}progress_last`, async (job) => {
+  job.progress(2, 2, "printed");
+});
+
 worker.task(`${TASKS}progress_strangely`, async (job, folder) => {
   while (!existsSync(`${folder}/gate`)) {
     job.progress("half", null, "no\0thing");

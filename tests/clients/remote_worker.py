@@ -83,6 +83,11 @@ def make_large(job: Job) -> str:
     return "x" * 3_000_000
 
 
+@worker.task(TASKS + "progress_last")
+def progress_last(job: Job) -> None:
+    job.progress(2, 2, "printed")
+
+
 @worker.task(TASKS + "progress_strangely")
 def progress_strangely(job: Job, folder: str) -> None:
     while not Path(folder, "gate").exists():

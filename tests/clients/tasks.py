@@ -56,6 +56,11 @@ def make_large() -> str:
 
 
 @task(remote=True, queue_name=QUEUE)
+def progress_last() -> None:
+    """Say how far it is, and end."""
+
+
+@task(remote=True, queue_name=QUEUE)
 def progress_strangely(folder: str) -> None:
     """Say of the progress what cannot be stored, again and again until the gate is open."""
 

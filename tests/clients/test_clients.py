@@ -162,6 +162,14 @@ def test_progress_is_told(server: Server, start: Start, journal: Journal) -> Non
     wait_for(server, job, "successful", worker)
 
 
+def test_the_last_progress_is_told_with_the_end(server: Server, start: Start) -> None:
+    job = server.enqueue("progress_last")
+    worker = start()
+    wait_for(server, job, "successful", worker)
+    said = server.row(job).progress or {}
+    assert (said["done"], said["message"]) == (2, "printed")
+
+
 def test_progress_that_is_refused_stops_no_heartbeat(
     server: Server, proxy: HttpProxy, start: Start, journal: Journal
 ) -> None:

@@ -41,6 +41,42 @@ def test_statistics_count_what_ran_elsewhere(api: Api) -> None:
     assert (row.queue_name, row.successful, row.failed, sum(row.runs)) == ("node", 2, 1, 3)
 
 
+@pytest.mark.parametrize(
+    ("address", "body"),
+    [
+        ("assignments/{}/result", {"result": 1, "progress": {"done": 2}}),
+        (
+            "assignments/{}/failure",
+            {"error": {"type": "E"}, "retry": False, "progress": {"done": 2}},
+        ),
+        ("results", {"results": [{"assignment": "{}", "result": 1, "progress": {"done": 2}}]}),
+    ],
+    ids=["result", "failure", "results"],
+)
+def test_the_last_progress_is_stored_with_the_end(
+    api: Api, address: str, body: dict[str, Any]
+) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [given] = worker.claim()
+    worker.beat(given, progress={given["assignment"]: {"done": 1}})
+    text = json.dumps(body).replace("{}", given["assignment"])
+    body_of(api.post(address.format(given["assignment"]), json.loads(text)))
+    job = get_job(job_id)
+    assert job.status in ("successful", "failed")
+    assert job.progress["done"] == 2
+
+
+@pytest.mark.parametrize("progress", [None, {}, {"done": "half"}], ids=["null", "empty", "odd"])
+def test_an_end_with_odd_progress_is_refused_as_a_whole(api: Api, progress: Any) -> None:
+    job_id = int(tasks.resize.enqueue(1).id)
+    worker = Remote(api)
+    [given] = worker.claim()
+    answer = worker.say(given, "result", {"result": 1, "progress": progress})
+    assert answer.status_code == (200 if progress is None else 422)
+    assert get_job(job_id).status == ("successful" if progress is None else "running")
+
+
 def test_a_job_that_fails_for_good_is_one_error_in_the_log(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,12 +14,13 @@ from django_pgjobs.http.outcomes import (
     Release,
     Report,
     Result,
+    Told,
     failure_of,
     running_under,
     store,
 )
 from django_pgjobs.http.problems import unavailable
-from django_pgjobs.http.progress import read_progress, write_progress
+from django_pgjobs.http.progress import last_progress, read_progress, write_progress
 from django_pgjobs.http.requests import ApiRequest, Reply
 from django_pgjobs.http.routing import Handler, route
 
@@ -29,17 +30,17 @@ MOST_RESULTS = 1_000
 def put_result(request: ApiRequest, assignment: str) -> Reply:
     """The attempt returned."""
     fields = request.fields()
-    value = fields.json("result", default=None)
+    told = Told(assignment, Result(fields.json("result", default=None)), last_progress(fields))
     fields.check()
-    return _store(request, assignment, Result(value))
+    return _store(request, told)
 
 
 def put_failure(request: ApiRequest, assignment: str) -> Reply:
     """The attempt failed."""
     fields = request.fields()
-    report = failure_of(fields)
+    told = Told(assignment, failure_of(fields), last_progress(fields))
     fields.check()
-    return _store(request, assignment, report)
+    return _store(request, told)
 
 
 def release(request: ApiRequest, assignment: str) -> Reply:
@@ -48,13 +49,13 @@ def release(request: ApiRequest, assignment: str) -> Reply:
     delay = fields.number("delay", 0, LONGEST_DELAY_SECONDS, default=None)
     note = fields.text("note", default="", min_length=0, max_length=MAX_NOTE)
     fields.check()
-    return _store(request, assignment, Release(delay, note))
+    return _store(request, Told(assignment, Release(delay, note)))
 
 
-def _store(request: ApiRequest, sealed: str, report: Report) -> Reply:
+def _store(request: ApiRequest, told: Told) -> Reply:
     token_id = request.access.token_id
-    opened_or_refused(sealed, token_id)
-    [said] = store(token_id, [(sealed, report)])
+    opened_or_refused(told.sealed, token_id)
+    [said] = store(token_id, [told])
     if said["status"] == LOST:
         raise lost()
     if said["status"] == LATER:
@@ -66,11 +67,14 @@ def put_results(request: ApiRequest) -> Reply:
     """Many at once; what became of each is said in order."""
     fields = request.fields()
     items = fields.objects("results", max_items=MOST_RESULTS)
-    reports = [(each.text("assignment", max_length=MAX_LENGTH), _report_of(each)) for each in items]
+    told = [
+        Told(each.text("assignment", max_length=MAX_LENGTH), _report_of(each), last_progress(each))
+        for each in items
+    ]
     fields.check()
-    said = store(request.access.token_id, reports)
+    said = store(request.access.token_id, told)
     results = [
-        {"assignment": sealed, **each} for (sealed, _), each in zip(reports, said, strict=True)
+        {"assignment": sealed, **each} for (sealed, *_), each in zip(told, said, strict=True)
     ]
     return Reply(200, {"results": results})
 

@@ -43,6 +43,18 @@ PROCESS = (
         ("tests/worker/test_shutdown.py",),
     ),
     (
+        "job that blocks the event loop",
+        f"{WORKER}process/worker_process.py",
+        "self.async_slots.obstacle_of(attempt) if attempt.is_async else attempt",
+        "attempt",
+        (
+            (
+                "tests/worker/test_event_loop.py"
+                "::test_a_job_that_cannot_end_because_another_blocks_the_loop_is_not_to_blame"
+            ),
+        ),
+    ),
+    (
         "statement that is cancelled",
         f"{WORKER}running/watchdog.py",
         "self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)",

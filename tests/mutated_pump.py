@@ -22,6 +22,25 @@ PUMP = (
         ("tests/worker/test_completer.py",),
     ),
     (
+        "one end of an attempt",
+        f"{WORKER}claiming/completer.py",
+        "if not attempt.take_end() and not outcome.stored:",
+        "if False:",
+        ("tests/worker/test_completer.py::test_an_attempt_ends_once",),
+    ),
+    (
+        "end by a transaction of the task's",
+        f"{WORKER}claiming/completer.py",
+        "if not attempt.take_end() and not outcome.stored:",
+        "if not attempt.take_end():",
+        (
+            (
+                "tests/worker/test_completer.py"
+                "::test_what_an_atomic_task_has_written_stands_whatever_was_to_be_written"
+            ),
+        ),
+    ),
+    (
         "answers by attempt and not by job",
         f"{WORKER}claiming/writing.py",
         "entry[0] not in locked",

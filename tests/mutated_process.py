@@ -8,6 +8,20 @@ SQL = "django_pgjobs/sql/"
 # Name, file, what is replaced and by what, and the tests of which one must fail.
 PROCESS = (
     (
+        "end of the circle of a turn",
+        f"{WORKER}turns/sending.py",
+        "            turn.parts = []",
+        "            pass",
+        ("tests/worker/test_round_trips.py",),
+    ),
+    (
+        "what is loaded is no garbage",
+        "django_pgjobs/management/commands/runjobs.py",
+        "    gc.freeze()\n",
+        "",
+        ("tests/process/test_command_line.py",),
+    ),
+    (
         "losses of a broken process",
         f"{WORKER}process/worker_process.py",
         "self._farewell.loses_jobs = True\n        self._ending.crash",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from typing import Any
@@ -225,3 +226,9 @@ def plan_and_fail_once() -> None:
         raise Mishap("the first time")
     part.add(add.s(2, 2))
     part.seal()
+
+
+@task
+def count_frozen() -> int:
+    """Return how many objects the garbage collector leaves alone."""
+    return gc.get_freeze_count()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.factories import count_jobs, make_job, make_jobs
+from tests import tasks
+from tests.factories import count_jobs, get_job, make_job, make_jobs
 from tests.helpers import ROOT, WorkerProcess, database_url
 from tests.process.support import fetch_rows
 from tests.servers import PrivateCluster, free_port
@@ -152,3 +153,10 @@ def test_the_slots_of_queues_reach_the_child_processes(start: Start) -> None:
     worker = start("--drain", "--processes", "2", "-q", "default:1,mail")
     assert worker.wait() == 0
     assert count_jobs(status="successful") == 2
+
+
+def test_the_garbage_collector_leaves_alone_what_a_worker_has_loaded(start: Start) -> None:
+    """To look through all of Django stops all threads, again and again, for 50 ms or more."""
+    job = tasks.count_frozen.enqueue()
+    assert start("--drain").wait() == 0
+    assert get_job(job.id).result > 50_000

@@ -46,6 +46,10 @@ class Sender:
             turn.elapsed = time.monotonic() - began
             turn.receive(answers)
             self._complaints.clear()
+        finally:
+            # They refer to the turn. In a circle with it, all that they hold, the jobs of a batch,
+            # would wait for the garbage collector.
+            turn.parts = []
         self._crossed = 0
 
     def _send_apart(self, turn: Turn) -> None:

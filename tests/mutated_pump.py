@@ -15,6 +15,20 @@ HINTS = ("tests/worker/test_lost_hints.py",)
 # Name, file, what is replaced and by what, tests.
 PUMP = (
     (
+        "lanes that a claim needs",
+        f"{WORKER}claiming/plan.py",
+        "ceil(room / jobs_per_lane)",
+        "room",
+        ("tests/worker/test_many_lanes.py",),
+    ),
+    (
+        "pause after a walk that was not in vain",
+        f"{WORKER}claiming/places.py",
+        "pause_after(in_vain * claim.seconds, ",
+        "pause_after(claim.seconds, ",
+        PLACES,
+    ),
+    (
         "outcome of the later of two attempts",
         f"{WORKER}claiming/completer.py",
         "other is None or other.claim <= attempt.claim",

@@ -84,8 +84,8 @@ ROOMS = (
     (
         "kind whose room was not filled",
         f"{WORKER}claiming/plan.py",
-        "return claimed.total() >= self.wanted or claimed[is_async] >= self.rooms[is_async]",
-        "return claimed.total() >= self.wanted",
+        "return max(of_kind, claimed.total() / self.wanted)",
+        "return claimed.total() / self.wanted",
         ROOMS_TESTS,
     ),
     (
@@ -178,8 +178,8 @@ ROOMS = (
     (
         "lanes that may begin anywhere",
         f"{WORKER}claiming/plan.py",
-        "if left[kind] > 0 or floor == HEAD:",
-        "if left[kind] > 0:",
+        "floors |= {lane: HEAD for lane in self.floors if lane not in known}",
+        "",
         MANY_LANES,
     ),
     (

@@ -62,7 +62,7 @@ class Claiming:
         plan = Plan(
             rooms=Rooms(*rooms), wanted=most, floors=self.floors, segments=[], boosts={}, caps={},
             limited=frozenset(),
-        ).of_nearest()  # fmt: skip
+        ).of_nearest(1)  # fmt: skip
         take = partial(
             claims.send_claim, floors=plan.floors, rooms=plan.rooms, max_jobs=most,
             taker=self._taker, ends=plan.ends,
@@ -266,23 +266,40 @@ def test_a_claim_reads_the_lanes_that_begin_first() -> None:
     plan = planned(lanes, 1)
     assert list(plan.floors) == first[:FEW_LANES]
     assert plan.ends == (lanes[first[FEW_LANES]], TAIL)
-    assert len(planned(lanes, 6 * FEW_LANES).floors) == 3 * FEW_LANES
+    assert len(planned(lanes, 6 * FEW_LANES, jobs_per_lane=2.0).floors) == 3 * FEW_LANES
     assert planned(lanes, 1000).ends == (TAIL, TAIL)
 
 
-def test_a_lane_that_may_begin_anywhere_is_read_with_the_first() -> None:
+def test_a_lane_that_may_begin_anywhere_is_read_behind_the_first() -> None:
     lanes = {Lane("default", f"queue-{n}"): HEAD for n in range(2 * FEW_LANES)}
     known = Lane("default", "known")
-    assert planned({known: Floor(0, 1), **lanes}, 1).floors == lanes
+    plan = planned({**lanes, known: Floor(0, 1)}, 1)
+    assert list(plan.floors) == [known, *lanes]
+    assert plan.ends == (TAIL, TAIL)
 
 
-def planned(lanes: dict[Lane, Floor], wanted: int) -> Plan:
+def test_a_claim_reads_as_many_lanes_as_the_last_one_says_it_needs() -> None:
+    """One lane for each job, until a claim has told how many jobs a lane gives."""
+    lanes = [Lane("default", f"queue-{n:02}") for n in range(4 * FEW_LANES)]
+    knowing = Knowing(*plain(*lanes, first_urgency=0, first_id=1))
+    plan = knowing.plan(2 * FEW_LANES)
+    assert plan
+    assert len(plan.floors) == 2 * FEW_LANES
+    goes_on = {lane: Floor(0, 100) for lane in plan.floors}
+    rows = [row_of_job(n, queue_name=lanes[n // 2].queue_name) for n in range(2 * FEW_LANES)]
+    knowing.places.note_claimed(Claim(plan, rows, floors=goes_on))
+    again = knowing.plan(3 * FEW_LANES)
+    assert again
+    assert len(again.floors) == 3 * FEW_LANES / 2
+
+
+def planned(lanes: dict[Lane, Floor], wanted: int, *, jobs_per_lane: float = 1.0) -> Plan:
     """Return a claim of so many jobs for threads that knows where these lanes go on."""
     plan = Plan(
         rooms=Rooms(wanted, 0), wanted=wanted, floors=lanes, segments=[], boosts={}, caps={},
         limited=frozenset(),
     )  # fmt: skip
-    return plan.of_nearest()
+    return plan.of_nearest(jobs_per_lane)
 
 
 @on_server

@@ -219,6 +219,16 @@ def test_between_walks_only_the_lanes_whose_jobs_ended_are_looked_at() -> None:
     assert knowing.places.claim_at(time.monotonic(), ONE) > time.monotonic() + MOST_SECONDS / 2
 
 
+def test_a_walk_that_fills_most_of_its_batch_is_repeated_soon() -> None:
+    """Its time was not spent in vain: half of a batch, half of the pause."""
+    for claimed, pause in ((1, 2.0), (2, 0.0)):
+        knowing, began = Knowing(*keyed(KEYED)), time.monotonic()
+        rows = [row_of_job(n, lane="a") for n in range(claimed)]
+        knowing.claim(*rows, wanted=2, seconds=1.0)
+        due = knowing.places.claim_at(time.monotonic(), ONE)
+        assert began <= due - pause <= time.monotonic()
+
+
 def test_a_walk_that_another_worker_prevented_is_still_due_and_waits() -> None:
     """If nothing is known that needs no turn."""
     knowing = Knowing(*keyed(KEYED))

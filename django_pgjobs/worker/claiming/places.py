@@ -13,8 +13,8 @@ time at most.
 
 **Keys.** Jobs with keys are listed, chosen and taken (`keyed_claim`), by one worker at a time. In
 each group (a queue, a priority) the list goes on behind the lane that was served last, so that all
-take turns. Walks that do not fill their batch take a fifth of the time at most; in between, the
-lanes whose jobs ended here are looked at and no others.
+take turns. The part of walks that leaves a batch empty takes a fifth of the time at most; in
+between, the lanes whose jobs ended here are looked at and no others.
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 """
@@ -61,6 +61,8 @@ class Places:
         # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
         self._heads: dict[Lane, Floor] = {}
         self._heads_at = 0.0
+        # How many jobs a lane gave to the last claim that chose between lanes.
+        self._jobs_per_lane = 1.0
         # Groups that may have jobs, and the lane of each that was served last.
         self._groups: set[Group] = set()
         self._cursors: dict[Group, str] = {}
@@ -202,7 +204,7 @@ class Places:
             takes_tokens=self._turn.may_take_tokens(now),
             waits=waits,
         )
-        return plan if plan.is_keyed else plan.of_nearest()
+        return plan if plan.is_keyed else plan.of_nearest(self._jobs_per_lane)
 
     def _floors_of(
         self, heads: Collection[Lane], rooms: Rooms, *, is_in_turn: bool
@@ -275,7 +277,8 @@ class Places:
             self._lift_at = now + (self._options.ageing or 0.0)
             return
         claimed = Counter(row.is_async for row in rows)
-        full = [plan.is_full(claimed, is_async=is_async) for is_async in (False, True)]
+        filled = [plan.filled(claimed, is_async=is_async) for is_async in (False, True)]
+        full = [share >= 1 for share in filled]
         if plan.heads and now >= self._heads_at:
             self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)
         self._note_lanes(claim, full)
@@ -284,8 +287,8 @@ class Places:
                 self._freed.pop(group, None)
             if plan.walks:
                 self._note_walked(plan, rows, full)
-                if not any(full[segment.group.is_async] for segment in plan.segments):
-                    self._walk_at = now + pause_after(claim.seconds, WALK_PAUSE_FACTOR)
+                in_vain = 1 - max(filled[segment.group.is_async] for segment in plan.segments)
+                self._walk_at = now + pause_after(in_vain * claim.seconds, WALK_PAUSE_FACTOR)
 
     def _note_lanes(self, claim: Claim, full: Sequence[bool]) -> None:
         """Move the floors to where the lanes go on, and forget the lanes that have no more.
@@ -299,6 +302,7 @@ class Places:
         last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}
         ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
         if claim.floors is not None:
+            self._jobs_per_lane = len(claim.rows) / len(ends) if ends else self._jobs_per_lane
             going_on, over = claim.floors, plan.floors.keys() - claim.floors.keys()
         else:
             going_on = {lane: end for lane, end in ends.items() if full[lane.is_async]}

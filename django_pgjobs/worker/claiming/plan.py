@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil
 from operator import itemgetter
 
 from django_pgjobs.choosing import Rooms
@@ -68,9 +69,8 @@ class Listing:
         return group.urgency - self.boosts.get(group.queue_name, 0), group
 
 
-# A claim reads the lanes of a kind that begin first: so many, or one for so many jobs it wants.
+# Of the lanes of a kind a claim reads so many at least, those that begin first.
 FEW_LANES = 16
-JOBS_PER_LANE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +107,25 @@ class Plan:
             max_jobs=self.wanted,
         )
 
-    def of_nearest(self) -> Plan:
+    def of_nearest(self, jobs_per_lane: float) -> Plan:
         """Return what it is without the lanes that begin later than the batch is likely to end.
 
-        Those are next when these have no more up to there. One that may begin anywhere stays.
+        It is likely to end where as many lanes begin as fill it at *jobs_per_lane* each. Those
+        behind are next when these have no more up to there. A lane that may begin anywhere is read
+        as well, at the end, because it is likely to have none.
         """
+        known = {lane: floor for lane, floor in self.floors.items() if floor != HEAD}
+        left = [max(FEW_LANES, ceil(room / jobs_per_lane)) for room in self.rooms]
         floors: dict[Lane, Floor] = {}
-        left = [max(FEW_LANES, room // JOBS_PER_LANE) for room in self.rooms]
         ends = [TAIL, TAIL]
-        for lane, floor in sorted(self.floors.items(), key=itemgetter(1)):
+        for lane, floor in sorted(known.items(), key=itemgetter(1)):
             kind = lane.is_async
-            if left[kind] > 0 or floor == HEAD:
+            if left[kind] > 0:
                 left[kind] -= 1
                 floors[lane] = floor
             elif ends[kind] == TAIL:
                 ends[kind] = floor
+        floors |= {lane: HEAD for lane in self.floors if lane not in known}
         heads = self.heads & floors.keys()
         return replace(self, floors=floors, ends=(ends[0], ends[1]), heads=heads)
 
@@ -131,9 +135,10 @@ class Plan:
         rooms = Rooms(self.rooms.threads - claimed[False], self.rooms.loop - claimed[True])
         return replace(self, rooms=rooms, wanted=min(at_most, self.wanted - claimed.total()))
 
-    def is_full(self, claimed: Counter[bool], *, is_async: bool) -> bool:
-        """May there be more jobs of a kind than these, so many of each kind?"""
-        return claimed.total() >= self.wanted or claimed[is_async] >= self.rooms[is_async]
+    def filled(self, claimed: Counter[bool], *, is_async: bool) -> float:
+        """Return what share of the jobs of a kind it got that it could; 1: there may be more."""
+        of_kind = claimed[is_async] / self.rooms[is_async] if self.rooms[is_async] else 1.0
+        return max(of_kind, claimed.total() / self.wanted)
 
     @property
     def is_keyed(self) -> bool:

@@ -117,7 +117,7 @@ class TestSizes:
             QueueSample.objects.filter(ready=count).update(
                 measured_at=datetime.now(UTC) - timedelta(minutes=10 - count)
             )
-        for seconds, sizes in ((HOUR, [1, 3]), (60, [3])):
+        for seconds, sizes, apart in ((HOUR, [1, 3], 540), (60, [3], 0)):
             found = list_signs(
                 cursor,
                 recent=0,
@@ -128,7 +128,9 @@ class TestSizes:
                 sampled=seconds,
                 max_live=0,
             )
-            assert [each.ready for each in found.backlogs["mail"]] == sizes
+            backlog = found.backlogs["mail"]
+            assert (backlog.ready, backlog.is_cut) == (sizes, False)
+            assert backlog.seconds == pytest.approx(apart, abs=5)
 
     def test_the_most_that_were_ready_by_steps(self, cursor: Any) -> None:
         for count in (3, 1):

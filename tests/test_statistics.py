@@ -312,6 +312,22 @@ class TestNumbers:
         assert shown(by_queue=True) == [of_fax, of_mail]
         assert shown(by_task=True) == [(None, "a", 1, 2, 1)]
 
+    def test_by_time_and_over_all_of_it_by_queue(self, cursor: Any) -> None:
+        write(cursor, 5, {("mail", "a"): cell(1, 2, 0, 9), ("fax", "a"): cell(1, 0, 0, 0)})
+        write(cursor, 50, {("mail", "b"): cell(0, 1, 3, 0)})
+        write(cursor, 80, {("mail", "b"): cell(9, 9, 9, 9)})
+        make_job(status="failed", queue_name="z", finished_at=sql.SQL("statement_timestamp()"))
+        sums = numbers.sum_statistics(cursor, seconds=HOUR - 60, bucket_seconds=60)
+        listed = numbers.list_statistics(cursor, seconds=HOUR - 60, bucket_seconds=60)
+        # A minute may have begun between the two.
+        assert [each[1:-1] for each in sums.by_time] == [each[1:-1] for each in listed]
+        assert sums.by_queue == {"mail": (1, 3, 3), "fax": (1, 0, 0), "z": (0, 1, 0)}
+        assert sums.by_time[-1].bucket == sums.by_time[-1].upto.timestamp() // 60
+
+    def test_the_sums_of_nothing_are_of_now(self, cursor: Any) -> None:
+        sums = numbers.sum_statistics(cursor, seconds=HOUR, bucket_seconds=60)
+        assert ([each[3:9] for each in sums.by_time], sums.by_queue) == ([(0,) * 6], {})
+
     def test_of_many_names_the_others_are_together(self, cursor: Any) -> None:
         write(cursor, 5, {(name, TASK): cell(n, 1, 1, 9) for n, name in enumerate("dcba")})
         write(cursor, 65, {(statistics.OTHERS[0], TASK): cell(100, 0, 0, 0)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -15,12 +15,13 @@ from django_pgjobs.admin.addresses import OLDEST, SORT
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.numbers import (
     Number,
+    Outcomes,
     Size,
     Times,
     enqueues_counted_until,
-    list_statistics,
     quantile,
     recent_minutes,
+    sum_statistics,
     times_of,
 )
 from django_pgjobs.queries.queue_pages import QueueRow
@@ -34,35 +35,36 @@ HOUR_SECONDS = HOUR - MINUTE
 OLDEST_FIRST = frozenset({"scheduled", "ready", "running", "retrying", "blocked"})
 # Seconds from which on a number says how old it is.
 OLD_SECONDS = 5.0
+NO_JOBS = Outcomes(0, 0, 0)
 
 
 class Hour(NamedTuple):
-    """What ended and came in within the last hour, by minute and queue, and how long it took."""
+    """What ended and came in within the last hour: by minute, by queue, and how long it took."""
 
-    numbers: list[Number]
+    minutes: list[Number]
+    queues: dict[str, Outcomes]
     times: dict[str, Times]
 
     @property
     def since(self) -> datetime:
         """When the first minute began."""
-        return start_of(self.numbers[-1].bucket - HOUR // MINUTE + 1, MINUTE)
+        return start_of(self.minutes[-1].bucket - HOUR // MINUTE + 1, MINUTE)
 
     @property
     def queue_names(self) -> set[str]:
         """The queues of which something ended or came in."""
-        found = {number.queue_name or "" for number in self.numbers}
-        return (found | self.times.keys()) - {"", OTHERS[0]}
+        return (self.queues.keys() | self.times.keys()) - {"", OTHERS[0]}
 
     @property
     def upto(self) -> datetime:
         """Up to when all that ended is counted."""
-        return self.numbers[-1].upto
+        return self.minutes[-1].upto
 
 
 def read_hour(cursor: Cursor) -> Hour:
     """Ask the statistics."""
-    numbers = list_statistics(cursor, seconds=HOUR_SECONDS, bucket_seconds=MINUTE, by_queue=True)
-    return Hour(numbers, times_of(cursor, seconds=HOUR))
+    sums = sum_statistics(cursor, seconds=HOUR_SECONDS, bucket_seconds=MINUTE)
+    return Hour(*sums, times_of(cursor, seconds=HOUR))
 
 
 class Span(NamedTuple):
@@ -177,25 +179,17 @@ class QueueLine:
 
 def queue_lines(rows: Iterable[QueueRow], hour: Hour) -> list[QueueLine]:
     """Return the lines of queues."""
-    ended: dict[str, list[int]] = {}
-    for number in hour.numbers:
-        if number.queue_name is not None:
-            counts = ended.setdefault(number.queue_name, [0, 0, 0])
-            counts[0] += finished(number)
-            counts[1] += number.successful
-            counts[2] += number.failed
-    return [_line(row, ended.get(row.name, [0, 0, 0]), hour) for row in rows]
+    return [_line(row, hour.queues.get(row.name, NO_JOBS), hour) for row in rows]
 
 
-def _line(row: QueueRow, counts: Sequence[int], hour: Hour) -> QueueLine:
-    ended, successful, failed = counts
-    ran = successful + failed
+def _line(row: QueueRow, ended: Outcomes, hour: Hour) -> QueueLine:
+    ran = ended.successful + ended.failed
     times = hour.times.get(row.name)
     return QueueLine(
         row=row,
-        finished=ended,
-        failed=failed,
-        failed_percent=100 * failed / ran if ran else None,
+        finished=sum(ended),
+        failed=ended.failed,
+        failed_percent=100 * ended.failed / ran if ran else None,
         waited=span_of(times.waits) if times else None,
         ran=span_of(times.runs) if times else None,
         since=hour.since,
@@ -227,17 +221,12 @@ def rate_of(counts: dict[int, int], until: datetime | None, hour: Hour) -> JobRa
 
 def finish_rate(hour: Hour) -> JobRate:
     """Return how many jobs finish per minute."""
-    return rate_of(_by_minute(hour, finished), hour.upto, hour)
+    counts = {each.bucket: finished(each) for each in hour.minutes}
+    return rate_of(counts, hour.upto, hour)
 
 
 def enqueue_rate(hour: Hour, samples: Sequence[tuple[float, int]]) -> JobRate:
     """Return how many jobs come in per minute."""
     until = enqueues_counted_until(samples)
-    return rate_of(_by_minute(hour, lambda number: number.enqueued), until, hour)
-
-
-def _by_minute(hour: Hour, count: Callable[[Number], int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for number in hour.numbers:
-        counts[number.bucket] = counts.get(number.bucket, 0) + count(number)
-    return counts
+    counts = {each.bucket: each.enqueued for each in hour.minutes}
+    return rate_of(counts, until, hour)

@@ -46,6 +46,24 @@ class Number(NamedTuple):
     upto: datetime
 
 
+class Outcomes(NamedTuple):
+    """How many jobs ended with each status."""
+
+    successful: int
+    failed: int
+    cancelled: int
+
+
+class Sums(NamedTuple):
+    """What ended and came in by buckets of time, the last is that of now; and what ended by queue.
+
+    Queues to which something came in are there as well.
+    """
+
+    by_time: list[Number]
+    by_queue: dict[str, Outcomes]
+
+
 class Finished(NamedTuple):
     """How many jobs finished, by name and bucket; None is the name of the others together.
 
@@ -113,6 +131,19 @@ def list_statistics(
     return [Number._make((*row[:-1], upto)) for row in rows]
 
 
+def sum_statistics(cursor: Cursor, *, seconds: float, bucket_seconds: int) -> Sums:
+    """Return what ended and came in within the last *seconds*, by time and by queue."""
+    params = {
+        "seconds": seconds,
+        "bucket_seconds": bucket_seconds,
+        "closing": CLOSING_SECONDS,
+        "max_jobs": FEW,
+    }
+    rows = fetch(cursor, "sum_statistics", params)
+    by_time = [Number._make(row) for row in rows if row[0] is not None]
+    return Sums(by_time, {row[1]: Outcomes._make(row[4:7]) for row in rows[len(by_time) :]})
+
+
 def list_largest(
     cursor: Cursor, *, seconds: float, bucket_seconds: int, by_task: bool, max_names: int
 ) -> Finished:
@@ -126,11 +157,9 @@ def list_largest(
         "closing": CLOSING_SECONDS,
         "max_jobs": FEW,
     }
-    *rows, now = fetch(cursor, "list_largest", params)
-    counts: dict[str | None, dict[int, int]] = {}
-    for bucket, name, jobs, _ in rows:
-        counts.setdefault(name, {})[bucket] = jobs
-    return Finished(now[0], now[-1], counts)
+    *rows, (_, [bucket], _, upto) = fetch(cursor, "list_largest", params)
+    counts = {name: dict(zip(buckets, jobs, strict=True)) for name, buckets, jobs, _ in rows}
+    return Finished(bucket, upto, counts)
 
 
 def times_of(

@@ -48,12 +48,14 @@ class MuteRow(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """How many jobs of a queue were ready at a time, in seconds since 1970; *is_cut*: or more."""
+    """How many jobs of a queue were ready, by time, from the first sample to the last.
 
-    queue_name: str
-    ready: int
+    *is_cut*: there were more, at some time.
+    """
+
+    ready: list[int]
+    seconds: float
     is_cut: bool
-    measured_at: float
 
 
 class RateLimitedQueue(NamedTuple):
@@ -67,12 +69,12 @@ class RateLimitedQueue(NamedTuple):
 
 
 class Signs(NamedTuple):
-    """What was read; the backlogs of each queue by time, and what waits in vain in it."""
+    """What was read; the backlog of each queue, and what waits in vain in it."""
 
     crews: list[Crew]
     failing: list[FailingTask]
     mutes: list[MuteRow]
-    backlogs: dict[str, list[Backlog]]
+    backlogs: dict[str, Backlog]
     vain: dict[str, RateLimitedQueue] = {}
 
 
@@ -103,21 +105,14 @@ def list_signs(
         "max_live": max_live,
         "closing": CLOSING_SECONDS,
     }
-    [(crews, failing, mutes, samples, vain)] = fetch(cursor, "list_signs", params)
+    [(crews, failing, mutes, backlogs, vain)] = fetch(cursor, "list_signs", params)
     return Signs(
         [Crew(**crew) for crew in decoded(crews)],
         [FailingTask(**task | {"since": _instant(task["since"])}) for task in decoded(failing)],
         [MuteRow(**mute | {"until": _instant(mute["until"])}) for mute in decoded(mutes)],
-        _backlogs_of(samples),
+        {row.pop("queue_name"): Backlog(**row) for row in decoded(backlogs)},
         _vain_of(vain),
     )
-
-
-def _backlogs_of(samples: Any) -> dict[str, list[Backlog]]:
-    backlogs: dict[str, list[Backlog]] = {}
-    for sample in decoded(samples):
-        backlogs.setdefault(sample["queue_name"], []).append(Backlog(**sample))
-    return backlogs
 
 
 def _vain_of(rows: Any) -> dict[str, RateLimitedQueue]:

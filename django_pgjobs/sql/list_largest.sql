@@ -4,8 +4,9 @@
 --     end); by_task boolean (else by queue); max_names integer; others text (the name of those that
 --     statistics do not tell apart); closing double precision (seconds after which a minute is
 --     written); max_jobs integer (how many are few)
--- Returns: number of the bucket; queue_name or task_path, NULL: of the others; how many jobs; NULL. The
---     last row is of the bucket of now, without jobs, and says up to when everything is counted
+-- Returns: queue_name or task_path, NULL: of the others; the numbers of the buckets with jobs and how
+--     many there were in each; NULL. The last row is of the bucket of now, without jobs, and says up
+--     to when everything is counted
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
@@ -16,11 +17,15 @@ found AS MATERIALIZED (
         each.name, sum(each.jobs)::bigint AS jobs
     FROM (
         SELECT
-            statistic.begins_at AS at,
+            -- In buckets at once: there are a hundred times as many rows as buckets and names.
+            date_bin(
+                make_interval(secs => %(bucket_seconds)s::integer::double precision),
+                statistic.begins_at, 'epoch'
+            ) AS at,
             CASE
                 WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name
             END AS name,
-            sum(statistic.successful + statistic.failed + statistic.cancelled) AS jobs
+            sum(statistic.successful + statistic.failed + statistic.cancelled)::bigint AS jobs
         FROM pgjobs_statistic AS statistic
         WHERE
             {statistic.is_of_any_period}
@@ -44,20 +49,29 @@ largest AS (
     ORDER BY sum(found.jobs) DESC, found.name
     LIMIT %(max_names)s::integer
 )
-SELECT shown.bucket, shown.name, shown.jobs, shown.upto
+SELECT shown.name, shown.buckets, shown.jobs, shown.upto
 FROM (
-    SELECT found.bucket, largest.name, sum(found.jobs)::bigint AS jobs, NULL::timestamptz AS upto
-    FROM found
-    LEFT JOIN largest ON largest.name = found.name
-    WHERE found.jobs > 0
-    GROUP BY found.bucket, largest.name
+    SELECT
+        summed.name, array_agg(summed.bucket) AS buckets, array_agg(summed.jobs) AS jobs,
+        NULL::timestamptz AS upto
+    FROM (
+        SELECT found.bucket, largest.name, sum(found.jobs)::bigint AS jobs
+        FROM found
+        LEFT JOIN largest ON largest.name = found.name
+        WHERE found.jobs > 0
+        GROUP BY found.bucket, largest.name
+    ) AS summed
+    GROUP BY summed.name
     UNION ALL
     SELECT
-        floor(
-            date_part('epoch', statement_timestamp())
-            / %(bucket_seconds)s::integer::double precision
-        )::bigint,
-        NULL, 0, few.upto
+        NULL,
+        ARRAY[
+            floor(
+                date_part('epoch', statement_timestamp())
+                / %(bucket_seconds)s::integer::double precision
+            )::bigint
+        ],
+        ARRAY[0::bigint], few.upto
     FROM few
 ) AS shown
 ORDER BY shown.upto NULLS FIRST

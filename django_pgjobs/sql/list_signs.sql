@@ -8,8 +8,8 @@
 -- Returns: one row: what the live workers that claim jobs take, the sum of their slots and of the
 --     jobs in threads that they hold, as JSON; tasks of which many jobs failed, as JSON: since when,
 --     how many failed and succeeded, both up to the same moment; the warnings that are muted, as
---     JSON; how many jobs were ready in these queues, by time, as JSON; how many ready jobs of a
---     queue wait for a rate limit that lets none go, and since when the oldest other one waits or
+--     JSON; how many jobs were ready in each of these queues, by time, as JSON: with the seconds
+--     from the first sample to the last, and whether one was cut; how many ready jobs of a queue wait for a rate limit that lets none go, and since when the oldest other one waits or
 --     NULL, as JSON
 -- Locks: none
 -- Index: pgjobs_job_running, pgjobs_job_live_pkey, pgjobs_job_by_end, pgjobs_statistic_begin,
@@ -114,15 +114,17 @@ SELECT
         SELECT json_agg(sampled)
         FROM (
             SELECT
-                sample.queue_name, sample.ready, sample.is_cut,
-                date_part('epoch', sample.measured_at) AS measured_at
+                sample.queue_name, array_agg(sample.ready ORDER BY sample.measured_at) AS ready,
+                date_part('epoch', max(sample.measured_at))
+                - date_part('epoch', min(sample.measured_at)) AS seconds,
+                bool_or(sample.is_cut) AS is_cut
             FROM pgjobs_queue_sample AS sample
             WHERE
                 sample.measured_at
                 >= statement_timestamp() - make_interval(secs => %(sampled)s::double precision)
                 AND sample.measured_at <= statement_timestamp()
                 AND sample.queue_name = ANY (%(queue_names)s::text[])
-            ORDER BY sample.measured_at
+            GROUP BY sample.queue_name
         ) AS sampled
     ), '[]'),
     COALESCE((

@@ -141,7 +141,7 @@ def test_enqueued_per_minute_is_known_up_to_the_last_sample_but_one() -> None:
 
 def test_a_rate_is_of_minutes_within_the_hour() -> None:
     now = Number(1_000, None, None, 0, 0, 0, 0, 0, 0, datetime.fromtimestamp(60_030, UTC))
-    hour = Hour([now], {})
+    hour = Hour([now], {}, {})
     counts = {941: 10, 946: 5}
     for minutes, per_minute in ((945, None), (946, 2.0), (947, 1.0)):
         until = datetime.fromtimestamp(60 * minutes + 30, UTC)

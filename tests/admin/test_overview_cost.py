@@ -69,6 +69,9 @@ STATEMENTS = {
         "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_queue": True, "by_task": False,
         "closing": 15.0,
     },
+    "sum_statistics": {
+        "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "closing": 15.0,
+    },
     "list_largest": {
         "max_jobs": 100, "bucket_seconds": 60, "seconds": 3600, "by_task": True, "max_names": 9,
         "others": "(others)", "closing": 15.0,

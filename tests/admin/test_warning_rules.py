@@ -135,16 +135,11 @@ class TestFailures:
 class TestGrowth:
     """A backlog over the last half hour."""
 
-    def samples(self, sizes: Sequence[int], minutes: float = 30, **changes: Any) -> list[Backlog]:
-        step = 60 * minutes / (len(sizes) - 1)
-        blank = Backlog("mail", 0, False, 0.0)._replace(**changes)
-        return [
-            blank._replace(measured_at=number * step, ready=size)
-            for number, size in enumerate(sizes)
-        ]
+    def backlog(self, sizes: Sequence[int], minutes: float = 30, is_cut: bool = False) -> Backlog:
+        return Backlog(list(sizes), 60 * minutes, is_cut)
 
     def test_a_backlog_that_grows(self) -> None:
-        found = growth_of("mail", self.samples(range(100, 400, 10)), 410)
+        found = growth_of("mail", self.backlog(range(100, 400, 10)), 410)
         assert found is not None
         assert (found.before, found.now, round(found.seconds)) == (100, 410, 1_800)
 
@@ -176,7 +171,7 @@ class TestGrowth:
         ],
     )
     def test_near_misses(self, sizes: Sequence[int], changes: dict[str, Any], now: int) -> None:
-        assert growth_of("mail", self.samples(sizes, **changes), now) is None
+        assert growth_of("mail", self.backlog(sizes, **changes), now) is None
 
     def test_the_page_says_it(self, admin_client: Client) -> None:
         make_worker()

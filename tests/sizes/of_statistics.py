@@ -54,6 +54,7 @@ def check(cursor: Any) -> None:
     check_times(cursor, 86400, 900, "task_path")
     check_times(cursor, 7 * 86400, 14400, "queue_name")
     check_times(cursor, 30 * 86400, 86400, "task_path")
+    check_sums(cursor, 7 * 86400, 14400)
     check_largest(cursor, 7 * 86400, 14400, "task_path")
     check_largest(cursor, 30 * 86400, 86400, "queue_name")
 
@@ -85,6 +86,27 @@ def check_times(cursor: Any, seconds: int, bucket: int, name: str) -> None:
     # The first bucket may have ended between the two statements.
     first = max(shown[0][0], rows[0][0])
     assert [row for row in shown if row[0] > first] == [row for row in rows if row[0] > first]
+
+
+def check_sums(cursor: Any, seconds: int, bucket: int) -> None:
+    """Check the sums by time and by queue against those of both, which check_times checks."""
+    sums = numbers.sum_statistics(cursor, seconds=seconds, bucket_seconds=bucket)
+    found = numbers.list_statistics(cursor, seconds=seconds, bucket_seconds=bucket, by_queue=True)
+    if found[-1].bucket != sums.by_time[-1].bucket:  # one has ended between the two statements
+        check_sums(cursor, seconds, bucket)
+        return
+    by_time: dict[int, list[int]] = {}
+    by_queue: dict[str, list[int]] = {}
+    for each in found:
+        for counts in (
+            by_time.setdefault(each.bucket, [0, 0, 0]),
+            by_queue.setdefault(each.queue_name or "", [0, 0, 0]),
+        ):
+            ended = (each.successful, each.failed, each.cancelled)
+            counts[:] = [a + b for a, b in zip(counts, ended, strict=True)]
+    assert by_queue.pop("") == [0, 0, 0]
+    assert {name: list(ended) for name, ended in sums.by_queue.items()} == by_queue
+    assert {n.bucket: [n.successful, n.failed, n.cancelled] for n in sums.by_time} == by_time
 
 
 def check_largest(cursor: Any, seconds: int, bucket: int, name: str) -> None:

@@ -172,6 +172,7 @@ def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Ch
     stacks = [[each.counts.get(number, 0) for each in shown] for number in numbers]
     top = nice_top(max(map(sum, stacks), default=0))
     times = _bucket_times(numbers, chosen)
+    titles = _titles(times, shown, stacks)
     label = _("Jobs finished in the last %(range)s: %(counts)s.") % {
         "range": chosen.label,
         "counts": _in_words(shown, [each.total for each in shown]) or "0",
@@ -180,8 +181,8 @@ def build_chart(chosen: Range, last_bucket: int, series: Sequence[Series]) -> Ch
     is_dated = _is_dated(chosen)
     return Chart(
         bars=[
-            _bar(place, shown, stack, top, time)
-            for place, (time, stack) in enumerate(zip(times, stacks, strict=True))
+            Bar(str(place * PLACE_WIDTH), _parts(shown, stack, top), title, time, stack, sum(stack))
+            for place, (title, time, stack) in enumerate(zip(titles, times, stacks, strict=True))
         ],
         width=chosen.buckets * PLACE_WIDTH,
         top=top,
@@ -199,7 +200,7 @@ def _within(counts: Mapping[int, int], numbers: range) -> dict[int, int]:
     return {number: jobs for number, jobs in counts.items() if number in numbers}
 
 
-def _bar(place: int, series: Sequence[Series], stack: Sequence[int], top: int, time: str) -> Bar:
+def _parts(series: Sequence[Series], stack: Sequence[int], top: int) -> list[Rectangle]:
     parts = []
     y = HEIGHT
     for each, jobs in zip(series, stack, strict=True):
@@ -207,8 +208,19 @@ def _bar(place: int, series: Sequence[Series], stack: Sequence[int], top: int, t
             height = max(HEIGHT * jobs / top, LEAST_HEIGHT)
             y -= height
             parts.append(Rectangle(each.key, coordinate(max(y, 0.0)), coordinate(height)))
-    title = f"{time}: {_largest_in_words(series, stack) or 0}"
-    return Bar(str(place * PLACE_WIDTH), parts, title, time, list(stack), sum(stack))
+    return parts
+
+
+def _titles(
+    times: Sequence[str], series: Sequence[Series], stacks: Sequence[Sequence[int]]
+) -> list[str]:
+    """Return what each bar says; what all of them say is translated and shortened once."""
+    others = _("others")
+    named = [each._replace(label=_end_of(each.label)) for each in series]
+    return [
+        f"{time}: {_largest_in_words(named, stack, others) or 0}"
+        for time, stack in zip(times, stacks, strict=True)
+    ]
 
 
 def _in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
@@ -219,18 +231,19 @@ def _in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
     )
 
 
-def _largest_in_words(series: Sequence[Series], stack: Sequence[int]) -> str:
-    """Return what a bar says: of many names those with the most jobs, without their beginnings."""
+def _largest_in_words(series: Sequence[Series], stack: Sequence[int], others: str) -> str:
+    """Return the numbers of a bar: of many names those with the most jobs."""
     if len(series) <= MAX_SAID:
-        return _in_words([each._replace(label=_end_of(each.label)) for each in series], stack)
+        return _in_words(series, stack)
     by_jobs = sorted(zip(stack, series, strict=True), key=lambda found: -found[0])
     said = [(jobs, each) for jobs, each in by_jobs if each.query][:MAX_SAID]
     rest = sum(stack) - sum(jobs for jobs, _ in said)
-    words = [f"{counted(jobs)} {_end_of(each.label)}" for jobs, each in said if jobs]
-    return ", ".join([*words, f"{counted(rest)} {_('others')}"] if rest else words)
+    words = [f"{counted(jobs)} {each.label}" for jobs, each in said if jobs]
+    return ", ".join([*words, f"{counted(rest)} {others}"] if rest else words)
 
 
 def _end_of(name: str) -> str:
+    """Return a name without its beginning, if it is long."""
     return name if len(name) <= MAX_SAID_LENGTH else f"…{name[1 - MAX_SAID_LENGTH :]}"
 
 

@@ -172,7 +172,8 @@ def fingerprint(numbers: OverviewData) -> tuple[Any, ...]:
         *((row[0], _steady(row.size), row[2:]) for row in queues.rows),
     ]
     hour, drawn = numbers.hour, numbers.drawn
-    finished = [each[:-1] for each in hour.numbers], drawn.bucket, drawn.counts
+    minutes = [each[:-1] for each in hour.minutes]
+    finished = minutes, hour.queues, drawn.bucket, drawn.counts
     steady = facts[3:8], facts.old_transaction is not None, facts.standing, facts.troubled
     return (
         sizes, finished, hour.times, numbers.failures, workers, steady, facts.samples,
@@ -213,7 +214,7 @@ def read_numbers(chosen: Range, split: Split) -> OverviewData:
 def _read_chart(cursor: Cursor, hour: Hour, chosen: Range, split: Split) -> Finished:
     """Return what the chart shows: the outcomes of the last hour are known."""
     if (chosen.key, split.key) == (DEFAULT_RANGE, DEFAULT_SPLIT):
-        return by_outcome(hour.numbers)
+        return by_outcome(hour.minutes)
     seconds = min(max(chosen.bucket_seconds // KEPT_PART, KEPT_SECONDS), MAX_KEPT_SECONDS)
     name = f"chart:{chosen.key}:{split.key}"
     return kept(name, lambda: read_series(cursor, chosen, split), seconds=seconds)
@@ -272,7 +273,7 @@ def size_tiles(size: Size, now: datetime) -> list[Tile]:
 def rate_tiles(numbers: OverviewData, now: datetime) -> list[Tile]:
     """Return how many jobs end and come in."""
     hour = numbers.hour
-    failed = sum(number.failed for number in hour.numbers)
+    failed = sum(minute.failed for minute in hour.minutes)
     ends, begins = finish_rate(hour), enqueue_rate(hour, numbers.facts.samples)
     # It is of minutes that are over, so the one that is not is no age.
     return [

@@ -106,14 +106,14 @@ def long_waits(waiting: Sequence[WaitingQueue], busy: set[str], now: datetime) -
 
 
 def growing_queues(
-    waiting: Sequence[WaitingQueue], backlogs: Mapping[str, Sequence[Backlog]]
+    waiting: Sequence[WaitingQueue], backlogs: Mapping[str, Backlog]
 ) -> Iterator[Notice]:
     """Yield the queues that grow, first the one that grew by most jobs."""
     ready: dict[str, int] = {}
     for row in waiting:
         if not row.is_paused and not row.is_unserved:
             ready[row.queue_name] = ready.get(row.queue_name, 0) + row.ready
-    found = [growth_of(name, backlogs.get(name, ()), jobs) for name, jobs in ready.items()]
+    found = [growth_of(name, backlogs[name], ready[name]) for name in ready if name in backlogs]
     growing = sorted((each for each in found if each), key=lambda each: each.before - each.now)
     for growth in growing:
         text = _("Queue %(queue)s grows: %(before)s jobs were ready %(time)s ago, %(now)s are now.")

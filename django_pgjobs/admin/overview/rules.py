@@ -117,24 +117,18 @@ def share_of(failed: int, successful: int) -> float:
     return failed / (failed + successful) if failed else 0.0
 
 
-def growth_of(queue_name: str, samples: Sequence[Backlog], now: int) -> Growth | None:
-    """Return how a backlog of *now* jobs grew, None if it did not; *samples* by time."""
-    if len(samples) < PARTS:
+def growth_of(queue_name: str, backlog: Backlog, now: int) -> Growth | None:
+    """Return how a backlog, of *now* jobs by now, grew; None if it did not."""
+    ready, seconds = backlog.ready, backlog.seconds
+    if len(ready) < PARTS or seconds < LEAST_GROWTH_SECONDS or backlog.is_cut:
         return None
-    first, last = samples[0], samples[-1]
-    seconds = last.measured_at - first.measured_at
-    if seconds < LEAST_GROWTH_SECONDS or any(sample.is_cut for sample in samples):
-        return None
-    size = len(samples) / PARTS
-    means = [
-        _mean([each.ready for each in samples[round(part * size) : round((part + 1) * size)]])
-        for part in range(PARTS)
-    ]
+    size = len(ready) / PARTS
+    means = [_mean(ready[round(part * size) : round((part + 1) * size)]) for part in range(PARTS)]
     is_steady = all(earlier < later for earlier, later in pairwise(means))
-    least = max(first.ready + LEAST_GROWTH, GROWTH * first.ready)
-    least = max(least, STILL * max(each.ready for each in samples))
-    grew = is_steady and min(last.ready, now) >= least
-    return Growth(queue_name, first.ready, now, seconds) if grew else None
+    first, last = ready[0], ready[-1]
+    least = max(first + LEAST_GROWTH, GROWTH * first, STILL * max(ready))
+    grew = is_steady and min(last, now) >= least
+    return Growth(queue_name, first, now, seconds) if grew else None
 
 
 def _mean(numbers: Sequence[int]) -> float:

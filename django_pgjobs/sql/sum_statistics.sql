@@ -1,0 +1,47 @@
+-- Tell what ended and came in by time, and then by queue: in all of that time. What is counted, and
+-- what a bucket is, list_statistics.sql says.
+--
+-- Both in one scan: each queue in each bucket would be rows by the thousand, to be added up by who
+-- asks.
+-- Parameters: bucket_seconds integer; seconds double precision (how long ago the first bucket may
+--     end); closing double precision (seconds after which a minute is written); max_jobs integer
+--     (how many are few)
+-- Returns: number of the bucket, NULL in the rows of queues; queue_name, NULL in the rows of
+--     buckets; NULL; enqueued, successful, failed, cancelled, retried, lost; up to when everything
+--     is counted. The rows of buckets come first, by time; the last of them is of now, perhaps with
+--     nothing in it
+-- Locks: none
+-- Index: pgjobs_statistic_begin, pgjobs_job_by_end
+WITH {closing.ended_lately},
+numbers AS (
+    SELECT
+        statistic.begins_at AS at, statistic.queue_name AS queue,
+        sum(statistic.enqueued)::bigint AS enqueued,
+        sum(statistic.successful)::bigint AS successful, sum(statistic.failed)::bigint AS failed,
+        sum(statistic.cancelled)::bigint AS cancelled, sum(statistic.retried)::bigint AS retried,
+        sum(statistic.lost)::bigint AS lost
+    FROM pgjobs_statistic AS statistic
+    WHERE
+        {statistic.is_of_any_period}
+        AND statistic.begins_at >= (SELECT span.since FROM span)
+        AND statistic.begins_at < (SELECT span.closed FROM span)
+    GROUP BY statistic.period, at, queue
+    UNION ALL
+    SELECT
+        newest.finished_at, newest.queue_name, 0, (newest.status = 'successful')::integer,
+        (newest.status = 'failed')::integer, (newest.status = 'cancelled')::integer, 0, 0
+    FROM newest
+    WHERE (SELECT few.holds FROM few)
+    UNION ALL
+    SELECT statement_timestamp(), NULL, 0, 0, 0, 0, 0, 0
+)
+SELECT
+    floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer::double precision)::bigint AS bucket,
+    numbers.queue, NULL,
+    sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
+    sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
+    (SELECT few.upto FROM few)
+FROM numbers
+GROUP BY GROUPING SETS ((bucket), (numbers.queue))
+HAVING GROUPING(numbers.queue) = 1 OR numbers.queue IS NOT NULL
+ORDER BY bucket

@@ -54,11 +54,10 @@ ENGLISH = re.compile(
     r"resume|settings|attempts?|priority|from|by|day|days|hours?|minutes|seconds|ago)\b(?!:)",
     re.IGNORECASE,
 )
-# What is in English on a German page: rows of the demo, what the parser says of a cron expression,
-# and what Django has not translated.
+# What is in English on a German page: rows of the demo, and what Django has not translated.
 NOT_OURS = re.compile(
     r"default|.*\bqueue reports\b.*|Are you sure you want to delete the .*|"
-    r"At \d\d:\d\d .*|No worker was there\.|.*It is not planned: .*"
+    r"No worker was there\.|.*It is not planned: .*"
 )
 # The page of an order has the words of the example project around our section.
 OTHERS_PAGES = {"row with jobs"}

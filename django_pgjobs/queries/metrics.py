@@ -19,7 +19,7 @@ class Delay(NamedTuple):
     has_failed: bool
 
 
-class Ended(NamedTuple):
+class EndedAttempts(NamedTuple):
     """How many attempts of a queue and task ended in each way."""
 
     queue_name: str
@@ -31,10 +31,10 @@ class Ended(NamedTuple):
     lost: int
 
 
-def list_ended_attempts(cursor: Cursor, minutes: range) -> list[Ended]:
+def list_ended_attempts(cursor: Cursor, minutes: range) -> list[EndedAttempts]:
     """Return how attempts ended in minutes that are given by their numbers since 1970."""
     params = {"first": minutes.start, "last": minutes.stop}
-    return [Ended._make(row) for row in fetch(cursor, "list_ended_attempts", params)]
+    return [EndedAttempts._make(row) for row in fetch(cursor, "list_ended_attempts", params)]
 
 
 def list_delays(cursor: Cursor) -> list[Delay]:

@@ -96,8 +96,7 @@ class Tally:
                     minute = int((outcome.ended_at + offset) // MINUTE)
                     begins = minute * MINUTE - offset
                     ends = begins + MINUTE
-                    cells = self._cells_of(minute)
-                    cell = None
+                    cells, cell = self._cells_of(minute), None
                 queue_name, task_path = attempt.queue_name, attempt.row.task_path
                 if cell is None or queue_name != key[0] or task_path != key[1]:
                     key = (queue_name, task_path)

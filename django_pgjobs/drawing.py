@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from django_pgjobs.status import BatchState, JobStatus
-from django_pgjobs.values.moments import duration
+from django_pgjobs.values.moments import duration, exact_moment
 from django_pgjobs.values.payload import in_utc
 
 ICONS = {
@@ -111,12 +111,6 @@ def time_element(instant: datetime, text: str) -> SafeString:
     title = f"{exact_moment(instant)} {local.tzname()}"
     exact = in_utc(instant).isoformat(timespec="seconds").replace("+00:00", "Z")
     return format_html('<time datetime="{}" title="{}">{}</time>', exact, title, text)
-
-
-def exact_moment(instant: datetime) -> str:
-    """Return an instant to the second, in the current time zone."""
-    local = timezone.localtime(instant)
-    return f"{formats.date_format(local, 'DATE_FORMAT')} {local:%H:%M:%S}"
 
 
 def exact_time(instant: datetime) -> SafeString:

@@ -107,7 +107,7 @@ OVER_HTTP = (
     (
         "jobs: tasks of our own",
         f"{HTTP}calls.py",
-        'if path.rpartition(".")[0] not in OWN_MODULES:',
+        "if not is_own(path):",
         "if path:",
         JOBS,
     ),

@@ -14,7 +14,7 @@ from django_pgjobs import pause
 from django_pgjobs.control.explain import explain
 from django_pgjobs.models import Explanation, Job, Worker
 from django_pgjobs.models.control import Dependency, Pause, QueueSettings, RateLimit
-from django_pgjobs.values.moments import moment_in_words
+from django_pgjobs.values.moments import exact_moment, moment_in_words
 from tests import tasks
 from tests.explaining import codes, only, outlook
 from tests.factories import make_job, make_jobs, make_running_job, make_worker
@@ -350,10 +350,21 @@ def test_the_words_are_in_the_active_language(monkeypatch: pytest.MonkeyPatch) -
 def test_times_are_in_the_current_time_zone() -> None:
     job_id = make_job(status="successful", finished_at="2026-01-01 00:00:00+00")
     with timezone.override("America/New_York"):
-        assert "2025-12-31 19:00:00-05:00" in only(job_id).text
+        assert "Dec. 31, 2025 19:00:00 EST" in only(job_id).text
 
 
 def test_without_time_zones_the_times_are_those_of_the_database() -> None:
     """With USE_TZ = False Django reads naive datetimes."""
     noon = datetime(2026, 1, 1, 12)  # noqa: DTZ001
-    assert moment_in_words(noon, noon + timedelta(days=3)) == "2026-01-01 12:00:00 (3 d ago)"
+    assert moment_in_words(noon, noon + timedelta(days=3)) == "Jan. 1, 2026 12:00:00 (3 d ago)"
+
+
+def test_a_sentence_names_a_time_as_pages_do_with_its_zone() -> None:
+    noon = datetime(2026, 1, 1, 11, tzinfo=UTC)
+    with timezone.override("Europe/Berlin"):
+        said = moment_in_words(noon, noon + timedelta(days=3))
+        assert (
+            said == f"{exact_moment(noon)} CET (3 d ago)" == "Jan. 1, 2026 12:00:00 CET (3 d ago)"
+        )
+        with translation.override("de"):
+            assert moment_in_words(noon, noon).startswith("1. Januar 2026 12:00:00 CET (")

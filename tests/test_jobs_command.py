@@ -285,7 +285,7 @@ def test_workflows_are_listed_newest_first_with_the_numbers_of_their_trees(run: 
     assert first.split() == [str(pay.pk), "payroll", "running", "2", "0", "0", "0"]
     assert second.split() == [str(each.pk), "add", "waiting", "0", "0", "0", "0"]
     assert "  add" in second
-    asking = f"explain() of job {first_job}, the first one, says for what."
+    asking = f"The first one is job {first_job}; look there what it waits for."
     assert reasons == [f"2 jobs of it wait. {asking} [waiting]"]
     found = json.loads(run("workflows", pay.pk, "--json"))
     assert [batch["depth"] for batch in found["batches"]] == [0, 1]

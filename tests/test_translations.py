@@ -30,6 +30,8 @@ from tests.browser.pages import PAGES
 PACKAGE = helpers.ROOT / "django_pgjobs"
 CATALOG = PACKAGE / "locale/de/LC_MESSAGES/django.po"
 TEMPLATES = sorted((PACKAGE / "templates").rglob("*.html"))
+# As CONTRIBUTING.md says it.
+MAKE = "makemessages -l de --no-obsolete --no-location --no-wrap"
 TOOLS = ("xgettext", "msgmerge", "msguniq", "msgattrib")
 
 PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[a-zA-Z%]")
@@ -52,11 +54,10 @@ ENGLISH = re.compile(
     r"resume|settings|attempts?|priority|from|by|day|days|hours?|minutes|seconds|ago)\b(?!:)",
     re.IGNORECASE,
 )
-# What is in English on a German page: rows of the demo, what the parser says of a cron expression,
-# and what Django has not translated.
+# What is in English on a German page: rows of the demo, and what Django has not translated.
 NOT_OURS = re.compile(
     r"default|.*\bqueue reports\b.*|Are you sure you want to delete the .*|"
-    r"At \d\d:\d\d .*|No worker was there\.|.*It is not planned: .*"
+    r"No worker was there\.|.*It is not planned: .*"
 )
 # The page of an order has the words of the example project around our section.
 OTHERS_PAGES = {"row with jobs"}
@@ -149,22 +150,34 @@ def test_the_words_of_django_stay_those_of_django() -> None:
         assert known in (None, message.texts[0])
 
 
-def test_every_marked_text_is_in_the_catalog(tmp_path: Path) -> None:
+def test_making_messages_of_what_is_translated_changes_only_the_date(tmp_path: Path) -> None:
+    assert f"`django-admin {MAKE}`" in (helpers.ROOT / "CONTRIBUTING.md").read_text()
+    made = make_messages(tmp_path).read_text().splitlines()
+    lines = zip(CATALOG.read_text().splitlines(), made, strict=True)
+    changed = [pair for pair in lines if pair[0] != pair[1]]
+    assert all("POT-Creation-Date" in line for pair in changed for line in pair), changed
+
+
+def make_messages(tmp_path: Path) -> Path:
+    """Make the messages of a copy of the package; return its catalog."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         helpers.skip(f"{', '.join(missing)} of GNU gettext is not installed")
     copy = tmp_path / "django_pgjobs"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    command = ["makemessages", "-l", "de", "--no-obsolete", "--no-location"]
     # Without the folder of the package on the path, where `http` would stand for Python's own.
     subprocess.run(
-        [sys.executable, "-P", "-m", "django", *command],
+        [sys.executable, "-P", "-m", "django", *MAKE.split()],
         cwd=copy,
         env={name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
         check=True,
         capture_output=True,
     )
-    found = {message.key: message for message in read_catalog(copy / CATALOG.relative_to(PACKAGE))}
+    return copy / CATALOG.relative_to(PACKAGE)
+
+
+def test_every_marked_text_is_in_the_catalog(tmp_path: Path) -> None:
+    found = {message.key: message for message in read_catalog(make_messages(tmp_path))}
     ours = {message.key: message for message in MESSAGES} | {HEADER.key: found[HEADER.key]}
     assert [key for key in found if key not in ours] == [], "texts that are not translated"
     assert [key for key in ours if key not in found] == [], "translations of texts that are gone"

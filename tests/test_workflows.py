@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from django_pgjobs import (
     BatchSealed,
@@ -21,6 +22,7 @@ from django_pgjobs import (
 from django_pgjobs.exceptions import JobError
 from django_pgjobs.models import Batch, Job
 from django_pgjobs.testing import run_jobs
+from django_pgjobs.workflows import reading
 from tests import tasks
 from tests.factories import make_job
 from tests.models import Effect
@@ -61,6 +63,21 @@ def test_payroll() -> None:
     assert pay.counts(tree=True).unfinished == 0
     # Of what nothing follows.
     assert list(pay.results()) == [1000, 1001, 1002]
+
+
+def test_the_results_of_many_batches_take_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PAGE", 4)
+    with workflow("many") as flow:
+        for number in range(10):
+            part = flow.batch()
+            part.add_many(tasks.add, [(number, 0)] * (number % 4))
+            part.seal()
+    run_jobs()
+    wanted = [number for number in range(10) for _ in range(number % 4)]
+    with CaptureQueriesContext(connection) as queries:
+        assert list(flow.results()) == wanted
+    # Three lots of batches, and 13 results by four.
+    assert len(queries) <= 8
 
 
 def test_a_chain_passes_each_result_on() -> None:

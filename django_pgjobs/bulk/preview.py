@@ -25,7 +25,7 @@ from django_pgjobs.bulk.actions import Action, ChosenOptions
 from django_pgjobs.bulk.dependants import count_dependants, find_dependants
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.bulk.trees import is_small_tree
-from django_pgjobs.bulk.walk import ORDER, Narrow, Walk
+from django_pgjobs.bulk.walk import ORDER, Narrow, Place, Walk
 from django_pgjobs.conf import get_conf
 from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
@@ -74,8 +74,9 @@ class Preview:
     *suitable* jobs would be changed, *more* of those that are skipped if their attempts were
     reset (None: too many to count). The numbers are lower bounds if *is_capped*, if not all
     rows were looked at (*is_cut*), or if there was no time to count (*is_unknown*). Then
-    *exact* jobs would be changed, None if that takes too long to count. *dependants* others are
-    cancelled with them (None: too long to count).
+    *exact* jobs would be changed, None if that takes too long to count. *statuses* and *groups*
+    (by queue and task) are of all that would be changed, or of a *sample* of so many of them.
+    *dependants* others are cancelled with them (None: too long to count).
     """
 
     suitable: int = 0
@@ -84,6 +85,7 @@ class Preview:
     skipped: list[tuple[str, int]] = field(default_factory=list)
     groups: list[tuple[str, str, int]] = field(default_factory=list)
     other_groups: int = 0
+    sample: int | None = None
     samples: list[Row] = field(default_factory=list)
     is_capped: bool = False
     is_cut: bool = False
@@ -93,7 +95,7 @@ class Preview:
 
     @property
     def is_partial(self) -> bool:
-        """Are the numbers by status, queue and task lower bounds?"""
+        """Was not all counted that would be changed, by reading it?"""
         return self.is_capped or self.is_cut or self.is_unknown
 
     @property
@@ -104,7 +106,20 @@ class Preview:
     @property
     def is_counted(self) -> bool:
         """Would more time to count tell nothing else?"""
-        return not self.is_partial or None not in (self.exact, self.more, self.dependants)
+        found = (self.exact, self.more, self.dependants)
+        return not self.is_partial or (None not in found and self.sample is None)
+
+    def put(self, places: Counter[Place], *, sample: int | None = None) -> None:
+        """Tell where jobs are, all of them or a *sample* of so many."""
+        statuses: Counter[str] = Counter()
+        groups: Counter[tuple[str, str]] = Counter()
+        for (status, *group), count in places.items():
+            statuses[status] += count
+            groups[group[0], group[1]] += count
+        self.statuses = statuses.most_common()
+        self.groups = [(*names, count) for names, count in groups.most_common(MAX_GROUPS)]
+        self.other_groups = max(len(groups) - MAX_GROUPS, 0)
+        self.sample = sample
 
 
 class IndexRange(NamedTuple):
@@ -134,9 +149,7 @@ def preview(
         found = Preview(is_unknown=True)
     if found.is_partial:
         left = max(QUICK_SECONDS - (time.monotonic() - began), LEAST_SECONDS)
-        found.exact, found.more, found.dependants = _count_exactly(
-            action, selection, narrow, left if is_quick else EXACT_SECONDS
-        )
+        _count_exactly(found, action, selection, narrow, left if is_quick else EXACT_SECONDS)
     elif action.name in ENDING:
         found.dependants = count_dependants(_walk_of(action, selection, narrow, NONE).jobs())
     return found
@@ -148,24 +161,24 @@ def _walk_of(action: Action, selection: Selection, narrow: Narrow, options: Chos
 
 
 def _count_exactly(
-    action: Action, selection: Selection, narrow: Narrow, seconds: float
-) -> tuple[int | None, int | None, int | None]:
-    """Return how many jobs the change would walk to, how many more if attempts are reset, and how
-    many others are cancelled with them; none of it may take longer than *seconds*.
+    found: Preview, action: Action, selection: Selection, narrow: Narrow, seconds: float
+) -> None:
+    """Note how many jobs the change would walk to, how many more if attempts are reset, how many
+    others are cancelled with them, and where they are; none of it may take longer than *seconds*.
     """
     further, ends = _more_of(action, selection, narrow), action.name in ENDING
-    exact, more, dependants = None, None if further else 0, None if ends else 0
+    found.more, found.dependants = None if further else 0, None if ends else 0
     try:
         with time_budget(job_database(), seconds):
             walk = _walk_of(action, selection, narrow, NONE)
-            exact = walk.total()
+            found.exact = walk.total()
             if further is not None:
-                more = further.total()
+                found.more = further.total()
             if ends:
-                dependants = find_dependants(walk.jobs())
+                found.dependants = find_dependants(walk.jobs())
+            found.put(walk.places())
     except TooSlow:
         pass
-    return exact, more, dependants
 
 
 def _more_of(action: Action, selection: Selection, narrow: Narrow) -> Walk | None:
@@ -203,7 +216,9 @@ def _preview(action: Action, selection: Selection, narrow: Narrow) -> Preview:
     found.skipped = Counter(status for status, _ in rest).most_common()
     more = sum(1 for _, suits_more in rest if suits_more)
     found.more = None if any(count > MAX_SKIPPED for _, count in found.skipped) and more else more
-    found.is_cut = is_cut
+    if is_cut:
+        found.is_cut = True
+        found.sample = min(found.suitable, MAX_COUNTED)
     return found
 
 
@@ -214,15 +229,14 @@ def _join(parts: list[QuerySet[Any, Any]], limit: int) -> Any:
 
 
 def _count(rows: list[Row]) -> Preview:
-    groups = Counter((row.queue_name, row.task_path) for row in rows)
-    return Preview(
-        suitable=len(rows),
-        statuses=Counter(row.status for row in rows).most_common(),
-        groups=[(*names, count) for names, count in groups.most_common(MAX_GROUPS)],
-        other_groups=max(len(groups) - MAX_GROUPS, 0),
-        samples=rows[:MAX_SAMPLES],
-        is_capped=len(rows) > MAX_COUNTED,
+    found = Preview(
+        suitable=len(rows), samples=rows[:MAX_SAMPLES], is_capped=len(rows) > MAX_COUNTED
     )
+    # Not the one that tells that there are more: the page names the number.
+    counted = rows[:MAX_COUNTED]
+    places = Counter((row.status, row.queue_name, row.task_path) for row in counted)
+    found.put(places, sample=len(counted) if found.is_capped else None)
+    return found
 
 
 def _flag(condition: Q) -> Case:

@@ -10,11 +10,12 @@ keep one of them or none: so it takes a short time however few jobs are selected
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Required, TypedDict
 
-from django.db.models import DateTimeField, F, Q, QuerySet, TextField, Value
+from django.db.models import Count, DateTimeField, F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast
 
 from django_pgjobs.bulk.lookups import names_masked
@@ -32,6 +33,8 @@ WINDOW_ROWS = 20_000
 ORDER = (JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SUCCESSFUL)
 
 Narrow = Callable[[QuerySet[Job]], QuerySet[Job]]
+# A status, a queue and a task.
+Place = tuple[str, str, str]
 
 
 class Position(TypedDict, total=False):
@@ -134,6 +137,12 @@ class Walk:
     def total(self) -> int:
         """Return how many jobs there are, which may take long."""
         return self.jobs().count()
+
+    def places(self) -> Counter[Place]:
+        """Return where how many of the jobs are, which may take longer than their total."""
+        columns = ("status", "queue_name", "task_path")
+        counts = self.jobs().order_by().values_list(*columns).annotate(jobs=Count("*"))
+        return Counter({(row[0], row[1], row[2]): row[3] for row in counts})
 
     def pages(self) -> Iterator[list[int]]:
         """Yield the ids of page after page."""

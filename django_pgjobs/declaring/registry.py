@@ -35,6 +35,11 @@ OWN_MODULES = (
 )
 
 
+def is_own(path: str) -> bool:
+    """Is it the path of one of our own tasks? People are told of those of the project only."""
+    return path.rpartition(".")[0] in OWN_MODULES
+
+
 # What importing a module may raise; one that calls sys.exit() is broken, too.
 IMPORT_ERRORS = (Exception, SystemExit)
 

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_pgjobs.compat import AnyTask, InvalidTask
 from django_pgjobs.conf import MAX_QUEUE_NAME, MAX_TASK_PATH
 from django_pgjobs.declaring.calls import Call
-from django_pgjobs.declaring.registry import OWN_MODULES, discover_tasks_once, find_task
+from django_pgjobs.declaring.registry import discover_tasks_once, find_task, is_own
 from django_pgjobs.declaring.tasks import MAX_CORRELATION_ID_BYTES, MAX_TAG_BYTES, MAX_TAGS, Task
 from django_pgjobs.enqueueing.columns import make_line
 from django_pgjobs.enqueueing.dependencies import refuse_missing
@@ -199,7 +199,7 @@ def _find_task(fields: Fields, access: Access, path: str) -> AnyTask | None:
     # Those of a web process that has not enqueued anything may not be loaded.
     discover_tasks_once()
     try:
-        if path.rpartition(".")[0] not in OWN_MODULES:
+        if not is_own(path):
             return find_task(path)
     except UnknownTask:
         pass

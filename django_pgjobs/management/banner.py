@@ -10,8 +10,8 @@ import django
 import django_pgjobs
 from django_pgjobs.conf import OWN_QUEUE
 from django_pgjobs.declaring.registry import (
-    OWN_MODULES,
     find_task,
+    is_own,
     list_broken_modules,
     list_task_paths,
 )
@@ -79,7 +79,7 @@ def warnings_of(options: Options, server: Server, processes: int) -> Iterator[st
 
 def declared_tasks() -> list[str]:
     """Return the paths of the project's tasks, without our own."""
-    return [path for path in list_task_paths() if path.rpartition(".")[0] not in OWN_MODULES]
+    return [path for path in list_task_paths() if not is_own(path)]
 
 
 def declared_queues() -> set[str]:

@@ -17,7 +17,9 @@ Cells = Mapping[Key, Cell]
 def attempts_of(cells: Cells) -> Iterator[tuple[Key, str, int]]:
     """Yield the attempts of each queue and task that ended in each way, if there were any."""
     for key, cell in cells.items():
-        for outcome, number in zip(OUTCOMES, cell.ends, strict=True):
+        successful, failed, cancelled, retried = cell.ends
+        ends = successful, failed, cancelled - cell.unbegun, retried
+        for outcome, number in zip(OUTCOMES, ends, strict=True):
             if number:
                 yield key, outcome, number
 

@@ -98,7 +98,7 @@ RECENT_ATTEMPTS = Metric(
     "pgjobs_attempts_last_5m",
     GAUGE,
     "Attempts that ended in the last five complete minutes, by outcome: successful, failed,"
-    " cancelled, retried or lost.",
+    " cancelled, retried or lost. Jobs that end before they run have none.",
     ("queue", "task", "outcome"),
 )
 SCHEDULE_LATE = Metric(

@@ -23,7 +23,7 @@ from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
 from django_pgjobs.queries.limit_pages import MAX_LIMITS, list_rate_keys
-from django_pgjobs.queries.metrics import list_delays
+from django_pgjobs.queries.metrics import list_delays, list_ended_attempts
 from django_pgjobs.queries.overview import Installation, get_installation
 from django_pgjobs.queries.queue_pages import QueueRow, list_queues
 from django_pgjobs.queries.schedules import get_now
@@ -118,30 +118,38 @@ def _add_workers(said: Exposition, cursor: Cursor) -> None:
 
 
 def _add_recent(said: Exposition, cursor: Cursor, facts: Installation) -> None:
+    for (queue, task), number in _folded(_enqueued(cursor, facts)).items():
+        said.add(names.RECENT_ENQUEUED, number, queue, task)
     written = numbers.recent_minutes(facts.now - timedelta(seconds=numbers.CLOSING_SECONDS))
+    ended: Counter[tuple[str, ...]] = Counter(
+        {
+            (row.queue_name, row.task_path, outcome): number
+            for row in list_ended_attempts(cursor, written)
+            for outcome in OUTCOMES
+            if (number := getattr(row, outcome))
+        }
+    )
+    for (queue, task, outcome), number in _folded(ended).items():
+        said.add(names.RECENT_ATTEMPTS, number, queue, task, outcome)
+
+
+def _enqueued(cursor: Cursor, facts: Installation) -> Counter[tuple[str, ...]]:
+    """Return what came in lately, by queue and task."""
     counted_until = numbers.enqueues_counted_until(facts.samples)
-    counted = numbers.recent_minutes(counted_until) if counted_until else range(0)
-    first = min(minutes.start for minutes in (written, counted) if minutes)
-    found = numbers.list_statistics(
+    enqueued: Counter[tuple[str, ...]] = Counter()
+    if counted_until is None:
+        return enqueued
+    counted = numbers.recent_minutes(counted_until)
+    for row in numbers.list_statistics(
         cursor,
-        seconds=facts.now.timestamp() - first * MINUTE,
+        seconds=facts.now.timestamp() - counted.start * MINUTE,
         bucket_seconds=MINUTE,
         by_queue=True,
         by_task=True,
-    )
-    enqueued: Counter[tuple[str, ...]] = Counter()
-    ended: Counter[tuple[str, ...]] = Counter()
-    for row in found:
-        queue, task = row.queue_name or "", row.task_path or ""
+    ):
         if row.enqueued and row.bucket in counted:
-            enqueued[queue, task] += row.enqueued
-        for outcome in OUTCOMES if row.bucket in written else ():
-            if number := getattr(row, outcome):
-                ended[queue, task, outcome] += number
-    for (queue, task), number in _folded(enqueued).items():
-        said.add(names.RECENT_ENQUEUED, number, queue, task)
-    for (queue, task, outcome), number in _folded(ended).items():
-        said.add(names.RECENT_ATTEMPTS, number, queue, task, outcome)
+            enqueued[row.queue_name or "", row.task_path or ""] += row.enqueued
+    return enqueued
 
 
 def _folded(counts: Counter[tuple[str, ...]]) -> Counter[tuple[str, ...]]:

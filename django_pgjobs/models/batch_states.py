@@ -53,9 +53,11 @@ _BELOW = (
     ") SELECT below.id FROM below)"
 )
 # As an array it is worked out once, before the jobs are looked for by their index. A list is
-# hashed, and the test of a truth value keeps it from being joined, which would have no order.
+# hashed, and the test of a truth value keeps it from being joined, which would have no order. It is
+# made of the array, of whose length the planner knows nothing: it takes a tree for many times as
+# large as it is, and would search the list from its begin for each job instead.
 _BY_INDEX = (" = ANY (ARRAY" + _TREE, _BELOW + ")")
-_BY_ROW = (" IN " + _TREE, _BELOW + " IS TRUE")
+_BY_ROW = (" IN (SELECT unnest(ARRAY" + _TREE, _BELOW + ")) IS TRUE")
 
 
 def with_states(batches: QuerySet[Batch]) -> QuerySet[Any]:

@@ -138,6 +138,7 @@ def find_zone(name: str) -> zoneinfo.ZoneInfo:
     except (OSError, TypeError, ValueError, AttributeError, zoneinfo.ZoneInfoNotFoundError):
         # Without any zones nobody can tell whether there is this one.
         raise (ValueError if zoneinfo.available_timezones() else Lacking)(
-            f'expected timezone to be a name such as "Europe/Berlin", got {name!r}. '
-            "`zoneinfo.available_timezones()` lists them; the package tzdata brings them."
+            'expected timezone to be a continent and a city such as "Europe/Berlin" or '
+            f'"America/New_York", or "UTC", got {name!r}. Those that this computer does not know '
+            "the package tzdata brings."
         ) from None

@@ -251,10 +251,17 @@ def add_callbacks(cursor: Cursor, batch_id: int, callbacks: str) -> bool:
 
 
 def page_of_results(
-    cursor: Cursor, batch_id: int, *, behind: int, max_results: int
-) -> list[tuple[int, str | None]]:
-    """Return id and result, as JSON text, of the successful jobs of a batch behind one of them."""
-    params = {"batch_id": batch_id, "behind": behind, "max_results": max_results}
+    cursor: Cursor, batch_ids: Sequence[int], *, behind: int, max_results: int
+) -> list[tuple[int, int, str | None]]:
+    """Return batch, id and result, as JSON text, of the successful jobs of batches, in their order.
+
+    They are those behind one of the first batch.
+    """
+    params = {
+        "batch_ids": array_text(batch_ids),
+        "behind": behind,
+        "max_results": max_results,
+    }
     return fetch(cursor, "list_results", params)
 
 

@@ -83,6 +83,11 @@ def trouble_of(error: psycopg.Error) -> Trouble:
     return Trouble.REFUSED
 
 
+def is_too_large(error: psycopg.Error) -> bool:
+    """Does the server refuse JSON of more than 1 MiB?"""
+    return error.diag.constraint_name == "pgjobs_payload_is_at_most_1_mib"
+
+
 def is_undone(error: psycopg.Error) -> bool:
     """Has the server said that a statement failed? Else, without an answer, it may be done."""
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error

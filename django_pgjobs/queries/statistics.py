@@ -39,7 +39,8 @@ class Cell:
 
     *ends* counts those that were successful, failed, were cancelled, and are to be retried; *lost*
     those of other workers that were lost, *ends_of_lost* how many of these failed, were cancelled.
-    Seconds; *waits* and *runs* count by classes of time.
+    *unbegun* of those that were cancelled were so before they began. Seconds; *waits* and *runs*
+    count by classes of time.
     """
 
     ends: list[int] = field(default_factory=lambda: [0] * 4)
@@ -48,6 +49,7 @@ class Cell:
     waits: list[int] = field(default_factory=lambda: [0] * CLASSES)
     runs: list[int] = field(default_factory=lambda: [0] * CLASSES)
     lost: int = 0
+    unbegun: int = 0
     ends_of_lost: list[int] = field(default_factory=lambda: [0] * 2)
 
     def merge(self, other: Cell, sign: int = 1) -> None:
@@ -55,6 +57,7 @@ class Cell:
         self.waited += sign * other.waited
         self.ran += sign * other.ran
         self.lost += sign * other.lost
+        self.unbegun += sign * other.unbegun
         for mine, others in (
             (self.ends, other.ends),
             (self.waits, other.waits),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from django.utils import timezone
+from django.utils.dates import WEEKDAYS
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.models.schedules import Schedule
+from django_pgjobs.occurrences.cron import Cron
 from django_pgjobs.values.moments import exact_duration
 
 # An active schedule whose next run is longer ago than this is late: nobody took it. So is one that
@@ -19,6 +23,19 @@ MARKS = {
     "shifted": _("the clock is put forward over its time"),
     "first": _("the clock shows it twice: the first time"),
     "again": _("the clock shows it twice: the second time"),
+}
+CRON_FIELDS = 5
+NAMES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_TIME = r"(?P<minute>\d+) (?P<hour>\d+)"
+# The usual cron expressions: minute, hour, day of month, month, weekday.
+USUAL = {
+    r"\* \* \* \* \*": _("every minute"),
+    r"\*/(?P<count>\d+) \* \* \* \*": _("every %(count)s minutes of an hour, from minute 0 on"),
+    r"(?P<minute>\d+) \* \* \* \*": _("every hour, at minute %(minute)s"),
+    rf"{_TIME} \* \* \*": _("every day at %(time)s"),
+    rf"{_TIME} (?P<day>\d+) \* \*": _("at %(time)s on day %(day)s of each month"),
+    rf"{_TIME} \* \* (?:1-5|MON-FRI)": _("Monday to Friday at %(time)s"),
+    rf"{_TIME} \* \* (?P<weekday>[0-7]|{'|'.join(NAMES)})": _("every %(weekday)s at %(time)s"),
 }
 # What the policies mean.
 POLICIES = {
@@ -52,6 +69,33 @@ def state_of(row: Schedule) -> str:
 def is_planned(row: Schedule) -> bool:
     """Has the row a time for its next run? One that a scheduler is to plan has an infinite one."""
     return row.next_at is not None and row.next_at.year not in (1, 9999)
+
+
+def cron_in_words(cron: Cron) -> str:
+    """Return what an expression means, in the language that is active; "" if that has no words.
+
+    The parser has words for all of them in English, we for the usual ones.
+    """
+    if (get_language() or "en").partition("-")[0] == "en":
+        return cron.in_words()
+    fields = cron.expression.split()
+    if len(fields) != CRON_FIELDS:
+        return ""
+    for shape, text in USUAL.items():
+        found = re.fullmatch(shape, " ".join(fields))
+        if found is not None:
+            values: dict[str, object] = found.groupdict()
+            if "hour" in values:
+                values["time"] = f"{int(found['hour']):02}:{int(found['minute']):02}"
+            if "weekday" in values:
+                values["weekday"] = _weekday(found["weekday"])
+            return str(text) % values
+    return ""
+
+
+def _weekday(given: str) -> str:
+    number = NAMES.index(given) if given in NAMES else int(given) % len(NAMES)
+    return str(WEEKDAYS[(number - 1) % len(NAMES)])
 
 
 def when_of(row: Schedule) -> str:

@@ -74,7 +74,24 @@ source AS MATERIALIZED (
         ) AS is_kept
     FROM finished
     JOIN follower ON follower.waits_for = finished.batch_id
-    WHERE finished.result IS NOT NULL OR follower.keeps_none
+    WHERE
+        (finished.result IS NOT NULL OR follower.keeps_none)
+        -- What is too large to be arguments is refused here: a page of it could never be read.
+        AND CASE
+            WHEN octet_length(finished.result::text) + octet_length(follower.more) > 1048574 THEN (
+                SELECT bool_and(
+                    concat('[', item.value, follower.more, ']')::pgjobs_payload IS NOT NULL
+                ) IS NOT FALSE
+                FROM json_array_elements(
+                    CASE
+                        WHEN follower.takes_items AND json_typeof(finished.result) = 'array'
+                            THEN finished.result
+                        ELSE json_build_array(finished.result)
+                    END
+                ) AS item (value)
+            )
+            ELSE TRUE
+        END
 ),
 list AS MATERIALIZED (
     SELECT

@@ -14,7 +14,7 @@ WITH RECURSIVE head AS (
             job.rate_limit_keys, job.rate_cost, 1 AS nth
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
             AND (
                 SELECT count(*) >= 1000 OR bool_or(state.next_free > statement_timestamp())
                 FROM (SELECT any_state.next_free FROM pgjobs_rate_state AS any_state LIMIT 1000)
@@ -40,7 +40,7 @@ WITH RECURSIVE head AS (
                 job.rate_limit_keys, job.rate_cost
             FROM pgjobs_job_live AS job
             WHERE
-                {job.is_ready} AND job.lane IS NOT NULL AND head.nth < %(max_lanes)s::integer
+                {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL AND head.nth < %(max_lanes)s::integer
                 AND (job.backend, job.queue_name, job.is_async, -job.priority, job.lane)
                 > (head.backend, head.queue_name, head.is_async, head.urgency, head.lane)
             ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
@@ -54,7 +54,7 @@ WITH RECURSIVE head AS (
                 job.rate_limit_keys, job.rate_cost
             FROM pgjobs_job_live AS job
             WHERE
-                {job.is_ready} AND job.lane IS NOT NULL AND head.nth >= %(max_lanes)s::integer
+                {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL AND head.nth >= %(max_lanes)s::integer
                 AND (job.backend, job.queue_name, job.is_async, -job.priority)
                 > (head.backend, head.queue_name, head.is_async, head.urgency)
             ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id

@@ -88,7 +88,7 @@ walked AS MATERIALIZED (
                         job.skips_waiting, job.rate_limit_keys, job.rate_cost
                     FROM pgjobs_job_live AS job
                     WHERE
-                        {job.is_ready}
+                        {job.is_ready} AND {job.is_walked}
                         AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                         AND job.is_async = segment.is_async
                         AND -job.priority = segment.urgency AND job.lane >= segment.first_lane
@@ -104,7 +104,7 @@ walked AS MATERIALIZED (
                         job.skips_waiting, job.rate_limit_keys, job.rate_cost
                     FROM pgjobs_job_live AS job
                     WHERE
-                        {job.is_ready}
+                        {job.is_ready} AND {job.is_walked}
                         AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                         AND job.is_async = segment.is_async
                         AND -job.priority = segment.urgency AND job.lane > step.lane
@@ -159,7 +159,7 @@ walked AS MATERIALIZED (
                 SELECT job.id, job.concurrency_limit, job.rate_cost
                 FROM pgjobs_job_live AS job
                 WHERE
-                    {job.is_ready}
+                    {job.is_ready} AND {job.is_walked}
                     AND job.backend = segment.backend AND job.queue_name = segment.queue_name
                     AND job.is_async = segment.is_async
                     AND -job.priority = segment.urgency AND job.lane = head.lane

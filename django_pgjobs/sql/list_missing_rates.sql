@@ -14,7 +14,7 @@ WITH RECURSIVE head AS (
             job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.lane,
             job.rate_limit_keys, job.rate_cost
         FROM pgjobs_job_live AS job
-        WHERE {job.is_ready} AND job.lane IS NOT NULL
+        WHERE {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id
         LIMIT 1
     )
@@ -27,7 +27,7 @@ WITH RECURSIVE head AS (
             job.rate_limit_keys, job.rate_cost
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
             AND (job.backend, job.queue_name, job.is_async, -job.priority, job.lane)
             > (head.backend, head.queue_name, head.is_async, head.urgency, head.lane)
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.lane, job.id

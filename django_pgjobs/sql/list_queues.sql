@@ -4,8 +4,8 @@
 -- The sizes are as list_sizes.sql tells them. Whether anybody takes the jobs of a queue is asked of
 -- the index of each of its backends. Since when the oldest waits is asked of the jobs, never of a
 -- sample: of the oldest *max_jobs* of all queues, with a sample of the first 1,000 of these, and of
--- the next ones of each priority. Send it where indexes are walked (`time_budget`). It sorts nothing
--- at its end: the planner, told to avoid that, would loop over all queues for each of them.
+-- the next ones of each priority. It sorts nothing at its end: the planner, told to avoid that
+-- (`time_budget`), would loop over all queues for each of them.
 -- Parameters: max_jobs integer (how many are few), max_queues integer; max_sampled integer (queues
 --     that a sample has at most); max_lanes integer (backends, queues, kinds and priorities that
 --     are asked), max_next integer (jobs of each); also_names text[] (queues that are given);
@@ -24,7 +24,7 @@ plain AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     )
@@ -37,7 +37,7 @@ plain AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
             AND (job.backend, job.queue_name, job.is_async, -job.priority)
             > (plain.backend, plain.queue_name, plain.is_async, plain.urgency)
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
@@ -50,7 +50,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, 1 AS place
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     )
@@ -63,7 +63,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
             AND (job.backend, job.queue_name, job.is_async, -job.priority)
             > (keyed.backend, keyed.queue_name, keyed.is_async, keyed.urgency)
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
@@ -87,7 +87,7 @@ waiting AS MATERIALIZED (
             SELECT job.ready_at, job.enqueued_at, job.run_after
             FROM pgjobs_job_live AS job
             WHERE
-                {job.is_ready} AND job.lane IS NULL
+                {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
                 AND job.backend = plain.backend AND job.queue_name = plain.queue_name
                 AND job.is_async = plain.is_async
                 -- Equal, in words that leave an order which only this index has.
@@ -103,7 +103,7 @@ waiting AS MATERIALIZED (
             SELECT job.ready_at, job.enqueued_at, job.run_after
             FROM pgjobs_job_live AS job
             WHERE
-                {job.is_ready} AND job.lane IS NOT NULL
+                {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
                 AND job.backend = keyed.backend AND job.queue_name = keyed.queue_name
                 AND job.is_async = keyed.is_async AND -job.priority = keyed.urgency
             ORDER BY job.lane, job.id

@@ -11,7 +11,7 @@ WITH RECURSIVE plain AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.id
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.id
         LIMIT 1
     )
@@ -22,7 +22,7 @@ WITH RECURSIVE plain AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency, job.id
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
             AND (job.backend, job.queue_name, job.is_async)
             > (plain.backend, plain.queue_name, plain.is_async)
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority, job.id
@@ -34,7 +34,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
         LIMIT 1
     )
@@ -45,7 +45,7 @@ keyed AS (
         SELECT job.backend, job.queue_name, job.is_async, -job.priority AS urgency
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NOT NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NOT NULL
             AND (job.backend, job.queue_name, job.is_async, -job.priority)
             > (keyed.backend, keyed.queue_name, keyed.is_async, keyed.urgency)
         ORDER BY job.backend, job.queue_name, job.is_async, -job.priority
@@ -58,7 +58,7 @@ SELECT
         SELECT -job.priority
         FROM pgjobs_job_live AS job
         WHERE
-            {job.is_ready} AND job.lane IS NULL
+            {job.is_ready} AND {job.is_walked} AND job.lane IS NULL
             AND job.backend = lane.backend AND job.queue_name = lane.queue_name
             AND job.is_async = lane.is_async
         ORDER BY -job.priority DESC

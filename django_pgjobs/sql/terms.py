@@ -19,6 +19,11 @@ from django_pgjobs.sql.write_terms import WRITE_TERMS
 TERMS = {
     # Of a job. It may run now; the indexes of ready jobs are partial on just this.
     "is_ready": "{it}.status = 'ready' AND {it}.due_at IS NULL AND {it}.hold IS NULL",
+    # Beside `is_ready`, where the first such job is read in the order of an index of ready jobs.
+    # That index holds it without asking; by any other way the planner counts a dear function, which
+    # nothing calls. Else it takes a table for empty that a VACUUM saw while it was filled, and
+    # would read all jobs and sort them, for each step of a walk.
+    "is_walked": "({it}.hold IS NULL OR to_tsvector('simple', {it}.hold) IS NULL)",
     # It may run when its time has come.
     "is_later": "{it}.status = 'ready' AND {it}.hold IS NULL AND {it}.due_at IS NOT NULL",
     # It may run now, has no keys, and the claim of a worker may take it, beside its *open_lanes*.

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import psycopg
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, IntegrityError, connections, transaction
 from django.utils.asyncio import async_unsafe
 from psycopg.pq import TransactionStatus
 
@@ -24,17 +25,19 @@ from django_pgjobs.control import rate_limits
 from django_pgjobs.declaring.job_result import running_jobs_here
 from django_pgjobs.declaring.lacking import declaring_paths
 from django_pgjobs.declaring.registry import discover_tasks_once
+from django_pgjobs.exceptions import PayloadError
 from django_pgjobs.models import Job, RateState
 from django_pgjobs.queries import batches, claims, dependencies, jobs, statistics, workers
 from django_pgjobs.queries.claims import HEAD, ClaimedRow, Group, Lane, ReadyPlace, Segment
 from django_pgjobs.queries.cursor import Cursor
 from django_pgjobs.queries.database import job_database
+from django_pgjobs.queries.errors import is_too_large
 from django_pgjobs.queries.schedules import get_now
 from django_pgjobs.queries.sessions import set_jit
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.words import counted
 from django_pgjobs.worker.attempt import Attempt
-from django_pgjobs.worker.claiming.completer import writings
+from django_pgjobs.worker.claiming.completer import TOO_LARGE, writings
 from django_pgjobs.worker.claiming.filling import filling_of
 from django_pgjobs.worker.claiming.keyed_claim import KeyedClaim
 from django_pgjobs.worker.running.calling import announce_finish, make_attempt, run_in_thread
@@ -281,7 +284,7 @@ def _run(
         outcome = filling_of(attempt) or run_in_thread(attempt, options)
     if not outcome.stored:
         before_time_counts()
-        with transaction.atomic(using=job_database(), savepoint=False):
+        with _told_what_is_too_large(), transaction.atomic(using=job_database(), savepoint=False):
             for writing in writings([(attempt, outcome)]):
                 writing.send(cursor)
             dependencies.resolve_dependencies(cursor, [attempt.id])
@@ -289,6 +292,17 @@ def _run(
                 batches.settle(cursor, [row.batch_id])
     announce_finish(attempt, outcome)
     return [(attempt, outcome)] if outcome.control is None else []
+
+
+@contextmanager
+def _told_what_is_too_large() -> Iterator[None]:
+    """Raise PayloadError where a worker lets the job fail with the same text."""
+    try:
+        yield
+    except IntegrityError as error:
+        if isinstance(error.__cause__, psycopg.Error) and is_too_large(error.__cause__):
+            raise PayloadError(TOO_LARGE) from error
+        raise
 
 
 @contextmanager

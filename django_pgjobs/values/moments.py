@@ -20,12 +20,17 @@ def moment_in_words(instant: datetime | None, now: datetime) -> str:
     """Return an instant in the current time zone, and how far from now it is."""
     if instant is None:
         return "?"
-    local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
     away = (instant - now).total_seconds()
     distance = _("in %(time)s") if away > 0 else _("%(time)s ago")
-    return f"{local.isoformat(' ', 'seconds')} ({distance})" % {
-        "time": duration_in_words(abs(away))
-    }
+    zone = timezone.localtime(instant).tzname() if timezone.is_aware(instant) else ""
+    exact = f"{exact_moment(instant)} {zone}".rstrip()
+    return f"{exact} ({distance % {'time': duration_in_words(abs(away))}})"
+
+
+def exact_moment(instant: datetime) -> str:
+    """Return an instant to the second, in the current time zone, which is not named."""
+    local = timezone.localtime(instant) if timezone.is_aware(instant) else instant
+    return f"{formats.date_format(local, 'DATE_FORMAT')} {local:%H:%M:%S}"
 
 
 def duration_in_words(seconds: float) -> str:

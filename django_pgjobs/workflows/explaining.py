@@ -106,7 +106,7 @@ def _reasons_of_jobs(facts: BatchFacts) -> Iterator[Reason]:
             else ngettext("%d job of it waits.", "%d jobs of it wait.", facts.waiting)
             % facts.waiting
         )
-        asking = _("explain() of job %d, the first one, says for what.") % facts.first_waiting
+        asking = _("The first one is job %d; look there what it waits for.") % facts.first_waiting
         text = f"{waiting} {asking}"
         yield Reason("waiting", text)
     if facts.unfinished > 0 and not (facts.running or facts.waiting or facts.changes):

@@ -51,16 +51,17 @@ def results(batch: AnyBatch) -> Iterator[Any]:
         final = batches.list_final(cursor, id_of(batch))
     if not final:
         raise unknown(batch.pk)
-    for batch_id in final:
-        behind = 0
+    for first in range(0, len(final), PAGE):
+        some, behind = final[first : first + PAGE], 0
         while True:
             with connections[job_database()].cursor() as cursor:
-                page = batches.page_of_results(cursor, batch_id, behind=behind, max_results=PAGE)
-            for _, text in page:
+                page = batches.page_of_results(cursor, some, behind=behind, max_results=PAGE)
+            for *_, text in page:
                 yield None if text is None else decode_value(text)
             if len(page) < PAGE:
                 break
-            behind = page[-1][0]
+            batch_id, behind, _ = page[-1]
+            some = some[some.index(batch_id) :]
 
 
 def wait(batch: B, timeout: float | timedelta | None) -> B:

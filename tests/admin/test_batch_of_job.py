@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.db import connection
 from django.test import Client
 from psycopg import sql
 
@@ -12,7 +13,7 @@ from django_pgjobs import workflow
 from django_pgjobs.admin.job_list import batches, changelist
 from django_pgjobs.admin.jobs import JobAdmin
 from django_pgjobs.models import Job
-from django_pgjobs.models.batch_states import of_batches
+from django_pgjobs.models.batch_states import in_tree, of_batches
 from tests import tasks
 from tests.admin.lists import ids_in, link, listed
 from tests.admin.test_workflows import read
@@ -140,3 +141,27 @@ def test_many_batches_are_one_parameter() -> None:
     assert [job.pk for job in found] == [wanted]
     assert len(found.query.sql_with_params()[1]) < 50
     assert not Job.objects.filter(of_batches([])).exists()
+
+
+# 20 below the root, and 100 below each of them.
+MANY_BELOW = """
+INSERT INTO pgjobs_batch (root_id, parent_id, flow_id)
+SELECT root, COALESCE(above, root), root
+FROM (
+    SELECT %(root)s::bigint AS root, CASE WHEN n > 20 THEN %(first)s::bigint + n %% 20 END AS above
+    FROM generate_series(1, 2020) AS n
+) AS made
+"""
+
+
+@pytest.mark.django_db
+def test_a_large_tree_is_looked_up_by_a_hash_however_large_the_planner_takes_it_for() -> None:
+    """It expects ten times as many batches at each step, and searched a list for each job."""
+    root = make_batch("root")
+    first = make_batch("first", parent_id=root, root_id=root)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_BELOW, {"root": root, "first": first})
+        cursor.execute("ANALYZE pgjobs_batch")
+        cursor.execute("SET LOCAL work_mem = '64kB'")
+    plan = Job.objects.filter(in_tree(root, is_large=True)).explain()
+    assert "hashed SubPlan" in plan, plan

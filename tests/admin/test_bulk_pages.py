@@ -55,13 +55,15 @@ def test_the_page_says_more_than_it_counts(
     monkeypatch.setattr(asking, "MAX_COUNTED", 5)
     monkeypatch.setattr(previewing, "MAX_SKIPPED", 3)
     monkeypatch.setattr(asking, "MAX_SKIPPED", 3)
-    monkeypatch.setattr(previewing, "_count_exactly", lambda *args: (None, None, None))
+    monkeypatch.setattr(previewing, "_count_exactly", lambda *args: None)
     make_jobs(9, status="failed", finished_at=NOW)
     make_jobs(9)
     text = text_of(admin_client, address("retry", Selection({})))
     assert "more than 5 jobs" in text
     assert "● Ready more than 3" in text
     assert "done by a worker, in the background" in text
+    assert "Where 5 of them are" in text
+    assert "default tests.tasks.add 5 " in text
 
 
 def test_the_page_says_if_it_did_not_look_at_everything(
@@ -75,7 +77,20 @@ def test_the_page_says_if_it_did_not_look_at_everything(
         make_job("shop.tasks.a", status="failed", finished_at=end)
     text = text_of(admin_client, address("discard", Selection({"task_path": "shop.tasks.a"})))
     assert "9 jobs." in text
-    assert "Where they are, of those that were counted" in text
+    assert "✕ Failed 6, ● Ready 3" in text
+    assert "Where they are Queue Task Jobs default shop.tasks.a 9 Some" in text
+
+
+def test_the_numbers_of_queues_and_tasks_add_up_to_the_number_of_jobs(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were those of the first 10,001, on a page that said 15,000."""
+    monkeypatch.setattr(previewing, "MAX_COUNTED", 5)
+    make_jobs(4, status="failed", finished_at=NOW)
+    make_jobs(6, status="failed", finished_at=NOW, queue_name="mail")
+    text = text_of(admin_client, address("retry", FAILED))
+    assert "10 jobs. ✕ Failed 10 " in text
+    assert "Jobs mail tests.tasks.add 6 default tests.tasks.add 4 Some of them" in text
 
 
 def test_a_count_that_takes_too_long_is_left_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -130,6 +131,14 @@ def test_run_now_enqueues_a_job(admin_client: Client) -> None:
     assert f"Enqueued as job {job.pk}." in text
     assert Occurrence.objects.get().note == "run by admin"
     assert LogEntry.objects.get().change_message == "run schedule"
+
+
+def test_what_a_person_runs_is_not_one_of_its_plan(admin_client: Client) -> None:
+    """The page said "Runs 0" of a schedule that had just run."""
+    make_schedule(max_runs=3)
+    do(admin_client, "run")
+    text = " ".join(re.sub(r"<[^>]*>", " ", read(admin_client, PAGE, name="each hour")).split())
+    assert "Runs by its plan 0 / 3 without those of “Run now”" in text
 
 
 def test_a_job_that_is_there_with_the_unique_key_is_said_to_be_there(admin_client: Client) -> None:

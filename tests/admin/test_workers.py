@@ -15,6 +15,7 @@ from django.urls import reverse
 from psycopg import sql
 
 from django_pgjobs.admin.workers.page import heartbeat_of, state_of
+from django_pgjobs.declaring.registry import OWN_MODULES
 from django_pgjobs.models import Token, Worker
 from django_pgjobs.queries import worker_pages
 from tests.admin.overview_support import ago
@@ -269,6 +270,14 @@ def test_ordering_takes_a_post(admin_client: Client) -> None:
 def test_a_worker_that_does_not_exist_leads_back(admin_client: Client, key: str) -> None:
     response = admin_client.get(reverse("admin:pgjobs_worker_change", args=[key]))
     assert (response.status_code, response["Location"]) == (302, reverse(LIST))
+
+
+def test_the_tasks_that_a_worker_knows_are_those_of_the_project(admin_client: Client) -> None:
+    """As `runjobs` counts them when it starts; each worker knows ours, too."""
+    paths = ["shop.tasks.send", *(f"{module}.run" for module in OWN_MODULES)]
+    text = read(admin_client, "admin:pgjobs_worker_change", make_worker(task_paths=paths))
+    assert "<summary>1 task</summary>" in text
+    assert OWN_MODULES[0] not in text
 
 
 def test_hostile_names_are_inert(admin_client: Client) -> None:

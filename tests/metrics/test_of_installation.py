@@ -244,7 +244,7 @@ def test_workers_that_were_rescued_are_lost_no_more() -> None:
     assert [*found, value_of(metrics, "pgjobs_slots")] == [2, 1, 7]
 
 
-def enter(*minutes: int, **counts: int) -> None:
+def enter(*minutes: int, **counts: int | list[int]) -> None:
     """Write statistics of a task in the minutes of these numbers."""
     for minute in minutes:
         Statistic.objects.create(
@@ -279,6 +279,17 @@ def test_what_ended_lately_is_that_of_five_minutes_that_are_written(
         for outcome in of_installation.OUTCOMES
     }
     assert found == {"successful": 10, "failed": None, "cancelled": None, "retried": 8, "lost": 2}
+
+
+def test_a_job_that_ended_without_an_attempt_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As above.
+    monkeypatch.setattr(numbers, "CLOSING_SECONDS", 70.0)
+    # What `cancel()` writes of jobs that wait, and then a worker of others.
+    enter(written() - 1, cancelled=3)
+    enter(written() - 1, cancelled=2, successful=1, retried=1, runs=[0, 3, 1])
+    metrics = read(describe_installation())
+    task = {"queue": "mail", "task": "shop.send"}
+    assert value_of(metrics, "pgjobs_attempts_last_5m", **task, outcome="cancelled") == 2
 
 
 def written() -> int:

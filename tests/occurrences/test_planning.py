@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from django.utils.translation import override
 
+from django_pgjobs.occurrences.cron import Cron
 from django_pgjobs.occurrences.planning import (
     latest_occurrence,
     next_occurrence,
@@ -16,6 +18,7 @@ from django_pgjobs.occurrences.planning import (
     occurrences_until,
 )
 from django_pgjobs.occurrences.rule import Rule
+from django_pgjobs.schedules.words import cron_in_words
 
 
 def instant(text: str) -> datetime:
@@ -238,7 +241,7 @@ def test_time_ends() -> None:
         ({"cron": ""}, "up to 256 characters"),
         ({"cron": "1," * 200 + "1 * * * *"}, "up to 256 characters"),
         ({"cron": 5}, "up to 256 characters"),
-        ({"cron": "* * * * *", "timezone": "Europe/Berln"}, "Europe/Berln"),
+        ({"cron": "* * * * *", "timezone": "Europe/Berln"}, "a continent and a city such as"),
         ({"cron": "* * * * *", "timezone": "../etc/passwd"}, "expected timezone"),
         ({"cron": "* * * * *", "timezone": ""}, "expected timezone"),
         ({"cron": "* * * * *", "timezone": None}, "expected timezone"),
@@ -269,3 +272,29 @@ def test_the_expression_is_told_in_words() -> None:
     cron = Rule(cron="0 3 * * MON").parsed_cron
     assert cron is not None
     assert cron.in_words() == "At 03:00 on Monday"
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("0 3 * * mon", "jeden Montag um 03:00 Uhr"),
+        ("5 3 * * 0", "jeden Sonntag um 03:05 Uhr"),
+        ("5 3 * * 7", "jeden Sonntag um 03:05 Uhr"),
+        ("0 3 * * 1-5", "montags bis freitags um 03:00 Uhr"),
+        ("@daily", "täglich um 00:00 Uhr"),
+        ("30 6 1 * *", "am 1. jedes Monats um 06:30 Uhr"),
+        ("*/7 * * * *", "alle 7 Minuten einer Stunde, von Minute 0 an"),
+        ("* * * * *", "jede Minute"),
+        ("10 * * * *", "jede Stunde, in Minute 10"),
+        # There are no words of ours for it, and none of another language.
+        ("0 3 * 2 1#2", ""),
+        ("0 0 3 * * *", ""),
+    ],
+)
+def test_usual_expressions_are_told_in_the_language_of_the_page(
+    expression: str, words: str
+) -> None:
+    with override("de"):
+        assert cron_in_words(Cron(expression)) == words
+    with override("en-gb"):
+        assert cron_in_words(Cron(expression)).startswith(("At ", "Every "))

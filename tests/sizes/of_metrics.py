@@ -34,12 +34,13 @@ WITH ended AS (
     RETURNING task_path, queue_name, status, finished_at
 )
 INSERT INTO pgjobs_statistic (
-    begins_at, queue_name, task_path, successful, failed, cancelled, enqueued, retried, lost
+    begins_at, queue_name, task_path, successful, failed, cancelled, enqueued, retried, lost, runs
 )
 SELECT
     date_trunc('minute', finished_at), queue_name, task_path,
     count(*) FILTER (WHERE status = 'successful'), count(*) FILTER (WHERE status = 'failed'),
-    count(*) FILTER (WHERE status = 'cancelled'), count(*), count(*) * 2, count(*) * 3
+    count(*) FILTER (WHERE status = 'cancelled'), count(*), count(*) * 2, count(*) * 3,
+    ARRAY[count(*) * 3]
 FROM ended GROUP BY finished_at, queue_name, task_path
 RETURNING id
 """

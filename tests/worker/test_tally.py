@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from django_pgjobs.metrics.cells import attempts_of
 from django_pgjobs.queries.jobs import Rescued
 from django_pgjobs.queries.statistics import OTHERS, Cell
 from django_pgjobs.worker.attempt import Attempt
@@ -105,8 +106,13 @@ def test_a_job_that_expired_before_it_began_has_no_times(tally: Tally) -> None:
     late = attempt()
     late.started_at = 0.0
     tally.note([(late, outcome(Kind.EXPIRE))])
-    cell = only(tally.totals())
+    totals = tally.totals()
+    cell = only(totals)
     assert (cell.ends[2], sum(cell.waits), sum(cell.runs)) == (1, 0, 0)
+    assert list(attempts_of(totals)) == []
+    tally.note([(attempt(), outcome(Kind.CANCEL))])
+    [(_, name, number)] = attempts_of(tally.totals())
+    assert (name, number) == ("cancelled", 1)
 
 
 def test_a_minute_leaves_when_it_has_been_over_for_a_while(tally: Tally) -> None:

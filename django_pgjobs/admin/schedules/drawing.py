@@ -33,7 +33,7 @@ from django_pgjobs.queries.schedule_pages import RunRow
 from django_pgjobs.schedules import control
 from django_pgjobs.schedules.plans import rule_of
 from django_pgjobs.schedules.skipping import next_kept, skipped_ahead
-from django_pgjobs.schedules.words import MARKS, POLICIES, is_planned, state_of
+from django_pgjobs.schedules.words import MARKS, POLICIES, cron_in_words, is_planned, state_of
 from django_pgjobs.status import JobStatus, OccurrenceOutcome
 
 # Occurrences to come that the page of a schedule shows.
@@ -80,9 +80,9 @@ class ShownSchedule:
 
     @property
     def words(self) -> str:
-        """What the cron expression means, in English; empty for an interval."""
+        """What the cron expression means; empty for an interval, or where there are no words."""
         cron = self.rule.parsed_cron if self.rule is not None else None
-        return cron.in_words() if cron is not None else ""
+        return cron_in_words(cron) if cron is not None else ""
 
     @property
     def next_in_zone(self) -> str:

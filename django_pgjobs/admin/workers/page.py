@@ -17,6 +17,7 @@ from django_pgjobs.admin.answering import back, refuse_unless_posted, say
 from django_pgjobs.admin.breadcrumbs import step
 from django_pgjobs.admin.pages import ListPageAdmin, page, require_a_look, within_budget
 from django_pgjobs.admin.workers.orders import ALL, WorkerOrder, carry_out, parse_order
+from django_pgjobs.declaring.registry import is_own
 from django_pgjobs.models import Token
 from django_pgjobs.permissions import Verb, may
 from django_pgjobs.queries import worker_pages
@@ -155,6 +156,7 @@ class WorkerAdmin(ListPageAdmin):
             found = worker_pages.list_running(
                 cursor, [worker.pk], max_jobs=MAX_JOBS_OF_ONE, max_counted=MAX_COUNTED
             )
+        tasks = sorted(path for path in worker.task_paths if not is_own(path))
         context = {
             "title": _("Worker %(name)s") % {"name": worker},
             "steps": [step(self, _("Workers"), "pgjobs_worker_changelist")],
@@ -162,8 +164,9 @@ class WorkerAdmin(ListPageAdmin):
             "facts": self._shown(row, found.get(worker.pk, []), self._tokens_of([row]), MAX_COUNTED)
             if row is not None
             else None,
-            "tasks": sorted(worker.task_paths)[:MAX_TASKS],
-            "more_tasks": max(0, len(worker.task_paths) - MAX_TASKS),
+            "tasks": tasks[:MAX_TASKS],
+            "task_count": len(tasks),
+            "more_tasks": max(0, len(tasks) - MAX_TASKS),
             "history_url": self.url("pgjobs_worker_history", worker.pk),
             **self._control_context(request),
         }

@@ -28,6 +28,7 @@ import psycopg
 from django_pgjobs.exceptions import PayloadError
 from django_pgjobs.queries import batches, dependencies, jobs
 from django_pgjobs.queries.connection import Send
+from django_pgjobs.queries.errors import is_too_large
 from django_pgjobs.queries.filling import Filling, send_fillings
 from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.running.outcome import Kind, Outcome
@@ -53,6 +54,12 @@ UNWRITABLE = {
     "message": "the outcome could not be written; see the worker's log",
     "traceback": "",
 }
+# The same, if it is refused for what a batch makes of it.
+TOO_LARGE = (
+    "what each() or each_item() makes of the result takes more than 1 MiB: the result, or an "
+    "element of it, with the arguments of the call that follows. Store what is large elsewhere, "
+    "and return, or pass to the call, where it is."
+)
 
 Entry = tuple[Attempt, Outcome]
 
@@ -211,10 +218,13 @@ class Completer:
             self._state.let_go(attempt)
             return
         logger.of(attempt).error("the server refuses its outcome; it fails instead: %s", reason)
+        said = UNWRITABLE
+        if is_too_large(error) and outcome.kind is Kind.DONE and attempt.row.batch_id is not None:
+            said = UNWRITABLE | {"message": TOO_LARGE}
         plain = Outcome(
             Kind.FAIL,
-            error=json.dumps(UNWRITABLE | {"attempt": attempt.attempt}),
-            exception=PayloadError(UNWRITABLE["message"]),
+            error=json.dumps(said | {"attempt": attempt.attempt}),
+            exception=PayloadError(said["message"]),
             duration=outcome.duration,
             ended_at=outcome.ended_at,
             replaces_refused=True,

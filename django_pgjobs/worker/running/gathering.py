@@ -52,9 +52,9 @@ def _texts(batch_id: int) -> Iterator[str]:
     behind = 0
     while True:
         with connections[job_database()].cursor() as cursor:
-            page = batches.page_of_results(cursor, batch_id, behind=behind, max_results=PAGE)
-        for _, text in page:
+            page = batches.page_of_results(cursor, [batch_id], behind=behind, max_results=PAGE)
+        for *_, text in page:
             yield "null" if text is None else text
         if len(page) < PAGE:
             return
-        behind = page[-1][0]
+        behind = page[-1][1]

@@ -43,6 +43,8 @@ MAX_WRITTEN = 5_000
 
 # Where each kind is counted (`Cell.ends`); other kinds are no ends of a run.
 _PLACES = {Kind.DONE: 0, Kind.FAIL: 1, Kind.CANCEL: 2, Kind.EXPIRE: 2, Kind.RETRY: 3}
+# What ends as cancelled, also before it began.
+_ENDS_UNBEGUN = (Kind.CANCEL, Kind.EXPIRE)
 # Where is counted how a job ended with its loss (`Cell.ends_of_lost`).
 _ENDS_OF_LOST = {"failed": 0, "cancelled": 1}
 
@@ -94,8 +96,7 @@ class Tally:
                     minute = int((outcome.ended_at + offset) // MINUTE)
                     begins = minute * MINUTE - offset
                     ends = begins + MINUTE
-                    cells = self._cells_of(minute)
-                    cell = None
+                    cells, cell = self._cells_of(minute), None
                 queue_name, task_path = attempt.queue_name, attempt.row.task_path
                 if cell is None or queue_name != key[0] or task_path != key[1]:
                     key = (queue_name, task_path)
@@ -103,6 +104,7 @@ class Tally:
                 cell.ends[place] += 1
                 started_at = attempt.started_at
                 if not started_at:  # it expired before it began
+                    cell.unbegun += outcome.kind in _ENDS_UNBEGUN
                     continue
                 waited = attempt.waited + started_at - attempt.claimed_at
                 if waited < 0.0:

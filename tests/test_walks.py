@@ -1,0 +1,86 @@
+"""Statements that walk an index step by step read a row or two for each step, whatever the planner
+knows of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_pgjobs.queries.connection import SERVER_SETTINGS
+from django_pgjobs.queries.cursor import statement
+from tests.admin.test_overview_cost import nodes
+from tests.factories import make_worker
+
+pytestmark = pytest.mark.django_db
+
+# So many that the indexes of ready jobs have one level more than that of the ids.
+JOBS = 40_000
+# Each in a lane of its own.
+MANY_LANES = """
+INSERT INTO pgjobs_job (task_path, queue_name, concurrency_key)
+SELECT 'shop.tasks.send', %s || CASE WHEN %s THEN n - 1 ELSE 0 END, %s || 100000 + n
+FROM generate_series(1, %s) AS n
+"""
+SHORT_OF_TOKENS = """
+INSERT INTO pgjobs_rate_state (key, next_free)
+SELECT 'mail:' || n, now() + interval '1 hour' FROM generate_series(1, 1000) AS n
+"""
+# What a VACUUM tells the planner while the transaction that fills the table is open.
+NOTHING_THERE = """
+UPDATE pg_catalog.pg_class SET reltuples = 0, relpages = 1000
+WHERE oid = 'pgjobs_job_live'::regclass
+"""
+# What a claim asks of the place of all lanes of one queue.
+PLACE = {
+    "segment_backends": ["default"], "segment_queues": ["queue 0"], "segment_asyncs": [False],
+    "segment_urgencies": [0], "segment_boosts": [0], "first_lanes": [""], "last_lanes": [None],
+    "lane_backends": [], "lane_queues": [], "lane_asyncs": [], "floor_urgencies": [],
+    "floor_ids": [], "lane_boosts": [], "full_queues": [], "rooms": [10, 10], "first_jobs": 1,
+    "passed_over_paths": [], "passed_over": [], "takes_tokens": False,
+}  # fmt: skip
+WALKS: dict[str, dict[str, Any]] = {
+    "list_ready_lanes": {"with_lowest": True},
+    "list_missing_rates": {"names": [], "costs": [], "max_lanes": 100, "max_keys": 10},
+    "get_token_wait": {"max_lanes": 100},
+    "list_heads": PLACE,
+}
+
+
+@pytest.mark.parametrize("key", ["account ", None], ids=["keyed", "plain"])
+@pytest.mark.parametrize("has_queues", [False, True], ids=["one-queue", "many-queues"])
+def test_a_step_reads_no_job_again_however_few_the_planner_knows_of(
+    has_queues: bool, key: str | None
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE pgjobs_job CASCADE")
+        cursor.execute(MANY_LANES, ["queue ", has_queues, key, JOBS])
+        cursor.execute(SHORT_OF_TOKENS)
+        cursor.execute(NOTHING_THERE)
+        for setting, value in SERVER_SETTINGS.items():
+            if setting.startswith("enable_"):
+                cursor.execute("SELECT set_config(%s, %s, TRUE)", [setting, value])
+        cursor.execute("SET LOCAL pgjobs.keyed_claim = 'held'; SET LOCAL jit = off")
+        worker_id = make_worker()
+        read = {name: jobs_read(cursor, name, worker_id) for name in WALKS}
+    most = dict.fromkeys(WALKS, 100) | {"get_token_wait": JOBS + 1}
+    if has_queues:
+        most["list_ready_lanes"] = 2 * JOBS + 1
+    assert {name: count for name, count in read.items() if count > most[name]} == {}
+
+
+def jobs_read(cursor: Any, name: str, worker_id: int) -> int:
+    """Return how many rows of jobs a statement reads; it is cut off if it takes too long."""
+    cursor.execute("SET LOCAL statement_timeout = '60s'")
+    params = WALKS[name] | {"worker_id": worker_id}
+    cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement(name)}", params)
+    [(plan,)] = cursor.fetchall()
+    [plan] = json.loads(plan) if isinstance(plan, str) else plan
+    return sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in nodes(plan["Plan"])
+        if node.get("Relation Name") == "pgjobs_job_live"
+    )

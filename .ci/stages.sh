@@ -91,11 +91,17 @@ abandon() {
     exit 1
 }
 
-# End a process and all below it; `timeout` leaves the process group.
+# End a process and all below it; `timeout` leaves the process group. It stands still meanwhile, or
+# it could start one more.
 end_tree() {
     local child
+    kill -STOP "$1" 2>/dev/null || return 0
+    while grep -q '^State:[[:space:]]*[RSD]' "/proc/$1/status" 2>/dev/null; do
+        sleep 0.01
+    done
     for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do
         end_tree "$child"
     done
     kill "$1" 2>/dev/null || true
+    kill -CONT "$1" 2>/dev/null || true
 }

@@ -12,9 +12,9 @@ and a short batch; but those that have become slow are made so rarely that they 
 time at most.
 
 **Keys.** Jobs with keys are listed, chosen and taken (`keyed_claim`), by one worker at a time. In
-each group (a queue, a priority) the list goes on behind the lane that was served last, so that all
-take turns. The part of walks that leaves a batch empty takes a fifth of the time at most; in
-between, the lanes whose jobs ended here are looked at and no others.
+each group the list goes on behind the lane that was served last, so that all take turns. The part
+of walks that leaves a batch empty takes a fifth of the time at most; in between, the lanes whose
+jobs ended here are looked at and no others.
 
 **Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
 """
@@ -54,22 +54,27 @@ class Places:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._listing = Listing()
-        # Lanes that may have jobs from their floors on, and such that may have some before.
+        # Lanes that may have jobs from their floors on, and such that may have some before. Floors
+        # outlive that: a lane that is offered again goes on there if no heads are read now.
         self._behind: set[Lane] = set()
         self._before: set[Lane] = set()
         self._floors: dict[Lane, Floor] = {}
         # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
         self._heads: dict[Lane, Floor] = {}
+        # From when on lanes may be read from their heads although they have floors.
         self._heads_at = 0.0
-        # How many jobs a lane gave to the last claim that chose between lanes.
+        # How many jobs the lanes that gave some gave, on average, to the last claim that chose
+        # between lanes.
         self._jobs_per_lane = 1.0
-        # Groups that may have jobs, and the lane of each that was served last.
+        # Groups that may have jobs, and the lane that was served last of each, and of former ones.
         self._groups: set[Group] = set()
         self._cursors: dict[Group, str] = {}
-        # Lanes with keys of which a job ended here.
+        # Of groups that may have jobs: lanes of which a job ended here.
         self._freed: dict[Group, set[str]] = {}
+        # From when on whole groups may be walked.
         self._walk_at = 0.0
         self._turn = TurnToClaim()
+        # From when on a claim is to begin at the lowest priorities.
         self._lift_at = time.monotonic() + (options.ageing or 0.0)
 
     # What others say
@@ -118,7 +123,7 @@ class Places:
         """Note jobs that were given back and may run at once: they are before the floors."""
         for row in rows:
             if row.lane is None:
-                self._expect_before(Lane(row.backend, row.queue_name, row.is_async))
+                self._expect_before(lane_of(row))
 
     def _expect_before(self, lane: Lane) -> None:
         """Read a lane from its head, wherever it began so far."""
@@ -130,7 +135,7 @@ class Places:
     @property
     def is_empty(self) -> bool:
         """Is no place known?"""
-        return not (self._behind or self._before or self._groups or self._freed)
+        return not (self._behind or self._before or self._groups)
 
     @property
     def tokens_at(self) -> float:
@@ -138,7 +143,7 @@ class Places:
         return self._listing.tokens_at
 
     def claim_at(self, now: float, rooms: Rooms) -> float:
-        """Return from when on there is something to claim; infinite if no place is known."""
+        """Return from when on there is something to claim; infinite if there is not."""
         if any(rooms[lane.is_async] and not self._is_limited(lane) for lane in self._behind):
             return 0.0
         turn_at = 0.0 if self.waits(now, rooms) else self._turn.ask_at
@@ -161,7 +166,7 @@ class Places:
         return needs_turn and all(self._is_limited(lane) for lane in lanes)
 
     def _keyed_at(self, rooms: Rooms) -> float:
-        """Return from when on lanes with keys are to be read; infinite if none is known."""
+        """Return from when on lanes with keys are to be read; infinite if none are."""
         if any(rooms[group.is_async] for group in self._freed):
             return 0.0
         return self._walk_at if any(rooms[each.is_async] for each in self._groups) else math.inf
@@ -328,11 +333,11 @@ class Places:
         served = keyed_lanes_of(rows)
         for group, lanes in served.items():
             self._cursors[group] = last_served(self._cursors.get(group, ""), lanes)
-        for is_async in (False, True):
-            if full[is_async] or any(group.is_async == is_async for group in served):
-                continue
-            walked = {segment.group for segment in plan.segments}
-            self._groups -= {group for group in walked if group.is_async == is_async}
+        kinds = {group.is_async for group in served}
+        walked = {segment.group for segment in plan.segments}
+        self._groups -= {
+            group for group in walked if not full[group.is_async] and group.is_async not in kinds
+        }
 
 
 def keyed_lanes_of(rows: Iterable[ClaimedRow]) -> dict[Group, set[str]]:

@@ -13,8 +13,8 @@
 --     passed_over_paths text[]; passed_over bigint[]; worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (as claim_jobs)
 -- Returns: as claim_jobs; and one row without an id, whose detail is JSON of the number of each lane
---     that has jobs behind what it is to give, counted from 1, with minus the priority and the id of
---     the first of these
+--     that may have jobs behind what it is to give, counted from 1, with minus the priority and the
+--     id of the first of these; of the last it gives, if it gives all that was looked at
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 WITH {lane.open_lanes},

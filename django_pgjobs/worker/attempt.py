@@ -47,7 +47,8 @@ class Attempt:
     back, and only after that is the attempt's end settled.
 
     It ends exactly once, though several may end it: its task, the watchdog, whoever gives its job
-    back. The first to `take_end` says what it came to.
+    back. The first to `take_end` says what it came to, unless the task's own transaction has stored
+    that already.
     """
 
     __slots__ = (

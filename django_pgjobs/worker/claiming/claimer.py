@@ -128,7 +128,10 @@ def _timed(claim: Claim, send: Send) -> Send:
 
 
 def _statements(plan: Plan, taker: claims.Taker) -> ClaimStatements:
-    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
+
+    Between several lanes of a kind claim_lanes.sql takes its place.
+    """
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
     take = partial(

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
 from operator import itemgetter
 
 from django_pgjobs.choosing import Rooms
@@ -115,7 +114,7 @@ class Plan:
         as well, at the end, because it is likely to have none.
         """
         known = {lane: floor for lane, floor in self.floors.items() if floor != HEAD}
-        left = [max(FEW_LANES, ceil(room / jobs_per_lane)) for room in self.rooms]
+        left = [max(FEW_LANES, math.ceil(room / jobs_per_lane)) for room in self.rooms]
         floors: dict[Lane, Floor] = {}
         ends = [TAIL, TAIL]
         for lane, floor in sorted(known.items(), key=itemgetter(1)):
@@ -171,7 +170,8 @@ class Claim:
     seconds: float = 0.0
     # Did it give up waiting for a lock?
     was_locked: bool = False
-    # Does it tell what is left in its places? Not if the server refused it and fewer were claimed.
+    # Can be learnt from it what is left in its places? Not if it was sent again for fewer jobs and
+    # got some, or is for one worker at a time.
     is_whole: bool = False
     # Where the lanes go on that have more, if it tells.
     floors: dict[Lane, Floor] | None = None

@@ -78,7 +78,7 @@ class AsyncSlots(Capacity):
         return self._watch.mark
 
     def look(self) -> None:
-        """Log which job blocks the loop, if one has for some time; safe from any thread."""
+        """Ask whether the loop moves, and log what has blocked it for long; from any thread."""
         thread_id = self._thread and self._thread.ident
         if thread_id and (self.running or self.mark != WAITS):
             if self._watch.look(self._attempt_on_loop()):

@@ -44,7 +44,7 @@ class LoopWatch:
         self._asked.append(time.monotonic())
 
     def answer(self) -> bool:
-        """Note that it does; return whether it had stood still."""
+        """Note that it begins them; return whether it had stood still."""
         was_blocked, self._is_told = self.is_blocked, False
         self._asked.popleft()
         return was_blocked
@@ -60,7 +60,7 @@ class LoopWatch:
         return is_first
 
     def note_move(self) -> None:
-        """Note that it does."""
+        """Note that it moves: it has answered the question of a look."""
         self._probed_at = self._held_since = WAITS
         self._holder, self._is_told = None, False
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import connection
@@ -16,9 +18,15 @@ from django_pgjobs.flows import workflow
 from django_pgjobs.models import Job, Statistic
 from django_pgjobs.queries import batches, jobs
 from django_pgjobs.queries.connection import OwnConnection
+from django_pgjobs.worker.claiming.completer import Completer
+from django_pgjobs.worker.process.farewell import Farewell
+from django_pgjobs.worker.running.calling import make_attempt
+from django_pgjobs.worker.running.outcome import success
+from django_pgjobs.worker.running.tally import Tally
+from django_pgjobs.worker.state import WorkerState
 from tests import tasks
-from tests.factories import get_job, make_running_job, make_worker
-from tests.worker.support import claim, ids
+from tests.factories import get_job, make_jobs, make_running_job, make_worker
+from tests.worker.support import claim, ids, make_options
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -209,3 +217,20 @@ def test_only_what_was_interrupted_counts_as_an_interruption(
 def test_a_number_of_interruptions_at_its_bound_does_no_harm(own: OwnConnection) -> None:
     job = make_running_job(attempts=1, interruptions=2**31 - 1)
     assert give_back(own, job, counted=False, interrupted=True).interruptions == 2**31 - 1
+
+
+def test_a_worker_that_leaves_writes_what_is_still_to_be_written(
+    own: OwnConnection, worker: int
+) -> None:
+    """The pump may have ended because the database was away; the job would run again."""
+    job = make_jobs(1)[0]
+    [row] = claim(own, worker)
+    state = WorkerState(make_options(), "test:1", worker)
+    completer = Completer(state, Tally(), mock.Mock())
+    attempt = make_attempt(row, state.options)
+    attempt.started_at = time.monotonic()
+    state.held[attempt.id] = attempt
+    completer.add(attempt, success(7, 100))
+    Farewell(state, completer).give_back_held(own)
+    stored = get_job(job)
+    assert (stored.status, stored.result) == ("successful", 7)

@@ -154,6 +154,11 @@ class Completer:
         entry = self._aside.get(attempt.id)
         return entry[1] if entry and entry[0] is attempt else None
 
+    def unwritten(self) -> dict[Attempt, Outcome]:
+        """Return the outcomes that are still to be written, and that no turn has taken."""
+        # A copy in one step, because others may be changing them.
+        return dict([*self._pending, *self._aside.values()])
+
     # Outcomes that could not be written
 
     @property

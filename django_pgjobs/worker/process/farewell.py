@@ -91,8 +91,9 @@ class Farewell:
     def give_back_held(self, own: OwnConnection) -> None:
         """Write an outcome for every job that is held."""
         # A copy in one step, because the pump may still be changing what is held.
+        unwritten = self._completer.unwritten()
         ends = [
-            (attempt, self._completer.aside(attempt) or self._outcome_of(attempt))
+            (attempt, unwritten.get(attempt) or self._outcome_of(attempt))
             for attempt in list(self._state.held.values())
         ]
         batch = [end for end in ends if end[1].kind not in (Kind.LEFT, Kind.FILL)]

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -316,6 +317,30 @@ def test_with_ageing_one_claim_in_a_while_begins_at_the_lowest_priority() -> Non
     assert plan.rooms == Rooms(1, 1), "the one slot that is free"
     knowing.places.note_claimed(Claim(plan, [row_of_job(4, priority=-9)], held=True))
     assert floors(knowing) == {DEFAULT: HEAD}
+
+
+def test_a_claim_of_the_lowest_that_waited_for_a_lock_in_vain_has_had_its_turn() -> None:
+    knowing = Knowing(*plain(DEFAULT), ageing=60.0)
+    plan = knowing.places.plan(
+        Rooms(1, 1), time.monotonic() + 61, wanted=1, free=Rooms(1, 1), caps={}
+    )
+    assert plan
+    assert plan.lifts
+    with mock.patch("time.monotonic", return_value=time.monotonic() + 61):
+        knowing.places.note_locked(plan)
+        again = knowing.plan()
+    assert again
+    assert not again.lifts
+
+
+def test_where_no_look_has_told_the_lowest_priority_no_claim_begins_there() -> None:
+    knowing = Knowing(ageing=60.0)
+    knowing.places.note_queue("default")
+    plan = knowing.places.plan(
+        Rooms(1, 1), time.monotonic() + 61, wanted=1, free=Rooms(1, 1), caps={}
+    )
+    assert plan
+    assert (plan.lifts, set(plan.floors.values())) == (False, {HEAD})
 
 
 def test_without_ageing_every_claim_begins_at_the_top() -> None:

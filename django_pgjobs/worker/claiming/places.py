@@ -188,7 +188,7 @@ class Places:
         waits for its turn. *ending* are the jobs whose outcomes are written before it, *free* the
         slots.
         """
-        if self._options.ageing is not None and now >= self._lift_at and not self.is_empty:
+        if self._options.ageing is not None and now >= self._lift_at and self._knows_lowest:
             threads, loop = (min(room, max(1, free[kind])) for kind, room in enumerate(rooms))
             return self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
         is_in_turn, is_due = waits or now >= self._turn.ask_at, now >= self._heads_at
@@ -220,6 +220,11 @@ class Places:
             for lane in self._behind.union(heads)
             if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))
         }
+
+    @property
+    def _knows_lowest(self) -> bool:
+        """Are there places whose lowest priority a look has told?"""
+        return bool(self._listing) and not self.is_empty
 
     def _plan_of_lowest(
         self, rooms: Rooms, wanted: int, now: float, caps: Mapping[str, int]
@@ -268,6 +273,7 @@ class Places:
         Somebody holds the state of a rate limit or the right to claim jobs with keys.
         """
         now = time.monotonic()
+        self._note_lift(plan, now)
         self._turn.note_locked(now)
         if plan.holds and not plan.takes_tokens:
             self._turn.note(now, held=False)
@@ -278,8 +284,8 @@ class Places:
         now = time.monotonic()
         if plan.holds:
             self._turn.note(now, held=claim.held)
+        self._note_lift(plan, now)
         if plan.lifts:
-            self._lift_at = now + (self._options.ageing or 0.0)
             return
         claimed = Counter(row.is_async for row in rows)
         filled = [plan.filled(claimed, is_async=is_async) for is_async in (False, True)]
@@ -294,6 +300,10 @@ class Places:
                 self._note_walked(plan, rows, full)
                 in_vain = 1 - max(filled[segment.group.is_async] for segment in plan.segments)
                 self._walk_at = now + pause_after(in_vain * claim.seconds, WALK_PAUSE_FACTOR)
+
+    def _note_lift(self, plan: Plan, now: float) -> None:
+        if plan.lifts:
+            self._lift_at = now + (self._options.ageing or 0.0)
 
     def _note_lanes(self, claim: Claim, full: Sequence[bool]) -> None:
         """Move the floors to where the lanes go on, and forget the lanes that have no more.

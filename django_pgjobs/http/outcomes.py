@@ -156,10 +156,10 @@ def store(token_id: int, told: Sequence[Told]) -> list[dict[str, str]]:
     entries: list[Entry | None] = []
     last: list[tuple[Assignment, str]] = []
     for assignment, (_, report, progress) in zip(assignments, told, strict=True):
-        # Of one that is named twice the first report counts.
+        # Of one that is named twice the first report counts, and the progress it carries.
         attempt = attempts.pop((assignment.job_id, assignment.claim), None) if assignment else None
         entries.append(None if attempt is None else (attempt, outcome_of(attempt, report)))
-        if assignment is not None and progress is not None:
+        if assignment is not None and attempt is not None and progress is not None:
             last.append((assignment, progress))
     # Before the end, after which an attempt no longer owns its job.
     write_progress(last)

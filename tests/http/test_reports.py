@@ -67,6 +67,18 @@ def test_the_last_progress_is_stored_with_the_end(
     assert job.progress["done"] == 2
 
 
+def test_of_two_reports_of_one_attempt_the_progress_of_the_first_is_stored(api: Api) -> None:
+    """As is its result."""
+    job_id = int(tasks.resize.enqueue(1).id)
+    [given] = Remote(api).claim()
+    named = {"assignment": given["assignment"]}
+    ends = [{**named, "result": number, "progress": {"done": number}} for number in (1, 2)]
+    body = body_of(api.post("results", {"results": ends}))
+    assert [said["status"] for said in body["results"]] == ["stored", "lost"]
+    job = get_job(job_id)
+    assert (job.result, job.progress["done"]) == (1, 1)
+
+
 @pytest.mark.parametrize("progress", [None, {}, {"done": "half"}], ids=["null", "empty", "odd"])
 def test_an_end_with_odd_progress_is_refused_as_a_whole(api: Api, progress: Any) -> None:
     job_id = int(tasks.resize.enqueue(1).id)

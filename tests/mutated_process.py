@@ -69,6 +69,13 @@ PROCESS = (
         ),
     ),
     (
+        "job that blocks the event loop while another ends",
+        f"{WORKER}running/async_slots.py",
+        "return on_loop if seconds > self._options.timeout_grace / 2 else attempt",
+        "return attempt",
+        ("tests/worker/test_event_loop.py",),
+    ),
+    (
         "statement that is cancelled",
         f"{WORKER}running/watchdog.py",
         "self._push(now + self._grace / 2, attempt, AtDeadline.CANCEL)",

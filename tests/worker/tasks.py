@@ -66,6 +66,15 @@ async def sleep_async() -> None:
     await asyncio.sleep(3600)
 
 
+@task
+async def clean_up_slowly() -> None:
+    """Wait for ever on the event loop, and at the gate before it ends."""
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        await wait_at_gate_async.func()
+
+
 @task(timeout=0.1, max_attempts=1)
 def spin_briefly() -> None:
     """Work for ever, which the task does not allow."""

@@ -203,6 +203,31 @@ def test_a_job_that_cannot_end_because_another_blocks_the_loop_is_not_to_blame(
     assert said + "does not end" not in caplog.text
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_job_that_is_ending_while_another_blocks_the_loop_is_not_to_blame(
+    start_thread: Start,
+    gate: Gate,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    blocks: bool,
+) -> None:
+    """If that has had the loop for most of the grace; else it is."""
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.01)
+    worker = start_thread(timeout_grace=3.0 if blocks else 0.1)
+    ending = worker_tasks.clean_up_slowly.enqueue()
+    wait_until(lambda: worker.runner.async_slots.running)
+    attempt = worker.runner.state.held[int(ending.id)]
+    worker.runner.watchdog.watch(attempt, 0.0)
+    to_blame = ending
+    gate.wait_entered()
+    if blocks:
+        to_blame = worker_tasks.block_the_loop.enqueue()
+        gate.wait_entered()
+    assert worker.join() == EXIT_RESTART
+    [said] = [each for each in caplog.messages if "this process is given up" in each]
+    assert said.startswith(f"job={to_blame.id} ")
+
+
 class Loop:
     """Async slots without a worker, and what they say."""
 

@@ -88,13 +88,15 @@ class AsyncSlots(Capacity):
     def obstacle_of(self, attempt: Attempt) -> Attempt | None:
         """Return whose job keeps an interrupted one from ending; None if nobody knows.
 
-        It is its own once the loop has passed the interruption on.
+        It is its own once the loop has passed the interruption on, unless another one has had the
+        loop for most of the grace since.
         """
         tasks = [task for task, each in list(self._attempts.items()) if each is attempt]
-        if any(task.cancelling() for task in tasks):
-            return attempt
         on_loop = self._attempt_on_loop()
-        return on_loop if self._watch.is_held_by(on_loop) else None
+        seconds = self._watch.held_for(on_loop)
+        if any(task.cancelling() for task in tasks):
+            return on_loop if seconds > self._options.timeout_grace / 2 else attempt
+        return on_loop if seconds > 0 else None
 
     def _attempt_on_loop(self) -> Attempt | None:
         task = asyncio.current_task(self._loop)

@@ -82,9 +82,11 @@ class LoopWatch:
         """Would a job that is claimed now wait for one that blocks the loop?"""
         return self.seconds > BLOCKED_SECONDS
 
-    def is_held_by(self, attempt: Attempt | None) -> bool:
-        """Has this job, which has the loop now, had it at the last look as well?"""
-        return attempt is not None and attempt is self._holder
+    def held_for(self, attempt: Attempt | None) -> float:
+        """Return for how long a job that has the loop now has had it at each look."""
+        if attempt is None or attempt is not self._holder:
+            return 0.0
+        return time.monotonic() - self._held_since
 
     def tell(self, thread_id: int) -> None:
         """Log once what blocks the loop, if something does: where its thread is, and whose job.

@@ -116,9 +116,10 @@ FROM (
 ) AS job
 GROUP BY job.minute, job.queue_name, job.task_path, job.id % 2
 """
-# The n-th class ends at so many milliseconds: 1, 2, 4, ...
+# The n-th class ends at so many milliseconds: 1, 2, 4, ... The attempts that were tried again took
+# as long as the last one.
 CLASSES = """ARRAY(
-    SELECT count(*) FILTER (
+    SELECT {times} * count(*) FILTER (
         WHERE took * 1000 < 2 ^ place AND (place = 0 OR took * 1000 >= 2 ^ (place - 1))
     )
     FROM generate_series(0, 14) AS place
@@ -222,7 +223,10 @@ def fill(cursor: Any, jobs: int) -> None:
     cursor.execute(LIVE, shape)
     cursor.execute(CONTROLS.format(tokens=TOKENS, period=PERIOD, used=USED_KEYS))
     cursor.execute(SCHEDULES.format(occurrences=OCCURRENCES))
-    exact = {"waits": CLASSES.format(name="waited"), "runs": CLASSES.format(name="ran")}
+    exact = {
+        "waits": CLASSES.format(name="waited", times=1),
+        "runs": CLASSES.format(name="ran", times=3),
+    }
     cursor.execute(PARTS.format(when=">=", **exact))
     some = {"waits": "ARRAY[0, count(*)]", "runs": "ARRAY[count(*), 0, 1]"}
     cursor.execute(PARTS.format(when="<", **some))

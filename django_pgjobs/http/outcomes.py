@@ -59,7 +59,7 @@ SAID = {
     Kind.RELEASE: "released",
 }
 LOST = "lost"
-# Somebody has its row locked: nothing was written, the client is to say it again.
+# Its row is locked, or must not be changed: nothing was written, the client is to say it again.
 LATER = "later"
 
 

@@ -64,8 +64,12 @@ class Delivery:
 
     @property
     def waiting(self) -> set[int]:
-        """The jobs whose rows somebody has locked: their outcomes are not written."""
-        return set(self._state.held)
+        """The jobs whose outcomes are not written: somebody has locked them, or a trigger objects.
+
+        Their attempts may go on to own them. Told "lost", a worker would forget them, and its next
+        claim would give it the same attempts once more.
+        """
+        return self._state.held.keys() | self._state.unwritable
 
     def run(self) -> None:
         """Write; raise Problem or psycopg.Error if the database does not let it."""

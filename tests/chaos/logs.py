@@ -35,6 +35,7 @@ ALLOWED = {
     r"could not say goodbye: ": "servers go away",
     r"upkeep failed: |^statistics are late: ": "servers go away",
     r"cannot rescue: canceling statement due to lock timeout": "tables are locked",
+    r"cannot rescue: a trigger of the project objects": "a trigger refuses rows",
     r"^schedules are not looked at: ": "servers go away",
     r"^schedule=.* (missed|skipped|failed|is put off for) ": (
         "servers stay away, policies say so, tables are locked, and triggers refuse rows"

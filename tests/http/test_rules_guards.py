@@ -29,6 +29,12 @@ pytestmark = pytest.mark.usefixtures("hold")
 
 # A trigger of the project that objects.
 OBJECTION = "P0001"
+OBJECTING = """
+CREATE FUNCTION object_to_updates() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'a trigger objects'; END $$;
+CREATE TRIGGER object_to_updates BEFORE UPDATE ON pgjobs_job_live
+    FOR EACH ROW EXECUTE FUNCTION object_to_updates();
+"""
 
 
 def execute(statement: str, *values: Any) -> None:
@@ -297,3 +303,20 @@ def test_what_was_claimed_for_nobody_goes_back_uncounted(
     job = get_job(local)
     assert (job.status, job.attempts) == ("ready", 0)
     assert "the token or the worker is not for it" in job.note
+
+
+def test_s2_20_an_outcome_of_a_row_that_nothing_may_change_is_said_again(api: Api) -> None:
+    """Told "lost", its worker would forget it, and the next claim would give it once more."""
+    tasks.resize.enqueue(1)
+    worker = Remote(api)
+    [given] = worker.claim()
+    execute(OBJECTING)
+    try:
+        results = [{"assignment": given["assignment"], "result": 1}]
+        body = body_of(api.post("results", {"results": results}))
+        assert [each["status"] for each in body["results"]] == ["later"]
+        assert problem_of(worker.say(given, "result", {"result": 1})) == "unavailable"
+    finally:
+        execute("DROP FUNCTION object_to_updates() CASCADE")
+    assert get_job(int(given["job"])).status == "running"
+    assert worker.finish(given, 1) == {"status": "stored"}

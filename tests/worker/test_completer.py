@@ -253,7 +253,7 @@ def test_a_job_that_was_never_begun_does_not_fail_because_it_cannot_be_given_bac
     made.completer.simplify((attempt, released(AT_SHUTDOWN)), psycopg.DataError("no"))
     assert (made.completer.take_due(), made.state.held) == ([], {})
     assert made.state.unwritable == {1}
-    assert "job=1 its outcome cannot be written; it is left to rescue: no" in caplog.text
+    assert "job=1 its outcome cannot be written, the job stays running: no" in caplog.text
 
 
 def test_an_outcome_whose_row_is_locked_waits_beside_the_others(made: Completing) -> None:

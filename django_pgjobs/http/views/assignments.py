@@ -59,7 +59,7 @@ def _store(request: ApiRequest, told: Told) -> Reply:
     if said["status"] == LOST:
         raise lost()
     if said["status"] == LATER:
-        raise unavailable("Somebody has the job's row locked.")
+        raise unavailable("The job's row is locked, or the database refuses to change it.")
     return Reply(200, said)
 
 

@@ -217,7 +217,7 @@ class Completer:
         is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
         if outcome.replaces_refused or is_unbegun:
             logger.of(attempt).error(
-                "its outcome cannot be written; it is left to rescue: %s", reason
+                "its outcome cannot be written, the job stays running: %s", reason
             )
             self._state.unwritable.add(attempt.id)
             self._state.let_go(attempt)

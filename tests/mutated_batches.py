@@ -198,7 +198,7 @@ BATCHES = (
     (
         "batch that raises alone",
         SETTLING,
-        "                self._mark_broken(batch_id, str(refusal).strip())\n",
+        "                self._mark_broken(batch_id, str(refusal).strip(), connection)\n",
         "                pass\n",
         WORKER,
     ),

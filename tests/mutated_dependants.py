@@ -77,7 +77,7 @@ DEPENDANTS = (
     (
         "groups of a limited queue with a free place",
         "django_pgjobs/worker/claiming/places.py",
-        "self._groups |= {each for each in self._listing.groups if each.queue_name == queue_name}",
+        "self._groups.expect(g for g in self._listing.groups if g.queue_name == queue_name)",
         "pass",
         ("tests/worker/test_limited_queues.py",),
     ),

@@ -7,7 +7,6 @@ from tests.mutated_claims import SQL, WORKER
 ROOMS_TESTS = ("tests/worker/test_rooms.py",)
 DEMAND = ("tests/worker/test_demand.py",)
 MANY_LANES = ("tests/worker/test_many_lanes.py",)
-PLACES = f"{WORKER}claiming/places.py"
 
 # Name, file, what is replaced and by what, tests.
 ROOMS = (
@@ -76,9 +75,9 @@ ROOMS = (
     ),
     (
         "lanes of a kind that has no room",
-        PLACES,
-        "if rooms[lane.is_async] and (is_in_turn or not self._is_limited(lane))",
-        "if is_in_turn or not self._is_limited(lane)",
+        f"{WORKER}claiming/places.py",
+        "rooms[lane.is_async] > 0 and lane.queue_name not in limited",
+        "lane.queue_name not in limited",
         ROOMS_TESTS,
     ),
     (
@@ -90,7 +89,7 @@ ROOMS = (
     ),
     (
         "key that became free of a kind without room",
-        PLACES,
+        f"{WORKER}claiming/groups.py",
         "self._freed.pop(group, None)",
         "self._freed.clear()",
         ROOMS_TESTS,
@@ -184,7 +183,7 @@ ROOMS = (
     ),
     (
         "lanes that are told to be empty",
-        PLACES,
+        f"{WORKER}claiming/lanes.py",
         "if claim.floors is not None:",
         "if False:",
         MANY_LANES,

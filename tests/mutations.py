@@ -307,7 +307,7 @@ MUTATIONS = (
     *(Mutation(*each) for each in STATEMENTS),
     Mutation(
         "walk behind the lane that was served last",
-        f"{WORKER}claiming/places.py",
+        f"{WORKER}claiming/groups.py",
         "self._cursors[group] = last_served(",
         "last_served(",
         ("tests/worker/test_places.py",),

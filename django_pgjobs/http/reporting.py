@@ -51,8 +51,8 @@ class Delivery:
         # What was written, by the ids of jobs: another outcome where the server refuses the first.
         self.stored: dict[int, Outcome] = {}
         self._releases = Releases(_ignore)
-        # What goes on from turn to turn, by one connection or another.
-        self._parts: tuple[Sender, Settling] | None = None
+        self._sender = Sender("http")
+        self._settling = Settling("http", _ignore)
         self._failures = 0
         self._losses = 0
         self._began = time.monotonic()
@@ -85,8 +85,7 @@ class Delivery:
         """
         try:
             with borrowed() as connection:
-                sender, settling = self._parts_for(connection)
-                while (pause := self._try_turn(connection, sender, settling)) == 0:
+                while (pause := self._try_turn(connection)) == 0:
                     pass
                 if pause is None:
                     self._tell_others(connection)
@@ -97,18 +96,9 @@ class Delivery:
             # The client is told what was written; the rest it says again.
             return None
 
-    def _parts_for(self, connection: OwnConnection) -> tuple[Sender, Settling]:
-        if self._parts is None:
-            self._parts = Sender(connection, "http"), Settling("http", connection, _ignore)
-        for part in self._parts:
-            part.connection = connection
-        return self._parts
-
-    def _try_turn(
-        self, connection: OwnConnection, sender: Sender, settling: Settling
-    ) -> float | None:
+    def _try_turn(self, connection: OwnConnection) -> float | None:
         try:
-            return self._take_turn(connection, sender, settling)
+            return self._take_turn(connection)
         except psycopg.Error as error:
             return self._pause_after(connection, error)
 
@@ -128,9 +118,7 @@ class Delivery:
             raise crossed() from error
         return PAUSE_SECONDS * self._failures
 
-    def _take_turn(
-        self, connection: OwnConnection, sender: Sender, settling: Settling
-    ) -> float | None:
+    def _take_turn(self, connection: OwnConnection) -> float | None:
         """Write what is due; return the seconds until the next turn, None if there is none."""
         now = time.monotonic()
         turn = Turn(0)
@@ -139,22 +127,22 @@ class Delivery:
         writing.plan(turn)
         travelling = [attempt for attempt, _ in writing.travelling]
         self._releases.plan(turn, travelling)
-        settling.plan(turn, travelling)
+        self._settling.plan(turn, travelling, connection)
         if not (turn.parts or writing.entries):
             if self._state.held:
                 due_at, until = self._completer.due_at, self._began + PATIENCE_SECONDS
             else:
-                due_at, until = settling.due_at, self._began + FOLLOWING_SECONDS
+                due_at, until = self._settling.due_at, self._began + FOLLOWING_SECONDS
             return None if due_at >= until else max(0.0, due_at - now)
         try:
             if turn.parts:
-                sender.send(turn)
+                self._sender.send(turn, connection)
         except psycopg.Error as error:
             writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
             raise
         writing.write_keyed()
-        goes_on = self._state.held or self._releases.are_under_way or settling.is_under_way
-        return 0.0 if goes_on else None
+        follows = self._releases.are_under_way or self._settling.is_under_way
+        return 0.0 if self._state.held or follows else None
 
     def _tell_others(self, connection: OwnConnection) -> None:
         """Tell who waits of jobs that can run now: again, or because a key is free."""

@@ -31,7 +31,7 @@ from django_pgjobs.worker.attempt import Attempt
 from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Entry
 from django_pgjobs.worker.claiming.filling import filling_of
-from django_pgjobs.worker.claiming.places import keyed_lanes_of, last_served
+from django_pgjobs.worker.claiming.groups import keyed_lanes_of, last_served
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.running.calling import (
     TaskCall,
@@ -159,7 +159,7 @@ def _send(state: WorkerState, plan: Plan, connection: OwnConnection) -> Claim:
     )
     turn = Turn(state.worker_id)
     claim = claimer.plan(turn, plan)
-    Sender(connection, state.name).send(turn)
+    Sender(state.name).send(turn, connection)
     return claim
 
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import transaction
@@ -259,15 +260,15 @@ def test_jobs_of_a_tree_are_not_pruned_one_by_one(own: OwnConnection) -> None:
 # The pace of the pump
 
 
-def settling(own: OwnConnection) -> tuple[Settling, list[str]]:
+def settling() -> tuple[Settling, list[str]]:
     queues: list[str] = []
-    return Settling("test:1", own, queues.extend), queues
+    return Settling("test:1", queues.extend), queues
 
 
 def planned(duty: Settling, *ended: Any) -> list[int]:
     """Return the batches that a turn would settle."""
     turn = Turn(1)
-    duty.plan(turn, ended)
+    duty.plan(turn, ended, mock.Mock())
     return [int(text) for part in turn.parts for text in _ids_sent(part)]
 
 
@@ -280,8 +281,8 @@ def answer(duty: Settling, ids: list[int], *rows: Settled) -> None:
     duty._note(ids, list(rows))
 
 
-def test_a_batch_with_many_jobs_is_not_counted_in_each_turn(own: OwnConnection) -> None:
-    duty, queues = settling(own)
+def test_a_batch_with_many_jobs_is_not_counted_in_each_turn() -> None:
+    duty, queues = settling()
     ended = make_attempt_of(1, batch_id=7)
     assert planned(duty, ended) == [7]
     assert duty.is_under_way
@@ -298,8 +299,8 @@ def test_a_batch_with_many_jobs_is_not_counted_in_each_turn(own: OwnConnection) 
     assert 0 < duty.due_at - time.monotonic() <= 0.25
 
 
-def test_one_that_somebody_holds_is_tried_again_and_then_left(own: OwnConnection) -> None:
-    duty, _ = settling(own)
+def test_one_that_somebody_holds_is_tried_again_and_then_left() -> None:
+    duty, _ = settling()
     duty.ask([7])
     assert duty.due_at == 0.0
     assert planned(duty) == [7]

@@ -106,7 +106,8 @@ def test_a_lane_is_known_all_the_time_while_a_claim_is_learnt_from() -> None:
             super().discard(lane)
             seen.append(places.is_empty)
 
-    places._behind, places._before = Watched(places._behind), Watched(places._before)
+    lanes = places._lanes
+    lanes._behind, lanes._before = Watched(lanes._behind), Watched(lanes._before)
     knowing.claim(row_of_job(7), wanted=1)
     knowing.claim(wanted=1)
     assert len(seen) >= 2

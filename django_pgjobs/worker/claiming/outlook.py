@@ -69,7 +69,7 @@ class Outlook:
 
     @property
     def waits_for_news(self) -> bool:
-        """Is it to claim jobs of each kind, and does it know of no place?"""
+        """Is the pump to claim jobs of each kind, and does it know of no place?"""
         return self.has_room and self.is_idle
 
     @property
@@ -85,10 +85,11 @@ class Outlook:
         """Note that a claim has ended without an answer."""
         self.claim_lost_at = time.monotonic()
 
-    def note_dry(self) -> None:
-        """Note it if the pump wants jobs of each kind and knows of no place."""
-        if self._places.is_empty and self.has_room:
+    def note_dry(self) -> bool:
+        """Note it if the pump waits for news; return whether it does."""
+        if is_dry := self.waits_for_news:
             self.ran_dry_at, self.claimed_until_dry = time.monotonic(), self.claimed
+        return is_dry
 
     def seconds_of_rest(self, now: float, rooms: Rooms, *, is_dry: bool) -> float | None:
         """Return in how many seconds something is due, None if nothing is.

@@ -10,7 +10,7 @@ taken jobs that we never heard of; the upkeep gives them back.
 
 *Rows that are locked or refused* delay themselves and nothing else (`sending`).
 
-*Planning changes nothing.* A turn begins with taking over what is known without a statement:
+*Planning forgets nothing.* A turn begins with taking over what is known without a statement:
 offers, outcomes that are stored already, and jobs that no slot has begun. From there on what the
 worker knows changes with the answers, so a turn that fails is planned again and nothing that was
 asked for is lost.
@@ -93,10 +93,10 @@ class Pump(Role):
         self._take_back = take_back
         self._on_interrupted = on_interrupted
         self._on_limit = on_limit
-        self._sender = Sender(connection, state.name)
+        self._sender = Sender(state.name)
         self._reporter = Reporter(connection)
         self._releases = Releases(self._note_released)
-        self._settling = Settling(state.name, connection, self._note_released)
+        self._settling = Settling(state.name, self._note_released)
         self._backoff = Backoff(state.name, "statement")
         self.outlook = Outlook(demand, places, completer, self._releases, self._settling)
         # Did others say that other rules hold?
@@ -182,7 +182,8 @@ class Pump(Role):
         claim = self._plan_claim(turn, writing, now, waits=waits)
         if not waits:
             # Last: nothing may wait for a lock behind it.
-            self._settling.plan(turn, [attempt for attempt, _ in writing.entries])
+            ended = [attempt for attempt, _ in writing.entries]
+            self._settling.plan(turn, ended, self._connection)
         if not turn.parts and not writing.entries:
             return False
         try:
@@ -269,7 +270,7 @@ class Pump(Role):
 
     def _send(self, turn: Turn, writing: Writing) -> None:
         try:
-            self._sender.send(turn)
+            self._sender.send(turn, self._connection)
         except psycopg.Error as error:
             writing.put_back(is_sent=trouble_of(error) is Trouble.LOST)
             raise
@@ -349,9 +350,8 @@ class Pump(Role):
     def _rest(self) -> None:
         """Sleep until something is due, and let the upkeep look for jobs if none are known."""
         now, rooms = time.monotonic(), self._demand.rooms()
-        is_dry = any(rooms) and self.outlook.waits_for_news
+        is_dry = self.outlook.note_dry()
         if is_dry:
-            self.outlook.note_dry()
             self._errands.wake()
         self.wait(self.outlook.seconds_of_rest(now, rooms, is_dry=is_dry))
 

@@ -40,14 +40,8 @@ MOST_KNOWN = 10_000
 class Settling:
     """Which batches the pump is to count, and when."""
 
-    def __init__(
-        self,
-        worker_name: str,
-        connection: OwnConnection,
-        on_queues: Callable[[list[str]], None],
-    ) -> None:
+    def __init__(self, worker_name: str, on_queues: Callable[[list[str]], None]) -> None:
         self._worker_name = worker_name
-        self.connection = connection
         self._on_queues = on_queues
         # What other threads ask for.
         self._asked: deque[int] = deque()
@@ -74,8 +68,11 @@ class Settling:
             return 0.0
         return min(self._due.values(), default=math.inf)
 
-    def plan(self, turn: Turn, ended: Iterable[Attempt]) -> None:
-        """Let what is due be counted with the turn, which finishes *ended*."""
+    def plan(self, turn: Turn, ended: Iterable[Attempt], connection: OwnConnection) -> None:
+        """Let what is due be counted with the turn, which finishes *ended*.
+
+        If the server refuses that, *connection* counts each batch alone.
+        """
         now = time.monotonic()
         while self._asked:
             self._due.setdefault(self._asked.popleft(), 0.0)
@@ -85,7 +82,7 @@ class Settling:
         ids = [batch_id for batch_id, due in self._due.items() if due <= now]
         if ids:
             self._is_sent = True
-            turn.begin(partial(self._settle_apart, ids)).add(
+            turn.begin(partial(self._settle_apart, ids, connection)).add(
                 partial(batches.send_settlement, ids=ids), partial(self._note, ids)
             )
 
@@ -120,22 +117,24 @@ class Settling:
             self._misses[batch_id] = misses
             self._due[batch_id] = now + MISSED_SECONDS * 2 ** (misses - 1)
 
-    def _settle_apart(self, ids: list[int], error: psycopg.Error) -> None:
+    def _settle_apart(
+        self, ids: list[int], connection: OwnConnection, error: psycopg.Error
+    ) -> None:
         """Count batches one by one, a level at a time, to find the one that raises."""
         self._is_sent = False
         for batch_id in ids:
             self._due.pop(batch_id, None)
             send = partial(batches.send_settlement, ids=[batch_id], levels=1)
             try:
-                [rows] = self.connection.round_trip([send])
+                [rows] = connection.round_trip([send])
             except psycopg.Error as refusal:
                 if trouble_of(refusal) is not Trouble.REFUSED:
                     raise
-                self._mark_broken(batch_id, str(refusal).strip())
+                self._mark_broken(batch_id, str(refusal).strip(), connection)
             else:
                 self._note([batch_id], rows)
 
-    def _mark_broken(self, batch_id: int, reason: str) -> None:
+    def _mark_broken(self, batch_id: int, reason: str, connection: OwnConnection) -> None:
         logger.log(
             logging.ERROR,
             "worker=%s batch=%d cannot be counted, it is left alone: %s",
@@ -144,4 +143,4 @@ class Settling:
             reason,
         )
         send = partial(batches.send_broken, batch_id=batch_id, reason=reason[:1000])
-        self.connection.round_trip([send])
+        connection.round_trip([send])

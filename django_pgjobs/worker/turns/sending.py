@@ -24,24 +24,23 @@ logger = get_logger(__name__)
 class Sender:
     """Sends the turns of one worker, and hands on the answers."""
 
-    def __init__(self, connection: OwnConnection, worker_name: str) -> None:
-        self.connection = connection
+    def __init__(self, worker_name: str) -> None:
         self._worker_name = worker_name
         self._crossed = 0
         # Refusals that were logged since the last turn without one.
         self._complaints: set[str] = set()
 
-    def send(self, turn: Turn) -> None:
+    def send(self, turn: Turn, connection: OwnConnection) -> None:
         """Send a turn; raise psycopg.Error if nothing of it worked, or the connection is lost."""
         began = time.monotonic()
         try:
-            answers = self.connection.round_trip(turn.sends)
+            answers = connection.round_trip(turn.sends)
         except psycopg.Error as error:
             self._crossed += trouble_of(error) is Trouble.CROSSED
             if not self._is_of_rows(error):
                 raise
             self._complain("a turn", error)
-            self._send_apart(turn)
+            self._send_apart(turn, connection)
         else:
             turn.elapsed = time.monotonic() - began
             turn.receive(answers)
@@ -52,12 +51,12 @@ class Sender:
             turn.parts = []
         self._crossed = 0
 
-    def _send_apart(self, turn: Turn) -> None:
+    def _send_apart(self, turn: Turn, connection: OwnConnection) -> None:
         turn.was_apart = True
         unsolved: list[psycopg.Error] = []
         for part in turn.parts:
             try:
-                self._send_part(part)
+                self._send_part(part, connection)
             except psycopg.Error as error:
                 if not self._is_of_rows(error):
                     raise
@@ -66,9 +65,9 @@ class Sender:
         if len(unsolved) == len(turn.parts):
             raise unsolved[0]
 
-    def _send_part(self, part: Part) -> None:
+    def _send_part(self, part: Part, connection: OwnConnection) -> None:
         try:
-            answers = self.connection.round_trip(part.sends)
+            answers = connection.round_trip(part.sends)
         except psycopg.Error as error:
             if not self._is_of_rows(error):
                 raise

@@ -75,7 +75,7 @@ class Upkeep(Role):
         self._errands = errands
         self._duties = duties
         self._on_orders = on_orders
-        self._sender = Sender(connection, state.name)
+        self._sender = Sender(state.name)
         self._backoff = Backoff(state.name, "upkeep")
         # Notifications that are not dealt with yet.
         self._heard: deque[psycopg.Notify] = deque()
@@ -141,7 +141,7 @@ class Upkeep(Role):
         turn = Turn(self._state.worker_id)
         for duty in duties:
             duty.plan(turn)
-        self._sender.send(turn)
+        self._sender.send(turn, self._connection)
         return turn
 
     def _seconds_to_sleep(self) -> float | None:

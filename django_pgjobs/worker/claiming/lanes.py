@@ -1,0 +1,131 @@
+"""The lanes without keys of which a worker knows, and from where it reads each of them.
+
+**Floors.** While a transaction anywhere in the database holds an old snapshot, dead index
+entries cannot be removed, and a claim from the head of a lane wades through all jobs that
+ran since. So each lane is read from the position where the last batch ended, its floor. Jobs
+before it (a higher priority, a retry) are found by a claim from the head, which follows an offer
+and a short batch; but those that have become slow are made so rarely that they take a tenth of the
+time at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from django_pgjobs.queries.claims import HEAD, Floor, Lane, lane_of
+from django_pgjobs.worker.claiming.pauses import pause_after
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
+
+# After a claim from the heads that took d seconds there is none for this many times d (at most
+# pauses.MOST_SECONDS).
+HEADS_PAUSE_FACTOR = 9
+
+# Is a lane one of those that a question is about?
+Is = Callable[[Lane], bool]
+
+
+class Lanes:
+    """What one worker knows of lanes without keys; a lane that stays known is so all the time."""
+
+    def __init__(self) -> None:
+        # Lanes that may have jobs from their floors on, and such that may have some before. Floors
+        # outlive that: a lane that is offered again goes on there if no heads are read now.
+        self._behind: set[Lane] = set()
+        self._before: set[Lane] = set()
+        self._floors: dict[Lane, Floor] = {}
+        # Where lanes begin, as of the last look; not of those that may have got earlier jobs since.
+        self._heads: dict[Lane, Floor] = {}
+        # From when on lanes may be read from their heads although they have floors.
+        self._heads_at = 0.0
+        # How many jobs the lanes that gave some gave, on average, to the last claim that chose
+        # between lanes.
+        self.jobs_per_lane = 1.0
+
+    # What others say
+
+    def note_listing(self, listing: Listing, now: float) -> None:
+        """Take over where a look found jobs."""
+        # A lane that has got earlier jobs, as others said, may have got them after the look.
+        whole = self._before - self._heads.keys()
+        self._heads = {lane: head for lane, head in listing.lanes.items() if lane not in whole}
+        self._behind |= listing.lanes.keys()
+        self._before |= listing.lanes.keys()
+        if now >= self._heads_at:
+            # The next claim of a lane that is not known begins at its head anyway.
+            known = self._behind | self._before
+            self._floors = {lane: end for lane, end in self._floors.items() if lane in known}
+
+    def expect(self, lane: Lane) -> None:
+        """Note that a lane may have new jobs anywhere."""
+        self._behind.add(lane)
+        self.expect_before(lane)
+
+    def expect_before(self, lane: Lane) -> None:
+        """Note that a lane may have jobs before its floor, and before where a look saw it begin."""
+        self._heads.pop(lane, None)
+        self._before.add(lane)
+
+    # What may be read
+
+    @property
+    def is_empty(self) -> bool:
+        """Is no lane known that may have jobs?"""
+        return not (self._behind or self._before)
+
+    def claim_at(self, is_open: Is) -> float:
+        """Return from when on one of the lanes that are open may be read; infinite if none is."""
+        if any(map(is_open, self._behind)):
+            return 0.0
+        return self._heads_at if any(map(is_open, self._before)) else math.inf
+
+    def floors(self, now: float, is_open: Is) -> tuple[dict[Lane, Floor], frozenset[Lane]]:
+        """Return from where to read the lanes that are open, and which of them from their heads."""
+        heads = self._behind - self._floors.keys()
+        if now >= self._heads_at:
+            heads |= self._before
+        floors = {
+            lane: (self._heads if lane in heads else self._floors).get(lane, HEAD)
+            for lane in self._behind | heads
+            if is_open(lane)
+        }
+        return floors, frozenset(heads & floors.keys())
+
+    # What came of a claim
+
+    def note_claimed(self, claim: Claim, full: Sequence[bool], is_read: Is, now: float) -> None:
+        """Move the floors to where the lanes go on, and forget those that have no more.
+
+        *full* tells of which kinds its batch is full, *is_read* which lanes it was free to take of.
+        """
+        plan = claim.plan
+        if plan.heads and now >= self._heads_at:
+            self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)
+        last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}
+        ends = {lane: Floor(-row.priority, row.id) for lane, row in last_rows.items()}
+        if claim.floors is not None:
+            if ends:
+                self.jobs_per_lane = len(claim.rows) / len(ends)
+            going_on, over = claim.floors, plan.floors.keys() - claim.floors.keys()
+        else:
+            # Those that gave jobs to a full batch go on where it ended.
+            going_on = {lane: end for lane, end in ends.items() if full[lane.is_async]}
+            over = {lane for lane in plan.floors if not full[lane.is_async] and is_read(lane)}
+        self._move_floors(plan, ends, going_on)
+        for lane in over:
+            if lane in plan.heads:
+                self._before.discard(lane)
+            else:
+                self.expect_before(lane)
+            self._behind.discard(lane)
+
+    def _move_floors(
+        self, plan: Plan, ends: Mapping[Lane, Floor], going_on: Mapping[Lane, Floor]
+    ) -> None:
+        """Only a lane that was read from its head and goes on may get a lower floor."""
+        for lane, end in {**ends, **going_on}.items():
+            lowers = lane in going_on and lane in plan.heads
+            self._floors[lane] = end if lowers else max(end, self._floors.get(lane, HEAD))
+        for lane in going_on.keys() & plan.heads:
+            self._behind.add(lane)
+            self._before.discard(lane)

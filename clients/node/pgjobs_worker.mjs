@@ -18,6 +18,7 @@ import { debuglog, inspect } from "node:util";
 const CALL_SECONDS = 30; // what a call may take
 const WAIT_SECONDS = 20; // of them a claim waits on the server for jobs
 const MOST_JOBS = 100; // in one claim
+const AGAIN_SECONDS = 1; // after which an outcome that was not written is said again
 
 const log = (text) => console.error(`${new Date().toISOString()} pgjobs_worker: ${text}`);
 const debug = debuglog("pgjobs_worker"); // NODE_DEBUG=pgjobs_worker
@@ -47,7 +48,8 @@ class Job {
   signal = this.#controller.signal;
   said = null; // of its progress
   told = null; // what of it the server knows
-  outcome = null; // what is to be reported
+  outcome = null; // what is to be reported, ...
+  reportAt = 0; // ... and when
   cancelled = null; // why
 
   constructor(fields) {
@@ -268,19 +270,23 @@ export class Worker {
     this.#tell();
   }
 
-  /** Tell the server of jobs that have ended, and return for how long to rest. */
+  /** Tell the server of jobs that have ended. */
   async #report() {
-    const ended = () => [...this.#jobs.values()].filter((job) => job.outcome);
-    await this.#until(() => ended().length || this.#finished.signal.aborted);
-    const outcomes = ended().map((job) => job.outcome);
+    const ended = [...this.#jobs.values()].filter((job) => job.outcome);
+    const isDue = (job) => job.outcome && job.reportAt <= performance.now();
+    const due = () => [...this.#jobs.values()].filter(isDue);
+    const isOver = () => due().length || this.#finished.signal.aborted;
+    await this.#until(isOver, ended.length ? AGAIN_SECONDS : 0);
+    const outcomes = due().map((job) => job.outcome);
     const said = outcomes.length ? await this.#send(outcomes) : [];
     const later = said.filter(({ status }) => status === "later"); // their rows are locked
     const names = later.map(({ assignment }) => assignment);
     for (const { assignment } of outcomes) {
       if (!names.includes(assignment)) this.#jobs.delete(assignment);
+      else this.#jobs.get(assignment).reportAt = performance.now() + AGAIN_SECONDS * 1000;
     }
     this.#tell();
-    return later.length ? 1 : 0;
+    return 0;
   }
 
   async #send(outcomes) {

@@ -32,6 +32,7 @@ CALL_SECONDS = 30  # what a call may take
 WAIT_SECONDS = 20  # of them a claim waits on the server for jobs
 IDLE_SECONDS = 1  # after which a connection is made anew: the server may have closed it
 MOST_JOBS = 100  # in one claim
+AGAIN_SECONDS = 1  # after which an outcome that was not written is said again
 
 
 class Retry(Exception):
@@ -57,7 +58,8 @@ class Job:
         self.fields = fields  # assignment, job, task, attempt, metadata, ...
         self.said: dict[str, Any] | None = None  # of its progress
         self.told: dict[str, Any] | None = None  # what of it the server knows
-        self.outcome: dict[str, Any] | None = None  # what is to be reported
+        self.outcome: dict[str, Any] | None = None  # what is to be reported, ...
+        self.report_at = 0.0  # ... and when
         self.cancelled = ""  # why
         self._event = threading.Event()
         left = fields["seconds_left"]
@@ -271,7 +273,7 @@ class Worker:
             self._news.notify_all()
 
     def _report(self, api: Api) -> float:
-        """Tell the server of jobs that have ended, and return for how long to rest."""
+        """Tell the server of jobs that have ended."""
         with self._news:
             self._news.wait_for(self._outcomes, 1)
             outcomes = self._outcomes()
@@ -280,11 +282,14 @@ class Worker:
         with self._news:
             for name in {each["assignment"] for each in outcomes} - locked:
                 del self._jobs[name]
+            for name in locked:
+                self._jobs[name].report_at = time.monotonic() + AGAIN_SECONDS
             self._news.notify_all()
-        return 1 if locked else 0
+        return 0
 
     def _outcomes(self) -> list[dict[str, Any]]:
-        return [job.outcome for job in self._jobs.values() if job.outcome is not None]
+        now, jobs = time.monotonic(), self._jobs.values()
+        return [job.outcome for job in jobs if job.outcome is not None and job.report_at <= now]
 
     def _send(self, api: Api, outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         try:
@@ -351,7 +356,7 @@ class Worker:
 
     def _have_ended(self) -> bool:
         # With a token that is of no use nothing can be reported.
-        return len(self._jobs) == (len(self._outcomes()) if self._is_refused else 0)
+        return all(self._is_refused and job.outcome is not None for job in self._jobs.values())
 
 
 def start(run: Callable[..., Any], *arguments: Any) -> None:

@@ -32,7 +32,7 @@ from django_pgjobs.worker.turns.sending import Sender
 from django_pgjobs.worker.turns.turn import Turn
 
 # So long a request tries to write outcomes whose rows others have locked.
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 0.5
 # So long it goes on with what waits for the jobs that ended; the rest is found by workers of ours.
 FOLLOWING_SECONDS = 0.25
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_stored_now_is_said_again(
     journal: Journal,
     open_connection: Callable[..., psycopg.Connection],
 ) -> None:
-    """Somebody has locked the row; the job is the program's for as long."""
+    """Somebody has locked the row; the job is the program's for as long, and holds up no other."""
     job = server.enqueue("hold", journal.folder, "a")
     worker = start(slots=2)
     journal.wait_for("start a 1")
@@ -119,9 +119,13 @@ def test_what_cannot_be_stored_now_is_said_again(
     locked.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [job])
     journal.open_gate()
     proxy.wait_for("/results", 200)
-    other = server.enqueue("add", 1)
-    wait_for(server, other, "successful", worker)
+    for _ in range(5):
+        wait_for(server, server.enqueue("add", 1), "successful", worker)
     assert server.row(job).status == "running"
+    reports = [asked.body["results"] for asked in proxy.asked if asked.path.endswith("/results")]
+    [first] = reports[0]
+    names = [[each["assignment"] for each in report] for report in reports]
+    assert any(first["assignment"] not in each for each in names), "it rests between its tries"
     locked.rollback()
     wait_for(server, job, "successful", worker)
     assert server.row(job).attempts == 1

@@ -23,7 +23,7 @@ OLD = {"TASK_MODULES": ["tests.process.impatient"]}
 def test_jobs_of_a_new_task_wait_visibly_for_a_worker_that_knows_it(
     start: Start, journal: Journal
 ) -> None:
-    """S5.7: logged as an error, offered again and again, and never counted."""
+    """S5.7: logged, offered again and again, and never counted."""
     old = start("--name", "old", pgjobs=OLD)
     jobs = [tasks.note.enqueue(journal.folder, str(number)) for number in range(3)]
     wait_until(lambda: old.output().count("unknown tests.process.tasks.note") >= 6)

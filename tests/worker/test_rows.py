@@ -165,8 +165,10 @@ def test_jobs_of_backends_the_worker_does_not_serve_stay(start_thread: Start) ->
     assert get_job(job_id).status == "ready"
 
 
-def test_a_thousand_unknown_jobs_do_not_hold_up_one_that_is_known(drain: Start) -> None:
-    """S5.14: one failing type cannot block the queue."""
+def test_a_thousand_unknown_jobs_do_not_hold_up_one_that_is_known(
+    drain: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S5.14: one failing type cannot block the queue, nor flood whoever is told of errors."""
     make_jobs(1_000, "no.such_task", priority=50)
     known = tasks.add.enqueue(1, 2)
     drain()
@@ -174,3 +176,5 @@ def test_a_thousand_unknown_jobs_do_not_hold_up_one_that_is_known(drain: Start) 
     wait_until(lambda: count_jobs(status="running") == 0)
     assert count_jobs(status="ready", attempts=0) == 1_000
     assert count_jobs(note="unknown task") > 0
+    [error] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "task=no.such_task is unknown here, its jobs wait (" in error.getMessage()

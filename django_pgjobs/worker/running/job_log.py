@@ -32,7 +32,6 @@ LEVELS = {
     Kind.FAIL: logging.ERROR,
     Kind.RETRY: logging.WARNING,
     Kind.EXPIRE: logging.WARNING,
-    Kind.UNKNOWN: logging.ERROR,
     Kind.LOST: logging.WARNING,
     Kind.LEFT: logging.WARNING,
 }

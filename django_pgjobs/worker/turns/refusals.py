@@ -12,6 +12,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ import psycopg
 from django_pgjobs.queries import jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.queries.errors import trouble_of
+from django_pgjobs.values.words import counted
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.turns.careful import in_pages
 
@@ -95,10 +97,16 @@ class Refusals:
         return [path for path, until in paths.items() if until > now]
 
     def note_unknown(self, paths: Iterable[str]) -> None:
-        """Leave the jobs of tasks that are not here to others."""
-        if unknown := set(paths):
-            with self._lock:
-                self._pass_over_paths(unknown, UNKNOWN_SECONDS)
+        """Leave the jobs of tasks that are not here to others; say so once for each pause."""
+        unknown = Counter(paths)
+        if not unknown:
+            return
+        for path in unknown.keys() - self.passed_over_paths():
+            some = counted(unknown[path], "job")
+            what = "task=%s is unknown here, its jobs wait (%s so far): deploy the code that has it"
+            logger.error(what, path, some)
+        with self._lock:
+            self._pass_over_paths(unknown, UNKNOWN_SECONDS)
 
     def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:
         self._paths = self._paths | dict.fromkeys(paths, time.monotonic() + seconds)

@@ -12,7 +12,8 @@ ALLOWED_TRACEBACKS = r"^FAIL |its exception cannot be judged"
 # Each with its reason; matched anywhere in the message.
 ALLOWED = {
     r"^rescue ": "workers are killed",
-    r"^(RETRY|FAIL|lost|unknown) ": "jobs fail, are taken away, and are unknown here on purpose",
+    r"^(RETRY|FAIL|lost) ": "jobs fail and are taken away on purpose",
+    r"^task=.* is unknown here, its jobs wait ": "rows are odd",
     r"statement failed: ": "servers go away, and rows are odd",
     r"the server refuses it, it is passed over|cannot be rescued, it is passed over": (
         "rows are odd, and refused by triggers"

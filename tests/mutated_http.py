@@ -209,6 +209,13 @@ RULES = (
         REPEATS,
     ),
     (
+        "report of a row that nothing may change",
+        f"{HTTP}reporting.py",
+        "return self._state.held.keys() | self._state.unwritable",
+        "return set(self._state.held)",
+        ("tests/http/test_rules_guards.py",),
+    ),
+    (
         "worker over http: outcomes that are crossed",
         f"{HTTP}reporting.py",
         "elif trouble is not Trouble.CROSSED:",

@@ -1,9 +1,10 @@
-"""The app: system checks and declared rate limits; nothing that imports the project's code."""
+"""The app: what is checked, made, and watched; nothing that imports the project's code."""
 
 from __future__ import annotations
 
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
+from django.utils.autoreload import autoreload_started
 from django.utils.translation import gettext_lazy as _
 
 
@@ -18,9 +19,13 @@ class PgJobsConfig(AppConfig):
     def ready(self) -> None:
         from django_pgjobs import checks  # noqa: F401
         from django_pgjobs.control.rate_limits import create_declared_limits
+        from django_pgjobs.declaring.registry import watch_broken_modules
 
         post_migrate.connect(
             create_declared_limits,
             sender=self,
             dispatch_uid="django_pgjobs.control.rate_limits",
+        )
+        autoreload_started.connect(
+            watch_broken_modules, dispatch_uid="django_pgjobs.declaring.registry"
         )

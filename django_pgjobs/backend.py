@@ -65,17 +65,23 @@ class PgJobsBackend(BaseTaskBackend):
     def validate_task(self, task: AnyTask) -> None:
         """Raise InvalidTask if the task cannot be enqueued here."""
         run_after: Any = task.run_after
-        # A look-alike, because django.tasks knows no timedelta and a copy would be validated.
+        # A look-alike, because django.tasks knows no timedelta, does not say what to do about a
+        # queue, and would validate a copy.
         super().validate_task(
             SimpleNamespace(  # type: ignore[arg-type]
                 func=task.func,
                 priority=task.priority,
                 backend=task.backend,
-                queue_name=task.queue_name,
+                queue_name=OWN_QUEUE,
                 takes_context=task.takes_context,
                 run_after=run_after if isinstance(run_after, datetime) else None,
             )
         )
+        if self.queues and task.queue_name not in self.queues:
+            raise InvalidTask(
+                f"Queue '{task.queue_name}' is not valid for backend. Add it to "
+                f"TASKS[{self.alias!r}]['QUEUES'], or set that to [], which allows all."
+            )
         if not task.func.__qualname__.isidentifier():
             raise InvalidTask(
                 "Task function must be defined at a module level, under a name of its own: "

@@ -118,7 +118,13 @@ STEPS = [
     ({"priority": -101}, "priority must be a whole number between -100 and 100."),
     ({"priority": 1.5}, "priority must be a whole number between -100 and 100."),
     ({"priority": 100}, "run_after must be an aware datetime."),
-    ({"run_after": NAIVE.replace(tzinfo=UTC)}, "Queue 'q' is not valid for backend."),
+    (
+        {"run_after": NAIVE.replace(tzinfo=UTC)},
+        (
+            "Queue 'q' is not valid for backend. Add it to TASKS['default']['QUEUES'], or set "
+            "that to [], which allows all."
+        ),
+    ),
 ]
 
 

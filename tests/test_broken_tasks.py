@@ -13,6 +13,7 @@ from django.core import checks as django_checks
 from django.core.management import CommandError, call_command, load_command_class
 from django.core.management.base import SystemCheckError
 from django.test import modify_settings, override_settings
+from django.utils.autoreload import autoreload_started, get_reloader
 
 from django_pgjobs import UnknownTask, checks
 from django_pgjobs.declaring import registry
@@ -69,6 +70,10 @@ def test_the_check_names_the_module_what_it_raises_and_the_place(make_app: Make)
     ("text", "said"),
     [
         (DIVIDES, "ZeroDivisionError: division by zero ({path}, line 3)."),
+        (
+            DIVIDES.replace("1 / 0", "@task(max_attempts=0)\ndef f(): pass"),
+            "@task f expected max_attempts from 1 to 2147483647, got 0. ({path}, line 3).",
+        ),
         ("def f(:\n", "SyntaxError: invalid syntax ({path}, line 1)."),
         ("import sys\nsys.exit()\n", "it calls sys.exit() ({path}, line 2)."),
         ("raise SystemExit('no key')\n", "it calls sys.exit('no key') ({path}, line 1)."),
@@ -102,6 +107,18 @@ def test_who_repairs_is_not_stopped_by_the_check(
         pytest.raises(CommandError, match="no such key"),
     ):
         call_command("jobs", "prune", "--dry-run")
+
+
+@pytest.mark.parametrize("text", [DIVIDES, "def f(:\n", "import broken_app.other\n"])
+def test_the_development_server_notices_the_repair(make_app: Make, text: str) -> None:
+    """Django's reloader knows the modules that could be imported, and was never to start again."""
+    path = make_app(text)
+    blamed = path.with_name("other.py") if "other" in text else path
+    if blamed != path:
+        blamed.write_text(DIVIDES)
+    reloader = get_reloader()
+    autoreload_started.send(sender=reloader)
+    assert blamed in reloader.extra_files
 
 
 def test_apps_without_tasks_are_no_problem(make_app: Make) -> None:

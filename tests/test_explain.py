@@ -96,6 +96,8 @@ def test_a_job_whose_worker_is_gone(kind: str) -> None:
     reason = only(job.id)
     assert reason.code == "lease_lost"
     assert "is gone: another one takes the job over" in reason.text
+    Worker.objects.all().delete()
+    assert codes(job.id) == ["lease_lost", "no_worker"]
 
 
 def test_a_running_job_that_was_asked_to_end(worker: int) -> None:

@@ -48,10 +48,7 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         ),
         (
             {"on_failure": f"{__name__}.nothing"},
-            (
-                f"option on_failure='{__name__}.nothing' is expected to be the path of a task, got "
-                "None."
-            ),
+            (f"option on_failure='{__name__}.nothing': the module {__name__} has no 'nothing'."),
         ),
         (
             {"on_failure": "tests.nowhere.tell"},

@@ -57,8 +57,9 @@ def explain(job: Any) -> Explanation:
         facts = queries.get_facts(cursor, job_id, max_named=MAX_NAMED)
         if facts is None:
             raise LookupError(
-                f"expected the id of a stored job, got {job_id}. Finished jobs are deleted when "
-                "their retention is over."
+                f"expected the id of a stored job, got {job_id}. The transaction that enqueued it "
+                "was rolled back or is not committed yet, or the job finished and its retention "
+                "is over."
             )
         if facts.status in FINISHED:
             return Explanation(job_id, facts.status, False, (_finished(facts),))
@@ -101,6 +102,7 @@ def _running(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
         text = _("Its row says that it runs, but no worker does that: one takes it over.")
         yield Reason("lease_lost", text)
         yield from _refused(job)
+        yield from _without_worker(cursor, job)
     elif job.lease_ends is None or job.lease_ends <= job.now:
         yield Reason(
             "lease_lost",
@@ -111,6 +113,7 @@ def _running(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
             % values,
         )
         yield from _refused(job)
+        yield from _without_worker(cursor, job)
     else:
         yield Reason(
             "running",
@@ -124,6 +127,13 @@ def _running(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
     if job.cancel_requested_at is not None:
         values["moment"] = moment_in_words(job.cancel_requested_at, job.now)
         yield Reason("cancel_requested", _("Cancellation was requested at %(moment)s.") % values)
+
+
+def _without_worker(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:
+    """Yield that nobody is there to take over a job of a lost worker."""
+    workers = queries.get_workers(cursor, job, max_named=MAX_NAMED)
+    if not workers.live:
+        yield taker_of(job, workers)
 
 
 def _blockers(cursor: Cursor, job: JobFacts) -> Iterator[Reason]:

@@ -73,11 +73,14 @@ def find_follow_up(task: Any) -> Call:
     if isinstance(given, str):
         module_name, _, name = given.rpartition(".")
         try:
-            found = getattr(load_module(module_name), name, None)
+            module = load_module(module_name)
         except IMPORT_ERRORS as error:
             raise InvalidTask(
                 f"{said}: {module_name} cannot be imported: {said_of(error)}"
             ) from error
+        if not hasattr(module, name):
+            raise InvalidTask(f"{said}: the module {module_name} has no {name!r}.")
+        found = getattr(module, name)
     if not is_task(found):
         raise InvalidTask(f"{said} is expected to be the path of a task, got {found!r}.")
     call = Call(found, (), kwargs)

@@ -14,6 +14,7 @@ import sysconfig
 import traceback
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -105,6 +106,19 @@ def list_broken_modules() -> list[BrokenModule]:
     return list(_broken.values())
 
 
+def watch_broken_modules(sender: Any, **_: Any) -> None:
+    """Let Django's reloader, the *sender*, notice that somebody repairs one of them.
+
+    It knows the files of modules that could be imported, and would never start the server again.
+    """
+    for broken in discover_tasks_once():
+        frames = traceback.extract_tb(broken.error.__traceback__)
+        names = {frame.filename for frame in frames if not frame.filename.startswith("<")}
+        if isinstance(broken.error, SyntaxError) and broken.error.filename:
+            names.add(broken.error.filename)
+        sender.extra_files.update(map(Path, names))
+
+
 def _try_to_load(name: str) -> BrokenModule | None:
     try:
         load_module(name)
@@ -124,7 +138,8 @@ def _place_of(error: BaseException, module_name: str) -> str | None:
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename not in (__file__, importlib.__file__)
-        and not frame.filename.startswith("<frozen importlib")
+        # Code that no file has: of importlib, of dataclasses.
+        and not frame.filename.startswith("<")
     ]
     own = f"{module_name.replace('.', os.sep)}.py"
     blamed = [

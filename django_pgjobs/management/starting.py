@@ -109,8 +109,11 @@ def unreachable(alias: str, error: psycopg.OperationalError) -> CommandError:
     # In one line; that of a refused connection ends with a question.
     reason = " ".join(str(error).split())
     end = "" if reason.endswith((".", "?")) else "."
+    # No attribute of the error says so; a server that speaks another language gets the other text.
+    is_missing = "does not exist" in reason
+    remedy = "Create it" if is_missing else "Start a server that takes writes"
     return CommandError(
-        f"the database {alias!r} cannot be reached: {reason}{end} Start a server that takes "
-        "writes, or correct DATABASES in the settings.",
+        f"the database {alias!r} cannot be reached: {reason}{end} {remedy}, or correct DATABASES "
+        "in the settings.",
         returncode=EXIT_UNREACHABLE,
     )

@@ -11,7 +11,8 @@ from django.db.models import F, Func, TextField
 
 # Digits are made equal before: messages that differ in nothing else become one text, which is
 # cheap, and the regular expression sees few texts. An apostrophe within a word opens no
-# quotation; a quotation that was cut off ends with the text.
+# quotation; a quotation that was cut off ends with the text. Twice as much is read as is kept,
+# because what is cut off depends on how long the numbers before it are.
 CHANGING = (
     """(?<![[:alnum:]])(?:'[^']*(?:'|$)|"[^"]*(?:"|$))"""
     "|[[:<:]][0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[[:>:]]"
@@ -21,10 +22,10 @@ CHANGING = (
 )
 _CLASS = "COALESCE(left(%(expressions)s -> -1 ->> 'exception_class', 200), '') COLLATE \"C\""
 _MESSAGE = (
-    "regexp_replace(translate(COALESCE(left(%(expressions)s -> -1 ->> 'message', 200), ''),"
+    "left(regexp_replace(translate(COALESCE(left(%(expressions)s -> -1 ->> 'message', 400), ''),"
     " '123456789', '000000000')"
     ' COLLATE "C", '
-    "'" + CHANGING.replace("'", "''") + "', '*', 'g')"
+    "'" + CHANGING.replace("'", "''") + "', '*', 'g'), 200)"
 )
 
 

@@ -49,7 +49,7 @@ WITH digest AS MATERIALIZED (
             COALESCE(left(error.ends -> -1 ->> 'exception_class'::text, 200), '')
             COLLATE "C" AS error_class,
             translate(
-                COALESCE(left(error.ends -> -1 ->> 'message'::text, 200), ''),
+                COALESCE(left(error.ends -> -1 ->> 'message'::text, 400), ''),
                 '123456789', '000000000'
             ) COLLATE "C" AS text,
             CASE
@@ -61,10 +61,10 @@ WITH digest AS MATERIALIZED (
                         error.ends -> 0 ->> 'message'::text
                         = error.ends -> -1 ->> 'message'::text
                         OR translate(
-                            left(error.ends -> 0 ->> 'message'::text, 200), '0123456789', ''
+                            left(error.ends -> 0 ->> 'message'::text, 400), '0123456789', ''
                         )
                         = translate(
-                            left(error.ends -> -1 ->> 'message'::text, 200), '0123456789', ''
+                            left(error.ends -> -1 ->> 'message'::text, 400), '0123456789', ''
                         )
                     )
                     AND error.ends -> 0 ->> 'failed_at'::text
@@ -77,7 +77,7 @@ WITH digest AS MATERIALIZED (
 masked AS MATERIALIZED (
     SELECT
         each.text,
-        regexp_replace(
+        left(regexp_replace(
             each.text,
             '(?<![[:alnum:]])(?:''[^'']*(?:''|$)|"[^"]*(?:"|$))'
             '|[[:<:]][0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[[:>:]]'
@@ -85,7 +85,7 @@ masked AS MATERIALIZED (
             '|0[xX][0-9a-fA-F]+'
             '|[0-9]+(?:[.,:][0-9]+)*',
             '*', 'g'
-        ) AS error_message
+        ), 200) AS error_message
     FROM (SELECT DISTINCT digest.text FROM digest) AS each
 )
 SELECT

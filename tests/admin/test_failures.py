@@ -101,6 +101,16 @@ def test_messages_that_differ_in_values_are_one_group(
     assert (group.error_message, group.jobs) == (message, 2)
 
 
+def test_the_length_of_a_number_does_not_tell_where_a_long_message_ends() -> None:
+    """By a newcomer: amounts of 1.00 to 1000.00 were four groups."""
+    for amount in (1, 10, 100, 1_000):
+        make_failed(f"the card was refused for {amount}.00 EUR: " + "ask the bank. " * 30)
+    [group] = groups()
+    assert group.jobs == 4
+    assert len(group.error_message) == 200
+    assert group.error_message.startswith("the card was refused for * EUR: ask")
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -159,7 +169,7 @@ MESSAGES = [
     "", " ", "0", "'", '"', "'a'b'c'", "a'b'c", "1.2.3,4:5", "x1y2z3", "é'à'ü 7", "\n'a\nb'\n9",
     UUID, UUID.upper(), f"<{UUID}>", "0x", "0x1F", "abcdef0", "abcdef01", "_abcdef01_", "12:30:01",
     "2026-11-21T12:00:00+05:45", "%s %(x)s 5%", "\\d \\1 \\", HOSTILE, "'" * 50, "9" * 400,
-    "🙂'🙂'1", None, 5, ["list", 1], {"a": "b"},
+    "🙂'🙂'1", "ab 1234 " * 99, None, 5, ["list", 1], {"a": "b"},
 ]  # fmt: skip
 
 

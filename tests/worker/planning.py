@@ -5,16 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
+from unittest import mock
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import ClaimedRow, Group, Lane, ReadyPlace
 from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.claimer import Claimer
+from django_pgjobs.worker.claiming.completer import Completer
 from django_pgjobs.worker.claiming.demand import Demand
+from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.places import Places
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
+from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.running.async_slots import AsyncSlots
 from django_pgjobs.worker.running.slots import Slots
+from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import Refusals
 from tests.worker.support import make_attempt_of, make_options
 
 
@@ -110,3 +117,36 @@ class Claiming:
 
 
 Make = Callable[..., Claiming]
+
+
+def pump_of(
+    knowing: Knowing,
+    *,
+    state: WorkerState | None = None,
+    connection: Any = None,
+    completer: Completer | None = None,
+    dispatch: Callable[[list[Attempt]], None] = ignore,
+) -> Pump:
+    """Return a pump with room for one job of each kind, whose turns nobody takes."""
+    state = state or WorkerState(knowing.options, "test:1")
+    demand = mock.Mock(free=Rooms(1, 1))
+    given = {"rooms": Rooms(1, 1), "in_all": 1, "buffered": 0, "caps": {}, "is_low": True}
+    demand.configure_mock(**{f"{name}.return_value": answer for name, answer in given.items()})
+    connection = connection or mock.Mock(distance=0.0)
+    refusals = Refusals()
+    claimer = Claimer(state, connection, refusals, detailed_paths=[], wants_details=lambda: False)
+    return Pump(
+        state,
+        connection,
+        demand,
+        knowing.places,
+        claimer,
+        refusals,
+        Completer(state, Tally(), ignore) if completer is None else completer,
+        Errands(),
+        dispatch=dispatch,
+        take_back=lambda _: [],
+        on_interrupted=ignore,
+        on_limit=ignore,
+        on_crash=ignore,
+    )

@@ -11,13 +11,11 @@ import pytest
 from django.db import connection
 
 from django_pgjobs import Task, pause
-from django_pgjobs.choosing import Rooms
 from django_pgjobs.models.control import RateLimit
 from django_pgjobs.queries import claims, dependencies, jobs
 from django_pgjobs.queries.connection import OwnConnection
 from django_pgjobs.worker.claiming.claimer import Claimer
 from django_pgjobs.worker.claiming.completer import Completer
-from django_pgjobs.worker.claiming.errands import Errands
 from django_pgjobs.worker.claiming.pump import Pump
 from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
@@ -30,7 +28,7 @@ from tests.factories import count_jobs, get_job, make_job, use_rate
 from tests.helpers import wait_until
 from tests.worker import tasks as gate_tasks
 from tests.worker.keyed import KEYED
-from tests.worker.planning import Knowing, ignore, keyed
+from tests.worker.planning import Knowing, ignore, keyed, pump_of
 from tests.worker.support import (
     NEVER,
     Gate,
@@ -149,9 +147,6 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
     freed = make_attempt_of(1, lane="a")
     knowing.claim(wanted=1, ending=[freed.row], held=False)
     state = WorkerState(knowing.options, "test:1")
-    demand = mock.Mock(free=Rooms(1, 1))
-    given = {"rooms": Rooms(1, 1), "in_all": 1, "buffered": 0, "caps": {}, "is_low": True}
-    demand.configure_mock(**{f"{name}.return_value": answer for name, answer in given.items()})
     completer = Completer(state, Tally(), ignore)
     for attempt, is_stored in ((freed, True), (make_attempt_of(2), False)):
         state.held[attempt.id] = attempt
@@ -172,29 +167,7 @@ def test_outcomes_wait_if_an_atomic_job_ended_whose_key_the_claim_waits_for(
         raise Enough
 
     connection: Any = mock.Mock(round_trip=send_all, distance=0.0)
-    refusals = Refusals()
-    claimer = Claimer(
-        state,
-        connection,
-        refusals,
-        detailed_paths=[],
-        wants_details=lambda: False,
-    )
-    pump = Pump(
-        state,
-        connection,
-        demand,
-        knowing.places,
-        claimer,
-        refusals,
-        completer,
-        Errands(),
-        dispatch=ignore,
-        take_back=lambda _: [],
-        on_interrupted=ignore,
-        on_limit=ignore,
-        on_crash=ignore,
-    )
+    pump = pump_of(knowing, state=state, connection=connection, completer=completer)
     with pytest.raises(Enough):
         pump.run()
     assert sent

@@ -18,7 +18,6 @@ asked for is lost.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -56,6 +55,7 @@ from django_pgjobs.worker.turns.turn import Turn
 logger = get_logger(__name__)
 
 CONTROL_NOTE = "given back: something was paused or resumed"
+LEASE_NOTE = "given back: the lease was not renewed"
 
 
 class Pump(Role):
@@ -96,11 +96,11 @@ class Pump(Role):
         self._sender = Sender(state.name)
         self._reporter = Reporter(connection)
         self._releases = Releases(self._note_released)
-        self._settling = Settling(state.name, self._note_released)
+        self._settling = Settling(state.name, self._note_filled)
         self._backoff = Backoff(state.name, "statement")
         self.outlook = Outlook(demand, places, completer, self._releases, self._settling)
-        # Did others say that other rules hold?
-        self._recall = threading.Event()
+        # Why what nothing has begun is to go back, as others said; "" if it is not.
+        self._recalled = ""
 
     # What other threads say
 
@@ -127,7 +127,7 @@ class Pump(Role):
 
     def recall(self) -> None:
         """Give back what nothing has begun to run: it was claimed under other rules."""
-        self._recall.set()
+        self._recalled = CONTROL_NOTE
         self.wake()
 
     def give_up_all(self) -> None:
@@ -135,8 +135,10 @@ class Pump(Role):
 
         Where the lease is lost already, no row is changed: the claims have risen.
         """
-        for attempt in self._take_back(None):
-            self._completer.add(attempt, released("given back: the lease was not renewed"))
+        # Before it looks at what is held: jobs of a claim that is under way are held, and then
+        # given back for this.
+        self._recalled = LEASE_NOTE
+        self._give_back(self._take_back(None), LEASE_NOTE)
         for attempt in list(self._state.held.values()):
             if attempt.interrupt(LeaseLost):
                 self._on_interrupted(attempt)
@@ -304,6 +306,15 @@ class Pump(Role):
         if queues:
             self._errands.look_by(0.0)
 
+    def _note_filled(self, queues: list[str]) -> None:
+        """Note the queues of jobs that were made behind the claim: the next turn takes them over.
+
+        What the claim says of these queues was true before.
+        """
+        self.outlook.offers.extend(queues)
+        if queues:
+            self._errands.look_by(0.0)
+
     def _accept(self, claim: Claim, worker_id: int) -> None:
         """Hand claimed jobs to the slots; not if the lease was lost in the meantime."""
         if not claim.rows:
@@ -323,8 +334,8 @@ class Pump(Role):
             self._state.held[attempt.id] = attempt
         if self.stop_requested:  # the slots may have ended
             self._give_back(attempts, AT_SHUTDOWN)
-        elif self._recall.is_set():  # claimed before the rules changed, perhaps
-            self._give_back(attempts, CONTROL_NOTE)
+        elif self._recalled:  # claimed before that, perhaps
+            self._give_back(attempts, self._recalled)
         else:
             self._dispatch(attempts)
 
@@ -356,9 +367,9 @@ class Pump(Role):
         self.wait(self.outlook.seconds_of_rest(now, rooms, is_dry=is_dry))
 
     def _return_unbegun(self, now: float) -> None:
-        if self._recall.is_set():
-            self._recall.clear()
-            self._give_back(self._take_back(None), CONTROL_NOTE)
+        if note := self._recalled:
+            self._recalled = ""
+            self._give_back(self._take_back(None), note)
         elif self._demand.buffered():
             self._give_back(self._take_back(now - HOARD_SECONDS), NO_SLOT)
 

@@ -1,0 +1,64 @@
+"""What others say while a claim is under way, and what its answer says after that."""
+
+from __future__ import annotations
+
+import time
+
+from django_pgjobs.choosing import Rooms
+from django_pgjobs.queries.claims import HEAD, Lane
+from django_pgjobs.worker.attempt import Attempt
+from django_pgjobs.worker.claiming.completer import Completer
+from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
+from django_pgjobs.worker.running.tally import Tally
+from django_pgjobs.worker.state import WorkerState
+from tests.worker.planning import Knowing, ignore, plain, pump_of
+from tests.worker.support import DEFAULT, row_of_job
+
+MAIL = Lane("default", "mail")
+
+
+def planned(knowing: Knowing) -> Plan:
+    """Return the next claim."""
+    plan = knowing.plan()
+    assert plan is not None
+    return plan
+
+
+def test_jobs_of_a_claim_under_way_go_back_when_the_lease_is_in_danger() -> None:
+    """Nobody would interrupt them any more: it was done when they were not held yet."""
+    knowing = Knowing(*plain(DEFAULT))
+    state = WorkerState(knowing.options, "test:1")
+    completer, begun = Completer(state, Tally(), ignore), list[Attempt]()
+    pump = pump_of(knowing, state=state, completer=completer, dispatch=begun.extend)
+    claim = Claim(planned(knowing), [row_of_job(1)])
+    pump.give_up_all()
+    pump._accept(claim, state.worker_id)
+    assert begun == []
+    [outcome] = completer.unwritten().values()
+    assert outcome.note == "given back: the lease was not renewed"
+
+
+def test_a_queue_that_is_filled_behind_the_claim_is_known_after_it() -> None:
+    """Counting a batch makes jobs in the transaction of a claim that has found none."""
+    knowing = Knowing(*plain(MAIL))
+    pump = pump_of(knowing)
+    claim = Claim(planned(knowing), is_whole=True)
+    pump._settling._on_queues(["mail"])
+    pump._learn(claim)
+    assert not pump.outlook.is_idle
+    pump._accept_offers()
+    assert MAIL in planned(knowing).floors
+
+
+def test_outcomes_do_not_wait_for_the_turn_to_claim_what_cannot_be_read_yet() -> None:
+    """A limited queue may have jobs before its floor, and heads are not read for a while."""
+    knowing = Knowing()
+    places, one = knowing.places, Rooms(1, 0)
+    places.note_listing(Listing(lanes={MAIL: HEAD}, limited=frozenset({"mail"})))
+    mail = row_of_job(5)._replace(queue_name="mail")
+    places.note_claimed(Claim(planned(knowing), [mail], held=True, seconds=1.0))
+    places.note_claimed(Claim(planned(knowing), held=True))
+    now = time.monotonic()
+    places._turn.note(now, held=False)
+    assert not places.waits(now, one)
+    assert now < places.claim_at(now, one) < now + 10

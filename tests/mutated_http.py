@@ -211,8 +211,8 @@ RULES = (
     (
         "report of a row that nothing may change",
         f"{HTTP}reporting.py",
-        "return self._state.held.keys() | self._state.unwritable",
-        "return set(self._state.held)",
+        "return self.locked | self._state.unwritable",
+        "return self.locked",
         ("tests/http/test_rules_guards.py",),
     ),
     (
@@ -267,7 +267,7 @@ RULES = (
     (
         "worker over http: goodbye of many",
         f"{HTTP}views/workers.py",
-        "if len(held) < MAX_NAMED or delivery.waiting:",
+        "if len(held) < MAX_NAMED or delivery.unwritten:",
         "if True:",
         GUARDS,
     ),
@@ -288,7 +288,7 @@ RULES = (
     (
         "worker over http: late and locked",
         f"{HTTP}beating.py",
-        "return {attempt.id for attempt, _ in late} - delivery.waiting",
+        "return {attempt.id for attempt, _ in late} - delivery.locked",
         "return {attempt.id for attempt, _ in late}",
         GUARDS,
     ),

@@ -155,8 +155,12 @@ export class Worker {
 
   /** Work until stopped; log it and let the program's status be 1 if the server does not let it. */
   async run() {
-    const stop = () => this.stop();
-    for (const name of ["SIGTERM", "SIGINT"]) process.once(name, stop);
+    const names = ["SIGTERM", "SIGINT"];
+    const stop = () => {
+      for (const name of names) process.off(name, stop); // a second one ends the program at once
+      this.stop();
+    };
+    for (const name of names) process.on(name, stop);
     const ends = [
       this.#repeat(() => this.#claim(), this.#stopping.signal),
       this.#repeat(() => this.#report(), this.#finished.signal),
@@ -165,7 +169,7 @@ export class Worker {
     await ends[0];
     await this.#leave();
     await Promise.all(ends);
-    for (const name of ["SIGTERM", "SIGINT"]) process.off(name, stop);
+    for (const name of names) process.off(name, stop);
     if (this.#isRefused) process.exitCode = 1;
   }
 
@@ -253,7 +257,8 @@ export class Worker {
 
   async #register() {
     const about = { ...this.#about, tasks: [...this.#tasks.keys()] };
-    const answer = await this.#call("POST", "workers", about);
+    this.#claiming = new AbortController();
+    const answer = await this.#call("POST", "workers", about, CALL_SECONDS, this.#claiming);
     [this.#worker, this.#interval] = [answer.worker, answer.heartbeat_seconds];
     this.#heard = performance.now();
     log(`Registered as worker ${this.#worker}: slots=${this.#slots} tasks=${this.#tasks.size}`);
@@ -276,10 +281,10 @@ export class Worker {
     const isDue = (job) => job.outcome && job.reportAt <= performance.now();
     const due = () => [...this.#jobs.values()].filter(isDue);
     const isOver = () => due().length || this.#finished.signal.aborted;
-    await this.#until(isOver, ended.length ? AGAIN_SECONDS : 0);
+    await this.#until(isOver, ended.length ? AGAIN_SECONDS : Infinity);
     const outcomes = due().map((job) => job.outcome);
     const said = outcomes.length ? await this.#send(outcomes) : [];
-    const later = said.filter(({ status }) => status === "later"); // their rows are locked
+    const later = said.filter(({ status }) => status === "later"); // nothing was written
     const names = later.map(({ assignment }) => assignment);
     for (const { assignment } of outcomes) {
       if (!names.includes(assignment)) this.#jobs.delete(assignment);
@@ -318,6 +323,7 @@ export class Worker {
   /** Tell the server what runs, hear what is to end, and return for how long to rest. */
   async #beat() {
     await this.#until(() => this.#worker || this.#finished.signal.aborted);
+    if (!this.#worker) return 0;
     const jobs = new Map(this.#jobs);
     const progress = {};
     for (const [assignment, job] of jobs) {
@@ -357,13 +363,13 @@ export class Worker {
   }
 
   /** Wait until something holds, for so many seconds at most. */
-  async #until(holds, seconds = 0) {
+  async #until(holds, seconds = Infinity) {
     let isOver = false;
     const end = () => {
       isOver = true;
       this.#tell();
     };
-    const timer = seconds && setTimeout(end, seconds * 1000);
+    const timer = seconds < Infinity && setTimeout(end, seconds * 1000);
     while (!holds() && !isOver) await new Promise((resolve) => this.#listeners.push(resolve));
     clearTimeout(timer);
   }

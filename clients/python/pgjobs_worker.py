@@ -181,8 +181,9 @@ class Worker:
         """Claim no more; run() returns when the jobs have ended."""
         self._stopping.set()
 
-    def _stop_at_signal(self, number: int, _: Any) -> None:
-        signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
+    def _stop_at_signal(self, *_: Any) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)  # a second one ends the program at once
         self.stop()
 
     def run(self) -> None:
@@ -225,6 +226,7 @@ class Worker:
             # A refused report or heartbeat is not final: what a job said is to blame.
             is_final = is_claim and not (error.may_pass or error.is_gone)
             self._is_refused |= is_final or error.is_of_token
+            self._news.notify_all()
         log.log(logging.ERROR if self._is_refused else logging.WARNING, "%s", error)
         if self._is_refused:
             self.stop()
@@ -278,11 +280,11 @@ class Worker:
             self._news.wait_for(self._outcomes, 1)
             outcomes = self._outcomes()
         said = self._send(api, outcomes) if outcomes else []
-        locked = {each["assignment"] for each in said if each["status"] == "later"}
+        unwritten = {each["assignment"] for each in said if each["status"] == "later"}
         with self._news:
-            for name in {each["assignment"] for each in outcomes} - locked:
+            for name in {each["assignment"] for each in outcomes} - unwritten:
                 del self._jobs[name]
-            for name in locked:
+            for name in unwritten:
                 self._jobs[name].report_at = time.monotonic() + AGAIN_SECONDS
             self._news.notify_all()
         return 0

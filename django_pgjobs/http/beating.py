@@ -132,7 +132,7 @@ def _end_late(held: Sequence[Assigned]) -> set[int]:
         if timeout is not None and assigned.ran > timeout:
             late.append((attempt, timed_out(attempt, timeout)))
     delivery = deliver(late)
-    return {attempt.id for attempt, _ in late} - delivery.waiting
+    return {attempt.id for attempt, _ in late} - delivery.locked
 
 
 def _silent(

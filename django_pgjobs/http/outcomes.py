@@ -167,7 +167,7 @@ def store(token_id: int, told: Sequence[Told]) -> list[dict[str, str]]:
     return [
         {"status": LOST}
         if entry is None
-        else _said(delivery.stored.get(entry[0].id), is_waiting=entry[0].id in delivery.waiting)
+        else _said(delivery.stored.get(entry[0].id), is_unwritten=entry[0].id in delivery.unwritten)
         for entry in entries
     ]
 
@@ -214,9 +214,9 @@ def _asked(question: Send) -> list[Assigned]:
     return assigned_rows(rows, asked_at)
 
 
-def _said(outcome: Outcome | None, *, is_waiting: bool) -> dict[str, str]:
+def _said(outcome: Outcome | None, *, is_unwritten: bool) -> dict[str, str]:
     if outcome is None:
-        return {"status": LATER if is_waiting else LOST}
+        return {"status": LATER if is_unwritten else LOST}
     said = {"status": SAID.get(outcome.kind, "failed")}
     if outcome.kind is Kind.RETRY:
         due_at = datetime.now(UTC) + timedelta(seconds=outcome.delay or 0.0)

@@ -45,7 +45,7 @@ class Delivery:
         state = WorkerState(make_options(), "http")
         state.held = {attempt.id: attempt for attempt, _ in self._entries}
         self._state = state
-        self._completer = Completer(state, station.tally, self._note_stored)
+        self._completer = Completer(state, station.tally, self._note_stored, station.unwritten)
         for attempt, outcome in self._entries:
             self._completer.add(attempt, outcome)
         # What was written, by the ids of jobs: another outcome where the server refuses the first.
@@ -63,13 +63,18 @@ class Delivery:
         log_outcome(attempt, outcome, None)
 
     @property
-    def waiting(self) -> set[int]:
-        """The jobs whose outcomes are not written: somebody has locked them, or a trigger objects.
+    def locked(self) -> set[int]:
+        """The jobs whose outcomes are not written because somebody has locked their rows."""
+        return set(self._state.held)
+
+    @property
+    def unwritten(self) -> set[int]:
+        """These, and the jobs that the database refuses to change.
 
         Their attempts may go on to own them. Told "lost", a worker would forget them, and its next
         claim would give it the same attempts once more.
         """
-        return self._state.held.keys() | self._state.unwritable
+        return self.locked | self._state.unwritable
 
     def run(self) -> None:
         """Write; raise Problem or psycopg.Error if the database does not let it."""

@@ -24,7 +24,7 @@ from django_pgjobs.worker.running.announcer import Announcer
 from django_pgjobs.worker.running.outcome import Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
-from django_pgjobs.worker.turns.refusals import Refusals
+from django_pgjobs.worker.turns.refusals import LoggedJobs, Refusals
 
 logger = get_logger(__name__)
 
@@ -56,6 +56,8 @@ class Station:
         self._ends_at_exit = False
         self._declared = Declared()
         self.refusals = Refusals()
+        # The jobs of which was said that their outcomes cannot be written.
+        self.unwritten = LoggedJobs()
         # Where walks through the lanes of groups ended.
         self.cursors: dict[Group, str] = {}
         self.tally = Tally()

@@ -251,10 +251,13 @@ def test_a_signal_lets_jobs_end_and_says_goodbye(
     assert server.row(other).status in ("ready", "successful")
 
 
-def test_what_does_not_end_is_given_back(server: Server, start: Start, journal: Journal) -> None:
+@pytest.mark.parametrize("grace", [0, 0.2])
+def test_what_does_not_end_is_given_back(
+    server: Server, start: Start, journal: Journal, grace: float
+) -> None:
     ended = server.enqueue("hold", journal.folder, "a")
     ignored = server.enqueue("ignore", journal.folder, "b")
-    worker = start(slots=2, grace=0.2)
+    worker = start(slots=2, grace=grace)
     journal.wait_for("start a 1", "start b")
     assert worker.stop() == 0
     assert journal.count("cancelled a 1: shutdown") == 1
@@ -280,13 +283,18 @@ def test_jobs_end_with_the_token_they_were_claimed_with(
     assert worker.wait() == 1
 
 
-def test_a_second_signal_ends_it_at_once(server: Server, start: Start, journal: Journal) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(
+    server: Server, start: Start, journal: Journal, number: int
+) -> None:
+    """The same or the other one."""
     server.enqueue("ignore", journal.folder, "a")
     worker = start()
     journal.wait_for("start a")
     worker.process.send_signal(signal.SIGTERM)
     wait_until(lambda: "Stopping: 1 " in worker.output(), message=worker.output)
-    assert worker.stop() == -signal.SIGTERM
+    worker.process.send_signal(number)
+    assert worker.wait() == -number
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,9 @@ def test_what_was_claimed_for_nobody_goes_back_uncounted(
     assert "the token or the worker is not for it" in job.note
 
 
-def test_s2_20_an_outcome_of_a_row_that_nothing_may_change_is_said_again(api: Api) -> None:
+def test_s2_20_an_outcome_of_a_row_that_nothing_may_change_is_said_again(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     """Told "lost", its worker would forget it, and the next claim would give it once more."""
     tasks.resize.enqueue(1)
     worker = Remote(api)
@@ -316,6 +318,8 @@ def test_s2_20_an_outcome_of_a_row_that_nothing_may_change_is_said_again(api: Ap
         body = body_of(api.post("results", {"results": results}))
         assert [each["status"] for each in body["results"]] == ["later"]
         assert problem_of(worker.say(given, "result", {"result": 1})) == "unavailable"
+        errors = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert len(errors) == 1, "said once, however often it is tried"
     finally:
         execute("DROP FUNCTION object_to_updates() CASCADE")
     assert get_job(int(given["job"])).status == "running"

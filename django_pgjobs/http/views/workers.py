@@ -168,8 +168,8 @@ def end(request: ApiRequest, worker: int) -> Reply:
     while True:
         held = [attempt_of(each, make_options()) for each in held_by(worker, MAX_NAMED)]
         delivery = deliver((attempt, at_goodbye(attempt)) for attempt in held)
-        # What somebody has locked is left to the rescue.
-        if len(held) < MAX_NAMED or delivery.waiting:
+        # What cannot be written now is left to the rescue.
+        if len(held) < MAX_NAMED or delivery.unwritten:
             break
     with borrowed() as connection, connection.cursor() as cursor:
         workers.end_worker(cursor, worker)

@@ -16,6 +16,7 @@ and no statement can skip that wait. So once it had to wait, it is sent alone, w
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections import deque
@@ -35,6 +36,7 @@ from django_pgjobs.worker.running.outcome import Kind, Outcome
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.safe_log import get_logger
 from django_pgjobs.worker.state import WorkerState
+from django_pgjobs.worker.turns.refusals import LoggedJobs
 
 logger = get_logger(__name__)
 
@@ -68,11 +70,17 @@ class Completer:
     """Outcomes on their way to the database."""
 
     def __init__(
-        self, state: WorkerState, tally: Tally, on_stored: Callable[[Attempt, Outcome], None]
+        self,
+        state: WorkerState,
+        tally: Tally,
+        on_stored: Callable[[Attempt, Outcome], None],
+        told: LoggedJobs | None = None,
     ) -> None:
         self._state = state
         self._tally = tally
         self._on_stored = on_stored
+        # The jobs of which was said that their outcomes cannot be written.
+        self._told = LoggedJobs() if told is None else told
         self._pending: deque[Entry] = deque()
         # Outcomes that need no statement.
         self._known: deque[Entry] = deque()
@@ -216,13 +224,14 @@ class Completer:
         reason = str(error).strip()
         is_unbegun = outcome.kind is Kind.RELEASE and not attempt.started_at
         if outcome.replaces_refused or is_unbegun:
-            logger.of(attempt).error(
-                "its outcome cannot be written, the job stays running: %s", reason
+            level = logging.ERROR if self._told.is_new(attempt.id) else logging.DEBUG
+            logger.of(attempt).log(
+                level, "its outcome cannot be written, the job stays running: %s", reason
             )
             self._state.unwritable.add(attempt.id)
             self._state.let_go(attempt)
             return
-        logger.of(attempt).error("the server refuses its outcome; it fails instead: %s", reason)
+        logger.of(attempt).warning("the server refuses its outcome; it is to fail: %s", reason)
         said = UNWRITABLE
         if is_too_large(error) and outcome.kind is Kind.DONE and attempt.row.batch_id is not None:
             said = UNWRITABLE | {"message": TOO_LARGE}

@@ -26,7 +26,7 @@ Is = Callable[[Lane], bool]
 
 
 class Lanes:
-    """What one worker knows of lanes without keys; a lane that stays known is so all the time."""
+    """What one worker knows of lanes without keys."""
 
     def __init__(self) -> None:
         # Lanes that may have jobs from their floors on, and such that may have some before. Floors
@@ -71,7 +71,8 @@ class Lanes:
     @property
     def is_empty(self) -> bool:
         """Is no lane known that may have jobs?"""
-        return not (self._behind or self._before)
+        # Another thread may ask while a lane moves from one of them to the other, either way.
+        return not (self._before or self._behind or self._before)
 
     def claim_at(self, is_open: Is) -> float:
         """Return from when on one of the lanes that are open may be read; infinite if none is."""

@@ -75,7 +75,9 @@ class Settling:
         """
         now = time.monotonic()
         while self._asked:
-            self._due.setdefault(self._asked.popleft(), 0.0)
+            # Due before it is taken, so that another thread always sees it in one of them.
+            self._due.setdefault(self._asked[0], 0.0)
+            self._asked.popleft()
         for batch_id in {attempt.row.batch_id for attempt in ended}:
             if batch_id is not None:
                 self._due[batch_id] = self._not_before.get(batch_id, 0.0)
@@ -108,8 +110,8 @@ class Settling:
             self._not_before[each.batch_id] = now + pause
         if len(self._not_before) > MOST_KNOWN:
             self._not_before.clear()
-        self._is_sent = False
         self._on_queues([each.queue_name for each in settled if each.queue_name is not None])
+        self._is_sent = False
 
     def _note_missed(self, batch_id: int, now: float) -> None:
         misses = self._misses.pop(batch_id, 0) + 1

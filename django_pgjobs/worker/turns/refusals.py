@@ -32,7 +32,7 @@ JOB_SECONDS = (60.0, 600.0)
 # After so many jobs of a task that are refused, all of its jobs are left alone for so long.
 PATH_LIMIT = 10
 TASK_SECONDS = 10.0
-# How long the jobs of a task that is not here are left to others; then one is met and logged again.
+# How long the jobs of a task that is not here are left to others; then it is tried and told again.
 UNKNOWN_SECONDS = 60.0
 # How many jobs are remembered; beyond that the oldest are tried again before their time.
 MOST_KNOWN = 10_000
@@ -101,12 +101,13 @@ class Refusals:
         unknown = Counter(paths)
         if not unknown:
             return
-        for path in unknown.keys() - self.passed_over_paths():
-            some = counted(unknown[path], "job")
-            what = "task=%s is unknown here, its jobs wait (%s so far): deploy the code that has it"
-            logger.error(what, path, some)
         with self._lock:
+            new = unknown.keys() - self.passed_over_paths()
             self._pass_over_paths(unknown, UNKNOWN_SECONDS)
+        for path in new:
+            some = counted(unknown[path], "job")
+            what = "task=%s is unknown here, its jobs wait (%s just now): deploy the code of it"
+            logger.error(what, path, some)
 
     def _pass_over_paths(self, paths: Iterable[str], seconds: float) -> None:
         self._paths = self._paths | dict.fromkeys(paths, time.monotonic() + seconds)

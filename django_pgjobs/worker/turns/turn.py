@@ -1,6 +1,6 @@
 """One round trip: statements, each with the function that receives its rows.
 
-Planning a turn changes nothing but the turn: what a thread knows changes with the answers, so that
+Planning a turn forgets nothing: what a thread knows changes with the answers, so that
 a turn that fails loses nothing. Outcomes that were taken for it are put back then.
 """
 

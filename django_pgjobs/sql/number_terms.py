@@ -125,8 +125,10 @@ bucket AS (
     # measures any more: then the oldest jobs are counted.
     "sizes_now": """\
 few AS MATERIALIZED (
-    SELECT count(*) <= %(max_jobs)s::bigint AS holds
-    FROM (SELECT FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS looked
+    SELECT
+        NOT EXISTS (
+            SELECT FROM {it} AS job ORDER BY job.id OFFSET %(max_jobs)s::bigint LIMIT 1
+        ) AS holds
 ),
 newest AS MATERIALIZED (
     SELECT latest.measured_at

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from django.db import OperationalError, connections, transaction
 from psycopg.errors import QueryCanceled
 
 from django_pgjobs.exceptions import TooSlow
+from django_pgjobs.queries.cursor import Cursor
 
+# What holds for statements that walk: what an index has in order is not sorted, and tables are
+# joined as a statement names them. To look for another order took longer than some of them do.
+WALKING = {"enable_sort": "off", "join_collapse_limit": "1", "from_collapse_limit": "1"}
 SET_LIMITS = """
 SELECT
-    current_setting('statement_timeout'), current_setting('jit'), current_setting('enable_sort'),
-    set_config('statement_timeout', %(timeout)s, TRUE), set_config('jit', 'off', TRUE),
-    set_config(
-        'enable_sort',
-        CASE WHEN %(walks)s::boolean THEN 'off' ELSE current_setting('enable_sort') END, TRUE
-    )
-"""
-RESTORE_LIMITS = """
-SELECT
-    set_config('statement_timeout', %(timeout)s, TRUE), set_config('jit', %(jit)s, TRUE),
-    set_config('enable_sort', %(sort)s, TRUE)
+    given.name, current_setting(given.name), set_config(given.name, given.value, TRUE)
+FROM unnest(%(names)s::text[], %(values)s::text[]) AS given (name, value)
 """
 
 
@@ -32,20 +27,27 @@ def time_budget(alias: str, seconds: float, *, walks: bool = False) -> Iterator[
 
     *walks*: they find the first rows by walking an index, step by step. The planner takes a table
     for empty that a VACUUM saw while it was filled, and would read and sort all of it for each
-    step; so nothing is sorted that an index has in order.
+    step.
 
     In a transaction, or a savepoint of the one that is open: raise TooSlow if a statement took
     longer, after rolling back to where the block began.
     """
     try:
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-            cursor.execute(SET_LIMITS, {"timeout": f"{int(seconds * 1000)}ms", "walks": walks})
-            [(timeout, jit, sort, *_)] = cursor.fetchall()
+            limits = {"statement_timeout": f"{int(seconds * 1000)}ms", "jit": "off"}
+            before = _set(cursor, limits | WALKING if walks else limits)
             yield
             # A savepoint that is released leaves the setting to the transaction around it.
             if len(connections[alias].savepoint_ids) > 0:
-                cursor.execute(RESTORE_LIMITS, {"timeout": timeout, "jit": jit, "sort": sort})
+                _set(cursor, before)
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
             raise TooSlow(f"a statement took longer than {seconds:g} s.") from error
         raise
+
+
+def _set(cursor: Cursor, settings: Mapping[str, str]) -> dict[str, str]:
+    """Change settings up to the end of the transaction; return what they were."""
+    params = {"names": list(settings), "values": list(settings.values())}
+    cursor.execute(SET_LIMITS, params)
+    return {name: before for name, before, _ in cursor.fetchall()}

@@ -87,10 +87,10 @@ class RollUp(NamedTuple):
 # `number_terms.py` and a CHECK of the table name the periods as well.
 STEPS = (
     RollUp("part", "minute", MINUTE, 2 * MINUTE),
-    RollUp("minute", "5 minutes", 300, 2 * 3600),
+    RollUp("minute", "5 minutes", 300, 3600 + 300),
     RollUp("5 minutes", "15 minutes", 900, 7 * 3600),
     RollUp("15 minutes", "4 hours", 14_400, 26 * 3600),
-    RollUp("4 hours", "day", 86_400, 8 * 86_400),
+    RollUp("4 hours", "day", 86_400, 7 * 86_400),
 )
 # Samples of each minute stay for a day, then the first of each hour for a month.
 DENSE_SECONDS = 26 * 3600.0

@@ -10,18 +10,12 @@
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
+{span.buckets},
 found AS MATERIALIZED (
-    SELECT
-        floor(date_part('epoch', each.at) / %(bucket_seconds)s::integer::double precision)::bigint
-        AS bucket,
-        each.name, sum(each.jobs)::bigint AS jobs
-    FROM (
+    SELECT bucket.number AS bucket, ended.name, ended.jobs
+    FROM bucket
+    CROSS JOIN LATERAL (
         SELECT
-            -- In buckets at once: there are a hundred times as many rows as buckets and names.
-            date_bin(
-                make_interval(secs => %(bucket_seconds)s::integer::double precision),
-                statistic.begins_at, 'epoch'
-            ) AS at,
             CASE
                 WHEN %(by_task)s::boolean THEN statistic.task_path ELSE statistic.queue_name
             END AS name,
@@ -29,17 +23,19 @@ found AS MATERIALIZED (
         FROM pgjobs_statistic AS statistic
         WHERE
             {statistic.is_of_any_period}
-            AND statistic.begins_at >= (SELECT span.since FROM span)
-            AND statistic.begins_at < (SELECT span.closed FROM span)
-        GROUP BY at, name
-        UNION ALL
-        SELECT
-            newest.finished_at,
-            CASE WHEN %(by_task)s::boolean THEN newest.task_path ELSE newest.queue_name END, 1
-        FROM newest
-        WHERE (SELECT few.holds FROM few)
-    ) AS each
-    GROUP BY bucket, each.name
+            AND statistic.begins_at >= bucket.begins_at
+            AND statistic.begins_at < bucket.ends_at
+        GROUP BY name
+    ) AS ended
+    UNION ALL
+    SELECT
+        floor(
+            date_part('epoch', newest.finished_at)
+            / %(bucket_seconds)s::integer::double precision
+        )::bigint,
+        CASE WHEN %(by_task)s::boolean THEN newest.task_path ELSE newest.queue_name END, 1
+    FROM newest
+    WHERE (SELECT few.holds FROM few)
 ),
 largest AS (
     SELECT found.name

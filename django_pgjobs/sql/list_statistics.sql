@@ -12,25 +12,35 @@
 -- Locks: none
 -- Index: pgjobs_statistic_begin, pgjobs_job_by_end
 WITH {closing.ended_lately},
--- The rows of the statistics are many, their times few: what is left is made buckets of. With the
--- period the index has them in order, and they are added up as they come.
-numbers AS (
-    SELECT
-        statistic.begins_at AS at,
-        CASE WHEN %(by_queue)s::boolean THEN statistic.queue_name END AS queue,
-        CASE WHEN %(by_task)s::boolean THEN statistic.task_path END AS task,
-        sum(statistic.enqueued) AS enqueued, sum(statistic.successful) AS successful,
-        sum(statistic.failed) AS failed, sum(statistic.cancelled) AS cancelled,
-        sum(statistic.retried) AS retried, sum(statistic.lost) AS lost
-    FROM pgjobs_statistic AS statistic
-    WHERE
-        {statistic.is_of_any_period}
-        AND statistic.begins_at >= (SELECT span.since FROM span)
-        AND statistic.begins_at < (SELECT span.closed FROM span)
-    GROUP BY statistic.period, at, queue, task
+{span.buckets}
+SELECT
+    numbers.bucket, numbers.queue, numbers.task,
+    sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
+    sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
+    CASE WHEN numbers.queue IS NULL AND numbers.task IS NULL THEN (SELECT few.upto FROM few) END
+FROM (
+    SELECT bucket.number AS bucket, ended.*
+    FROM bucket
+    CROSS JOIN LATERAL (
+        SELECT
+            CASE WHEN %(by_queue)s::boolean THEN statistic.queue_name END AS queue,
+            CASE WHEN %(by_task)s::boolean THEN statistic.task_path END AS task,
+            sum(statistic.enqueued) AS enqueued, sum(statistic.successful) AS successful,
+            sum(statistic.failed) AS failed, sum(statistic.cancelled) AS cancelled,
+            sum(statistic.retried) AS retried, sum(statistic.lost) AS lost
+        FROM pgjobs_statistic AS statistic
+        WHERE
+            {statistic.is_of_any_period}
+            AND statistic.begins_at >= bucket.begins_at
+            AND statistic.begins_at < bucket.ends_at
+        GROUP BY queue, task
+    ) AS ended
     UNION ALL
     SELECT
-        newest.finished_at,
+        floor(
+            date_part('epoch', newest.finished_at)
+            / %(bucket_seconds)s::integer::double precision
+        )::bigint,
         CASE WHEN %(by_queue)s::boolean THEN newest.queue_name END,
         CASE WHEN %(by_task)s::boolean THEN newest.task_path END,
         0, (newest.status = 'successful')::integer, (newest.status = 'failed')::integer,
@@ -38,14 +48,12 @@ numbers AS (
     FROM newest
     WHERE (SELECT few.holds FROM few)
     UNION ALL
-    SELECT statement_timestamp(), NULL, NULL, 0, 0, 0, 0, 0, 0
-)
-SELECT
-    floor(date_part('epoch', numbers.at) / %(bucket_seconds)s::integer::double precision)::bigint AS bucket,
-    numbers.queue, numbers.task,
-    sum(numbers.enqueued)::bigint, sum(numbers.successful)::bigint, sum(numbers.failed)::bigint,
-    sum(numbers.cancelled)::bigint, sum(numbers.retried)::bigint, sum(numbers.lost)::bigint,
-    CASE WHEN numbers.queue IS NULL AND numbers.task IS NULL THEN (SELECT few.upto FROM few) END
-FROM numbers
-GROUP BY bucket, numbers.queue, numbers.task
-ORDER BY bucket, numbers.queue, numbers.task
+    SELECT
+        floor(
+            date_part('epoch', statement_timestamp())
+            / %(bucket_seconds)s::integer::double precision
+        )::bigint,
+        NULL, NULL, 0, 0, 0, 0, 0, 0
+) AS numbers
+GROUP BY numbers.bucket, numbers.queue, numbers.task
+ORDER BY numbers.bucket, numbers.queue, numbers.task

@@ -92,14 +92,43 @@ few AS MATERIALIZED (
     FROM span
     CROSS JOIN (SELECT count(*) <= %(max_jobs)s::integer AS is_few FROM newest) AS counted
 )""".replace("{newest}", _NEWEST),
+    # Of the *span* of `ended_lately`: a CTE *bucket* of its buckets, up to that of now. Each is
+    # read and added up by itself: to find the bucket of each row takes as long as to read it.
+    "buckets": """\
+bucket AS (
+    SELECT
+        each.number,
+        to_timestamp(
+            each.number::double precision * %(bucket_seconds)s::integer::double precision
+        ) AS begins_at,
+        LEAST(
+            to_timestamp(
+                (each.number + 1)::double precision
+                * %(bucket_seconds)s::integer::double precision
+            ),
+            {it}.closed
+        ) AS ends_at
+    FROM {it}
+    CROSS JOIN LATERAL generate_series(
+        floor(
+            date_part('epoch', {it}.since) / %(bucket_seconds)s::integer::double precision
+        )::bigint,
+        floor(
+            date_part('epoch', statement_timestamp())
+            / %(bucket_seconds)s::integer::double precision
+        )::bigint
+    ) AS each (number)
+)""",
     # Of the table of live jobs: a CTE *sized*, behind those that it needs: what
     # `queries.numbers.Size` holds of each queue and of all together, counted now if they are few,
     # else as the newest sample says. A sample that saw few is outdated, perhaps because nobody
     # measures any more: then the oldest jobs are counted.
     "sizes_now": """\
 few AS MATERIALIZED (
-    SELECT count(*) <= %(max_jobs)s::bigint AS holds
-    FROM (SELECT FROM {it} AS job ORDER BY job.id LIMIT %(max_jobs)s::bigint + 1) AS looked
+    SELECT
+        NOT EXISTS (
+            SELECT FROM {it} AS job ORDER BY job.id OFFSET %(max_jobs)s::bigint LIMIT 1
+        ) AS holds
 ),
 newest AS MATERIALIZED (
     SELECT latest.measured_at

@@ -166,11 +166,11 @@ SELECT
     '{0,0,1,2,4,6,4,2,1,0,1}', '{0,0,0,0,1,2,4,6,4,2,1,0,0,1}'
 FROM (
     VALUES
-        ('minute', interval '1 minute', interval '0', interval '2 hours'),
-        ('5 minutes', interval '5 minutes', interval '2 hours', interval '7 hours'),
+        ('minute', interval '1 minute', interval '0', interval '65 minutes'),
+        ('5 minutes', interval '5 minutes', interval '65 minutes', interval '7 hours'),
         ('15 minutes', interval '15 minutes', interval '7 hours', interval '26 hours'),
-        ('4 hours', interval '4 hours', interval '26 hours', interval '8 days'),
-        ('day', interval '1 day', interval '8 days', interval '32 days')
+        ('4 hours', interval '4 hours', interval '26 hours', interval '7 days'),
+        ('day', interval '1 day', interval '7 days', interval '32 days')
 ) AS step (period, length, ends, begins)
 CROSS JOIN LATERAL generate_series(
     date_bin(step.length, statement_timestamp() - step.begins, 'epoch'),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db import connections
@@ -39,34 +41,46 @@ PERIODS = 28
 EVER_SECONDS = 100 * 365.25 * 86_400
 
 
-class ShownGroup(NamedTuple):
-    """A group of failed jobs as a page shows it."""
+@dataclass(frozen=True)
+class ShownGroup:
+    """A group of failed jobs as a page shows it; the Overview shows less than the page Failures."""
 
     row: FailureRow
-    task_name: str
-    class_name: str
-    message: str
-    frame: str
-    spark: Spark
-    query: str
-    key: str
 
+    @property
+    def task_name(self) -> str:
+        """The name of the task without its module."""
+        return self.row.task_path.rpartition(".")[2] or self.row.task_path
 
-def make_groups(rows: list[FailureRow]) -> list[ShownGroup]:
-    """Return the groups with their texts for people."""
-    return [
-        ShownGroup(
-            row=row,
-            task_name=row.task_path.rpartition(".")[2] or row.task_path,
-            class_name=class_name(row.error_class),
-            message=row.message.strip() or row.error_message,
-            frame=last_project_frame(row.traceback),
-            spark=build_spark(history(row)),
-            query=list_query(row),
-            key=group_key(row),
-        )
-        for row in rows
-    ]
+    @property
+    def class_name(self) -> str:
+        """The name of the exception's class without its module."""
+        return class_name(self.row.error_class)
+
+    @property
+    def message(self) -> str:
+        """The message of one of the jobs, else what all messages have."""
+        return self.row.message.strip() or self.row.error_message
+
+    @cached_property
+    def frame(self) -> str:
+        """Where in the project it failed."""
+        return last_project_frame(self.row.traceback)
+
+    @cached_property
+    def spark(self) -> Spark:
+        """How many failed, by period."""
+        return build_spark(history(self.row))
+
+    @property
+    def query(self) -> str:
+        """The query of the list of these jobs."""
+        return list_query(self.row)
+
+    @property
+    def key(self) -> str:
+        """The name by which the page knows it when it draws it again."""
+        return group_key(self.row)
 
 
 def class_name(path: str) -> str:
@@ -125,7 +139,7 @@ def draw_failures(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         lambda: read_failures(max_jobs, newest_first),
         seconds=ASKED_KEPT_SECONDS if asked else KEPT_SECONDS,
     )
-    groups = make_groups(rows)
+    groups = [ShownGroup(row) for row in rows]
     may_operate = may(request.user, Verb.OPERATE)
     context |= {
         "groups": [

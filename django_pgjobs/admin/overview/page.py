@@ -36,7 +36,7 @@ from django_pgjobs.admin.overview.chart import (
     Split,
     build_chart,
 )
-from django_pgjobs.admin.overview.failures import make_groups
+from django_pgjobs.admin.overview.failures import ShownGroup
 from django_pgjobs.admin.overview.live import KEPT_SECONDS, is_refresh, kept, unchanged
 from django_pgjobs.admin.overview.muting import part
 from django_pgjobs.admin.overview.notices import shorten, steady
@@ -247,7 +247,7 @@ def describe(numbers: OverviewData, chosen: Range, split: Split) -> dict[str, An
         "hour_age": as_of(hour.upto, now),
         "queues": _busiest(shown),
         "has_more_queues": len(shown) > MAX_QUEUES or numbers.queues.has_more,
-        "groups": make_groups(numbers.failures),
+        "groups": [ShownGroup(row) for row in numbers.failures],
         "has_more_failures": bool(numbers.failures)
         and numbers.failures[0].all_jobs >= MAX_FAILED_JOBS,
         "max_failures": MAX_FAILED_JOBS,

@@ -1,0 +1,41 @@
+"""What holds for the statements of a page: how long each may take, and how it is planned."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection, transaction
+
+from django_pgjobs.queries.budget import time_budget
+
+pytestmark = pytest.mark.django_db
+
+NAMES = ("statement_timeout", "jit", "enable_sort", "join_collapse_limit", "from_collapse_limit")
+
+
+def settings() -> tuple[str, ...]:
+    """Return what holds now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in NAMES))
+        return tuple(cursor.fetchone())
+
+
+def test_statements_that_walk_are_planned_as_they_are_written() -> None:
+    with time_budget("default", 1.5, walks=True):
+        assert settings() == ("1500ms", "off", "off", "1", "1")
+
+
+def test_others_are_planned_as_ever() -> None:
+    before = settings()
+    with time_budget("default", 1.5):
+        assert settings() == ("1500ms", "off", *before[2:])
+
+
+def test_what_held_before_holds_again_in_the_transaction_around() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL from_collapse_limit = 5")
+        before = settings()
+        with time_budget("default", 1.5, walks=True):
+            with time_budget("default", 0.5):
+                assert settings() == ("500ms", "off", "off", "1", "1")
+            assert settings() == ("1500ms", "off", "off", "1", "1")
+        assert settings() == before

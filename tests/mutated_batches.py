@@ -123,7 +123,7 @@ BATCHES = (
         CHANGES,
         "tally.fails AND batch.failed > 0",
         "batch.failed > 0",
-        ("tests/admin/test_workflow_actions.py",),
+        ("tests/worker/test_batch_care.py",),
     ),
     (
         "batch after a failure above it",

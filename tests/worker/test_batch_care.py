@@ -21,6 +21,7 @@ from django_pgjobs.signals import workflow_expiring
 from django_pgjobs.testing import run_jobs
 from django_pgjobs.worker.claiming.settling import Settling
 from django_pgjobs.worker.process.batch_care import BatchCare
+from django_pgjobs.worker.running.outcome import Kind
 from django_pgjobs.worker.turns.turn import Turn
 from tests import tasks
 from tests.factories import count_jobs
@@ -309,3 +310,18 @@ def test_one_that_somebody_holds_is_tried_again_and_then_left() -> None:
         assert duty.is_under_way
     answer(duty, [7], Settled(7, True, False, None, None))
     assert not duty.is_under_way
+
+
+def test_what_failed_before_does_not_cancel_a_batch_again(own: OwnConnection) -> None:
+    """Somebody took the cancel back and is about to requeue it."""
+    with workflow("test", seal=False, on_failed_job="cancel") as flow:
+        flow.add_many(tasks.add, [(1, 1)] * 2)
+    Batch.objects.update(failed=1)
+    finish(own, flow)
+    settle(own, flow.pk)
+    flow.refresh_from_db()
+    assert (flow.successful, flow.cancel_requested_at) == (1, None)
+    finish(own, flow, Kind.FAIL)
+    settle(own, flow.pk)
+    flow.refresh_from_db()
+    assert flow.cancel_requested_at is not None

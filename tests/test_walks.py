@@ -40,7 +40,7 @@ PLACE = {
     "segment_urgencies": [0], "segment_boosts": [0], "first_lanes": [""], "last_lanes": [None],
     "lane_backends": [], "lane_queues": [], "lane_asyncs": [], "floor_urgencies": [],
     "floor_ids": [], "lane_boosts": [], "full_queues": [], "rooms": [10, 10], "first_jobs": 1,
-    "passed_over_paths": [], "passed_over": [], "takes_tokens": False,
+    "passed_over_paths": [], "passed_over": [], "takes_tokens": False, "skips_locked": False,
 }  # fmt: skip
 WALKS: dict[str, dict[str, Any]] = {
     "list_ready_lanes": {"with_lowest": True},

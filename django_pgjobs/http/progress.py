@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import psycopg
@@ -17,8 +17,12 @@ from django_pgjobs.queries.errors import trouble_of
 from django_pgjobs.queries.remote import Reported, send_reported
 from django_pgjobs.values.payload import scrub
 from django_pgjobs.worker.safe_log import get_logger
+from django_pgjobs.worker.turns.careful import by_halves
 
 logger = get_logger(__name__)
+
+# The id of a job, and the number of its claim.
+Claim = tuple[int, int]
 
 MAX_NUMBER = 1e15
 MAX_MESSAGE = 500
@@ -49,26 +53,36 @@ def progress_of(fields: Fields) -> dict[str, str]:
 def write_progress(reports: Iterable[tuple[Assignment, str]]) -> set[int]:
     """Write reports; return the jobs of those that are still under way.
 
-    One that cannot be written is dropped: the next one says more.
+    One that cannot be written is dropped, and no other: the next one says more.
     """
+    under_way = set[int]()
+
+    def write(some: Sequence[tuple[Claim, str]]) -> None:
+        under_way.update(_written(dict(some)))
+
+    def drop(report: tuple[Claim, str], error: psycopg.Error) -> None:
+        if not trouble_of(error).is_of_rows:
+            raise error
+        (job_id, _), _ = report
+        under_way.add(job_id)
+        logger.warning("job=%s its progress cannot be written: %s", job_id, str(error).strip())
+
     # A worker may go on with a job that it has lost and got again: only one of both is its.
     texts = {(assignment.job_id, assignment.claim): text for assignment, text in reports}
-    if not texts:
-        return set()
-    try:
-        [found] = turn([partial(send_reported, claims=texts)])
-        before = [Reported._make(row) for row in found]
-        rows = [
-            (each.id, each.claim, pause, texts[each.id, each.claim])
-            for each in before
-            if (pause := _longest_pause(each, texts[each.id, each.claim])) is not None
-        ]
-        [written] = turn([partial(jobs.send_progress, reports=rows)]) if rows else [[]]
-    except psycopg.Error as error:
-        if not trouble_of(error).is_of_rows:
-            raise
-        logger.warning("http progress cannot be written: %s", str(error).strip())
-        return {job_id for job_id, _ in texts}
+    if texts:
+        by_halves(list(texts.items()), write, on_refused=drop)
+    return under_way
+
+
+def _written(texts: Mapping[Claim, str]) -> set[int]:
+    [found] = turn([partial(send_reported, claims=texts)])
+    before = [Reported._make(row) for row in found]
+    rows = [
+        (each.id, each.claim, pause, texts[each.id, each.claim])
+        for each in before
+        if (pause := _longest_pause(each, texts[each.id, each.claim])) is not None
+    ]
+    [written] = turn([partial(jobs.send_progress, reports=rows)]) if rows else [[]]
     unchanged = {each.id for each in before} - {job_id for job_id, *_ in rows}
     return unchanged | {row[0] for row in written}
 

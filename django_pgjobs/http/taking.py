@@ -133,6 +133,8 @@ def plan_of(listing: Listing, wanted: int, *, is_slow: bool = False) -> Plan:
         caps={},
         limited=frozenset(lane.queue_name for lane in listing.lanes) & listing.limited,
         heads=frozenset(listing.lanes),
+        # Nothing is known of what the claim before met.
+        skips_locked=True,
     )
 
 

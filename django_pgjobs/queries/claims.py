@@ -118,12 +118,14 @@ def send_claim(
     max_jobs: int,
     taker: Taker,
     ends: Sequence[Floor] = (TAIL, TAIL),
+    skips_locked: bool = False,
 ) -> None:
     """Send the claim of jobs without keys, from each lane's floor on, up to the end of its kind.
 
     Of each kind as many as it has room for, and *max_jobs* at most. The lanes that begin first are
-    best named first. The jobs of the detailed paths, or with *detailed* all of them, come with
-    their whole row.
+    best named first. With *skips_locked* no lane gets a share for jobs that others have locked,
+    which costs a lock for each job that is looked at. The jobs of the detailed paths, or with
+    *detailed* all of them, come with their whole row.
     """
     params = taker.params() | floors_params(floors) | {"counted": False}
     if _is_shared(floors, rooms, max_jobs):
@@ -137,6 +139,7 @@ def send_claim(
         "end_urgencies": array_text(urgencies),
         "end_ids": array_text(ids),
         "max_jobs": max_jobs,
+        "skips_locked": skips_locked,
     }
     execute(cursor, "claim_lanes", params)
 
@@ -234,6 +237,8 @@ class Scope:
     # How many of each kind, and in all.
     rooms: Rooms
     max_jobs: int
+    # Are jobs of lanes without keys left out that others have locked?
+    skips_locked: bool = False
 
 
 def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
@@ -249,6 +254,7 @@ def send_heads(cursor: Cursor, scope: Scope, taker: Taker) -> None:
         "rooms": array_text(scope.rooms),
         "first_jobs": max(1, max(scope.rooms) // 50),
         "takes_tokens": taker.takes_tokens,
+        "skips_locked": scope.skips_locked,
     }
     execute(cursor, "list_heads", params)
 

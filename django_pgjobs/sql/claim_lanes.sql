@@ -1,21 +1,23 @@
 -- Claim the best due jobs of several lanes without keys, best priority first, oldest first, as many
 -- of each kind as there is room for and *max_jobs* at most; and tell where each lane goes on.
 --
--- First the lanes are looked at without locks, to see how many each is to give; then that many are
--- locked per lane, as in claim_jobs.sql. So that very many deep lanes are not all read deep, the
+-- First the lanes are looked at, to see how many each is to give; then that many are locked per lane,
+-- as in claim_jobs.sql. Usually the look takes no locks. With *skips_locked* it does: then it finds
+-- those that nobody else has locked, and a lane of which others have locked many takes no share of
+-- the batch that it cannot fill. So that very many deep lanes are not all read deep, the
 -- caller says how much to look at of each, less of those that begin later. Where there may be more
 -- behind that, nothing is known of what is better, so nothing behind such a place is taken.
 -- Parameters: lane_backends, lane_queues text[], lane_asyncs boolean[], floor_urgencies integer[],
 --     floor_ids bigint[], lane_jobs integer[] (how many of it to look at) (one entry per lane);
 --     rooms integer[], end_urgencies integer[], end_ids bigint[] (how many to take, and up to where,
 --     of threads, of the event loop);
---     max_jobs integer; counted boolean (as claim_jobs);
+--     max_jobs integer; skips_locked boolean; counted boolean (as claim_jobs);
 --     passed_over_paths text[]; passed_over bigint[]; worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (as claim_jobs)
 -- Returns: as claim_jobs; and one row without an id, whose detail is JSON of the number of each lane
 --     that may have jobs behind what it is to give, counted from 1, with minus the priority and the
 --     id of the first of these; of the last it gives, if it gives all that was looked at
--- Locks: the claimed rows, FOR UPDATE SKIP LOCKED
+-- Locks: the claimed rows, FOR UPDATE SKIP LOCKED; with skips_locked all that are looked at
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 WITH {lane.open_lanes},
 candidate AS MATERIALIZED (
@@ -24,7 +26,15 @@ candidate AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT
             best.urgency, best.id, row_number() OVER (ORDER BY best.urgency, best.id) AS place
-        FROM ({lane.claimable_jobs} LIMIT lane.jobs) AS best
+        FROM (
+            SELECT seen.urgency, seen.id
+            FROM ({lane.claimable_jobs} LIMIT lane.jobs) AS seen
+            WHERE NOT %(skips_locked)s::boolean
+            UNION ALL
+            SELECT locked.urgency, locked.id
+            FROM ({lane.claimable_jobs} LIMIT lane.jobs FOR UPDATE SKIP LOCKED) AS locked
+            WHERE %(skips_locked)s::boolean
+        ) AS best
     ) AS job
 ),
 room AS (

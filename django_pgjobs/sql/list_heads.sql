@@ -15,12 +15,14 @@
 --     the event loop);
 --     first_jobs integer (of each lane and weight); passed_over_paths text[] (tasks whose
 --     jobs are left alone); worker_id bigint; passed_over bigint[] (jobs that are left alone);
---     takes_tokens boolean (else jobs with rate limits are left alone)
+--     takes_tokens boolean (else jobs with rate limits are left alone); skips_locked boolean (jobs
+--     without keys that others have locked are left out, and the others locked)
 -- Returns: backend, queue_name, rank, lane (NULL: without keys), concurrency key, weight, limit of
 --     the key (NULL: as each job says), how many of its jobs run, ids, their limits, their costs,
 --     how many more jobs of the queue may start (NULL: any number), is_async, the rate limits as
 --     JSON text: [key, tokens]; best rank first, then in the order of the walk
--- Locks: the first jobs of each lane with keys, FOR UPDATE SKIP LOCKED; then the state of their
+-- Locks: the first jobs of each lane with keys, FOR UPDATE SKIP LOCKED, with skips_locked also those
+--     without keys; then the state of their
 --     rate limits, in order of key
 -- Index: pgjobs_job_ready_lanes, pgjobs_job_key_order, pgjobs_job_key_running, pgjobs_job_ready;
 --     pgjobs_job_running, all of it, for each queue whose number of running jobs is limited
@@ -254,17 +256,38 @@ FROM (
         %(floor_urgencies)s::integer[], %(floor_ids)s::bigint[], %(lane_boosts)s::integer[]
     ) AS lane (backend, queue_name, is_async, floor_urgency, floor_id, boost)
     CROSS JOIN LATERAL (
-        SELECT -job.priority AS urgency, job.id
-        FROM pgjobs_job_live AS job
-        WHERE
-            {job.is_ready} AND job.lane IS NULL
-            AND job.backend = lane.backend AND job.queue_name = lane.queue_name
-            AND job.is_async = lane.is_async
-            AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-            AND job.task_path <> ALL (turn.excluded_paths)
-            AND job.id <> ALL (%(passed_over)s::bigint[])
-        ORDER BY -job.priority, job.id
-        LIMIT (%(rooms)s::integer[])[lane.is_async::integer + 1]
+        SELECT seen.urgency, seen.id
+        FROM (
+            SELECT -job.priority AS urgency, job.id
+            FROM pgjobs_job_live AS job
+            WHERE
+                {job.is_ready} AND job.lane IS NULL
+                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+                AND job.is_async = lane.is_async
+                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+                AND job.task_path <> ALL (turn.excluded_paths)
+                AND job.id <> ALL (%(passed_over)s::bigint[])
+            ORDER BY -job.priority, job.id
+            LIMIT (%(rooms)s::integer[])[lane.is_async::integer + 1]
+        ) AS seen
+        WHERE NOT %(skips_locked)s::boolean
+        UNION ALL
+        SELECT locked.urgency, locked.id
+        FROM (
+            SELECT -job.priority AS urgency, job.id
+            FROM pgjobs_job_live AS job
+            WHERE
+                {job.is_ready} AND job.lane IS NULL
+                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
+                AND job.is_async = lane.is_async
+                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
+                AND job.task_path <> ALL (turn.excluded_paths)
+                AND job.id <> ALL (%(passed_over)s::bigint[])
+            ORDER BY -job.priority, job.id
+            LIMIT (%(rooms)s::integer[])[lane.is_async::integer + 1]
+            FOR UPDATE SKIP LOCKED
+        ) AS locked
+        WHERE %(skips_locked)s::boolean
     ) AS plain
     WHERE lane.queue_name <> ALL (turn.excluded_queues)
     GROUP BY lane.backend, lane.queue_name, lane.is_async, plain.urgency, lane.boost

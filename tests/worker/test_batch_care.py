@@ -314,7 +314,7 @@ def test_one_that_somebody_holds_is_tried_again_and_then_left() -> None:
 
 def test_what_failed_before_does_not_cancel_a_batch_again(own: OwnConnection) -> None:
     """Somebody took the cancel back and is about to requeue it."""
-    with workflow("test", seal=False, on_failed_job="cancel") as flow:
+    with workflow("test", seal=False, on_failed_job="cancel workflow") as flow:
         flow.add_many(tasks.add, [(1, 1)] * 2)
     Batch.objects.update(failed=1)
     finish(own, flow)

@@ -141,6 +141,7 @@ def _statements(plan: Plan, taker: claims.Taker) -> ClaimStatements:
         max_jobs=plan.wanted,
         taker=taker,
         ends=plan.ends,
+        skips_locked=plan.skips_locked,
     )
     return ClaimStatements([], take, [])
 

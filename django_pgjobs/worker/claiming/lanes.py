@@ -20,6 +20,10 @@ from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 # After a claim from the heads that took d seconds there is none for this many times d (at most
 # pauses.MOST_SECONDS).
 HEADS_PAUSE_FACTOR = 9
+# A claim that got less than this share of what it asked for has perhaps met jobs that others have
+# locked, which would be given a share of each claim. So long they are left out then, by locking
+# what is looked at.
+POOR_SHARE, SKIP_LOCKED_SECONDS = 0.5, 1.0
 
 # Is a lane one of those that a question is about?
 Is = Callable[[Lane], bool]
@@ -41,6 +45,8 @@ class Lanes:
         # How many jobs the lanes that gave some gave, on average, to the last claim that chose
         # between lanes.
         self.jobs_per_lane = 1.0
+        # Until when claims leave out what others have locked before they decide.
+        self._skip_locked_until = 0.0
 
     # What others say
 
@@ -80,6 +86,10 @@ class Lanes:
             return 0.0
         return self._heads_at if any(map(is_open, self._before)) else math.inf
 
+    def skip_locked(self, now: float) -> bool:
+        """Is a claim to leave out what others have locked before it decides?"""
+        return now < self._skip_locked_until
+
     def floors(self, now: float, is_open: Is) -> tuple[dict[Lane, Floor], frozenset[Lane]]:
         """Return from where to read the lanes that are open, and which of them from their heads."""
         heads = self._behind - self._floors.keys()
@@ -94,12 +104,14 @@ class Lanes:
 
     # What came of a claim
 
-    def note_claimed(self, claim: Claim, full: Sequence[bool], is_read: Is, now: float) -> None:
+    def note_claimed(self, claim: Claim, filled: Sequence[float], is_read: Is, now: float) -> None:
         """Move the floors to where the lanes go on, and forget those that have no more.
 
-        *full* tells of which kinds its batch is full, *is_read* which lanes it was free to take of.
+        *filled* is the share of each kind that it got, *is_read* tells which lanes it might read.
         """
-        plan = claim.plan
+        plan, full = claim.plan, [share >= 1 for share in filled]
+        if not plan.skips_locked and min(filled) < POOR_SHARE:
+            self._skip_locked_until = now + SKIP_LOCKED_SECONDS
         if plan.heads and now >= self._heads_at:
             self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)
         last_rows = {lane_of(row): row for row in claim.rows if row.lane is None}

@@ -142,6 +142,7 @@ class Places:
             limited=frozenset(lane.queue_name for lane in floors) & self._listing.limited,
             heads=heads,
             takes_tokens=self._turn.may_take_tokens(now),
+            skips_locked=self._lanes.skip_locked(now),
             waits=waits,
         )
         return plan if plan.is_keyed else plan.of_nearest(self._lanes.jobs_per_lane)
@@ -197,7 +198,7 @@ class Places:
         claimed = Counter(row.is_async for row in claim.rows)
         filled = [plan.filled(claimed, is_async=is_async) for is_async in (False, True)]
         is_read = self._open(Rooms(1, 1), in_turn=claim.held)
-        self._lanes.note_claimed(claim, [share >= 1 for share in filled], is_read, now)
+        self._lanes.note_claimed(claim, filled, is_read, now)
         if plan.segments and claim.held:
             self._groups.note_claimed(claim, filled, now)
 

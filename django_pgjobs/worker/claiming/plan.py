@@ -89,6 +89,9 @@ class Plan:
     # The lanes that are read from their heads.
     heads: frozenset[Lane] = frozenset()
     takes_tokens: bool = True
+    # It leaves out jobs without keys that others have locked before it decides what each lane is to
+    # give, at the price of more locks.
+    skips_locked: bool = False
     # It waits for the turn of this worker to claim jobs with keys.
     waits: bool = False
     # It begins at the lowest priorities, and moves neither floors nor cursors.
@@ -104,6 +107,7 @@ class Plan:
             slots=self.caps,
             rooms=self.rooms,
             max_jobs=self.wanted,
+            skips_locked=self.skips_locked,
         )
 
     def of_nearest(self, jobs_per_lane: float) -> Plan:

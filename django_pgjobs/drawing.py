@@ -118,6 +118,11 @@ def exact_time(instant: datetime) -> SafeString:
     return time_element(instant, exact_moment(instant))
 
 
+def current_zone() -> str:
+    """Return what a form says of a time: the server reads it by this zone, not the browser's."""
+    return _("Time zone: %(zone)s.") % {"zone": timezone.get_current_timezone_name()}
+
+
 def capped(number: int, cap: int) -> str:
     """Return a number that was counted up to *cap* + 1."""
     if number > cap:

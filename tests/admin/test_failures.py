@@ -287,6 +287,20 @@ def test_a_link_to_retry_leads_to_a_page_that_asks(admin_client: Client) -> None
         assert "3" in answer.content.decode()
 
 
+@pytest.mark.parametrize("query", ["", "?sort=newest&jobs=all"])
+def test_a_bulk_change_of_a_group_leads_back_to_the_page(admin_client: Client, query: str) -> None:
+    make_failed("x 1", count=3)
+    came_from = reverse("admin:pgjobs_job_failures") + query
+    [group] = admin_client.get(came_from).context_data["groups"]
+    for label, address in group["actions"]:
+        asked = admin_client.get(address)
+        assert asked.context_data["back"] == came_from, label
+    form = {"preview": asked.context_data["token"]}
+    done = admin_client.post(address, form, follow=True)
+    assert done.redirect_chain == [(came_from, 302)]
+    assert "3 jobs discarded" in done.content.decode()
+
+
 def test_an_empty_page_says_how_long_failed_jobs_are_kept(admin_client: Client) -> None:
     assert "No failed jobs. They are kept for 30 d 0 h." in " ".join(read(admin_client).split())
     with override_settings(PGJOBS={"FAILED_RETENTION_SECONDS": None}):

@@ -140,10 +140,14 @@ def draw_failures(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         seconds=ASKED_KEPT_SECONDS if asked else KEPT_SECONDS,
     )
     groups = [ShownGroup(row) for row in rows]
+    address = request.get_full_path()
     may_operate = may(request.user, Verb.OPERATE)
     context |= {
         "groups": [
-            {"group": group, "actions": actions(model_admin, group.row) if may_operate else []}
+            {
+                "group": group,
+                "actions": actions(model_admin, group.row, address) if may_operate else [],
+            }
             for group in groups
         ],
         "newest_first": newest_first,
@@ -172,10 +176,13 @@ def read_failures(max_jobs: int, newest_first: bool) -> list[FailureRow]:
         )
 
 
-def actions(model_admin: PageAdmin, row: FailureRow) -> list[tuple[str, str]]:
-    """Return the addresses where a bulk change of a group is confirmed, with their labels."""
+def actions(model_admin: PageAdmin, row: FailureRow, back: str) -> list[tuple[str, str]]:
+    """Return the addresses where a bulk change of a group is confirmed, with their labels.
+
+    They lead *back* to the page.
+    """
     selection = Selection(lookups_of(row))
     return [
-        (_("Retry all"), bulk_address(model_admin, "retry", selection)),
-        (_("Discard all"), bulk_address(model_admin, "discard", selection)),
+        (_("Retry all"), bulk_address(model_admin, "retry", selection, back=back)),
+        (_("Discard all"), bulk_address(model_admin, "discard", selection, back=back)),
     ]

@@ -159,7 +159,7 @@ def test_the_form_names_the_zone_of_its_time(admin_client: Client) -> None:
 
 def test_a_form_that_was_refused_is_still_open(admin_client: Client) -> None:
     job_id = make("failed")
-    assert "<details class=\"pgjobs-popup\" open>" not in job_page(admin_client, job_id)
+    assert '<details class="pgjobs-popup" open>' not in job_page(admin_client, job_id)
     text = press(admin_client, job_id, "retry_at", at="")
     opened = text.partition('<details class="pgjobs-popup" open>')[2].partition("</details>")[0]
     assert page("job", "do", job_id, "retry_at") in opened

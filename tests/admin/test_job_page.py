@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from typing import Any
 
@@ -156,6 +157,29 @@ def test_attempts_are_shown_newest_first(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "attempts", "numbers", "shown"),
+    [
+        ("failed", 2, (1, 2, 1, 2), "2 1 | 2 1"),
+        ("failed", 1, (1, 1, 1), "1 | 1 | 1"),
+        ("failed", 4, (1, 2, 3, 4), "4 3 2 1"),
+        ("ready", 0, (1, 2), "| 2 1"),
+        ("ready", 1, (1, 2, 1), "1 | 2 1"),
+        ("running", 2, (1,), "1"),
+        ("running", 1, (1,), "| 1"),
+        ("successful", 1, (1,), "| 1"),
+        ("failed", 2, (None, 1, None, 2), "2 ? 1 ?"),
+    ],
+)
+def test_attempts_before_new_ones_were_given_are_set_apart(
+    admin_client: Client, status: str, attempts: int, numbers: tuple[int | None, ...], shown: str
+) -> None:
+    errors = [{"attempt": number, "message": "m"} for number in numbers]
+    text = job_page(admin_client, make_job(status=status, attempts=attempts, errors=errors))
+    drawn = re.findall(r"<strong>Attempt ?(\d*)|>(Before) the job got new attempts<", text)
+    assert " ".join(number or ("|" if mark else "?") for number, mark in drawn) == shown
+
+
+@pytest.mark.parametrize(
     "errors",
     [
         [
@@ -188,7 +212,9 @@ def test_the_newest_runs_of_the_task_are_shown(admin_client: Client) -> None:
     assert runs.count("<li>") == 20
     assert f'href="{page("job", "change", ids[-1])}"' in runs
     assert "4.0 s at the median" in text
-    assert "None of the newest" in job_page(admin_client, make_job("tests.tasks.never"))
+    assert "None of the newest 10,000 finished" in job_page(
+        admin_client, make_job("tests.tasks.never")
+    )
 
 
 def test_gaps_are_never_negative(admin_client: Client) -> None:

@@ -50,9 +50,9 @@ def percent(share: float | None) -> str:
     return f"{formats.number_format(round(share))} %"
 
 
-def breakable(path: str) -> SafeString:
+def breakable(path: object) -> SafeString:
     """Draw a path of a task, whose lines break behind dots and underscores and in no word."""
-    return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(path)))
+    return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(str(path))))
 
 
 def status_badge(status: str) -> SafeString:

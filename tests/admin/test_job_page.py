@@ -136,6 +136,20 @@ def test_any_progress_can_be_looked_at(admin_client: Client, progress: Any) -> N
     job_page(admin_client, make_running_job(progress=progress).id)
 
 
+def test_the_path_of_the_task_breaks_between_words_wherever_it_stands(
+    admin_client: Client,
+) -> None:
+    job_id = make_job("shop.send_mail", on_failure={"task_path": "shop.tell_all"})
+    text = job_page(admin_client, job_id)
+    drawn = "shop.<wbr>send_<wbr>mail"
+    assert f"<h1>{drawn} #{job_id}</h1>" in text
+    crumbs = text.partition('class="breadcrumbs"')[2]
+    assert f"{drawn} #{job_id}" in crumbs.partition("<h1>")[0]
+    assert f">{drawn}</a>" in text
+    assert "shop.<wbr>tell_<wbr>all" in text
+    assert "<title>shop.send_mail #" in text
+
+
 def test_attempts_are_shown_newest_first(admin_client: Client) -> None:
     errors = [
         {

@@ -72,12 +72,19 @@ LINE_ENDS = """links => links.map(link => {
 
 
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("name", "links"), [("workers", ".pgjobs-held a"), ("jobs, all", "#result_list .pgjobs-task")]
+)
 def test_paths_of_tasks_break_between_words(
-    installation: Installation, open_window: Callable[..., Any], dark: bool
+    installation: Installation,
+    open_window: Callable[..., Any],
+    name: str,
+    links: str,
+    dark: bool,
 ) -> None:
     window = open_window(width=NARROW, dark=dark)
-    window.goto(installation.addresses["workers"])
-    ends = window.locator(".pgjobs-held a").evaluate_all(LINE_ENDS)
+    window.goto(installation.addresses[name])
+    ends = window.locator(links).evaluate_all(LINE_ENDS)
     assert ends, "none is long: nothing is checked"
     assert [end for end in ends if end[-1] not in "._ "] == []
 

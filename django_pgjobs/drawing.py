@@ -50,9 +50,9 @@ def percent(share: float | None) -> str:
     return f"{formats.number_format(round(share))} %"
 
 
-def breakable(path: str) -> SafeString:
+def breakable(path: object) -> SafeString:
     """Draw a path of a task, whose lines break behind dots and underscores and in no word."""
-    return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(path)))
+    return SafeString(re.sub(r"[._](?!…)", r"\g<0><wbr>", escape(str(path))))
 
 
 def status_badge(status: str) -> SafeString:
@@ -116,6 +116,11 @@ def time_element(instant: datetime, text: str) -> SafeString:
 def exact_time(instant: datetime) -> SafeString:
     """Draw an instant to the second; its zone is in the title."""
     return time_element(instant, exact_moment(instant))
+
+
+def current_zone() -> str:
+    """Return what a form says of a time: the server reads it by this zone, not the browser's."""
+    return _("Time zone: %(zone)s.") % {"zone": timezone.get_current_timezone_name()}
 
 
 def capped(number: int, cap: int) -> str:

@@ -68,13 +68,13 @@ def test_a_waiting_job_is_cancelled_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "after"),
-    [("passed over: no room", ""), ("retry after Mishap", "retry after Mishap")],
+    "note",
+    ["passed over: no room", "retry after Mishap", "snoozed: no disk", "released at shutdown"],
 )
-def test_a_refusal_of_before_is_not_noted_of_a_cancelled_job(note: str, after: str) -> None:
+def test_what_a_job_waited_for_is_not_noted_of_a_cancelled_one(note: str) -> None:
     job_id = make_job(note=note)
     assert cancel(job_id) is True
-    assert get_job(job_id).note == after
+    assert get_job(job_id).note == ""
 
 
 def test_a_refusal_of_before_is_forgotten_when_the_job_is_put_off() -> None:

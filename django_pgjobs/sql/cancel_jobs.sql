@@ -29,7 +29,8 @@ moved AS (
         {job.end_of_waiting},
         cancel_requested_at
             = GREATEST(LEAST(job.cancel_requested_at, statement_timestamp()), 'epoch'),
-        note = CASE WHEN starts_with(job.note, 'passed over: ') THEN '' ELSE job.note END
+        -- Of a start that is not to come.
+        note = ''
     FROM leaving
     WHERE job.id = leaving.id AND leaving.status = 'ready' AND job.status IN ('ready', 'running')
     RETURNING

@@ -40,7 +40,8 @@ SET
     END,
     errors = {job.errors_with_outcome},
     is_async = outcome.is_async,
-    note = outcome.note
+    -- Why it was given back, which a job that ends was not.
+    note = CASE WHEN job.cancel_requested_at IS NULL THEN outcome.note ELSE '' END
 FROM unnest(
     %(ids)s::bigint[], %(claims)s::bigint[], %(delays)s::double precision[],
     %(counted_from)s::integer[], string_to_array(%(errors)s::text, E'\n', ''), %(notes)s::text[],

@@ -33,7 +33,7 @@ returned AS (
             WHEN job.attempts > 1
                 THEN GREATEST(LEAST(job.started_at, statement_timestamp()), 'epoch')
         END,
-        note = %(note)s::text
+        note = CASE WHEN job.cancel_requested_at IS NULL THEN %(note)s::text ELSE '' END
     WHERE
         %(acts)s::boolean
         AND job.status = 'running' AND job.id = ANY (ARRAY(SELECT taken.id FROM taken))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
@@ -20,6 +21,7 @@ from django_pgjobs.exceptions import TooSlow
 from django_pgjobs.models import Job
 from django_pgjobs.models.failure_groups import error_class_expression, error_message_expression
 from django_pgjobs.queries.failures import FailureRow, list_failures
+from tests.admin.overview_support import LOCAL_CACHE
 from tests.factories import make_job, make_jobs
 from tests.odd_rows import admit_odd_values
 from tests.test_admin import HOSTILE, ROWS
@@ -285,6 +287,25 @@ def test_a_link_to_retry_leads_to_a_page_that_asks(admin_client: Client) -> None
         answer = admin_client.get(address)
         assert answer.status_code == 200
         assert "3" in answer.content.decode()
+
+
+@pytest.mark.parametrize("query", ["", "?sort=newest&jobs=all"])
+@override_settings(CACHES=LOCAL_CACHE)
+def test_a_bulk_change_of_a_group_leads_back_to_the_page(admin_client: Client, query: str) -> None:
+    """What was kept of the page before is not shown."""
+    cache.clear()
+    make_failed("x 1", count=3)
+    came_from = reverse("admin:pgjobs_job_failures") + query
+    [group] = admin_client.get(came_from).context_data["groups"]
+    for label, address in group["actions"]:
+        asked = admin_client.get(address)
+        assert asked.context_data["back"] == came_from, label
+    form = {"preview": asked.context_data["token"]}
+    done = admin_client.post(address, form, follow=True)
+    assert done.redirect_chain == [(came_from, 302)]
+    text = done.content.decode()
+    assert "3 jobs discarded" in text
+    assert "No failed jobs." in text
 
 
 def test_an_empty_page_says_how_long_failed_jobs_are_kept(admin_client: Client) -> None:

@@ -150,6 +150,22 @@ def test_a_time_is_taken_in_the_current_time_zone(admin_client: Client) -> None:
     assert get_job(job_id).due_at.isoformat() == "2031-01-01T06:15:00+00:00"
 
 
+def test_the_form_names_the_zone_of_its_time(admin_client: Client) -> None:
+    text = job_page(admin_client, make("failed"))
+    assert text.count("Time zone: Asia/Kathmandu.") == 1
+    assert 'aria-describedby="id_retry_at_at_helptext"' in text
+    assert 'id="id_retry_at_at_helptext"' in text
+
+
+def test_a_form_that_was_refused_is_still_open(admin_client: Client) -> None:
+    job_id = make("failed")
+    assert '<details class="pgjobs-popup" open>' not in job_page(admin_client, job_id)
+    text = press(admin_client, job_id, "retry_at", at="")
+    opened = text.partition('<details class="pgjobs-popup" open>')[2].partition("</details>")[0]
+    assert page("job", "do", job_id, "retry_at") in opened
+    assert text.count('class="pgjobs-popup" open') == 1
+
+
 @pytest.mark.parametrize("at", ["", "x", "9999-12-31T23:59", "2030-13-01T00:00"])
 def test_a_wrong_time_changes_nothing(admin_client: Client, at: str) -> None:
     job_id = make("failed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from typing import Any
 
@@ -135,6 +136,20 @@ def test_any_progress_can_be_looked_at(admin_client: Client, progress: Any) -> N
     job_page(admin_client, make_running_job(progress=progress).id)
 
 
+def test_the_path_of_the_task_breaks_between_words_wherever_it_stands(
+    admin_client: Client,
+) -> None:
+    job_id = make_job("shop.send_mail", on_failure={"task_path": "shop.tell_all"})
+    text = job_page(admin_client, job_id)
+    drawn = "shop.<wbr>send_<wbr>mail"
+    assert f"<h1>{drawn} #{job_id}</h1>" in text
+    crumbs = text.partition('class="breadcrumbs"')[2]
+    assert f"{drawn} #{job_id}" in crumbs.partition("<h1>")[0]
+    assert f">{drawn}</a>" in text
+    assert "shop.<wbr>tell_<wbr>all" in text
+    assert "<title>shop.send_mail #" in text
+
+
 def test_attempts_are_shown_newest_first(admin_client: Client) -> None:
     errors = [
         {
@@ -153,6 +168,29 @@ def test_attempts_are_shown_newest_first(admin_client: Client) -> None:
     assert text.count('<details class="pgjobs-attempt" open') == 1
     for shown in ("ran 4.0 s", "web-1:1", "line 2, in f"):
         assert shown in text
+
+
+@pytest.mark.parametrize(
+    ("status", "attempts", "numbers", "shown"),
+    [
+        ("failed", 2, (1, 2, 1, 2), "2 1 | 2 1"),
+        ("failed", 1, (1, 1, 1), "1 | 1 | 1"),
+        ("failed", 4, (1, 2, 3, 4), "4 3 2 1"),
+        ("ready", 0, (1, 2), "| 2 1"),
+        ("ready", 1, (1, 2, 1), "1 | 2 1"),
+        ("running", 2, (1,), "1"),
+        ("running", 1, (1,), "| 1"),
+        ("successful", 1, (1,), "| 1"),
+        ("failed", 2, (None, 1, None, 2), "2 ? 1 ?"),
+    ],
+)
+def test_attempts_before_new_ones_were_given_are_set_apart(
+    admin_client: Client, status: str, attempts: int, numbers: tuple[int | None, ...], shown: str
+) -> None:
+    errors = [{"attempt": number, "message": "m"} for number in numbers]
+    text = job_page(admin_client, make_job(status=status, attempts=attempts, errors=errors))
+    drawn = re.findall(r"<strong>Attempt ?(\d*)|>(Before) the job got new attempts<", text)
+    assert " ".join(number or ("|" if mark else "?") for number, mark in drawn) == shown
 
 
 @pytest.mark.parametrize(
@@ -188,7 +226,9 @@ def test_the_newest_runs_of_the_task_are_shown(admin_client: Client) -> None:
     assert runs.count("<li>") == 20
     assert f'href="{page("job", "change", ids[-1])}"' in runs
     assert "4.0 s at the median" in text
-    assert "None of the newest" in job_page(admin_client, make_job("tests.tasks.never"))
+    assert "None of the newest 10,000 finished" in job_page(
+        admin_client, make_job("tests.tasks.never")
+    )
 
 
 def test_gaps_are_never_negative(admin_client: Client) -> None:

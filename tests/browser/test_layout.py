@@ -72,14 +72,44 @@ LINE_ENDS = """links => links.map(link => {
 
 
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("name", "links"), [("workers", ".pgjobs-held a"), ("jobs, all", "#result_list .pgjobs-task")]
+)
 def test_paths_of_tasks_break_between_words(
-    installation: Installation, open_window: Callable[..., Any], dark: bool
+    installation: Installation,
+    open_window: Callable[..., Any],
+    name: str,
+    links: str,
+    dark: bool,
 ) -> None:
     window = open_window(width=NARROW, dark=dark)
-    window.goto(installation.addresses["workers"])
-    ends = window.locator(".pgjobs-held a").evaluate_all(LINE_ENDS)
+    window.goto(installation.addresses[name])
+    ends = window.locator(links).evaluate_all(LINE_ENDS)
     assert ends, "none is long: nothing is checked"
     assert [end for end in ends if end[-1] not in "._ "] == []
+
+
+# How the background of a box moves with what is in it, and whether all rows let it through.
+SHADES = """box => {
+    const css = getComputedStyle(box), rows = [...box.querySelectorAll("tr")];
+    const isOpaque = row => getComputedStyle(row).backgroundColor.startsWith("rgb(");
+    return [css.backgroundAttachment, rows.length > 1 && !rows.some(isOpaque)];
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", ["jobs, all", "queues", "failures", "workers"])
+def test_a_table_that_is_cut_off_has_a_shade_at_its_edge(
+    installation: Installation, open_window: Callable[..., Any], name: str, dark: bool
+) -> None:
+    """One that scrolls with the table covers it at the end; no row hides it."""
+    window = open_window(width=NARROW, dark=dark)
+    window.goto(installation.addresses[name])
+    boxes = window.locator(".pgjobs-scroll, #changelist-form .results")
+    assert boxes.count()
+    for attachment, is_seen in boxes.evaluate_all(f"boxes => boxes.map({SHADES})"):
+        assert attachment == "local, local, scroll, scroll"
+        assert is_seen
 
 
 def test_twelve_failed_jobs_are_in_sight(

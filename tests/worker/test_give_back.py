@@ -51,7 +51,7 @@ def give_back(
 
 def release_unheld(own: OwnConnection, worker_id: int, held_ids: list[int]) -> list[int]:
     """Return the ids of the released jobs."""
-    given = {"worker_id": worker_id, "held_ids": held_ids, "max_jobs": 9}
+    given = {"worker_id": worker_id, "held_ids": held_ids, "max_jobs": 9, "note": "given back"}
     [rows] = own.round_trip([partial(jobs.send_release_unheld, **given)])
     return sorted(row[0] for row in rows)
 
@@ -84,7 +84,8 @@ def test_a_cancel_that_came_meanwhile_is_counted(
         job_id = make_running_job().id
     cancel(job_id)
     send = batches.send_returns if batch else jobs.send_returns
-    assert give_back(own, get_job(job_id), send=send, **changes).status == "cancelled"
+    stored = give_back(own, get_job(job_id), send=send, note="retry after Mishap", **changes)
+    assert (stored.status, stored.note) == ("cancelled", "")
     assert counted() == {"cancelled": 1}
 
 
@@ -187,7 +188,8 @@ def test_a_job_that_nobody_heard_of_and_that_was_cancelled_meanwhile_ends(
     worker = make_worker()
     job = make_running_job(worker, cancel_requested_at=sql.SQL("now()"))
     assert release_unheld(own, worker, []) == [job.id]
-    assert get_job(job.id).status == "cancelled"
+    stored = get_job(job.id)
+    assert (stored.status, stored.note) == ("cancelled", "")
 
 
 def test_so_many_interruptions_are_free_and_each_one_more_uses_up_an_attempt(

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgjobs.admin.bulk.export import ExportOptions
 from django_pgjobs.bulk.actions import ChosenOptions
+from django_pgjobs.drawing import current_zone
 from django_pgjobs.values.payload import BOUNDS_OF_TIMES, EARLIEST, LATEST, in_utc
 
 MAX_QUEUE_BYTES = 128
@@ -84,8 +85,7 @@ class BulkTimeForm(BulkForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        zone = timezone.get_current_timezone_name()
-        self.fields["at"].help_text = _("Time zone: %(zone)s.") % {"zone": zone}
+        self.fields["at"].help_text = current_zone()
 
     def clean(self) -> dict[str, Any]:
         """Ask for what the choice of *when* needs."""

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_pgjobs.admin.job_list.previews import arguments_line, start_of
-from django_pgjobs.drawing import moment, status_badge, time_element
+from django_pgjobs.drawing import breakable, moment, status_badge, time_element
 from django_pgjobs.models import Job
 from django_pgjobs.status import FINISHED, JobStatus
 from django_pgjobs.values.moments import duration
@@ -63,7 +63,7 @@ class JobColumns:
             '<div class="pgjobs-two">{}{}{}</div>',
             address,
             _title(job.task_path, MAX_WHOLE),
-            job.task_path,
+            breakable(job.task_path),
             job.pk,
             _line("pgjobs-bad", _error_line(job), job.pgjobs_error),
             _line("pgjobs-args", line),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
@@ -22,6 +23,7 @@ from django_pgjobs.bulk.actions import ACTIONS
 from django_pgjobs.bulk.dependants import count_dependants
 from django_pgjobs.bulk.preview import ENDING
 from django_pgjobs.control import lifecycle
+from django_pgjobs.drawing import current_zone
 from django_pgjobs.exceptions import DuplicateJob, JobError
 from django_pgjobs.models import Dependency, Job
 from django_pgjobs.permissions import Verb, may, narrow, require, visible_ids
@@ -30,6 +32,8 @@ from django_pgjobs.status import FINISHED, UNFINISHED, Hold, JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 
 MAX_REASON = 500
+# What the address of the page has for the form that is open: the one that was refused.
+OPEN = "open"
 
 
 class WhenForm(forms.Form):
@@ -43,6 +47,10 @@ class WhenForm(forms.Form):
     reason = forms.CharField(
         label=gettext_lazy("Reason"), required=False, max_length=MAX_REASON, strip=True
     )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["at"].help_text = current_zone()
 
 
 class JobOrder(NamedTuple):
@@ -72,7 +80,8 @@ class JobAction:
 class ActionButton(NamedTuple):
     """An action as the page offers it: a button, or a form behind a disclosure.
 
-    So many *dependants* go with the job (None: too long to count), which is said first.
+    So many *dependants* go with the job (None: too long to count), which is said first. One that
+    *is_open* was sent a moment ago, and refused.
     """
 
     name: str
@@ -81,6 +90,7 @@ class ActionButton(NamedTuple):
     form: WhenForm | None
     asks: str
     dependants: int | None = 0
+    is_open: bool = False
 
 
 def _with_bulk(name: str) -> Callable[[Job, JobOrder], bool]:
@@ -198,6 +208,7 @@ def buttons_for(model_admin: PageAdmin, request: HttpRequest, job: Job) -> list[
             WhenForm(auto_id=f"id_{action.name}_%s") if action.asks else None,
             action.asks,
             dependants if action.name in ENDING else 0,
+            request.GET.get(OPEN) == action.name,
         )
         for action in suiting
         if allowed[action.verb]
@@ -223,7 +234,7 @@ def do(model_admin: PageAdmin, request: HttpRequest, object_id: str, name: str) 
     form = WhenForm(request.POST)
     if not form.is_valid() or (action.asks == "time" and form.cleaned_data["at"] is None):
         messages.error(request, _("Nothing was done: give a time, such as 2030-12-31 18:00."))
-        return HttpResponseRedirect(address)
+        return HttpResponseRedirect(f"{address}?{urlencode({OPEN: action.name})}")
     # Only where the form shows the field: a time does not slip in with another action.
     at = form.cleaned_data["at"] if action.asks == "time" else None
     was_done = _carry_out(

@@ -23,7 +23,10 @@ SAYING = frozenset({"exception_class", "message", "traceback"})
 
 
 class FailedAttempt(NamedTuple):
-    """A failed attempt; what the row does not say is None or empty."""
+    """A failed attempt; what the row does not say is None or empty.
+
+    The job got new attempts after one that *is_before_retry*, and counted from one again.
+    """
 
     number: int | None
     exception: str
@@ -34,16 +37,25 @@ class FailedAttempt(NamedTuple):
     seconds: float | None
     frame: str
     traceback: SafeString
+    is_before_retry: bool = False
 
 
-def attempts_of(errors: Any) -> list[FailedAttempt]:
-    """Return what is recorded of failed attempts, newest first, whatever the row holds."""
+def attempts_of(errors: Any, newest: int) -> list[FailedAttempt]:
+    """Return what is recorded of failed attempts, newest first, whatever the row holds.
+
+    *newest* is the number that the last attempt has which has failed, if none before it did.
+    """
     entries = errors if isinstance(errors, list) else [errors] if errors else []
     attempts = []
     room = MAX_TRACEBACKS
+    most = newest
     for entry in entries[: -MAX_ATTEMPTS - 1 : -1]:
         attempt = _attempt(entry, with_traceback=room > 0)
         room -= len(attempt.traceback)
+        number = attempt.number
+        if number is not None:
+            attempt = attempt._replace(is_before_retry=number > most)
+            most = number - 1
         attempts.append(attempt)
     return attempts
 

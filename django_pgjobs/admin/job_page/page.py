@@ -104,7 +104,7 @@ def draw_job(model_admin: PageAdmin, request: HttpRequest, object_id: str) -> Ht
         "links": links_of(model_admin, request, job),
         "values": values,
         "is_masked": any(MASK in value.html for value in values),
-        "attempts": attempts_of(errors_of(job)),
+        "attempts": attempts_of(errors_of(job), _last_to_fail(job)),
         "lately": lately(around.runs),
         "is_revealed": reveals,
         "may_reveal": may(request.user, Verb.REVEAL, job),
@@ -151,6 +151,12 @@ def draw_download(model_admin: PageAdmin, request: HttpRequest, object_id: str) 
     response = JsonResponse(head | values, json_dumps_params={"indent": 2})
     response["Content-Disposition"] = f'attachment; filename="job-{job.pk}.json"'
     return response
+
+
+def _last_to_fail(job: Job) -> int:
+    """Return the number of the last attempt that can have failed."""
+    is_on_the_way = job.status in (JobStatus.RUNNING, JobStatus.SUCCESSFUL)
+    return job.attempts - is_on_the_way
 
 
 def _can_be_asked(job: Job) -> bool:

@@ -22,6 +22,7 @@ from django_pgjobs.admin.pages import PageAdmin
 from django_pgjobs.admin.svg import Spark, build_spark
 from django_pgjobs.bulk.selection import Selection
 from django_pgjobs.conf import get_conf
+from django_pgjobs.models import BulkChange
 from django_pgjobs.permissions import Verb, is_narrowed, may, require
 from django_pgjobs.queries.budget import time_budget
 from django_pgjobs.queries.database import job_database
@@ -135,15 +136,19 @@ def draw_failures(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
     asked = request.GET.get("jobs") == "all"
     max_jobs = MAX_JOBS_ASKED if asked else MAX_JOBS
     rows = kept(
-        f"failures:{max_jobs}:{newest_first}",
+        f"failures:{max_jobs}:{newest_first}:{_newest_change()}",
         lambda: read_failures(max_jobs, newest_first),
         seconds=ASKED_KEPT_SECONDS if asked else KEPT_SECONDS,
     )
     groups = [ShownGroup(row) for row in rows]
+    address = request.get_full_path()
     may_operate = may(request.user, Verb.OPERATE)
     context |= {
         "groups": [
-            {"group": group, "actions": actions(model_admin, group.row) if may_operate else []}
+            {
+                "group": group,
+                "actions": actions(model_admin, group.row, address) if may_operate else [],
+            }
             for group in groups
         ],
         "newest_first": newest_first,
@@ -156,6 +161,12 @@ def draw_failures(model_admin: PageAdmin, request: HttpRequest) -> HttpResponse:
         "retention": get_conf().FAILED_RETENTION_SECONDS,
     }
     return model_admin.render_page(request, "failures.html", context)
+
+
+def _newest_change() -> int:
+    """Return the id of the newest bulk change: what was kept before shows what it changed."""
+    changes = BulkChange.objects.using(job_database()).order_by("-pk")
+    return changes.values_list("pk", flat=True).first() or 0
 
 
 def read_failures(max_jobs: int, newest_first: bool) -> list[FailureRow]:
@@ -172,10 +183,13 @@ def read_failures(max_jobs: int, newest_first: bool) -> list[FailureRow]:
         )
 
 
-def actions(model_admin: PageAdmin, row: FailureRow) -> list[tuple[str, str]]:
-    """Return the addresses where a bulk change of a group is confirmed, with their labels."""
+def actions(model_admin: PageAdmin, row: FailureRow, back: str) -> list[tuple[str, str]]:
+    """Return the addresses where a bulk change of a group is confirmed, with their labels.
+
+    They lead *back* to the page.
+    """
     selection = Selection(lookups_of(row))
     return [
-        (_("Retry all"), bulk_address(model_admin, "retry", selection)),
-        (_("Discard all"), bulk_address(model_admin, "discard", selection)),
+        (_("Retry all"), bulk_address(model_admin, "retry", selection, back=back)),
+        (_("Discard all"), bulk_address(model_admin, "discard", selection, back=back)),
     ]

@@ -22,6 +22,27 @@ PUMP = (
         ("tests/worker/test_many_lanes.py",),
     ),
     (
+        "best queue among those that are lifted",
+        f"{WORKER}claiming/plan.py",
+        "and below(lane.queue_name, urgency) > best",
+        "and True",
+        ("tests/worker/test_ageing.py",),
+    ),
+    (
+        "shares of a batch for locked jobs",
+        f"{WORKER}claiming/lanes.py",
+        "self._skip_locked_until = now + SKIP_LOCKED_SECONDS",
+        "pass",
+        ("tests/worker/test_locked_lanes.py",),
+    ),
+    (
+        "jobs of a claim that is under way when the lease is in danger",
+        f"{WORKER}claiming/pump.py",
+        "        self._recalled = LEASE_NOTE\n",
+        "",
+        ("tests/worker/test_pump_order.py",),
+    ),
+    (
         "pause after a walk that was not in vain",
         f"{WORKER}claiming/groups.py",
         "pause_after(in_vain * claim.seconds, ",

@@ -6,14 +6,13 @@ import math
 import time
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import HEAD, Floor, Group, Lane, Segment
 from django_pgjobs.worker.claiming.pauses import MOST_SECONDS
-from django_pgjobs.worker.claiming.plan import Claim, Listing
+from django_pgjobs.worker.claiming.plan import Listing
 from tests.worker.keyed import KEYED
 from tests.worker.planning import Knowing, keyed, plain
 from tests.worker.support import DEFAULT, row_of_job
@@ -302,55 +301,6 @@ def test_a_place_in_a_queue_with_slots_of_its_own_lets_its_jobs_start() -> None:
     assert not plan.holds
     knowing.places.note_ended([row_of_job(1, queue_name="mail")])
     assert floors(knowing)[MAIL] == HEAD
-
-
-def test_with_ageing_one_claim_in_a_while_begins_at_the_lowest_priority() -> None:
-    """S5.14: what is below is not starved."""
-    low, high = Group("default", "default", 7), Group("default", "default", -5)
-    found = [*plain(DEFAULT, lowest=9), *keyed(low, high)]
-    knowing = Knowing(*found, ageing=60.0)
-    assert floors(knowing) == {DEFAULT: HEAD}
-    plan = knowing.places.plan(
-        Rooms(50, 50), time.monotonic() + 61, wanted=100, free=Rooms(1, 1), caps={}
-    )
-    assert plan
-    assert (plan.floors, plan.segments) == ({DEFAULT: Floor(9, 0)}, [Segment(low)])
-    assert plan.rooms == Rooms(1, 1), "the one slot that is free"
-    knowing.places.note_claimed(Claim(plan, [row_of_job(4, priority=-9)], held=True))
-    assert floors(knowing) == {DEFAULT: HEAD}
-
-
-def test_a_claim_of_the_lowest_that_waited_for_a_lock_in_vain_has_had_its_turn() -> None:
-    knowing = Knowing(*plain(DEFAULT), ageing=60.0)
-    plan = knowing.places.plan(
-        Rooms(1, 1), time.monotonic() + 61, wanted=1, free=Rooms(1, 1), caps={}
-    )
-    assert plan
-    assert plan.lifts
-    with mock.patch("time.monotonic", return_value=time.monotonic() + 61):
-        knowing.places.note_locked(plan)
-        again = knowing.plan()
-    assert again
-    assert not again.lifts
-
-
-def test_where_no_look_has_told_the_lowest_priority_no_claim_begins_there() -> None:
-    knowing = Knowing(ageing=60.0)
-    knowing.places.note_queue("default")
-    plan = knowing.places.plan(
-        Rooms(1, 1), time.monotonic() + 61, wanted=1, free=Rooms(1, 1), caps={}
-    )
-    assert plan
-    assert (plan.lifts, set(plan.floors.values())) == (False, {HEAD})
-
-
-def test_without_ageing_every_claim_begins_at_the_top() -> None:
-    knowing = Knowing(*plain(DEFAULT))
-    plan = knowing.places.plan(
-        Rooms(1, 1), time.monotonic() + 3600, wanted=1, free=Rooms(1, 1), caps={}
-    )
-    assert plan
-    assert not plan.lifts
 
 
 def test_groups_are_walked_again_when_the_tokens_are_there_without_another_look() -> None:

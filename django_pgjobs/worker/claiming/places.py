@@ -4,19 +4,21 @@ A *place* is a lane without keys (`lanes`), or a group of lanes with keys (`grou
 a job that ended or went back here, add places; the answer of a claim that read all of a place and
 came back short forgets it. A plan changes nothing.
 
-**Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priorities.
+**Ageing.** If the project wants it, one claim in so many seconds begins at the lowest priority of
+a queue.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from django_pgjobs.choosing import Rooms
-from django_pgjobs.queries.claims import ClaimedRow, Floor, Group, Lane, Segment, lane_of
+from django_pgjobs.queries.claims import ClaimedRow, Lane, Segment, lane_of
 from django_pgjobs.worker.claiming.groups import Groups
 from django_pgjobs.worker.claiming.lanes import Is, Lanes
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
@@ -33,7 +35,7 @@ class Places:
         self._lanes = Lanes()
         self._groups = Groups()
         self._turn = TurnToClaim()
-        # From when on a claim is to begin at the lowest priorities.
+        # From when on a claim is to begin at the lowest priority of a queue.
         self._lift_at = time.monotonic() + (options.ageing or 0.0)
 
     # What others say
@@ -123,9 +125,11 @@ class Places:
         waits for its turn. *ending* are the jobs whose outcomes are written before it, *free* the
         slots.
         """
-        if self._options.ageing is not None and now >= self._lift_at and self._knows_lowest:
+        if self._options.ageing is not None and now >= self._lift_at:
             threads, loop = (min(room, max(1, free[kind])) for kind, room in enumerate(rooms))
-            return self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
+            lifting = self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
+            if lifting is not None:
+                return lifting
         in_turn = waits or now >= self._turn.ask_at
         floors, heads = self._lanes.floors(now, self._open(rooms, in_turn=in_turn))
         rank = self._listing.rank
@@ -147,25 +151,25 @@ class Places:
         )
         return plan if plan.is_keyed else plan.of_nearest(self._lanes.jobs_per_lane)
 
-    @property
-    def _knows_lowest(self) -> bool:
-        """Are there places whose lowest priority a look has told?"""
-        return bool(self._listing) and not self.is_empty
-
     def _plan_of_lowest(
         self, rooms: Rooms, wanted: int, now: float, caps: Mapping[str, int]
-    ) -> Plan:
-        """Plan a claim of the lowest priority of each queue, so that it is not starved."""
-        lowest: dict[Lane, Group] = {}
-        for group in sorted(self._listing.groups):
-            lowest[Lane(group.backend, group.queue_name, group.is_async)] = group
-        floors = {lane: Floor(urgency, 0) for lane, urgency in sorted(self._listing.lowest.items())}
-        segments = [Segment(group) for group in lowest.values()]
+    ) -> Plan | None:
+        """Plan a claim of the lowest priority of a queue that has jobs below the best of all.
+
+        Of one that chance chooses, so that none is starved by the next lower one.
+        """
+        if self.is_empty:
+            return None
+        floors, groups = self._listing.below_the_best(rooms)
+        queues = {lane.queue_name for lane in floors} | {group.queue_name for group in groups}
+        if not queues:
+            return None
+        queue_name = random.choice(sorted(queues))
         return Plan(
             rooms=rooms,
             wanted=min(wanted, sum(rooms)),
-            floors=floors,
-            segments=segments,
+            floors={lane: at for lane, at in floors.items() if lane.queue_name == queue_name},
+            segments=[Segment(group) for group in groups if group.queue_name == queue_name],
             boosts=self._listing.boosts,
             caps=caps,
             limited=self._listing.limited,

@@ -63,6 +63,28 @@ class Listing:
     def __bool__(self) -> bool:
         return bool(self.lanes or self.groups)
 
+    def below_the_best(self, rooms: Rooms) -> tuple[dict[Lane, Floor], list[Group]]:
+        """Return where the lowest jobs of each queue are that others go before.
+
+        Lanes without keys with where to begin, and groups; of the kinds that there is room for.
+        """
+
+        def below(queue_name: str, urgency: int) -> int:
+            return urgency - self.boosts.get(queue_name, 0)
+
+        heads = [below(lane.queue_name, head.urgency) for lane, head in self.lanes.items()]
+        best = min([*heads, *(self.rank(group)[0] for group in self.groups)], default=0)
+        floors = {
+            lane: Floor(urgency, 0)
+            for lane, urgency in sorted(self.lowest.items())
+            if rooms[lane.is_async] and below(lane.queue_name, urgency) > best
+        }
+        lowest: dict[Lane, Group] = {}
+        for group in sorted(self.groups):
+            if rooms[group.is_async] and self.rank(group)[0] > best:
+                lowest[Lane(group.backend, group.queue_name, group.is_async)] = group
+        return floors, list(lowest.values())
+
     def rank(self, group: Group) -> tuple[int, Group]:
         """Return what to sort groups by: the most urgent first, boosts included."""
         return group.urgency - self.boosts.get(group.queue_name, 0), group
@@ -94,7 +116,7 @@ class Plan:
     skips_locked: bool = False
     # It waits for the turn of this worker to claim jobs with keys.
     waits: bool = False
-    # It begins at the lowest priorities, and moves neither floors nor cursors.
+    # It begins at the lowest priority of a queue, and moves neither floors nor cursors.
     lifts: bool = False
 
     @property

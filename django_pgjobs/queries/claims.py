@@ -123,9 +123,8 @@ def send_claim(
     """Send the claim of jobs without keys, from each lane's floor on, up to the end of its kind.
 
     Of each kind as many as it has room for, and *max_jobs* at most. The lanes that begin first are
-    best named first. With *skips_locked* no lane gets a share for jobs that others have locked,
-    which costs a lock for each job that is looked at. The jobs of the detailed paths, or with
-    *detailed* all of them, come with their whole row.
+    best named first. With *skips_locked* jobs that others have locked give no lane a share, at the
+    price of more locks. Those of the detailed paths, or all, come with their whole row.
     """
     params = taker.params() | floors_params(floors) | {"counted": False}
     if _is_shared(floors, rooms, max_jobs):
@@ -347,23 +346,20 @@ def claimed_rows(rows: list[Any], asked_at: float) -> list[ClaimedRow]:
     return claimed
 
 
-def floors_after(rows: list[Any], lanes: Iterable[Lane]) -> dict[Lane, Floor] | None:
-    """Return where each of these lanes has more jobs than a claim was to take of it.
+def shares_of(rows: list[Any], lanes: Iterable[Lane]) -> tuple[int, dict[Lane, Floor] | None]:
+    """Return how many jobs a claim was to take, and where lanes have more than it was to take.
 
-    None: the claim does not tell; it tells if it had to choose between lanes of a kind.
+    (0, None): the claim does not tell; it tells if it had to choose between lanes of a kind.
     """
     if not rows or rows[-1][0] is not None:
-        return None
+        return 0, None
     numbered = dict(enumerate(lanes, 1))
-    detail = ClaimedRow._make((*rows[-1], 0.0)).detail
-    return {numbered[nth]: Floor(*floor) for nth, *floor in json.loads(detail or "[]")}
+    jobs, floors = json.loads(ClaimedRow._make((*rows[-1], 0.0)).detail or "[0, null]")
+    return jobs or 0, {numbered[nth]: Floor(*floor) for nth, *floor in floors or ()}
 
 
 class ReadyPlace(NamedTuple):
-    """A row of list_ready_lanes.sql; *urgency* is None for jobs without keys.
-
-    Those begin at (*first_urgency*, *first_id*).
-    """
+    """A row of list_ready_lanes.sql; jobs without keys have no *urgency*, and begin at *first*."""
 
     backend: str
     queue_name: str
@@ -384,10 +380,7 @@ class ReadyPlace(NamedTuple):
 
 
 def send_lane_listing(cursor: Cursor, *, with_lowest: bool = False) -> None:
-    """Send the question where jobs are that may be claimed; the rows are ReadyPlace.
-
-    *with_lowest* asks for the lowest priority of each place as well, one more probe.
-    """
+    """Send the question where jobs may be claimed, and what is lowest there; rows: ReadyPlace."""
     execute(cursor, "list_ready_lanes", {"with_lowest": with_lowest})
 
 

@@ -14,9 +14,10 @@
 --     max_jobs integer; skips_locked boolean; counted boolean (as claim_jobs);
 --     passed_over_paths text[]; passed_over bigint[]; worker_id bigint; worker_name text;
 --     detailed boolean, detailed_paths text[] (as claim_jobs)
--- Returns: as claim_jobs; and one row without an id, whose detail is JSON of the number of each lane
---     that may have jobs behind what it is to give, counted from 1, with minus the priority and the
---     id of the first of these; of the last it gives, if it gives all that was looked at
+-- Returns: as claim_jobs; and one row without an id, whose detail is JSON: how many jobs were to be
+--     claimed, some of which others have locked; and the number of each lane that may have jobs
+--     behind what it is to give, counted from 1, with minus the priority and the id of the first of
+--     these; of the last it gives, if it gives all that was looked at (null for none)
 -- Locks: the claimed rows, FOR UPDATE SKIP LOCKED; with skips_locked all that are looked at
 -- Index: pgjobs_job_ready, pgjobs_job_live_pkey
 WITH {lane.open_lanes},
@@ -94,7 +95,10 @@ SELECT claimed.* FROM claimed
 UNION ALL
 SELECT
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    COALESCE(json_agg(json_build_array(goes_on.nth, goes_on.urgency, goes_on.id)), '[]')::text,
+    json_build_array(
+        (SELECT sum(share.jobs) FROM share),
+        json_agg(json_build_array(goes_on.nth, goes_on.urgency, goes_on.id))
+    )::text,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM (
     SELECT candidate.nth, candidate.urgency, candidate.id

@@ -69,7 +69,7 @@ class Claiming:
             taker=self._taker, ends=plan.ends,
         )  # fmt: skip
         [rows] = self._own.round_trip([take])
-        going_on = claims.floors_after(rows, plan.floors)
+        _, going_on = claims.shares_of(rows, plan.floors)
         if going_on is not None:
             for lane in plan.floors.keys() - going_on.keys():
                 del self.floors[lane]

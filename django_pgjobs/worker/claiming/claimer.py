@@ -54,13 +54,16 @@ class Claimer:
 
         def note_claimed(rows: Rows) -> None:
             claim.rows = claims.claimed_rows(rows, claim.asked_at)
-            claim.floors = claims.floors_after(rows, plan.floors)
+            claim.chosen, claim.floors = claims.shares_of(rows, plan.floors)
+            if keyed is not None:
+                claim.chosen = len(keyed.choice.jobs)
             claim.seconds = max(0.0, turn.elapsed - claim.waited)
             claim.is_whole = True
 
         if plan.holds:
             part.add(lambda cursor: claims.send_hold(cursor, waits=plan.waits), note_hold)
-        statements = _statements(plan, taker)
+        keyed = KeyedClaim(plan.scope, taker) if plan.is_keyed else None
+        statements = _plain_statements(plan, taker) if keyed is None else keyed.statements
         for send in statements.before:
             part.add(send, ignore)
         part.add(_timed(claim, statements.take), note_claimed)
@@ -128,12 +131,14 @@ def _timed(claim: Claim, send: Send) -> Send:
 
 
 def _statements(plan: Plan, taker: claims.Taker) -> ClaimStatements:
-    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it.
-
-    Between several lanes of a kind claim_lanes.sql takes its place.
-    """
+    """Return the statements of a claim: claim_jobs.sql, and for jobs with keys those around it."""
     if plan.is_keyed:
         return KeyedClaim(plan.scope, taker).statements
+    return _plain_statements(plan, taker)
+
+
+def _plain_statements(plan: Plan, taker: claims.Taker) -> ClaimStatements:
+    """Return the one statement: claim_jobs.sql, or claim_lanes.sql between lanes of a kind."""
     take = partial(
         claims.send_claim,
         floors=plan.floors,

@@ -20,9 +20,8 @@ from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 # After a claim from the heads that took d seconds there is none for this many times d (at most
 # pauses.MOST_SECONDS).
 HEADS_PAUSE_FACTOR = 9
-# A claim that got less than this share of what it asked for has perhaps met jobs that others have
-# locked, which would be given a share of each claim. So long they are left out then, by locking
-# what is looked at.
+# A claim that got less than this share of what it chose has met jobs that others have locked, which
+# would get a share of each claim. So long they are left out then, by locking what is looked at.
 POOR_SHARE, SKIP_LOCKED_SECONDS = 0.5, 1.0
 
 # Is a lane one of those that a question is about?
@@ -104,13 +103,13 @@ class Lanes:
 
     # What came of a claim
 
-    def note_claimed(self, claim: Claim, filled: Sequence[float], is_read: Is, now: float) -> None:
+    def note_claimed(self, claim: Claim, full: Sequence[bool], is_read: Is, now: float) -> None:
         """Move the floors to where the lanes go on, and forget those that have no more.
 
-        *filled* is the share of each kind that it got, *is_read* tells which lanes it might read.
+        *full* tells of which kinds its batch is full, *is_read* which lanes it was free to take of.
         """
-        plan, full = claim.plan, [share >= 1 for share in filled]
-        if not plan.skips_locked and min(filled) < POOR_SHARE:
+        plan = claim.plan
+        if len(claim.rows) < POOR_SHARE * claim.chosen:
             self._skip_locked_until = now + SKIP_LOCKED_SECONDS
         if plan.heads and now >= self._heads_at:
             self._heads_at = now + pause_after(claim.seconds, HEADS_PAUSE_FACTOR)

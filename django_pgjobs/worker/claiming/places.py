@@ -127,13 +127,11 @@ class Places:
         """
         if self._options.ageing is not None and now >= self._lift_at:
             threads, loop = (min(room, max(1, free[kind])) for kind, room in enumerate(rooms))
-            lifting = self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps)
-            if lifting is not None:
+            if lifting := self._plan_of_lowest(Rooms(threads, loop), wanted, now, caps):
                 return lifting
         in_turn = waits or now >= self._turn.ask_at
         floors, heads = self._lanes.floors(now, self._open(rooms, in_turn=in_turn))
-        rank = self._listing.rank
-        segments = self._groups.segments(now, rooms, ending, rank) if in_turn else []
+        segments = self._groups.segments(now, rooms, ending, self._listing.rank) if in_turn else []
         if not (floors or segments):
             return None
         plan = Plan(
@@ -202,7 +200,7 @@ class Places:
         claimed = Counter(row.is_async for row in claim.rows)
         filled = [plan.filled(claimed, is_async=is_async) for is_async in (False, True)]
         is_read = self._open(Rooms(1, 1), in_turn=claim.held)
-        self._lanes.note_claimed(claim, filled, is_read, now)
+        self._lanes.note_claimed(claim, [share >= 1 for share in filled], is_read, now)
         if plan.segments and claim.held:
             self._groups.note_claimed(claim, filled, now)
 

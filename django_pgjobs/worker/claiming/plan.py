@@ -199,5 +199,6 @@ class Claim:
     # Can be learnt from it what is left in its places? Not if it was sent again for fewer jobs and
     # got some, or is for one worker at a time.
     is_whole: bool = False
-    # Where the lanes go on that have more, if it tells.
+    # How many jobs it was to take, and where the lanes go on that have more, if it tells.
+    chosen: int = 0
     floors: dict[Lane, Floor] | None = None

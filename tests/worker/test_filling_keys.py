@@ -105,12 +105,12 @@ def test_keys_of_a_transaction_under_way_rest_together(own: OwnConnection, worke
     assert (completer.aside(batch[0][0]), completer.take_due_keys()) == (batch[0][1], [])
 
 
-@pytest.mark.parametrize("leaves_at_once", [True, False])
+@pytest.mark.parametrize("leaving", ["gives back", "leaves", "leaves in a turn"])
 def test_a_worker_that_leaves_takes_no_job_from_another(
     own: OwnConnection,
     worker: int,
     open_own: Callable[[], OwnConnection],
-    leaves_at_once: bool,
+    leaving: str,
 ) -> None:
     """It does not know that its filling is written; the claim is that of the other by now."""
     [job_id] = insert(declared.unique_until_claimed, kwargs={"month": "May"})
@@ -126,11 +126,13 @@ def test_a_worker_that_leaves_takes_no_job_from_another(
     another = make_worker()
     claim(open_own(), another)
     farewell = Farewell(state, completer)
-    if leaves_at_once:
-        farewell.give_back_held(open_own())
-    else:
+    if leaving == "gives back":
         farewell.release([attempt])
         write(own, *completer.take())
+    else:
+        if leaving == "leaves in a turn":
+            completer.take()
+        farewell.give_back_held(open_own())
     job = get_job(job_id)
     assert (job.status, job.worker_id) == ("running", another)
 

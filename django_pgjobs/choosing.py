@@ -6,8 +6,8 @@ keeps one job, whose lane explain_lane.sql lists in the same way.
 
 *Order.* The best rank goes first (minus the priority, less the boost of the queue). Within a rank
 lanes take turns, each with as many jobs as its weight, up to its share of the batch; jobs without
-keys come from the oldest on, one for one with the others. If there are lanes, so for each kind of
-jobs, and the kinds take turns as well.
+keys come from the oldest on, one for one with the others. If there are lanes with keys, so for each
+kind of jobs, and the kinds take turns as well.
 
 *Limits.* A job is left out while its key, its queue or the tokens of its rate limits do not let it
 start beside what was chosen before it.

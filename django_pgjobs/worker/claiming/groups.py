@@ -2,8 +2,8 @@
 
 Jobs with keys are listed, chosen and taken (`keyed_claim`), by one worker at a time. In each
 group the list goes on behind the lane that was served last, so that all take turns. The part
-of walks that leaves a batch empty takes a fifth of the time at most; in between, the lanes whose
-jobs ended here are looked at and no others.
+of walks that leaves a batch empty takes a fifth of the time at most, or such walks are five
+seconds apart; in between, the lanes whose jobs ended here are looked at and no others.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ entries cannot be removed, and a claim from the head of a lane wades through all
 ran since. So each lane is read from the position where the last batch ended, its floor. Jobs
 before it (a higher priority, a retry) are found by a claim from the head, which follows an offer
 and a short batch; but those that have become slow are made so rarely that they take a tenth of the
-time at most.
+time at most, or are five seconds apart.
 """
 
 from __future__ import annotations

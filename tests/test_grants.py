@@ -62,3 +62,13 @@ def test_the_functions_of_triggers_are_not_granted() -> None:
     text = printed("--web", "web")
     assert "pgjobs_resolve_v1" in text
     assert "pgjobs_wake_v1" not in text
+
+
+@pytest.mark.parametrize("action", ["list", "stuck", "pause --queue a", "workflows", "tokens list"])
+def test_whoever_lacks_a_right_is_told_who_gives_it(action: str) -> None:
+    """By a newcomer: each action printed a traceback."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE pgjobs_test_poor; SET LOCAL ROLE pgjobs_test_poor")
+    with pytest.raises(CommandError, match=r"permission denied for .*jobs grants") as caught:
+        call_command("jobs", *action.split())
+    assert caught.value.returncode == 3

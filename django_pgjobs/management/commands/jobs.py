@@ -12,7 +12,12 @@ import psycopg
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, OperationalError, ProgrammingError
-from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
+from psycopg.errors import (
+    InsufficientPrivilege,
+    UndefinedColumn,
+    UndefinedFunction,
+    UndefinedTable,
+)
 
 from django_pgjobs.control import pauses
 from django_pgjobs.control.explain import explain
@@ -27,8 +32,8 @@ from django_pgjobs.queries.database import job_database
 from django_pgjobs.status import JobStatus
 from django_pgjobs.values.job_ids import parse_job_id
 from django_pgjobs.values.words import IN_LINES
+from django_pgjobs.worker.process.exit_status import EXIT_UNREACHABLE, EXIT_USAGE
 
-EXIT_USAGE = 2
 LISTED = ("id", "status", "queue_name", "priority", "attempts", "enqueued_at", "task_path")
 # As they come from the database: what Python cannot decode is shown all the same.
 SHOWN = [field.name for field in Job._meta.fields]
@@ -364,7 +369,10 @@ def _refusal(error: Exception, returncode: int = 1) -> CommandError:
 
 
 def _refuse_if_not_usable(error: DatabaseError) -> None:
-    """Raise CommandError, as `runjobs` does, if there is no server, or a table or column."""
+    """Raise CommandError, as `runjobs` does, if there is no server, table, column or right."""
+    if isinstance(error.__cause__, InsufficientPrivilege):
+        said = f"{str(error).strip()}. `manage.py jobs grants` prints what a role needs."
+        raise _refusal(CommandError(said), EXIT_UNREACHABLE) from error
     if not isinstance(error.__cause__, UNUSABLE):
         return
     try:

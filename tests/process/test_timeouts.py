@@ -60,6 +60,7 @@ def test_a_job_that_does_not_end_ends_the_process_and_others_go_back(
     row = get_job(other.id)
     assert (row.status, row.attempts, row.worker_id) == ("ready", 0, None)
     assert "does not end: this process is given up" in worker.output()
+    assert f"in {task.func.__name__}" in worker.output(), "where it is"
 
 
 def test_of_several_processes_only_the_stuck_one_is_replaced(

@@ -55,6 +55,7 @@ from django_pgjobs.worker.running.calling import failure, settle, timeout_of
 from django_pgjobs.worker.running.job_log import log_outcome, log_start, log_stop
 from django_pgjobs.worker.running.outcome import Outcome, left_running
 from django_pgjobs.worker.running.slots import Slots
+from django_pgjobs.worker.running.stacks import stack_of
 from django_pgjobs.worker.running.tally import Tally
 from django_pgjobs.worker.running.watchdog import Watchdog
 from django_pgjobs.worker.safe_log import get_logger, oldest_call
@@ -306,16 +307,18 @@ class WorkerProcess:
     def _stuck(self, attempt: Attempt) -> None:
         """Give up the process: an interrupted attempt does not end, or another one prevents it."""
         stuck = self.async_slots.obstacle_of(attempt) if attempt.is_async else attempt
+        culprit = stuck or attempt
+        where = stack_of(culprit)
         if stuck is not None and not self._end_stuck(stuck):
             # It has ended at this moment, so that what it held up can end, too.
             self.watchdog.expect_end(attempt)
             return
         self._ending.give_up(f"job {attempt.id} is stuck")
-        culprit = stuck or attempt
         logger.of(culprit).error(
-            "task=%s %s: this process is given up, its other jobs go back",
+            "task=%s %s: this process is given up, its other jobs go back. It is here:\n%s",
             culprit.row.task_path,
             "does not end" if stuck else "is not reached on the event loop",
+            where,
         )
 
     def _end_stuck(self, attempt: Attempt) -> bool:

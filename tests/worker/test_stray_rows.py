@@ -80,7 +80,8 @@ def test_a_waiting_row_runs_or_fails_with_a_reason(
 
 
 def test_explain_says_what_a_row_waits_for_that_says_it_runs() -> None:
-    [reason] = explain(make_job(status="running")).reasons
+    reason, nobody = explain(make_job(status="running")).reasons
+    assert nobody.code == "no_worker"
     assert reason.code == "lease_lost"
     assert reason.text.startswith("Its row says that it runs, but no worker does that")
 

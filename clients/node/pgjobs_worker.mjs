@@ -238,11 +238,11 @@ export class Worker {
   /** Take jobs when there is room, and return for how long to rest. */
   async #claim() {
     const stopping = this.#stopping.signal;
-    await this.#until(() => this.#jobs.size < this.#slots || stopping.aborted);
+    await this.#until(() => this.#room() > 0 || stopping.aborted);
     if (!this.#worker && !stopping.aborted) await this.#register();
     if (stopping.aborted) return 0;
     const body = {
-      max_jobs: Math.min(MOST_JOBS, this.#slots - this.#jobs.size),
+      max_jobs: Math.min(MOST_JOBS, this.#room()),
       wait: WAIT_SECONDS,
       held: [...this.#jobs.keys()], // other running ones are given again: that answer was lost
     };
@@ -253,6 +253,12 @@ export class Worker {
       if (!this.#jobs.has(fields.assignment) && !stopping.aborted) this.#run(new Job(fields));
     }
     return answer.retry_after ?? 0;
+  }
+
+  /** Return for how many jobs there are slots. What is only to be said again takes none. */
+  #room() {
+    const again = [...this.#jobs.values()].filter((job) => job.reportAt > 0).length;
+    return this.#slots - this.#jobs.size + Math.min(again, MOST_JOBS);
   }
 
   async #register() {

@@ -238,10 +238,10 @@ class Worker:
     def _claim(self, api: Api) -> float:
         """Take jobs when there is room, and return for how long to rest."""
         with self._news:
-            if not self._news.wait_for(lambda: len(self._jobs) < self._slots, 1):
+            if not self._news.wait_for(lambda: self._room() > 0, 1):
                 return 0
             # Running jobs that it does not name are given again: that answer was lost.
-            room, held = self._slots - len(self._jobs), list(self._jobs)
+            room, held = self._room(), list(self._jobs)
         worker = self._worker or self._register(api)
         body = {"max_jobs": min(MOST_JOBS, room), "wait": WAIT_SECONDS, "held": held}
         answer = api.call("POST", f"workers/{worker}/claim", body)
@@ -252,6 +252,11 @@ class Worker:
                     start(self._run, job)  # where there is room for no thread it is given again
                     self._jobs[fields["assignment"]] = job
         return float(answer.get("retry_after") or 0)
+
+    def _room(self) -> int:
+        """Return for how many jobs there are slots. What is only to be said again takes none."""
+        again = sum(job.report_at > 0 for job in self._jobs.values())
+        return self._slots - len(self._jobs) + min(again, MOST_JOBS)
 
     def _register(self, api: Api) -> str:
         answer = api.call("POST", "workers", {**self._about, "tasks": sorted(self._functions)})

@@ -113,7 +113,7 @@ def test_what_cannot_be_stored_now_is_said_again(
 ) -> None:
     """Somebody has locked the row; the job is the program's for as long, and holds up no other."""
     job = server.enqueue("hold", journal.folder, "a")
-    worker = start(slots=2)
+    worker = start(slots=1)
     journal.wait_for("start a 1")
     locked = open_connection(autocommit=False)
     locked.execute("SELECT FROM pgjobs_job WHERE id = %s FOR UPDATE", [job])

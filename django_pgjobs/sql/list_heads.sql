@@ -284,7 +284,9 @@ FROM (
                 AND job.task_path <> ALL (turn.excluded_paths)
                 AND job.id <> ALL (%(passed_over)s::bigint[])
             ORDER BY -job.priority, job.id
-            LIMIT (%(rooms)s::integer[])[lane.is_async::integer + 1]
+            -- Of each lane its part of a batch: of very many, not all are locked deep.
+            LIMIT 1 + (%(rooms)s::integer[])[lane.is_async::integer + 1]
+                / cardinality(%(lane_queues)s::text[])
             FOR UPDATE SKIP LOCKED
         ) AS locked
         WHERE %(skips_locked)s::boolean

@@ -45,6 +45,8 @@ WITH turn AS MATERIALIZED (
     WHERE
         worker.id = %(worker_id)s::bigint AND {worker.is_live}
 ),
+-- For the jobs without keys.
+excluded AS MATERIALIZED (SELECT turn.excluded_paths AS task_paths FROM turn),
 key_pattern AS MATERIALIZED ({pgjobs_concurrency_limit.patterns}),
 -- How many more jobs of a queue may start.
 queue_room AS MATERIALIZED (
@@ -258,32 +260,14 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT seen.urgency, seen.id
         FROM (
-            SELECT -job.priority AS urgency, job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NULL
-                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
-                AND job.is_async = lane.is_async
-                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-                AND job.task_path <> ALL (turn.excluded_paths)
-                AND job.id <> ALL (%(passed_over)s::bigint[])
-            ORDER BY -job.priority, job.id
+            {lane.claimable_jobs}
             LIMIT (%(rooms)s::integer[])[lane.is_async::integer + 1]
         ) AS seen
         WHERE NOT %(skips_locked)s::boolean
         UNION ALL
         SELECT locked.urgency, locked.id
         FROM (
-            SELECT -job.priority AS urgency, job.id
-            FROM pgjobs_job_live AS job
-            WHERE
-                {job.is_ready} AND job.lane IS NULL
-                AND job.backend = lane.backend AND job.queue_name = lane.queue_name
-                AND job.is_async = lane.is_async
-                AND (-job.priority, job.id) >= (lane.floor_urgency, lane.floor_id)
-                AND job.task_path <> ALL (turn.excluded_paths)
-                AND job.id <> ALL (%(passed_over)s::bigint[])
-            ORDER BY -job.priority, job.id
+            {lane.claimable_jobs}
             -- Of each lane its part of a batch: of very many, not all are locked deep.
             LIMIT 1 + (%(rooms)s::integer[])[lane.is_async::integer + 1]
                 / cardinality(%(lane_queues)s::text[])

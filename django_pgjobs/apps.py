@@ -1,4 +1,4 @@
-"""The app: what is checked, made, and watched; nothing that imports the project's code."""
+"""The app: checks, declared rate limits, the reloader; ready() imports no code of the project."""
 
 from __future__ import annotations
 

@@ -19,17 +19,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ADD = "tests.tasks.add"
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [None, {"boost": 1}, {"max_running": 100}],
-    ids=["plain", "boosted", "limited"],
-)
+@pytest.mark.parametrize("settings", [None, {"boost": 1}], ids=["plain", "boosted"])
 def test_many_locked_jobs_of_one_queue_do_not_hold_up_another_queue(
     start_thread: Callable[..., ThreadedWorker],
     open_connection: Callable[..., psycopg.Connection],
     settings: dict[str, int] | None,
 ) -> None:
-    """With a boost or a limit they are chosen in another statement than without."""
+    """With a boost they are chosen in another statement than without."""
     if settings:
         QueueSettings.objects.create(queue_name="locked", **settings)
     make_jobs(500, ADD, queue_name="locked")

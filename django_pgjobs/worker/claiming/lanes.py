@@ -24,8 +24,7 @@ HEADS_PAUSE_FACTOR = 9
 # would get a share of each claim. So long they are left out then, by locking what is looked at.
 POOR_SHARE, SKIP_LOCKED_SECONDS = 0.5, 1.0
 
-# Is a lane one of those that a question is about?
-Is = Callable[[Lane], bool]
+LaneFilter = Callable[[Lane], bool]
 
 
 class Lanes:
@@ -79,17 +78,17 @@ class Lanes:
         # Another thread may ask while a lane moves from one of them to the other, either way.
         return not (self._before or self._behind or self._before)
 
-    def claim_at(self, is_open: Is) -> float:
+    def claim_at(self, is_open: LaneFilter) -> float:
         """Return from when on one of the lanes that are open may be read; infinite if none is."""
         if any(map(is_open, self._behind)):
             return 0.0
         return self._heads_at if any(map(is_open, self._before)) else math.inf
 
-    def skip_locked(self, now: float) -> bool:
+    def skips_locked(self, now: float) -> bool:
         """Is a claim to leave out what others have locked before it decides?"""
         return now < self._skip_locked_until
 
-    def floors(self, now: float, is_open: Is) -> tuple[dict[Lane, Floor], frozenset[Lane]]:
+    def floors(self, now: float, is_open: LaneFilter) -> tuple[dict[Lane, Floor], frozenset[Lane]]:
         """Return from where to read the lanes that are open, and which of them from their heads."""
         heads = self._behind - self._floors.keys()
         if now >= self._heads_at:
@@ -103,7 +102,9 @@ class Lanes:
 
     # What came of a claim
 
-    def note_claimed(self, claim: Claim, full: Sequence[bool], is_read: Is, now: float) -> None:
+    def note_claimed(
+        self, claim: Claim, full: Sequence[bool], is_read: LaneFilter, now: float
+    ) -> None:
         """Move the floors to where the lanes go on, and forget those that have no more.
 
         *full* tells of which kinds its batch is full, *is_read* which lanes it was free to take of.

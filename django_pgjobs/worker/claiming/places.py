@@ -20,7 +20,7 @@ from dataclasses import replace
 from django_pgjobs.choosing import Rooms
 from django_pgjobs.queries.claims import ClaimedRow, Lane, Segment, lane_of
 from django_pgjobs.worker.claiming.groups import Groups
-from django_pgjobs.worker.claiming.lanes import Is, Lanes
+from django_pgjobs.worker.claiming.lanes import LaneFilter, Lanes
 from django_pgjobs.worker.claiming.plan import Claim, Listing, Plan
 from django_pgjobs.worker.claiming.turn_to_claim import TurnToClaim
 from django_pgjobs.worker.state import Options
@@ -103,8 +103,8 @@ class Places:
         lanes_at = self._lanes.claim_at(self._open(rooms, in_turn=True))
         return min(lanes_at, self._groups.claim_at(rooms))
 
-    def _open(self, rooms: Rooms, *, in_turn: bool) -> Is:
-        """Return the question for which lanes there is room; some need this worker's turn."""
+    def _open(self, rooms: Rooms, *, in_turn: bool) -> LaneFilter:
+        """Return the filter of lanes that there is room for; some need this worker's turn."""
         limited = frozenset() if in_turn else self._listing.limited
         return lambda lane: rooms[lane.is_async] > 0 and lane.queue_name not in limited
 
@@ -144,7 +144,7 @@ class Places:
             limited=frozenset(lane.queue_name for lane in floors) & self._listing.limited,
             heads=heads,
             takes_tokens=self._turn.may_take_tokens(now),
-            skips_locked=self._lanes.skip_locked(now),
+            skips_locked=self._lanes.skips_locked(now),
             waits=waits,
         )
         return plan if plan.is_keyed else plan.of_nearest(self._lanes.jobs_per_lane)
